@@ -1,0 +1,65 @@
+# One command per wish; each sets up what it needs (.ci/setup.py does only what changed since the last time).
+# Variables: PYTHON=python3.13 chooses the interpreter of a new .venv; ARGS="..." goes to the program behind a target.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+export PYSPARK_PYTHON := $(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(BIN)/python
+# pip would build for another place than the tests look at when a user's own settings leak in.
+unexport PYTHONPATH PYTHONHOME
+
+JUNIT := build/junit
+PYTEST := $(BIN)/pytest
+
+.PHONY: help setup jars demo test test-containers check bench trace build docs lock clean
+
+help: ## these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## .venv with the project (editable, compiled) and everything the other targets use
+	@base=$$(if [ -z "$${PYTHON:-}" ] && [ -x $(BIN)/python ] && $(BIN)/python -c '' 2>/dev/null; \
+		then echo $(BIN)/python; else .ci/python; fi); $$base .ci/setup.py
+
+jars: setup ## Kafka's jars and the broker's start-up archive, cached outside the checkout
+	@$(BIN)/python -m pyclient.testing prepare
+
+demo: setup jars ## flights of New York 2013 through real Kafka and PySpark; result in build/demo.json
+	@$(BIN)/python -m examples.flights $(ARGS)
+
+test: setup jars ## the whole test suite; container tests too when a Docker engine answers
+	@mkdir -p $(JUNIT)
+	@$(PYTEST) --junitxml=$(JUNIT)/test.xml $(ARGS)
+
+test-containers: setup jars ## tests/broker and tests/containers against brokers in containers, nothing skipped
+	@mkdir -p $(JUNIT)
+	@$(BIN)/python .ci/test_containers.py --junitxml=$(JUNIT)/test-containers.xml $(ARGS)
+
+check: setup ## ruff, strict mypy, import contracts
+	@echo "== ruff" && $(BIN)/ruff check
+	@echo "== mypy" && $(BIN)/mypy && $(BIN)/mypy --strict .ci/*.py
+	@echo "== import-linter" && $(BIN)/lint-imports --no-cache
+
+bench: setup jars ## figures beside the other clients
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+trace: setup ## each protocol rule, its tests, and their results in the last `make test`
+	@$(BIN)/python .ci/trace.py $(ARGS)
+
+build: setup ## wheel and sdist into dist/
+	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist .
+
+docs: setup ## regenerate the generated pages and typed signatures
+	@$(BIN)/python .ci/generate.py
+
+lock: setup ## move requirements/constraints.txt to the newest versions that pyproject.toml allows
+	@$(BIN)/python .ci/setup.py --lock
+
+clean: ## remove .venv and everything that was built
+	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	@find pyclient/ partitioners assignors serializers integration -name '*.so' -o -name '*.c' -type f | xargs -r rm -f
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
