@@ -40,9 +40,17 @@ test-containers: setup jars ## tests/broker and tests/containers against brokers
 	@$(BIN)/python .ci/test_containers.py --junitxml=$(JUNIT)/test-containers.xml $(ARGS)
 
 check: setup ## ruff, strict mypy, import contracts
+	@$(MAKE) -k check-ruff check-mypy check-imports
+
+.PHONY: check-ruff check-mypy check-imports
+check-ruff:
 	@echo "== ruff" && $(BIN)/ruff check
+
+check-mypy:
 	@echo "== mypy" && $(BIN)/mypy && $(BIN)/mypy --strict .ci/*.py
-	@echo "== import-linter" && $(BIN)/lint-imports --no-cache
+
+check-imports:
+	@echo "== import-linter" && $(BIN)/lint-imports --no-logo --no-cache
 
 bench: setup jars ## figures beside the other clients
 	@$(BIN)/python -m benchmarks $(ARGS)
