@@ -1,0 +1,1 @@
+"""Kafka as a source and sink of PySpark, without any JAR."""
