@@ -1,0 +1,487 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
+"""Where records become batches: appended by user threads, drained by the client's loop.
+
+Knows records, partitions, memory and the linger; knows no brokers, requests or sockets.
+Rules: one lock, never held while compressing or calling user code. A partition's queue leaves only from its head.
+A buffer goes back to the pool only through `release`, by whoever knows that nothing reads it any more (P07).
+"""
+import cython
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN
+from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, new_delivery
+from cython.cimports.pyclient.codec.encode import put_record, record_bound
+
+import enum
+from collections import deque
+
+from pyclient.buffers.delivery import BatchResult as _BatchResult
+from pyclient.buffers.pool import Pool
+from pyclient.codec.compression import Compression, compress
+from pyclient.codec.crc import crc32c
+from pyclient.codec.encode import HEADER_SIZE, batch_header
+from pyclient.errors import BufferExhausted, ClientClosed, RecordTooLargeError
+from pyclient.records import TopicPartition
+
+
+class BatchState(enum.IntEnum):
+    """The life of a batch; it only moves forward, save back from IN_FLIGHT to SEALED for a retry."""
+
+    OPEN = 0
+    SEALING = 1
+    SEALED = 2
+    IN_FLIGHT = 3
+    DONE = 4
+
+
+OPEN = cython.declare(cython.int, 0)
+SEALING = cython.declare(cython.int, 1)
+SEALED = cython.declare(cython.int, 2)
+IN_FLIGHT = cython.declare(cython.int, 3)
+DONE = cython.declare(cython.int, 4)
+
+
+@cython.final
+@cython.cclass
+class PartitionQueue:
+    """The batches of one partition: the open one takes records, the others wait in order."""
+
+    topic = cython.declare(str, visibility="readonly")
+    partition = cython.declare(cython.int, visibility="readonly")
+    waiting = cython.declare(object, visibility="readonly")  # deque of Batch: SEALING, SEALED or IN_FLIGHT
+    _open: object
+    _due: cython.bint  # the open batch may leave: its linger has passed, or flush or memory pressure wants it
+    _listed: cython.bint  # stands in the Accumulator's ready list
+
+    def __init__(self, topic: str, partition: cython.int):
+        self.topic = topic
+        self.partition = partition
+        self.waiting = deque()
+
+    @property
+    def topic_partition(self):
+        return TopicPartition(self.topic, self.partition)
+
+    def __repr__(self):
+        return f"<PartitionQueue {self.topic}-{self.partition} {len(self.waiting)} waiting>"
+
+
+@cython.final
+@cython.cclass
+class TopicQueues:
+    """A topic's partitions as senders see them, and the partition keyless records stick to for now (KIP-794)."""
+
+    topic = cython.declare(str, visibility="readonly")
+    queues = cython.declare(list, visibility="readonly")
+    available = cython.declare(tuple, visibility="readonly")  # partitions with a leader; all of them when none has one
+    _sticky: cython.int
+    _sticky_bytes: cython.Py_ssize_t
+
+    def __init__(self, topic: str):
+        self.topic = topic
+        self.queues = []
+        self.available = ()
+        self._sticky = -1
+
+    def update(self, count, available):
+        """The topic has *count* partitions now, those of *available* with a leader. Partitions never go away."""
+        for number in range(len(self.queues), count):
+            self.queues.append(PartitionQueue(self.topic, number))
+        self.available = tuple(available) or tuple(range(count))
+
+    def __len__(self):
+        return len(self.queues)
+
+
+@cython.final
+@cython.cclass
+class Batch:
+    """Records of one partition that travel, and succeed or fail, together."""
+
+    queue = cython.declare(PartitionQueue, visibility="readonly")
+    result = cython.declare(BatchResult, visibility="readonly")
+    created = cython.declare(cython.double, visibility="readonly")  # seconds, the Accumulator's clock
+    count = cython.declare(cython.int, visibility="readonly")
+    max_timestamp = cython.declare(cython.longlong, visibility="readonly")
+    payload = cython.declare(object, visibility="readonly")  # what is sent after the header, once sealed
+    attempts = cython.declare(cython.int, visibility="public")
+    _buffer: bytearray
+    _at: cython.Py_ssize_t
+    _limit: cython.Py_ssize_t
+    _state: cython.int
+    _charged: cython.Py_ssize_t
+    _crc: object
+    _codec: object
+
+    @property
+    def state(self):
+        """Its `BatchState`."""
+        return BatchState(self._state)
+
+    @property
+    def size(self):
+        """Bytes on the wire once sealed, header included; before that, bytes appended so far."""
+        return HEADER_SIZE + (self._at if self.payload is None else len(self.payload))
+
+    def pieces(self):
+        """A fresh header and the sealed records, to be written one after the other."""
+        header = batch_header(
+            records_crc=self._crc, records_size=len(self.payload), count=self.count, attributes=int(self._codec),
+            base_timestamp=self.result.base_timestamp, max_timestamp=self.max_timestamp)
+        return [header, self.payload]
+
+    def __repr__(self):
+        return f"<Batch {self.queue.topic}-{self.queue.partition} {self.count} records {self.size} B {self.state.name}>"
+
+
+@cython.final
+@cython.cclass
+class Accumulator:
+    """Batches of every partition, within ``buffer_memory``. `append` is called by any thread, the rest by the loop.
+
+    ``on_ready`` is called (by any thread, outside the lock) when the loop has something new to look at.
+    """
+
+    pool = cython.declare(object, visibility="readonly")
+    on_ready = cython.declare(object, visibility="public")
+    _lock: cython.pymutex
+    _topics: dict
+    _observer: object
+    _clock: object
+    _wall: object
+    _random: object
+    _batch_limit: cython.Py_ssize_t
+    _largest_record: cython.Py_ssize_t
+    _linger: cython.double
+    _codec: object
+    _level: object
+    _closed: object
+    _ready: list
+    _lingering: object
+    _live: object
+
+    def __init__(self, *, memory, batch_size, max_request_size, linger, compression, level, observer, clock, wall, random):
+        limit = max(min(batch_size, max_request_size) - HEADER_SIZE, 1)
+        self.pool = Pool(memory, limit)
+        self.on_ready = _nothing
+        self._topics = {}
+        self._observer = observer
+        self._clock = clock
+        self._wall = wall
+        self._random = random
+        self._batch_limit = limit
+        self._largest_record = max_request_size
+        self._linger = linger
+        self._codec = compression
+        self._level = level
+        self._ready = []
+        self._lingering = deque()
+        self._live = deque()
+
+    # ---- any thread -------------------------------------------------------------------------------------------------
+
+    def topic(self, name):
+        """The queues of a topic; None while its partitions are unknown."""
+        return self._topics.get(name)
+
+    def append(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: bytes, value: bytes,
+               headers: bytes, waiter=None):
+        """Add a record and return its `Delivery`, or None when there is no memory for it (then `wait` for some).
+
+        ``partition`` -1 takes the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is what `wait` gave.
+        """
+        key_size: cython.Py_ssize_t = -1 if key is None else PyBytes_GET_SIZE(key)
+        value_size: cython.Py_ssize_t = -1 if value is None else PyBytes_GET_SIZE(value)
+        headers_size: cython.Py_ssize_t = -1 if headers is None else PyBytes_GET_SIZE(headers)
+        need: cython.Py_ssize_t = record_bound(key_size, value_size, headers_size)
+        full: Batch = None
+        fresh: cython.bint = False
+        if need + HEADER_SIZE > self._largest_record or need > self.pool.total:
+            raise self._too_large(topic, need)
+        if timestamp < 0:
+            timestamp = self._wall()
+        delivery: Delivery = None
+        with self._lock:
+            if self._closed is not None:
+                raise self._closed
+            queue: PartitionQueue = self._queue_for(topic, partition, need)
+            batch: Batch = queue._open
+            if batch is not None and not self._fits(batch, need, timestamp):
+                full = self._detach(queue)
+                batch = None
+            if batch is None:
+                batch = self._new_batch(queue, need, timestamp, waiter)
+                fresh = batch is not None
+            if batch is not None:
+                delivery = self._put(batch, timestamp, key, key_size, value, value_size, headers, headers_size)
+        if full is not None:
+            self.seal(full)
+        elif fresh:
+            self.on_ready()
+        return delivery
+
+    def wait(self, topic: TopicQueues, key: bytes, value: bytes, headers: bytes, notify):
+        """Queue for the memory of this record; ``notify()`` is called when `append` may be tried with the result."""
+        need = record_bound(
+            -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers))
+        with self._lock:
+            waiter = self.pool.wait(self.pool.size_for(need), notify)
+            self._hurry()
+        self.on_ready()
+        return waiter
+
+    def leave(self, waiter):
+        """Give up waiting; a grant goes to the next."""
+        with self._lock:
+            self.pool.leave(waiter)
+
+    def exhausted(self, topic: TopicQueues, waited):
+        """The error for a record that found no room within its time."""
+        with self._lock:
+            batches = sum(1 for batch in self._live if cython.cast(Batch, batch)._state != DONE)
+            return BufferExhausted(
+                f"no room for a record of topic {topic.topic} after {waited:.3f} s: {self.pool.used} of {self.pool.total} B "
+                f"wait in {batches} unsent batches. Nothing was queued. Send slower, raise buffer_memory, or check the brokers.")
+
+    def seal(self, batch: Batch):
+        """Compress and checksum a detached batch, by the calling thread and without the lock."""
+        records = memoryview(batch._buffer)[:batch._at]
+        codec, payload = self._codec, records
+        if codec != Compression.NONE:
+            payload = compress(codec, records, self._level)
+            if len(payload) >= batch._at:
+                codec, payload = Compression.NONE, records  # does not pay: send it as it is
+        crc = crc32c(payload)
+        with self._lock:
+            batch._codec, batch.payload, batch._crc = codec, payload, crc
+            batch._state = SEALED
+            if payload is not records:
+                self._swap(batch, len(payload), records)
+            self._list(batch.queue)
+        self.on_ready()
+
+    # ---- the loop ---------------------------------------------------------------------------------------------------
+
+    def set_topic(self, name, count, available):
+        """Publish a topic's partitions; senders see it from now on."""
+        queues = self._topics.get(name) or TopicQueues(name)
+        queues.update(count, available)
+        self._topics[name] = queues
+
+    def take_ready(self, now: cython.double) -> list:
+        """Queues with something that may leave now which were not given before."""
+        with self._lock:
+            while self._lingering:
+                batch: Batch = self._lingering[0]
+                if batch._state == OPEN and now < batch.created + self._linger:
+                    break
+                self._lingering.popleft()
+                if batch._state == OPEN:
+                    batch.queue._due = True
+                    self._list(batch.queue)
+            ready, self._ready = self._ready, []
+            queue: PartitionQueue
+            for queue in ready:
+                queue._listed = False
+            return ready
+
+    def next_linger(self):
+        """When the oldest open batch's linger ends, or None."""
+        with self._lock:
+            batch: Batch
+            while self._lingering:
+                batch = self._lingering[0]
+                if batch._state == OPEN:
+                    return batch.created + self._linger
+                self._lingering.popleft()
+            return None
+
+    def head(self, queue: PartitionQueue):
+        """The batch of *queue* to send next: SEALED; or SEALING, then the caller seals it first; or None for now.
+
+        Asked only when it could be sent: until then an open batch goes on filling.
+        """
+        with self._lock:
+            if queue.waiting:
+                batch: Batch = queue.waiting[0]
+                return batch if batch._state == SEALED else None
+            if queue._open is not None and queue._due:
+                return self._detach(queue)
+            return None
+
+    def start(self, batch: Batch):
+        """The batch goes to the network."""
+        with self._lock:
+            batch._state = IN_FLIGHT
+            batch.attempts += 1
+
+    def retry(self, batch: Batch):
+        """The batch came back undelivered and may leave again; it still heads its queue."""
+        with self._lock:
+            batch._state = SEALED
+
+    def release(self, batch: Batch):
+        """Nothing reads the batch any more: forget it and reuse its memory."""
+        with self._lock:
+            if batch._state == DONE:
+                return
+            batch._state = DONE
+            if batch in batch.queue.waiting:
+                batch.queue.waiting.remove(batch)
+            if batch.queue._open is batch:
+                batch.queue._open = None
+            self._free(batch)
+            while self._live and cython.cast(Batch, self._live[0])._state == DONE:
+                self._live.popleft()
+
+    def hurry(self):
+        """Let every open batch leave at once (flush), and give all batches not done yet."""
+        with self._lock:
+            self._hurry()
+            return [batch for batch in self._live if cython.cast(Batch, batch)._state != DONE]
+
+    def oldest(self):
+        """The unsettled batch created first, or None."""
+        with self._lock:
+            batch: Batch
+            for batch in self._live:
+                if batch._state != DONE and not batch.result._done:
+                    return batch
+            return None
+
+    def close(self, error=None):
+        """Refuse records from now on, and whoever waits for memory."""
+        with self._lock:
+            self._closed = error or ClientClosed("this producer is closed; nothing was queued. Open a new one.")
+
+    # ---- under the lock ---------------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def _queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t, need: cython.Py_ssize_t) -> PartitionQueue:
+        if partition < 0:
+            if topic._sticky < 0 or topic._sticky_bytes >= self._batch_limit:
+                topic._sticky = self._random.choice(topic.available)
+                topic._sticky_bytes = 0
+            topic._sticky_bytes += need
+            partition = topic._sticky
+        return topic.queues[partition]
+
+    @cython.cfunc
+    def _fits(self, batch: Batch, need: cython.Py_ssize_t, timestamp: cython.longlong) -> cython.bint:
+        delta: cython.longlong = timestamp - batch.result.base_timestamp
+        if delta > INT32_MAX or delta < INT32_MIN or batch.count == INT32_MAX:
+            return False
+        if batch._at + need <= batch._limit:
+            return True
+        return batch._at + need <= self._batch_limit and self._grow(batch, batch._at + need)
+
+    @cython.cfunc
+    def _grow(self, batch: Batch, need: cython.Py_ssize_t) -> cython.bint:
+        """Move the batch to the next size class, if memory allows."""
+        larger = self.pool.take(self.pool.size_for(need))
+        if larger is None:
+            return False
+        larger[:batch._at] = memoryview(batch._buffer)[:batch._at]
+        self.pool.give(batch._buffer)
+        batch._buffer = larger
+        batch._limit = min(len(larger), self._batch_limit)
+        return True
+
+    @cython.cfunc
+    def _new_batch(self, queue: PartitionQueue, need: cython.Py_ssize_t, timestamp: cython.longlong, waiter: object) -> Batch:
+        if waiter is not None:
+            buffer, waiter.grant = waiter.grant, None
+        else:
+            buffer = self.pool.take(self.pool.size_for(need))
+        if buffer is None:
+            return None
+        batch: Batch = Batch.__new__(Batch)
+        batch.queue = queue
+        batch.result = _BatchResult(self._observer, queue.topic, queue.partition)
+        batch.result.base_timestamp = timestamp
+        batch.max_timestamp = timestamp
+        batch.created = self._clock()
+        batch._buffer = buffer
+        batch._limit = len(buffer) if need > self._batch_limit else min(len(buffer), self._batch_limit)
+        queue._open = batch
+        queue._due = self.pool.waiting > 0
+        self._live.append(batch)
+        if queue._due:
+            self._list(queue)
+        else:
+            self._lingering.append(batch)
+        return batch
+
+    @cython.cfunc
+    def _put(self, batch: Batch, timestamp: cython.longlong, key: bytes, key_size: cython.Py_ssize_t, value: bytes,
+             value_size: cython.Py_ssize_t, headers: bytes, headers_size: cython.Py_ssize_t) -> Delivery:
+        start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(batch._buffer))
+        delta: cython.longlong = timestamp - batch.result.base_timestamp
+        end: cython.p_uchar = put_record(
+            start + batch._at, delta, batch.count,
+            cython.cast(cython.p_uchar, PyBytes_AS_STRING(key)) if key is not None else cython.NULL, key_size,
+            cython.cast(cython.p_uchar, PyBytes_AS_STRING(value)) if value is not None else cython.NULL, value_size,
+            cython.cast(cython.p_uchar, PyBytes_AS_STRING(headers)) if headers is not None else cython.NULL, headers_size)
+        batch._at = end - start
+        if timestamp > batch.max_timestamp:
+            batch.max_timestamp = timestamp
+        delivery: Delivery = new_delivery(batch.result, batch.count, cython.cast(cython.int, delta))
+        batch.count += 1
+        batch.result.count = batch.count
+        return delivery
+
+    @cython.cfunc
+    def _detach(self, queue: PartitionQueue) -> Batch:
+        """Close the open batch for appends and put it in line; whoever detaches also seals."""
+        batch: Batch = queue._open
+        batch._state = SEALING
+        queue._open = None
+        queue._due = False
+        queue.waiting.append(batch)
+        return batch
+
+    @cython.cfunc
+    def _list(self, queue: PartitionQueue) -> object:
+        if not queue._listed:
+            queue._listed = True
+            self._ready.append(queue)
+
+    @cython.cfunc
+    def _hurry(self) -> object:
+        batch: Batch
+        for batch in self._live:
+            if batch._state == OPEN:
+                batch.queue._due = True
+                self._list(batch.queue)
+
+    @cython.cfunc
+    def _swap(self, batch: Batch, size: cython.Py_ssize_t, records: object) -> object:
+        """The compressed bytes replace the buffer, which is free again."""
+        records.release()
+        batch._charged = size
+        self.pool.charge(size)
+        buffer, batch._buffer = batch._buffer, None
+        self.pool.give(buffer)
+
+    @cython.cfunc
+    def _free(self, batch: Batch) -> object:
+        batch.payload = None
+        if batch._charged:
+            self.pool.discharge(batch._charged)
+            batch._charged = 0
+        if batch._buffer is not None:
+            buffer, batch._buffer = batch._buffer, None
+            self.pool.give(buffer)
+
+    @cython.cfunc
+    def _too_large(self, topic: TopicQueues, need: cython.Py_ssize_t) -> object:
+        option, limit = ("max_request_size", self._largest_record)
+        if need > self.pool.total:
+            option, limit = ("buffer_memory", self.pool.total)
+        return RecordTooLargeError(
+            f"a record for topic {topic.topic} takes up to {need + HEADER_SIZE} B with its batch header, more than "
+            f"{option}={limit}. It can never be sent and was not queued: make it smaller or raise {option}.")
+
+
+def _nothing():
+    """Nobody listens yet."""

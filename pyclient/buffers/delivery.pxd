@@ -1,0 +1,30 @@
+# C interface: the Accumulator makes deliveries without a Python call.
+cimport cython
+
+
+@cython.final
+cdef class BatchResult:
+    cdef readonly object observer
+    cdef readonly str topic
+    cdef readonly int partition
+    cdef public int count
+    cdef public long long base_timestamp
+    cdef readonly long long base_offset
+    cdef readonly long long append_time
+    cdef readonly object error
+    cdef bint _done
+    cdef cython.pymutex _lock
+    cdef list _gates
+    cdef set _seen
+    cdef object _finish(self, long long base_offset, long long append_time, object error)
+
+
+@cython.final
+@cython.no_gc
+cdef class Delivery:
+    cdef BatchResult _batch
+    cdef int _index
+    cdef int _delta
+    cdef object _metadata(self)
+
+cdef Delivery new_delivery(BatchResult batch, int index, int delta)

@@ -1,0 +1,216 @@
+# cython: language_level=3, freethreading_compatible=True
+"""What became of a record: one `BatchResult` per batch, completed once; one small `Delivery` per record looking at it.
+
+Knows outcomes and who waits for them; knows no sockets, loops or buffers (a delivery never keeps a buffer alive).
+"""
+import cython
+
+import threading
+
+from pyclient.errors import KafkaTimeout
+from pyclient.records import RecordMetadata, TopicPartition
+
+
+class Observer:
+    """Who runs callbacks, lets coroutines wait and counts failures nobody looked at. One per producer.
+
+    The runtime overrides `dispatch` and `awaiting`; this base runs callbacks where a batch completes.
+    """
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._unobserved = {}
+        self._causes = {}
+
+    def dispatch(self, work):
+        """Run *work* where this producer's callbacks run."""
+        work()
+
+    def awaiting(self, result):
+        """An awaitable that ends when *result* is done."""
+        raise NotImplementedError("this producer's deliveries cannot be awaited")
+
+    def check_wait(self):
+        """Raise when the calling thread must not block."""
+
+    def failed(self, where, count, error):
+        """*count* records of partition *where* failed with *error*, not seen by anybody yet."""
+        with self._lock:
+            self._unobserved[where] = self._unobserved.get(where, 0) + count
+            self._causes.setdefault(where, error)
+
+    def seen(self, where, count):
+        """The failure of *count* records of *where* was seen."""
+        with self._lock:
+            left = self._unobserved.get(where, 0) - count
+            if left > 0:
+                self._unobserved[where] = left
+            else:
+                self._unobserved.pop(where, None)
+                self._causes.pop(where, None)
+
+    def take_failures(self):
+        """The unseen failures as (count, {TopicPartition: first error}); they count as seen now."""
+        with self._lock:
+            count, causes = sum(self._unobserved.values()), self._causes
+            self._unobserved, self._causes = {}, {}
+            return count, causes
+
+
+@cython.cclass
+class BatchResult:
+    """The fate of one batch: pending, then either a base offset or an error, for good.
+
+    ``base_offset`` is -1 when the broker did not say (acks=0), ``append_time`` -1 when the producer's timestamps hold.
+    The fields are declared in delivery.pxd.
+    """
+
+    def __init__(self, observer: object, topic: str, partition: cython.int):
+        self.observer = observer
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = -1
+        self.append_time = -1
+
+    @property
+    def done(self):
+        """Whether the outcome is known."""
+        return self._done
+
+    @property
+    def topic_partition(self):
+        """The partition this batch went to."""
+        return TopicPartition(self.topic, self.partition)
+
+    def complete(self, base_offset: cython.longlong, append_time: cython.longlong = -1) -> bool:
+        """The broker has the batch. False when the outcome was known already (P23: the first one stands)."""
+        return self._finish(base_offset, append_time, None)
+
+    def fail(self, error: object) -> bool:
+        """The batch is given up. False when the outcome was known already."""
+        return self._finish(-1, -1, error)
+
+    @cython.cfunc
+    def _finish(self, base_offset: cython.longlong, append_time: cython.longlong, error: object) -> object:
+        with self._lock:
+            if self._done:
+                return False
+            self.base_offset = base_offset
+            self.append_time = append_time
+            self.error = error
+            self._done = True
+            gates, self._gates = self._gates, None
+        if error is not None:
+            self.observer.failed(self.topic_partition, self.count, error)
+        for gate in gates or ():
+            gate()
+        return True
+
+    def when_done(self, gate):
+        """Call *gate()* when the outcome is known; at once if it is. Internal waiting, not a user's callback."""
+        with self._lock:
+            if not self._done:
+                self._gates = self._gates or []
+                self._gates.append(gate)
+                return
+        gate()
+
+    def wait(self, timeout=None) -> bool:
+        """Block the calling thread until done, at most *timeout* seconds; whether it is done."""
+        if self._done:
+            return True
+        self.observer.check_wait()
+        gate = threading.Lock()
+        gate.acquire()
+        self.when_done(gate.release)
+        return gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout)) or self._done
+
+    def see(self, index):
+        """Somebody looked at the outcome of record *index*: a failure of it is no longer silent."""
+        if self.error is None:
+            return
+        with self._lock:
+            self._seen = set() if self._seen is None else self._seen
+            if index in self._seen:
+                return
+            self._seen.add(index)
+        self.observer.seen(self.topic_partition, 1)
+
+
+@cython.no_gc
+@cython.cclass
+class Delivery:
+    """The fate of one record: wait with ``result()``, ``await`` it, or add a callback. 32 bytes; pins no buffer."""
+
+    @property
+    def topic(self) -> str:
+        """The record's topic."""
+        return self._batch.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition chosen for the record."""
+        return self._batch.partition
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged or has failed."""
+        return self._batch._done
+
+    def result(self, timeout=None):
+        """Wait for the acknowledgement.
+
+        ``timeout`` is in seconds; None waits until ``delivery_timeout_ms`` has settled it. Returns `RecordMetadata`.
+
+        Raises:
+            KafkaError: why the record was not delivered.
+            KafkaTimeout: not known yet; the record is still on its way.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._metadata()
+
+    def exception(self, timeout=None):
+        """Wait as `result` does; the error, or None when the record was delivered."""
+        if not self._batch.wait(timeout):
+            raise KafkaTimeout(
+                f"the record for {self.topic}-{self.partition} is not acknowledged after {timeout} s; it is still being "
+                "sent. Wait longer, or look at flush() and delivery_timeout_ms.")
+        self._batch.see(self._index)
+        return self._batch.error
+
+    def add_done_callback(self, callback):
+        """Call ``callback(self)`` when done: in partition order, on the producer's callback thread (async: its loop)."""
+        batch: BatchResult = self._batch
+        delivery = self
+
+        def observed():
+            batch.see(delivery._index)  # before it runs: a flush() that ends meanwhile must not report it
+            batch.observer.dispatch(lambda: callback(delivery))
+
+        batch.when_done(observed)
+
+    def __await__(self):
+        if not self._batch._done:
+            yield from self._batch.observer.awaiting(self._batch).__await__()
+        return self.result(0)
+
+    def __repr__(self):
+        state = "pending" if not self._batch._done else repr(self._batch.error or self._metadata())
+        return f"<Delivery {self._batch.topic}-{self._batch.partition} {state}>"
+
+    @cython.cfunc
+    def _metadata(self) -> object:
+        batch: BatchResult = self._batch
+        offset = batch.base_offset + self._index if batch.base_offset >= 0 else None
+        timestamp = batch.append_time if batch.append_time >= 0 else batch.base_timestamp + self._delta
+        return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
+
+
+@cython.cfunc
+def new_delivery(batch: BatchResult, index: cython.int, delta: cython.int) -> Delivery:
+    made: Delivery = Delivery.__new__(Delivery)
+    made._batch = batch
+    made._index = index
+    made._delta = delta
+    return made

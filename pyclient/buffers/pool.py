@@ -1,0 +1,128 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Byte buffers for batches: how many bytes may be held, which are free, who waits for some.
+
+Knows sizes and waiters; knows no records, partitions or clocks. Every call is made under the Accumulator's lock.
+Rules: what is handed out, charged and kept free never exceeds ``total``; waiters are served strictly in order of
+arrival, and nobody overtakes them (P03).
+"""
+from collections import deque
+
+SMALLEST = 2048
+
+
+class Waiter:
+    """One sender that waits for a buffer. ``notify`` is called once, under the lock, when ``grant`` was filled."""
+
+    __slots__ = ("grant", "notify", "size")
+
+    def __init__(self, size, notify):
+        self.size = size
+        self.notify = notify
+        self.grant = None
+
+
+class Pool:
+    """Buffers of size classes from 2 KiB doubling up to *largest*; last returned, first reused."""
+
+    def __init__(self, total, largest):
+        self.total = total
+        self.used = 0
+        self.free_bytes = 0
+        self._classes = _size_classes(min(largest, total))
+        self._free = {size: [] for size in self._classes}
+        self._waiters = deque()
+
+    def __repr__(self):
+        return f"<Pool {self.used} of {self.total} B used, {self.free_bytes} B kept free, {len(self._waiters)} waiting>"
+
+    @property
+    def waiting(self):
+        """How many senders wait."""
+        return len(self._waiters)
+
+    def size_for(self, need):
+        """Bytes a buffer for *need* bytes takes: its size class, or exactly *need* above the largest."""
+        for size in self._classes:
+            if size >= need:
+                return size
+        return need
+
+    def take(self, size):
+        """A buffer of *size* bytes, or None when there is no room or others wait for it already."""
+        return None if self._waiters else self._grab(size)
+
+    def give(self, buffer):
+        """Take a buffer back and serve who waits."""
+        size = len(buffer)
+        self.used -= size
+        free = self._free.get(size)
+        if free is not None:
+            free.append(buffer)
+            self.free_bytes += size
+        self._serve()
+
+    def charge(self, size):
+        """Account *size* bytes held elsewhere (compressed output). Never refused: it replaces a larger buffer."""
+        self.used += size
+
+    def discharge(self, size):
+        """End of a charge."""
+        self.used -= size
+        self._serve()
+
+    def wait(self, size, notify):
+        """Queue for a buffer of *size* bytes; it may be granted at once."""
+        waiter = Waiter(size, notify)
+        self._waiters.append(waiter)
+        self._serve()
+        return waiter
+
+    def leave(self, waiter):
+        """Stop waiting: a grant already made goes back, and whoever is next is served."""
+        if waiter.grant is not None:
+            grant, waiter.grant = waiter.grant, None
+            self.give(grant)
+        elif waiter in self._waiters:
+            self._waiters.remove(waiter)
+            self._serve()
+
+    def _serve(self):
+        while self._waiters:
+            head = self._waiters[0]
+            grant = self._grab(head.size)
+            if grant is None:
+                return
+            self._waiters.popleft()
+            head.grant = grant
+            head.notify()
+
+    def _grab(self, size):
+        free = self._free.get(size)
+        if free:
+            self.free_bytes -= size
+            self.used += size
+            return free.pop()
+        if not self._make_room(size):
+            return None
+        self.used += size
+        return bytearray(size)
+
+    def _make_room(self, size):
+        """Drop free buffers, the largest first, until *size* new bytes fit."""
+        if self.used + size > self.total:
+            return False
+        for kept in reversed(self._classes):
+            free = self._free[kept]
+            while free and self.used + self.free_bytes + size > self.total:
+                free.pop()
+                self.free_bytes -= kept
+        return True
+
+
+def _size_classes(largest):
+    sizes = []
+    size = SMALLEST
+    while size < largest:
+        sizes.append(size)
+        size *= 2
+    return (*sizes, largest)

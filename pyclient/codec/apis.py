@@ -1,0 +1,60 @@
+"""Which of Kafka's APIs this client speaks, and in which versions. One row per API; nothing else knows a version."""
+from __future__ import annotations
+
+import enum
+from typing import Final, Mapping, NamedTuple
+
+
+class Api(enum.IntEnum):
+    """Kafka's request kinds, by their key on the wire."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+
+    @property
+    def title(self) -> str:
+        """The name Kafka's documents use, such as ``ListOffsets``."""
+        return self.name.title().replace("_", "")
+
+
+class VersionRange(NamedTuple):
+    """Inclusive bounds; empty when ``low > high``."""
+
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.low}-{self.high}" if self else "none"
+
+    def __bool__(self) -> bool:
+        return self.low <= self.high
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+    def common(self, other: VersionRange) -> VersionRange:
+        """The versions both ranges hold; may be empty."""
+        return VersionRange(max(self.low, other.low), min(self.high, other.high))
+
+
+# Floors are what Kafka 4.x still accepts (M15) or older where an older broker costs nothing; ceilings are what is tested.
+SPOKEN: Final[Mapping[Api, VersionRange]] = {
+    Api.PRODUCE: VersionRange(3, 13),
+    Api.FETCH: VersionRange(4, 17),
+    Api.LIST_OFFSETS: VersionRange(1, 8),
+    Api.METADATA: VersionRange(1, 13),
+    Api.OFFSET_COMMIT: VersionRange(2, 9),
+    Api.OFFSET_FETCH: VersionRange(1, 9),
+    Api.FIND_COORDINATOR: VersionRange(0, 6),
+    Api.API_VERSIONS: VersionRange(0, 4),
+    Api.CREATE_TOPICS: VersionRange(2, 7),
+    Api.DELETE_TOPICS: VersionRange(1, 6),
+}

@@ -1,0 +1,386 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
+"""Read the control plane's messages: bytes in, kio's typed entities out, every length checked before it is used.
+
+kio's schemas (generated from Kafka's own files) say what a message holds; this reader decides nothing. kio's own
+decoder is not used: it trusts array lengths, and a hostile one ends the process. Differences from it: a ``records``
+field is a view of the input, not a copy; an error code from a newer broker is a plain int.
+"""
+import cython
+from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.ref import PyObject
+from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
+from cython.cimports.libc.stdint import int64_t, uint8_t, uint64_t
+
+import dataclasses
+import datetime
+import struct
+import types
+import typing
+import uuid
+
+from kio.schema.errors import ErrorCode
+
+from pyclient.errors import ProtocolError
+
+_KINDS = {
+    name: number
+    for number, name in enumerate((
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float64", "uuid", "string",
+        "bytes", "records", "error_code", "timedelta_i32", "timedelta_i64", "datetime_i64", "entity",
+    ))
+}
+BOOL = cython.declare(cython.int, 0)
+INT8 = cython.declare(cython.int, 1)
+INT16 = cython.declare(cython.int, 2)
+INT32 = cython.declare(cython.int, 3)
+INT64 = cython.declare(cython.int, 4)
+UINT8 = cython.declare(cython.int, 5)
+UINT16 = cython.declare(cython.int, 6)
+UINT32 = cython.declare(cython.int, 7)
+UINT64 = cython.declare(cython.int, 8)
+FLOAT64 = cython.declare(cython.int, 9)
+UUID_ = cython.declare(cython.int, 10)
+STRING = cython.declare(cython.int, 11)
+BYTES = cython.declare(cython.int, 12)
+RECORDS = cython.declare(cython.int, 13)
+ERROR_CODE = cython.declare(cython.int, 14)
+TIMEDELTA_32 = cython.declare(cython.int, 15)
+TIMEDELTA_64 = cython.declare(cython.int, 16)
+DATETIME = cython.declare(cython.int, 17)
+ENTITY = cython.declare(cython.int, 18)
+
+_ERROR_CODES = {int(code): code for code in ErrorCode}
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
+_set = object.__setattr__
+_double = struct.Struct(">d")
+
+
+@cython.final
+@cython.cclass
+class _Field:
+    """How one field is written: its kind, and what wraps it (null, array, tag)."""
+
+    name: str
+    kind: cython.int
+    array: cython.bint
+    nullable: cython.bint  # the value, or for an array the array itself
+    tag: cython.int  # -1: not tagged
+    nested: object  # its Schema
+    default: object
+
+    def __init__(self, field, flexible):
+        inner, self.array, self.nullable = _shape(field.type)
+        self.name = field.name
+        self.tag = field.metadata.get("tag", -1)
+        if dataclasses.is_dataclass(inner):
+            self.kind = ENTITY
+            self.nested = schema_of(inner)
+        else:
+            self.kind = _KINDS[field.metadata["kafka_type"]]
+        self.default = None if field.default is dataclasses.MISSING else field.default
+        if self.array and self.default is None:
+            self.default = ()
+
+
+def _shape(annotation):
+    """Split ``tuple[X, ...] | None`` into (X, is array, is nullable)."""
+    nullable = False
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        nullable = True
+        annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
+    if typing.get_origin(annotation) is tuple:
+        return typing.get_args(annotation)[0], True, nullable
+    return annotation, False, nullable
+
+
+@cython.final
+@cython.cclass
+class Schema:
+    """The fields of one entity class in wire order; made once per class."""
+
+    entity = cython.declare(type, visibility="readonly")
+    flexible: cython.bint
+    plain: list
+    tagged: dict
+
+    def __init__(self, entity):
+        self.entity = entity
+        self.flexible = entity.__flexible__
+        fields = [_Field(field, self.flexible) for field in dataclasses.fields(entity)]
+        self.plain = [field for field in fields if cython.cast(_Field, field).tag < 0]
+        self.tagged = {cython.cast(_Field, field).tag: field for field in fields if cython.cast(_Field, field).tag >= 0}
+
+    def nested_classes(self) -> dict:
+        """Field name → entity class of its value or items; None where they are plain."""
+        field: _Field
+        return {
+            field.name: field.nested.entity if field.nested is not None else None
+            for field in [*self.plain, *self.tagged.values()]
+        }
+
+
+_schemas: dict = {}
+
+
+@cython.ccall
+def schema_of(entity) -> Schema:
+    """The (cached) schema of a kio entity class."""
+    schema = _schemas.get(entity)
+    if schema is None:
+        schema = _schemas[entity] = Schema(entity)
+    return schema
+
+
+@cython.final
+@cython.cclass
+class Reader:
+    """A cursor over one message. Any read past the end, bad length or bad text raises ProtocolError."""
+
+    source: object
+    data: cython.p_const_uchar
+    at: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+
+    def __init__(self, source: object, offset: cython.Py_ssize_t = 0):
+        view: cython.const[cython.uchar][::1] = source
+        self.source = memoryview(source)
+        self.size = view.shape[0]
+        self.data = cython.address(view[0]) if self.size else cython.NULL
+        self.at = offset
+        if not 0 <= offset <= self.size:
+            raise ProtocolError(f"the message ends before byte {offset}: it has {self.size}")
+
+    @property
+    def offset(self):
+        return self.at
+
+    @property
+    def left(self):
+        return self.size - self.at
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def need(self, count: cython.Py_ssize_t) -> cython.int:
+        if count < 0 or count > self.size - self.at:
+            raise ProtocolError(f"{count} B wanted at byte {self.at} of a message of {self.size} B")
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def integer(self, width: cython.int) -> int64_t:
+        """A big-endian two's-complement integer of *width* bytes."""
+        value: uint64_t = 0
+        i: cython.int
+        self.need(width)
+        for i in range(width):
+            value = (value << 8) | self.data[self.at + i]
+        self.at += width
+        if width == 1:
+            return cython.cast(cython.schar, value)
+        if width == 2:
+            return cython.cast(cython.short, value)
+        if width == 4:
+            return cython.cast(cython.int, value)
+        return cython.cast(int64_t, value)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def uvarint(self) -> int64_t:
+        value: uint64_t = 0
+        shift: cython.int = 0
+        byte: uint8_t = 0x80
+        while byte & 0x80:
+            if shift > 28:
+                raise ProtocolError(f"a length at byte {self.at} has more than 32 bits")
+            self.need(1)
+            byte = self.data[self.at]
+            self.at += 1
+            value |= cython.cast(uint64_t, byte & 0x7F) << shift
+            shift += 7
+        return cython.cast(int64_t, value)
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=True)
+    def length(self, flexible: cython.bint, width: cython.int) -> int64_t:
+        """A length prefix; -1 is null. Never more than the bytes that are left."""
+        count: int64_t = self.uvarint() - 1 if flexible else self.integer(width)
+        if count < -1 or count > self.size - self.at:
+            raise ProtocolError(f"a length of {count} at byte {self.at} of a message of {self.size} B")
+        return count
+
+    @cython.cfunc
+    def text(self, count: cython.Py_ssize_t) -> object:
+        start: cython.pointer(cython.const[cython.char]) = cython.cast(
+            cython.pointer(cython.const[cython.char]), self.data + self.at)
+        try:
+            value = PyUnicode_DecodeUTF8(start, count, cython.NULL)
+        except UnicodeDecodeError as error:
+            raise ProtocolError(f"text at byte {self.at} is not UTF-8: {error.reason}") from None
+        self.at += count
+        return value
+
+    @cython.cfunc
+    def blob(self, kind: cython.int, count: cython.Py_ssize_t) -> object:
+        start: cython.Py_ssize_t = self.at
+        self.at += count
+        if kind == RECORDS:
+            return self.source[start:start + count]
+        return PyBytes_FromStringAndSize(cython.cast(cython.pointer(cython.const[cython.char]), self.data + start), count)
+
+    @cython.cfunc
+    def sized(self, field: _Field, flexible: cython.bint, nullable: cython.bint) -> object:
+        count: cython.Py_ssize_t = self.length(flexible, 2 if field.kind == STRING else 4)
+        if count < 0:
+            if not nullable and field.kind != RECORDS:
+                raise ProtocolError(f"{field.name} is null, which it may not be (byte {self.at})")
+            return None
+        return self.text(count) if field.kind == STRING else self.blob(field.kind, count)
+
+    @cython.cfunc
+    def identifier(self) -> object:
+        self.need(16)
+        raw = bytes(self.source[self.at:self.at + 16])
+        self.at += 16
+        value = uuid.UUID(bytes=raw)
+        return value if value.int else None
+
+    @cython.cfunc
+    def value(self, field: _Field, flexible: cython.bint, nullable: cython.bint) -> object:
+        kind: cython.int = field.kind
+        number: int64_t
+        if kind == INT32:
+            return self.integer(4)
+        if kind == STRING or kind == BYTES or kind == RECORDS:
+            return self.sized(field, flexible, nullable)
+        if kind == ENTITY:
+            return self.nullable_entity(cython.cast(Schema, field.nested)) if nullable else self.entity(cython.cast(Schema, field.nested))
+        if kind == ERROR_CODE:
+            number = self.integer(2)
+            return _ERROR_CODES.get(number, number)
+        if kind == INT64:
+            return self.integer(8)
+        if kind == INT16:
+            return self.integer(2)
+        if kind == BOOL:
+            return self.integer(1) != 0
+        if kind == INT8:
+            return self.integer(1)
+        if kind == UUID_:
+            return self.identifier()
+        return self.rare(kind, nullable)
+
+    @cython.cfunc
+    def rare(self, kind: cython.int, nullable: cython.bint) -> object:
+        number: int64_t
+        if kind == TIMEDELTA_32:
+            return self.integer(4) * _MILLISECOND
+        if kind == TIMEDELTA_64:
+            return self.duration(self.integer(8))
+        if kind == DATETIME:
+            return self.moment(self.integer(8), nullable)
+        if kind == UINT8:
+            return self.integer(1) & 0xFF
+        if kind == UINT16:
+            return self.integer(2) & 0xFFFF
+        if kind == UINT32:
+            return self.integer(4) & 0xFFFFFFFF
+        if kind == UINT64:
+            return self.integer(8) & 0xFFFFFFFFFFFFFFFF
+        self.need(8)
+        value = _double.unpack(self.source[self.at:self.at + 8])[0]
+        self.at += 8
+        return value
+
+    @cython.cfunc
+    def duration(self, milliseconds: object) -> object:
+        try:
+            return milliseconds * _MILLISECOND
+        except OverflowError:
+            raise ProtocolError(f"a duration of {milliseconds} ms at byte {self.at} is out of range") from None
+
+    @cython.cfunc
+    def moment(self, milliseconds: object, nullable: cython.bint) -> object:
+        if nullable and milliseconds == -1:
+            return None
+        try:
+            return _EPOCH + milliseconds * _MILLISECOND
+        except OverflowError:
+            raise ProtocolError(f"a time of {milliseconds} ms at byte {self.at} is out of range") from None
+
+    @cython.cfunc
+    def array(self, field: _Field, flexible: cython.bint) -> object:
+        count: cython.Py_ssize_t = self.length(flexible, 4)
+        i: cython.Py_ssize_t
+        if count < 0:
+            if not field.nullable:
+                raise ProtocolError(f"array {field.name} is null, which it may not be (byte {self.at})")
+            return None
+        items: list = []
+        for i in range(count):
+            items.append(self.value(field, flexible, False))
+        return tuple(items)
+
+    @cython.cfunc
+    def nullable_entity(self, schema: Schema) -> object:
+        return None if self.integer(1) < 0 else self.entity(schema)
+
+    @cython.cfunc
+    def entity(self, schema: Schema) -> object:
+        made = schema.entity.__new__(schema.entity)
+        field: _Field
+        for field in schema.plain:
+            if field.array:
+                _set(made, field.name, self.array(field, schema.flexible))
+            else:
+                _set(made, field.name, self.value(field, schema.flexible, field.nullable))
+        if schema.flexible:
+            self.tags(schema, made)
+        return made
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def tags(self, schema: Schema, made: object) -> cython.int:
+        """Tagged fields: known ones are read, unknown ones skipped, absent ones get their default."""
+        count: int64_t = self.uvarint()
+        field: _Field
+        end: cython.Py_ssize_t
+        seen: set = set()
+        while count > 0:
+            count -= 1
+            tag = self.uvarint()
+            size: int64_t = self.uvarint()
+            self.need(size)
+            end = self.at + size
+            found = schema.tagged.get(tag)
+            if found is not None:
+                field = found
+                self.tag(field, end, made)
+                seen.add(tag)
+            self.at = end
+        for tag, field in schema.tagged.items():
+            if tag not in seen:
+                _set(made, field.name, field.default)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def tag(self, field: _Field, end: cython.Py_ssize_t, made: object) -> cython.int:
+        whole: cython.Py_ssize_t = self.size
+        self.size = end  # a field may not read past its own tag
+        try:
+            value = self.array(field, True) if field.array else self.value(field, True, False)
+        finally:
+            self.size = whole
+        if self.at != end:
+            raise ProtocolError(f"tagged field {field.name} is {end - self.at} B shorter than its length says")
+        _set(made, field.name, value)
+        return 0
+
+    def read(self, entity: type) -> object:
+        """Read one entity of this kio class."""
+        return self.entity(schema_of(entity))
+
+    def int32(self) -> int:
+        """Read one int32."""
+        return self.integer(4)
