@@ -1,0 +1,186 @@
+"""The rules of the house that a program can see, each failing with the line and the cure."""
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = ("pyclient", "assignors", "integration", "partitioners", "serializers")
+EVERYTHING = (*PRODUCT, "tests", "benchmarks", "examples", ".ci", "docs")
+
+BANNED_IN_CORE = {
+    "asyncio": "the runtime waits; core is told what happened",
+    "concurrent": "the runtime has the executors",
+    "datetime": "time is the argument `now`",
+    "random": "take a seeded Random as an argument (random.Random may be named in annotations only)",
+    "select": "the runtime has the sockets",
+    "selectors": "the runtime has the sockets",
+    "socket": "the runtime has the sockets",
+    "ssl": "the runtime has the sockets",
+    "threading": "core belongs to one loop; locks live in buffers",
+    "time": "time is the argument `now`",
+}
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+UNCODED = re.compile(r"#\s*(type:\s*ignore(?!\[)|noqa(?!:\s*[A-Z]+\d)|ruff:\s*noqa(?!:))")
+
+
+class Source(NamedTuple):
+    path: Path
+    tree: ast.Module
+
+    def at(self, line: int) -> str:
+        return f"{self.path.relative_to(ROOT)}:{line}"
+
+
+def sources(*folders: str) -> Iterator[Source]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield Source(path, ast.parse(path.read_text()))
+
+
+def imports(source: Source) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, node.module or "." * node.level
+
+
+def comments(source: Source) -> Iterator[tuple[int, str]]:
+    with source.path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+
+
+def typing_only(source: Source) -> set[int]:
+    """The lines under ``if TYPE_CHECKING:``."""
+    blocks = [node for node in ast.walk(source.tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    return {line for block in blocks for line in range(block.lineno, (block.end_lineno or block.lineno) + 1)}
+
+
+def test_core_imports_no_sockets_clock_threads_or_chance() -> None:
+    wrong = []
+    for source in sources("pyclient/core"):
+        excused = typing_only(source)
+        for line, name in imports(source):
+            if (cure := BANNED_IN_CORE.get(name.partition(".")[0])) and line not in excused:
+                wrong.append(f"{source.at(line)} imports {name}: {cure}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_the_mapped_names_are_imported_from_mapped_folders() -> None:
+    wrong = [
+        f"{source.at(line)} imports {name}: write pyclient.{name}"
+        for source in sources(*EVERYTHING)
+        for line, name in imports(source)
+        if name.partition(".")[0] in {*PRODUCT} - {"pyclient"} or name.startswith(".")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports made while a module loads; inside functions and for types only they may point back."""
+    known = {module_name(source.path): source for source in sources(*PRODUCT)}
+    needs = {name: {found for found in loaded_by(source, known) if found != name} for name, source in known.items()}
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as found:
+        pytest.fail(f"cycle: {' <- '.join(found.args[1])}; move what both need below them")
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    inside = parts if parts[0] == "pyclient" else ("pyclient", *parts)
+    return ".".join(inside).removesuffix(".__init__")
+
+
+def loaded_by(source: Source, known: Mapping[str, object]) -> Iterator[str]:
+    """The modules of the product that load with *source*."""
+    excused = typing_only(source)
+    for node in at_load_time(source.tree.body):
+        if node.lineno in excused:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif node.module:
+            inner = [name for alias in node.names if (name := f"{node.module}.{alias.name}") in known]
+            yield from inner or ([node.module] if node.module in known else [])
+
+
+def at_load_time(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from at_load_time(ast.iter_child_nodes(node))
+
+
+def test_tests_wait_for_conditions_and_never_sleep() -> None:
+    wrong = [
+        f"{source.at(node.lineno)}: wait for the condition with a deadline instead"
+        for source in sources("tests")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "sleep"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_unfinished_is_left_in_comments() -> None:
+    wrong = [
+        f"{source.at(line)}: finish it, or write it into an issue: {text}"
+        for source in sources(*EVERYTHING)
+        for line, text in comments(source)
+        if UNFINISHED.search(text)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_silenced_check_names_the_check() -> None:
+    wrong = [
+        f"{source.at(line)}: name the code, as in `type: ignore[arg-type]` or `noqa: F401`"
+        for source in sources(*EVERYTHING)
+        for line, text in comments(source)
+        if UNCODED.search(text)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_of_the_product_says_what_it_decides() -> None:
+    wrong = [f"{source.at(1)}: begin with a docstring" for source in sources(*PRODUCT) if not ast.get_docstring(source.tree)]
+    assert not wrong, "\n".join(wrong)
+
+
+def public_definitions(body: list[ast.stmt], inside: str = "") -> Iterator[tuple[str, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield f"{inside}{node.name}", node
+            if isinstance(node, ast.ClassDef):
+                yield from public_definitions(node.body, f"{node.name}.")
+
+
+PUBLIC_MODULES = ("__init__", "admin", "consumer", "errors", "plugins", "producer", "records")
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_every_public_class_and_method_is_documented(name: str) -> None:
+    path = ROOT / "pyclient" / f"{name}.py"
+    source = Source(path, ast.parse(path.read_text()))
+    wrong = [
+        f"{source.at(node.lineno)} {full}: say when it waits, units, errors"
+        for full, node in public_definitions(source.tree.body)
+        if not ast.get_docstring(node) and not is_overload_or_property_setter(node)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def is_overload_or_property_setter(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    marks = {ast.unparse(mark).rpartition(".")[2] for mark in node.decorator_list}
+    return bool(marks & {"overload", "setter"})
