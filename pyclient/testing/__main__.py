@@ -1,0 +1,100 @@
+"""``python -m pyclient.testing broker`` serves real Kafka until Ctrl-C; ``… prepare`` fetches all it needs ahead."""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Final
+
+from pyclient.testing.cluster import MODES, MOST_BROKERS, LocalCluster
+from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.lockfile import DEFAULT_VERSION, ROOTS
+
+CHECK_EVERY_S: Final = 0.5
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; returns its exit code: 0, or 1 with the reason on standard error."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    command: Callable[[argparse.Namespace], None] = options.command
+    try:
+        with _signals_interrupt():
+            command(options)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+    except (LocalClusterError, ValueError) as failed:
+        print(f"error: {failed}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pyclient.testing", description=__doc__)
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what is done")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    broker = commands.add_parser("broker", help="serve real Kafka on a printed address until Ctrl-C")
+    broker.add_argument("--brokers", type=int, default=1, metavar="N", help=f"how many, up to {MOST_BROKERS} (1)")
+    broker.add_argument("--mode", choices=MODES, default="auto", help="who runs them (auto: the first that works)")
+    broker.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a broker setting; repeatable")
+    broker.set_defaults(command=_serve)
+    prepare = commands.add_parser("prepare", help="download Kafka and make the start-up archive, so that tests start fast")
+    prepare.set_defaults(command=_prepare)
+    for each in (broker, prepare):
+        each.add_argument("--version", choices=tuple(ROOTS), default=DEFAULT_VERSION, help=f"Kafka's ({DEFAULT_VERSION})")
+    return parser
+
+
+def _serve(options: argparse.Namespace) -> None:
+    config = dict(_setting(text) for text in options.config)
+    print(f"starting Apache Kafka {options.version} …", file=sys.stderr)
+    with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config) as cluster:
+        print(f"{cluster.description}: ready", file=sys.stderr)
+        print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
+        print(f'use it: Producer(bootstrap_servers="{cluster.bootstrap_servers}"); tests: '
+              f"PYCLIENT_BOOTSTRAP={cluster.bootstrap_servers} pytest; Ctrl-C ends it", file=sys.stderr)
+        while True:
+            time.sleep(CHECK_EVERY_S)
+            cluster.check_alive()
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    from pyclient.testing.jvm import prepare_jvm
+
+    jvm = prepare_jvm(options.version)
+    print(f"{jvm.java}; Kafka {options.version} in {jvm.jars.directory}")
+    if not jvm.archive.usable:
+        print("making the start-up archive (some seconds) …", flush=True)
+        with LocalCluster(mode="embedded", version=options.version):
+            pass  # a broker's first orderly end makes it
+    print(f"start-up archive: {jvm.archive.path if jvm.archive.usable else 'none (this Java cannot make one)'}")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found:
+        raise ValueError(f"--config {text!r} is not NAME=VALUE")
+    return name.strip(), value.strip()
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM ends as Ctrl-C does; SIGINT is set too, since shells start background jobs with it ignored."""
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = [(number, signal.signal(number, interrupt)) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""What every way of running brokers offers, whoever runs them. `LocalCluster` is the face of it."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from pyclient.records import Node
+
+Kind: TypeAlias = Literal["embedded", "container", "external"]
+
+LOG_TAIL_LINES = 40
+
+
+class Wanted(NamedTuple):
+    """What was asked of a cluster: brokers, Kafka version, broker settings by Kafka's names, seconds to be ready in."""
+
+    brokers: int
+    version: str
+    config: Mapping[str, str]
+    startup_timeout_s: float
+
+
+class Backend(Protocol):
+    """Brokers run by somebody. Node ids are those of Kafka's metadata."""
+
+    @property
+    def kind(self) -> Kind:
+        """Who runs them."""
+
+    @property
+    def description(self) -> str:
+        """One line for logs: which Kafka, run by what."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The brokers with the addresses that clients use."""
+
+    @property
+    def addresses(self) -> Mapping[int, tuple[str, int]]:
+        """The brokers' own addresses by node id, which a proxy may stand before."""
+
+    def open(self) -> None:
+        """Start all brokers; returns when a produce with acks=all was acknowledged."""
+
+    def close(self) -> None:
+        """End and remove everything; does not raise for what is gone already."""
+
+    def stop(self, node_id: int) -> None:
+        """End a broker in order (SIGTERM); returns when it has ended."""
+
+    def kill(self, node_id: int) -> None:
+        """End a broker at once (SIGKILL)."""
+
+    def start(self, node_id: int) -> None:
+        """Start an ended broker again, same address and data; does not wait. A running one is left alone."""
+
+    def pause(self, node_id: int) -> None:
+        """Freeze a broker; its connections stay open and silent."""
+
+    def resume(self, node_id: int) -> None:
+        """Let a frozen broker go on."""
+
+    def check_alive(self) -> None:
+        """Raise BrokerStartFailed when a broker that should run has ended by itself."""
+
+    def logs(self, node_id: int) -> str:
+        """What a broker has logged since its first start."""
+
+    def data_dir(self, node_id: int) -> Path:
+        """The folder with a broker's partitions (live, or a copy made now)."""
+
+
+def tail(text: str, lines: int = LOG_TAIL_LINES) -> str:
+    """The last *lines* lines."""
+    return "\n".join(text.splitlines()[-lines:])

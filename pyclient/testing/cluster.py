@@ -1,0 +1,250 @@
+"""`LocalCluster`: real Apache Kafka for tests and first steps. Decides who runs the brokers, and says so.
+
+The brokers themselves are run by a `Backend`; this is its face, the same for all of them.
+"""
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal, Self, TypeAlias
+
+from pyclient.records import Node
+from pyclient.testing.backend import Backend, Kind, Wanted
+from pyclient.testing.broker_config import Config, normalized
+from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.lockfile import DEFAULT_VERSION
+
+Mode: TypeAlias = Literal["auto", "embedded", "container", "external"]
+
+MODES: Final = ("auto", "embedded", "container", "external")
+RUN_BY_US: Final = ("embedded", "container")
+MOST_BROKERS: Final = 9
+
+log = logging.getLogger(__name__)
+
+
+class LocalCluster:
+    """One or more real brokers, ready when the ``with`` block begins and gone without a trace when it ends.
+
+    ``mode="auto"`` takes the first that works: the running cluster in ``PYCLIENT_BOOTSTRAP``; containers, when a
+    Docker engine answers; Java processes of this machine. ``PYCLIENT_BROKERS=container`` or ``embedded`` decides
+    between the last two. ``config`` are broker settings by Kafka's names (underscores do as well as dots).
+    ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB).
+
+    Brokers are named by node id, 1 to ``brokers``, as in the cluster's metadata. Not thread-safe.
+
+    Raises, when entered:
+        BrokerStartFailed: a broker ended or was not ready in time; the message holds the end of its log.
+        JavaNotFound, JarsUnavailable, ContainersUnavailable: something to run brokers with is missing.
+    """
+
+    def __init__(self, brokers: int = 1, *, mode: Mode = "auto", version: str = DEFAULT_VERSION,
+                 config: Config | None = None, startup_timeout: float = 60.0) -> None:
+        if not 1 <= brokers <= MOST_BROKERS:
+            raise ValueError(f"brokers={brokers} is not between 1 and {MOST_BROKERS}")
+        if mode not in MODES:
+            raise ValueError(f"mode={mode!r} is unknown: choose one of {', '.join(MODES)}")
+        self._wanted = Wanted(brokers, version, normalized(config or {}), startup_timeout)
+        self._mode: Final = mode
+        self._backend: Backend | None = None
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> Self:
+        """Start the brokers; the same as entering the ``with`` block. Needs a `close` afterwards."""
+        if self._backend is not None:
+            raise LocalClusterError("this cluster is running already; make another LocalCluster for a second one")
+        began = time.monotonic()
+        backend = _chosen(self._mode, self._wanted)
+        backend.open()
+        self._backend = backend
+        log.info("%s: ready at %s in %.1f s", backend.description, self.bootstrap_servers, time.monotonic() - began)
+        return self
+
+    def close(self) -> None:
+        """End the brokers and remove their data. Calling again does nothing."""
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            backend.close()
+
+    def __repr__(self) -> str:
+        state = f"{self.description} at {self.bootstrap_servers}" if self._backend else "not running"
+        return f"<LocalCluster: {state}>"
+
+    @property
+    def kind(self) -> Kind:
+        """Who runs the brokers: ``"embedded"``, ``"container"`` or ``"external"``."""
+        return self._running.kind
+
+    @property
+    def description(self) -> str:
+        """One line for logs and test reports."""
+        return self._running.description
+
+    @property
+    def version(self) -> str:
+        """The Kafka version asked for."""
+        return self._wanted.version
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients take as ``bootstrap_servers``: all brokers, ``host:port`` separated by commas."""
+        return ",".join(f"[{n.host}]:{n.port}" if ":" in n.host else f"{n.host}:{n.port}" for n in self.nodes)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The brokers, by node id, with the addresses clients use."""
+        return self._running.nodes
+
+    def stop(self, node_id: int = 1) -> None:
+        """End a broker in order (SIGTERM: leadership moves first) and wait for its end."""
+        self._running.stop(self._known(node_id))
+
+    def kill(self, node_id: int = 1) -> None:
+        """End a broker at once (SIGKILL)."""
+        self._running.kill(self._known(node_id))
+
+    def start(self, node_id: int = 1, *, wait: bool = True, timeout: float | None = None) -> None:
+        """Start an ended broker again, same address and data; a running one is left alone.
+
+        Returns when the broker is registered and its replicas are in sync. ``wait=False`` returns at once: needed
+        when most brokers are down, for without a majority none can register. ``timeout`` (s): ``startup_timeout``.
+
+        Raises:
+            BrokerStartFailed: it ended by itself or was not in sync in time.
+        """
+        backend = self._running
+        backend.start(self._known(node_id))
+        if wait:
+            from pyclient.testing.probe import wait_until_joined
+
+            wait_until_joined(node_id, backend.addresses[node_id], timeout_s=self._or_startup(timeout),
+                              alive=backend.check_alive)
+
+    def pause(self, node_id: int = 1) -> None:
+        """Freeze a broker: its connections stay open and silent, as in a long garbage collection."""
+        self._running.pause(self._known(node_id))
+
+    def resume(self, node_id: int = 1) -> None:
+        """Let a frozen broker go on."""
+        self._running.resume(self._known(node_id))
+
+    def wait_in_sync(self, timeout: float | None = None) -> None:
+        """Wait until every broker is registered and every partition has all its replicas in sync.
+
+        Raises:
+            TimeoutError: not within ``timeout`` seconds (``startup_timeout`` if left out); names what lags.
+            BrokerStartFailed: a broker ended by itself.
+        """
+        from pyclient.testing.probe import wait_until_in_sync
+
+        backend = self._running
+        wait_until_in_sync(backend.addresses, timeout_s=self._or_startup(timeout), alive=backend.check_alive)
+
+    def check_alive(self) -> None:
+        """Raise BrokerStartFailed when a broker that should run has ended by itself."""
+        self._running.check_alive()
+
+    def logs(self, node_id: int = 1) -> str:
+        """What a broker has logged since its first start."""
+        return self._running.logs(self._known(node_id))
+
+    def data_dir(self, node_id: int = 1) -> Path:
+        """The folder with a broker's partitions (``topic-0/00000000000000000000.log``), to be read only.
+
+        Embedded brokers' own; of a broker in a container, a copy made by this call.
+        """
+        return self._running.data_dir(self._known(node_id))
+
+    def run_tool(self, main: str, *arguments: object, input: str | None = None,
+                 timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """Run one of Kafka's own tools by its Java class, as an independent witness: ``stdout``, ``stderr``, ``returncode``.
+
+        ``run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.bootstrap_servers, "--list")``.
+        Runs on this machine whoever runs the brokers, and needs Java here.
+
+        Raises:
+            subprocess.TimeoutExpired: not done after ``timeout`` seconds; the tool was killed.
+        """
+        from pyclient.testing.jvm import prepare_jvm
+
+        jvm = prepare_jvm(self._wanted.version)
+        with tempfile.TemporaryDirectory(prefix="pyclient-tool-") as folder:
+            return jvm.run_tool(main, *map(str, arguments), logs=Path(folder), input_text=input, timeout_s=timeout)
+
+    @property
+    def _running(self) -> Backend:
+        if self._backend is None:
+            raise LocalClusterError("the cluster is not running: use it inside `with LocalCluster() as kafka:`")
+        return self._backend
+
+    def _known(self, node_id: int) -> int:
+        if node_id not in self._running.addresses:
+            raise ValueError(f"there is no broker {node_id}: the node ids are {sorted(self._running.addresses)}")
+        return node_id
+
+    def _or_startup(self, timeout: float | None) -> float:
+        return self._wanted.startup_timeout_s if timeout is None else timeout
+
+
+def _chosen(mode: Mode, wanted: Wanted, environment: Mapping[str, str] = os.environ) -> Backend:
+    bootstrap = environment.get("PYCLIENT_BOOTSTRAP", "")
+    forced = environment.get("PYCLIENT_BROKERS") or None
+    if mode == "external" or (mode == "auto" and bootstrap):
+        return _external(wanted, bootstrap)
+    if mode == "auto":
+        mode = _forced(forced) if forced else _first_available()
+    return _containers(wanted) if mode == "container" else _embedded(wanted)
+
+
+def _forced(name: str) -> Literal["embedded", "container"]:
+    if name == "embedded":
+        return "embedded"
+    if name == "container":
+        return "container"
+    raise ValueError(f"PYCLIENT_BROKERS={name!r} is unknown: {' or '.join(RUN_BY_US)}, or leave it out")
+
+
+def _first_available() -> Literal["embedded", "container"]:
+    try:
+        from pyclient.testing.containers import engine_answers
+    except ImportError:  # the extra `testing` is not installed: Java may be here all the same
+        return "embedded"
+    return "container" if engine_answers() else "embedded"
+
+
+def _external(wanted: Wanted, bootstrap: str) -> Backend:
+    from pyclient.testing.external import ExternalCluster
+
+    if not bootstrap:
+        raise LocalClusterError('mode="external" needs the address of a running cluster in PYCLIENT_BOOTSTRAP')
+    return ExternalCluster(wanted, bootstrap)
+
+
+def _containers(wanted: Wanted) -> Backend:
+    try:
+        from pyclient.testing.containers import ContainerCluster
+    except ImportError as missing:
+        raise LocalClusterError(f"brokers in containers need the extra `testing`: {missing}") from missing
+    return ContainerCluster(wanted)
+
+
+def _embedded(wanted: Wanted) -> Backend:
+    if sys.platform == "win32":
+        raise LocalClusterError(
+            "embedded brokers do not run on Windows. Start a Docker engine for brokers in containers, or give a running "
+            "cluster's address in PYCLIENT_BOOTSTRAP."
+        )
+    from pyclient.testing.embedded import EmbeddedCluster
+
+    return EmbeddedCluster(wanted)

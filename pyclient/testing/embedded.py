@@ -1,0 +1,302 @@
+"""Brokers as Java processes of this machine: formats them, starts them, and leaves nothing behind.
+
+Decides when a start has failed, and whether it deserves another try. Start-up and end are the only blocking parts.
+"""
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from pyclient.records import Node
+from pyclient.testing.archive import Training
+from pyclient.testing.backend import Kind, Wanted, tail
+from pyclient.testing.broker_config import new_cluster_id, render_properties, shared_config
+from pyclient.testing.errors import BrokerStartFailed
+from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
+from pyclient.testing.leash import Leash, kill_group
+from pyclient.testing.ports import release_ports, reserve_ports
+from pyclient.testing.probe import Address, wait_until_ready
+
+HOST: Final = "127.0.0.1"
+STARTS: Final = 3
+FORMAT_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+_PORT_TAKEN: Final = "Address already in use"
+
+log = logging.getLogger(__name__)
+
+
+class EmbeddedBroker:
+    """One broker: its folder, its two ports and, while it runs, its process."""
+
+    def __init__(self, node_id: int, directory: Path, ports: tuple[int, int]) -> None:
+        self.node_id: Final = node_id
+        self.port, self.controller_port = ports
+        self.directory: Final = directory
+        self.directory_id: Final = new_cluster_id()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._training: Training | None = None
+
+    @property
+    def address(self) -> Address:
+        return HOST, self.port
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists; one that ended by itself still counts until it is collected."""
+        return self._process is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a process that ended by itself; None while it runs or when it was ended from here."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def controller(self) -> str:
+        return f"{HOST}:{self.controller_port}"
+
+    @property
+    def properties_file(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    def log_text(self) -> str:
+        """The broker's log, and what Java itself printed."""
+        parts = (self.directory / name for name in ("output.log", "server.log"))
+        return "".join(part.read_text("utf-8", "replace") for part in parts if part.is_file())
+
+    def write_properties(self, controllers: Sequence[str], config: dict[str, str]) -> None:
+        """Lay the folder out; *config* is the cluster's, this adds what is the broker's own."""
+        self.directory.mkdir(exist_ok=True)
+        own = {
+            "process.roles": "broker,controller",
+            "node.id": str(self.node_id),
+            "controller.quorum.bootstrap.servers": ",".join(controllers),
+            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{self.controller}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self.data),
+        }
+        self.properties_file.write_text(render_properties(own | config), "utf-8")
+
+    def format(self, jvm: Jvm, leash: Leash, arguments: Sequence[str]) -> None:
+        """Run Kafka's formatter on the folder. Raises BrokerStartFailed with what it printed."""
+        command = jvm.command(FORMATTER, "format", *arguments, "-c", str(self.properties_file), logs=self.directory)
+        with (self.directory / "output.log").open("ab") as output:
+            process = leash.lead(command, output=output, env=jvm.environment(), cwd=self.directory)
+            try:
+                code = process.wait(FORMAT_TIMEOUT_S)
+            finally:
+                kill_group(process)
+        if code:
+            raise BrokerStartFailed(
+                f"formatting the folder of broker {self.node_id} failed (exit code {code}): a setting that Kafka refuses "
+                "is the usual cause.", tail(self.log_text()))
+
+    def start(self, jvm: Jvm, leash: Leash, training: Training | None = None) -> None:
+        """Start the process; with *training* its orderly end makes the start-up archive."""
+        flags = [*SERVER_HEAP, *(training.flags() if training else ())]
+        command = jvm.command(BROKER, str(self.properties_file), logs=self.directory, flags=flags)
+        with (self.directory / "output.log").open("ab") as output:
+            self._process = leash.lead(command, output=output, env=jvm.environment(), cwd=self.directory)
+        self._training = training
+
+    @property
+    def trains(self) -> bool:
+        return self._training is not None
+
+    def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End in order, and by force when that takes longer than *timeout_s*."""
+        if (process := self._process) is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)  # a paused process takes no other signal than SIGKILL
+        orderly = True
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            orderly = False
+            log.warning("broker %d did not end within %.0f s of SIGTERM and is killed", self.node_id, timeout_s)
+        self._collect(orderly=orderly)
+
+    def kill(self) -> None:
+        """End at once."""
+        self._collect(orderly=False)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send *number* to the process, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _collect(self, *, orderly: bool) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            kill_group(process)
+        training, self._training = self._training, None
+        if training is not None:
+            training.finish(orderly=orderly)
+
+
+class EmbeddedCluster:
+    """Brokers that are also the controllers, in one quorum, each a Java process under this process's leash."""
+
+    kind: Final[Kind] = "embedded"
+
+    def __init__(self, wanted: Wanted, *, train: bool = True) -> None:
+        self._wanted = wanted
+        self._train = train
+        self._jvm: Jvm | None = None
+        self._leash: Leash | None = None
+        self._brokers: dict[int, EmbeddedBroker] = {}
+
+    @property
+    def jvm(self) -> Jvm:
+        """Java and jars; found and downloaded on first use."""
+        if self._jvm is None:
+            self._jvm = prepare_jvm(self._wanted.version)
+        return self._jvm
+
+    @property
+    def description(self) -> str:
+        count = f"{self._wanted.brokers} broker{'s' if self._wanted.brokers > 1 else ''}"
+        return f"embedded Apache Kafka {self._wanted.version}, {count}, {self.jvm.java}"
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(Node(broker.node_id, HOST, broker.port) for broker in self._brokers.values())
+
+    @property
+    def addresses(self) -> dict[int, Address]:
+        return {node_id: broker.address for node_id, broker in self._brokers.items()}
+
+    def open(self) -> None:
+        """Start all brokers, again with other ports when somebody took one, and without an archive that fails."""
+        deadline = time.monotonic() + self._wanted.startup_timeout_s
+        jvm = self.jvm  # a first download may take longer than a start may
+        deadline = max(deadline, time.monotonic() + self._wanted.startup_timeout_s)
+        for attempt in range(1, STARTS + 1):
+            archived = jvm.archive.usable
+            try:
+                return self._open_once(deadline)
+            except BaseException as failed:
+                self.close()
+                if attempt == STARTS or not isinstance(failed, BrokerStartFailed) or not self._retries(failed, archived):
+                    raise
+
+    def _retries(self, failed: BrokerStartFailed, archived: bool) -> bool:
+        if _PORT_TAKEN in str(failed):
+            log.info("a port was taken between draw and start; drawing others")
+            return True
+        if archived:
+            log.warning("a start with the archive %s failed; trying again without", self.jvm.archive.path)
+            self.jvm.archive.discard()
+        return archived
+
+    def _open_once(self, deadline: float) -> None:
+        self._leash = leash = Leash("kafka")
+        self._brokers = self._drawn(leash.directory)
+        config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
+        controllers = [broker.controller for broker in self._brokers.values()]
+        for broker in self._brokers.values():
+            broker.write_properties(controllers, config)
+        training = self.jvm.archive.training() if self._train else None
+        try:
+            self._format_all(leash)
+        except BaseException:
+            if training:
+                training.finish(orderly=False)
+            raise
+        for broker in self._brokers.values():
+            broker.start(self.jvm, leash, training)
+            training = None  # one broker makes it
+        self._await_ready(deadline)
+
+    def _drawn(self, directory: Path) -> dict[int, EmbeddedBroker]:
+        count = self._wanted.brokers
+        ports = reserve_ports(2 * count)
+        return {i: EmbeddedBroker(i, directory / f"broker-{i}", (ports[2 * i - 2], ports[2 * i - 1]))
+                for i in range(1, count + 1)}
+
+    def _format_all(self, leash: Leash) -> None:
+        arguments = ["-t", new_cluster_id(), *self._quorum_arguments()]
+        with ThreadPoolExecutor(len(self._brokers), thread_name_prefix="pyclient-format") as pool:
+            list(pool.map(lambda broker: broker.format(self.jvm, leash, arguments), self._brokers.values()))
+
+    def _quorum_arguments(self) -> list[str]:
+        if len(self._brokers) == 1:
+            return ["--standalone"]
+        members = (f"{b.node_id}@{b.controller}:{b.directory_id}" for b in self._brokers.values())
+        return ["--initial-controllers", ",".join(members)]
+
+    def _await_ready(self, deadline: float) -> None:
+        try:
+            wait_until_ready(self.addresses, timeout_s=deadline - time.monotonic(), alive=self.check_alive)
+        except TimeoutError as late:
+            raise BrokerStartFailed(
+                f"no produce was acknowledged within {self._wanted.startup_timeout_s:.0f} s: {late}. A loaded machine "
+                "may need a larger startup_timeout.", self._tails()) from late
+
+    def check_alive(self) -> None:
+        """Raise BrokerStartFailed when a broker ended by itself."""
+        for broker in self._brokers.values():
+            if (code := broker.exit_code) is not None:
+                raise BrokerStartFailed(
+                    f"broker {broker.node_id} ended by itself with exit code {code}; its log names the reason, often a "
+                    "setting that Kafka refuses.", tail(broker.log_text()))
+
+    def _tails(self) -> str:
+        return "\n".join(f"broker {b.node_id}:\n{tail(b.log_text(), 25)}" for b in self._brokers.values())
+
+    def close(self) -> None:
+        """Kill all brokers and remove the folder. The one that makes the archive is first ended in order."""
+        for broker in self._brokers.values():
+            if broker.trains and broker.exit_code is None:
+                broker.terminate()
+        for broker in self._brokers.values():
+            broker.kill()
+        if self._leash is not None:
+            self._leash.close()
+        release_ports(port for broker in self._brokers.values() for port in (broker.port, broker.controller_port))
+
+    def stop(self, node_id: int) -> None:
+        """SIGTERM, and wait for the end."""
+        self._brokers[node_id].terminate()
+
+    def kill(self, node_id: int) -> None:
+        """SIGKILL."""
+        self._brokers[node_id].kill()
+
+    def start(self, node_id: int) -> None:
+        """Start an ended broker again: same address, same data. Returns at once."""
+        broker = self._brokers[node_id]
+        if self._leash is None or (broker.running and broker.exit_code is None):
+            return
+        broker.kill()
+        broker.start(self.jvm, self._leash)
+
+    def pause(self, node_id: int) -> None:
+        """SIGSTOP."""
+        self._brokers[node_id].signal(signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        """SIGCONT."""
+        self._brokers[node_id].signal(signal.SIGCONT)
+
+    def logs(self, node_id: int) -> str:
+        """The broker's server.log and Java's own output."""
+        return self._brokers[node_id].log_text()
+
+    def data_dir(self, node_id: int) -> Path:
+        """The live folder."""
+        return self._brokers[node_id].data

@@ -1,0 +1,107 @@
+"""Ties processes and a work directory to the life of this process: when it ends, however it ends, they go.
+
+One pipe per leash. This process holds the writing end and never writes; watchers wait for its end-of-file, which the
+kernel delivers on exit, SIGKILL included, and from whatever thread the processes were started. Each process led on
+the leash is preceded by its watcher and replaces the watcher's parent (``exec``), so there is no moment without one.
+A watcher kills its process *group*: while it lives, the kernel cannot give that number to anyone else.
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+REMOVAL_TIMEOUT_S: Final = 10.0
+
+# fd 3 keeps the pipe: a shell gives its background jobs /dev/null as standard input
+_LEAD = (
+    "exec 3<&0; (trap '' INT TERM HUP; cat <&3; kill -9 -$$) >/dev/null 2>&1 & "
+    'exec "$@" </dev/null 3<&-'
+)
+_REMOVE = (
+    "trap '' INT TERM HUP; cat >/dev/null; n=0; "
+    'while [ -e "$1" ] && [ $n -lt 100 ]; do rm -rf "$1" 2>/dev/null; n=$((n+1)); sleep 0.05; done'
+)
+
+_open_ends: weakref.WeakSet[Leash] = weakref.WeakSet()
+
+
+class Leash:
+    """A work directory, and the processes started in it, none of which outlive this object or its process."""
+
+    def __init__(self, name: str) -> None:
+        self.directory: Final = Path(tempfile.gettempdir()).resolve() / f"pyclient-{name}-{uuid.uuid4().hex[:12]}"
+        self._owner = os.getpid()
+        self._guard = threading.Lock()
+        self._reading, self._writing = os.pipe()
+        self._end = weakref.finalize(self, _close_quietly, self._writing, self._reading)
+        self._end.atexit = False  # the kernel closes it anyway, and later: after other exit handlers used the cluster
+        _open_ends.add(self)
+        self._remover = self._spawn(["sh", "-c", _REMOVE, "sh", str(self.directory)])
+        self.directory.mkdir(mode=0o700)  # after its remover, so that no moment is left uncovered
+
+    def lead(self, command: Sequence[str], *, output: IO[bytes], env: Mapping[str, str] | None = None,
+             cwd: Path | None = None) -> subprocess.Popen[bytes]:
+        """Start *command*; both its output streams go to *output*. The pid is the command's own."""
+        return self._spawn(["sh", "-c", _LEAD, "sh", *command], output=output, env=env, cwd=cwd)
+
+    def close(self) -> None:
+        """Kill what still runs and remove the directory. Calling again does nothing; nor does a forked child."""
+        if os.getpid() != self._owner:
+            return
+        with self._guard:
+            if not self._end.alive:
+                return
+            self._end()
+        try:
+            self._remover.wait(REMOVAL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            kill_group(self._remover)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def drop(self) -> None:
+        """In a forked child: let go of the pipe, so that only the parent's life counts."""
+        if self._end.detach() is not None:
+            _close_quietly(self._writing, self._reading)
+
+    def _spawn(self, command: Sequence[str], *, output: IO[bytes] | None = None, env: Mapping[str, str] | None = None,
+               cwd: Path | None = None) -> subprocess.Popen[bytes]:
+        sink = subprocess.DEVNULL if output is None else output
+        with self._guard:
+            if not self._end.alive:
+                raise RuntimeError(f"{self.directory} is closed: its processes were ended, new ones need a new cluster")
+            return subprocess.Popen(command, stdin=self._reading, stdout=sink, stderr=sink, env=env, cwd=cwd,
+                                    start_new_session=True)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL *process* and its watcher, and collect it; once per process: afterwards its number may be another's.
+
+    Needed after a normal end too: the watcher remains, and holds the group's number until this ends it.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _close_quietly(*handles: int) -> None:
+    for handle in handles:
+        with contextlib.suppress(OSError):
+            os.close(handle)
+
+
+def _let_go_in_child() -> None:
+    for leash in list(_open_ends):
+        leash.drop()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)

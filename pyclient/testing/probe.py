@@ -1,0 +1,284 @@
+"""Asks a running cluster, in raw protocol, whether it truly works: a record produced with acks=all is acknowledged.
+
+Deliberately none of pyclient's own client: what starts the brokers for its tests must not depend on what they test.
+Plaintext only. One socket per broker, blocking, every wait bounded.
+"""
+from __future__ import annotations
+
+import datetime
+import io
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import closing, contextmanager
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import crc32c
+from kio.schema.create_topics.v5 import request as create_request
+from kio.schema.create_topics.v5 import response as create_response
+from kio.schema.delete_topics.v4 import request as delete_request
+from kio.schema.delete_topics.v4 import response as delete_response
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v9 import request as metadata_request
+from kio.schema.metadata.v9 import response as metadata_response
+from kio.schema.produce.v7 import request as produce_request
+from kio.schema.produce.v7 import response as produce_response
+from kio.schema.types import TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import Records, i16, i32, i32Timedelta
+from kio.static.protocol import Entity
+
+from pyclient.records import Node
+
+POLL_S: Final = 0.03
+REQUEST_TIMEOUT_S: Final = 5.0
+MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
+TOPIC_PREFIX: Final = "pyclient-probe-"
+
+Address = tuple[str, int]
+Answer = TypeVar("Answer", bound=Entity)
+
+
+class NotReady(Exception):
+    """The cluster cannot do it yet; the text says what it answered."""
+
+
+class Replication(NamedTuple):
+    """Where a partition's replicas are, and which of them are in sync. ``leader`` is negative while there is none."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: frozenset[int]
+    isr: frozenset[int]
+
+    def lags(self, expected: AbstractSet[int]) -> bool:
+        """Whether it has no leader, or a replica on one of the *expected* brokers is not in sync."""
+        return self.leader < 0 or not (self.replicas & expected) <= self.isr
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} (replicas {sorted(self.replicas)}, in sync {sorted(self.isr)})"
+
+
+class Alive(Protocol):
+    """Called between attempts; raises when waiting on is pointless, a broker having ended."""
+
+    def __call__(self) -> None: ...
+
+
+def wait_until_ready(addresses: Mapping[int, Address], *, timeout_s: float, alive: Alive) -> None:
+    """Return when a record was acknowledged by as many in-sync replicas as there are brokers, and its topic is gone.
+
+    *addresses* are the brokers' own, by node id: what they advertise may lead through a proxy.
+
+    Raises:
+        TimeoutError: not within *timeout_s*; the text says what the cluster last answered.
+    """
+    deadline = time.monotonic() + timeout_s
+    topic = f"{TOPIC_PREFIX}{uuid.uuid4().hex[:8]}"
+    first = next(iter(addresses.values()))
+    _poll(lambda: _create(first, topic, len(addresses)), deadline, alive)
+    _poll(lambda: _produce(addresses, topic), deadline, alive)
+    _poll(lambda: _delete(first, topic), deadline, alive)
+    for address in addresses.values():
+        _poll(lambda at=address: _expect_absent(at, topic), deadline, alive)  # type: ignore[misc]
+
+
+def wait_until_in_sync(addresses: Mapping[int, Address], *, timeout_s: float, alive: Alive) -> None:
+    """Return when each of *addresses* sees all of them registered, and their replicas of every partition in sync.
+
+    Raises:
+        TimeoutError: not within *timeout_s*; the text names brokers and partitions that lag.
+    """
+    deadline = time.monotonic() + timeout_s
+    _poll(lambda: _expect_in_sync(addresses.values(), addresses.keys()), deadline, alive)
+
+
+def wait_until_joined(node_id: int, address: Address, *, timeout_s: float, alive: Alive) -> None:
+    """Return when the broker at *address* sees itself registered and its own replicas in sync; others may be down.
+
+    Raises:
+        TimeoutError: not within *timeout_s*.
+    """
+    _poll(lambda: _expect_in_sync((address,), {node_id}), time.monotonic() + timeout_s, alive)
+
+
+def discover(bootstrap: Sequence[Address], *, timeout_s: float) -> tuple[Node, ...]:
+    """The brokers of a running cluster, as they advertise themselves, asking the first of *bootstrap* that answers.
+
+    Raises:
+        TimeoutError: none answered within *timeout_s*.
+    """
+    deadline = time.monotonic() + timeout_s
+    return _poll(lambda: _nodes(bootstrap), deadline, _no_reason_to_stop)
+
+
+def _no_reason_to_stop() -> None:
+    return None
+
+
+Result = TypeVar("Result")
+
+
+def _poll(attempt: Callable[[], Result], deadline: float, alive: Alive) -> Result:
+    while True:
+        alive()
+        try:
+            return attempt()
+        except (OSError, NotReady) as failed:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the cluster was not ready in time; the last attempt said: {failed}") from failed
+            time.sleep(POLL_S)
+
+
+def _nodes(bootstrap: Sequence[Address]) -> tuple[Node, ...]:
+    failures = []
+    for address in bootstrap:
+        try:
+            brokers = _metadata(address, ()).brokers
+        except (OSError, NotReady) as failed:
+            failures.append(f"{address[0]}:{address[1]}: {failed}")
+        else:
+            return tuple(sorted(Node(int(b.node_id), b.host, int(b.port), b.rack) for b in brokers))
+    raise NotReady("; ".join(failures))
+
+
+def _create(address: Address, topic: str, replicas: int) -> None:
+    request = create_request.CreateTopicsRequest(
+        topics=(create_request.CreatableTopic(
+            name=TopicName(topic), num_partitions=i32(1), replication_factor=i16(min(replicas, 3)), assignments=(),
+            configs=(create_request.CreatableTopicConfig(name="min.insync.replicas", value=str(min(replicas, 3))),),
+        ),),
+        timeout=_timeout(),
+    )
+    for result in _ask(address, request, create_response.CreateTopicsResponse).topics:
+        if result.error_code is not ErrorCode.topic_already_exists:  # an earlier attempt's answer was lost
+            _check(result.error_code, f"creating a topic with {min(replicas, 3)} replicas", result.error_message)
+
+
+def _produce(addresses: Mapping[int, Address], topic: str) -> None:
+    leader = _leader(next(iter(addresses.values())), topic)
+    if leader not in addresses:
+        raise NotReady(f"the partition's leader is {leader}, none of {sorted(addresses)}")
+    request = produce_request.ProduceRequest(
+        acks=i16(-1), timeout=_timeout(),
+        topic_data=(produce_request.TopicProduceData(name=TopicName(topic), partition_data=(
+            produce_request.PartitionProduceData(index=i32(0), records=Records(one_record_batch(b"ready?"))),)),),
+    )
+    for answered in _ask(addresses[leader], request, produce_response.ProduceResponse).responses:
+        for part in answered.partition_responses:
+            _check(part.error_code, "producing with acks=all")
+
+
+def _leader(address: Address, topic: str) -> int:
+    for found in _metadata(address, (topic,)).topics:
+        _check(found.error_code, "looking up the new topic")
+        for part in found.partitions:
+            _check(part.error_code, "looking up the new partition")
+            return int(part.leader_id)
+    raise NotReady("the new topic is not known yet")
+
+
+def _delete(address: Address, topic: str) -> None:
+    request = delete_request.DeleteTopicsRequest(topic_names=(TopicName(topic),), timeout=_timeout())
+    for result in _ask(address, request, delete_response.DeleteTopicsResponse).responses:
+        if result.error_code is not ErrorCode.unknown_topic_or_partition:
+            _check(result.error_code, "deleting the probe's topic")
+
+
+def _expect_absent(address: Address, topic: str) -> None:
+    if any(found.name == topic for found in _metadata(address, None).topics):
+        raise NotReady("the probe's topic is still being deleted")
+
+
+def _expect_in_sync(addresses: Iterable[Address], expected: AbstractSet[int]) -> None:
+    """All *addresses* agree that the *expected* brokers are registered and in sync wherever they hold a replica."""
+    for address in addresses:
+        view = _metadata(address, None)
+        if missing := expected - {int(broker.node_id) for broker in view.brokers}:
+            raise NotReady(f"brokers {sorted(missing)} are not registered")
+        if lagging := [str(part) for part in _partitions(view) if part.lags(expected)]:
+            raise NotReady(f"not in sync: {', '.join(lagging[:5])}{' …' if len(lagging) > 5 else ''}")
+
+
+def _partitions(view: metadata_response.MetadataResponse) -> Iterator[Replication]:
+    for topic in view.topics:
+        for part in topic.partitions:
+            yield Replication(topic.name, int(part.partition_index), int(part.leader_id),
+                              frozenset(map(int, part.replica_nodes)), frozenset(map(int, part.isr_nodes)))
+
+
+def _metadata(address: Address, topics: tuple[str, ...] | None) -> metadata_response.MetadataResponse:
+    wanted = None if topics is None else tuple(
+        metadata_request.MetadataRequestTopic(name=TopicName(topic)) for topic in topics)
+    request = metadata_request.MetadataRequest(
+        topics=wanted, allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
+    return _ask(address, request, metadata_response.MetadataResponse)
+
+
+def _check(code: ErrorCode, doing: str, message: str | None = None) -> None:
+    if code is not ErrorCode.none:
+        raise NotReady(f"{doing}: {code.name}{f' ({message})' if message else ''}")
+
+
+def _timeout() -> i32Timedelta:
+    return i32Timedelta.parse(datetime.timedelta(seconds=REQUEST_TIMEOUT_S))
+
+
+# --- one request, one answer -------------------------------------------------------------------------------------
+
+
+def _ask(address: Address, request: Entity, answer: type[Answer]) -> Answer:
+    with _connected(address) as connection:
+        connection.sendall(_framed(request))
+        size = struct.unpack(">i", _receive(connection, 4))[0]
+        if not 0 < size <= MAX_REPLY_BYTES:
+            raise NotReady(f"{address[0]}:{address[1]} answered with a frame of {size} B: not a plaintext Kafka listener?")
+        return _parsed(_receive(connection, size), answer)
+
+
+@contextmanager
+def _connected(address: Address) -> Iterator[socket.socket]:
+    with closing(socket.create_connection(address, timeout=REQUEST_TIMEOUT_S)) as connection:
+        connection.settimeout(2 * REQUEST_TIMEOUT_S)  # the broker itself may wait REQUEST_TIMEOUT_S
+        yield connection
+
+
+def _framed(request: Entity) -> bytes:
+    header_type = request.__header_schema__  # type: ignore[attr-defined]
+    body = io.BytesIO()
+    entity_writer(header_type)(body, header_type(
+        request_api_key=request.__api_key__, request_api_version=request.__version__,  # type: ignore[attr-defined]
+        correlation_id=i32(1), client_id="pyclient-probe"))
+    entity_writer(type(request))(body, request)
+    return struct.pack(">i", body.tell()) + body.getvalue()
+
+
+def _parsed(payload: bytes, answer: type[Answer]) -> Answer:
+    header_type = answer.__header_schema__  # type: ignore[attr-defined]
+    _, read = entity_reader(header_type)(payload, 0)
+    entity, _ = entity_reader(answer)(payload, read)
+    return entity
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        if not (part := connection.recv(size - len(parts))):
+            raise NotReady("the broker closed the connection instead of answering")
+        parts += part
+    return bytes(parts)
+
+
+def one_record_batch(value: bytes) -> bytes:
+    """A record batch (magic 2) with one record of *value*, without key, headers or producer id. At most 50 B of value."""
+    record = b"\x00\x00\x00\x01" + bytes([len(value) * 2]) + value + b"\x00"  # zigzag varints below 64 take one byte
+    record = bytes([len(record) * 2]) + record
+    now_ms = time.time_ns() // 1_000_000
+    covered = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + record
+    checked = struct.pack(">ibI", -1, 2, crc32c.crc32c(covered)) + covered
+    return struct.pack(">qi", 0, len(checked)) + checked
