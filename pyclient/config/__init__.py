@@ -1,0 +1,21 @@
+"""Every option of the clients, declared once; see ``declaration`` for how, ``docs/options.md`` for the list."""
+from __future__ import annotations
+
+from pyclient.config.addresses import Address, parse_addresses
+from pyclient.config.admin import AdminConfig
+from pyclient.config.client import ClientConfig
+from pyclient.config.consumer import ConsumerConfig
+from pyclient.config.declaration import NotYet, Option, Rule
+from pyclient.config.producer import ProducerConfig
+
+__all__ = [
+    "Address",
+    "AdminConfig",
+    "ClientConfig",
+    "ConsumerConfig",
+    "NotYet",
+    "Option",
+    "ProducerConfig",
+    "Rule",
+    "parse_addresses",
+]

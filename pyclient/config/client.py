@@ -1,0 +1,135 @@
+"""Options that producer, consumer and admin share: where the cluster is, timeouts, back-off, metadata, limits."""
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from pyclient.config.addresses import Address
+from pyclient.config.declaration import NotYet, Rule, option
+from pyclient.config.kinds import INT64_MAX, Addresses, Anything, Bool, Choice, Int, Names, Text
+from pyclient.config.security import SecurityConfig
+
+NOT_YET = (
+    NotYet(
+        "enable_metrics_push",
+        lambda value: value is True,
+        "Until then read metrics() and export them yourself.",
+    ),
+)
+
+RULES = (
+    Rule(
+        ("reconnect_backoff_max_ms", "reconnect_backoff_ms"),
+        lambda c: c.reconnect_backoff_max_ms >= c.reconnect_backoff_ms,
+        "reconnect_backoff_max_ms must be at least reconnect_backoff_ms",
+        yields={
+            "reconnect_backoff_max_ms": lambda c: c.reconnect_backoff_ms,
+            "reconnect_backoff_ms": lambda c: c.reconnect_backoff_max_ms,
+        },
+    ),
+    Rule(
+        ("retry_backoff_max_ms", "retry_backoff_ms"),
+        lambda c: c.retry_backoff_max_ms >= c.retry_backoff_ms,
+        "retry_backoff_max_ms must be at least retry_backoff_ms",
+        yields={
+            "retry_backoff_max_ms": lambda c: c.retry_backoff_ms,
+            "retry_backoff_ms": lambda c: c.retry_backoff_max_ms,
+        },
+    ),
+    Rule(
+        ("socket_connection_setup_timeout_max_ms", "socket_connection_setup_timeout_ms"),
+        lambda c: c.socket_connection_setup_timeout_max_ms >= c.socket_connection_setup_timeout_ms,
+        "socket_connection_setup_timeout_max_ms must be at least socket_connection_setup_timeout_ms",
+        yields={
+            "socket_connection_setup_timeout_max_ms": lambda c: c.socket_connection_setup_timeout_ms,
+            "socket_connection_setup_timeout_ms": lambda c: c.socket_connection_setup_timeout_max_ms,
+        },
+    ),
+    Rule(
+        ("default_api_timeout_ms", "request_timeout_ms"),
+        lambda c: c.default_api_timeout_ms >= c.request_timeout_ms,
+        "default_api_timeout_ms must be at least request_timeout_ms: a call takes at least one request",
+        yields={
+            "default_api_timeout_ms": lambda c: c.request_timeout_ms,
+            "request_timeout_ms": lambda c: c.default_api_timeout_ms,
+        },
+    ),
+)
+
+
+@attrs.define(frozen=True, kw_only=True, repr=False)
+class ClientConfig(SecurityConfig):
+    """What every client needs."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = RULES
+    NOT_YET: ClassVar[tuple[NotYet, ...]] = NOT_YET
+
+    bootstrap_servers: tuple[Address, ...] = option(
+        "0.8", (), Addresses(),
+        "Brokers to ask first, host:port; the others are learned from them. Two or three are enough.",
+        importance="high")
+    client_id: str = option(
+        "0.8", "", Text(), "Name of this client in broker logs, quotas and metrics; empty: one is made up.")
+    client_dns_lookup: str = option(
+        "2.1", "use_all_dns_ips", Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+        "Try every address of a host name, or first replace bootstrap names by their canonical ones (Kerberos).")
+
+    request_timeout_ms: int = option(
+        "0.9", 30_000, Int(), "Longest wait for the answer to one request; then its connection is closed.")
+    default_api_timeout_ms: int = option(
+        "2.0", 60_000, Int(), "Timeout of calls that are given none, retries included.")
+    retry_backoff_ms: int = option(
+        "0.8", 100, Int(high=INT64_MAX), "First wait before a failed request is repeated; doubles, with 20 % jitter (KIP-580).",
+        importance="low")
+    retry_backoff_max_ms: int = option(
+        "3.7", 1_000, Int(high=INT64_MAX), "Longest wait before a failed request is repeated.", importance="low")
+    retry_backoff: object | None = option(
+        "pyclient", None, Anything("a tenacity wait", check=callable),
+        "A tenacity wait (such as wait_exponential_jitter) that replaces retry_backoff_ms and retry_backoff_max_ms.",
+        importance="low")
+
+    connections_max_idle_ms: int = option(
+        "0.9", 540_000, Int(-1, INT64_MAX), "Close a connection unused for so long; -1 never. Brokers do so after 10 minutes.")
+    reconnect_backoff_ms: int = option(
+        "0.8", 50, Int(high=INT64_MAX), "First wait before connecting to a broker again; doubles, with 20 % jitter.",
+        importance="low")
+    reconnect_backoff_max_ms: int = option(
+        "0.11", 1_000, Int(high=INT64_MAX), "Longest wait before connecting to a broker again.", importance="low")
+    socket_connection_setup_timeout_ms: int = option(
+        "2.7", 10_000, Int(1, INT64_MAX), "Longest time for the first attempt to open a connection; doubles (KIP-601).")
+    socket_connection_setup_timeout_max_ms: int = option(
+        "2.7", 30_000, Int(1, INT64_MAX), "Longest time for any attempt to open a connection.")
+    send_buffer_bytes: int = option(
+        "0.8", 1_048_576, Int(-1),
+        "Size of the socket's send buffer (SO_SNDBUF), -1: the system's. 1 MiB (Java: 128 KiB): whole requests leave at once.")
+    receive_buffer_bytes: int = option(
+        "0.8", -1, Int(-1),
+        "Size of the socket's receive buffer (SO_RCVBUF), -1: the system's. -1 (Java: 32 or 64 KiB): the system grows it as needed.")
+    receive_max_frame_bytes: int = option(
+        "pyclient", 104_857_600, Int(1024),
+        "Largest answer accepted from a broker; a larger one closes the connection, whatever is behind it.",
+        importance="low")
+
+    metadata_max_age_ms: int = option(
+        "0.8", 300_000, Int(high=INT64_MAX), "Look up the cluster's metadata again after so long, without any other reason.",
+        importance="low")
+    metadata_recovery_strategy: str = option(
+        "3.8", "rebootstrap", Choice(("rebootstrap", "none")),
+        "When no known broker can be reached: start again from bootstrap_servers, or keep trying (KIP-899).",
+        importance="low")
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        "4.0", 300_000, Int(high=INT64_MAX), "Start again from bootstrap_servers after so long without metadata (KIP-1102).",
+        importance="low")
+
+    metrics_num_samples: int = option(
+        "0.8", 2, Int(1), "Windows a windowed metric looks back on.", importance="low", unit="")
+    metrics_sample_window_ms: int = option(
+        "0.8", 30_000, Int(high=INT64_MAX), "Length of such a window.", importance="low")
+    metrics_recording_level: str = option(
+        "0.10", "INFO", Choice(("INFO", "DEBUG", "TRACE")), "How detailed metrics are.", importance="low")
+    metric_reporters: tuple[str, ...] = option(
+        "0.8", (), Names(), "Exporters that metrics are pushed to, as package.module:Class.", importance="low")
+    enable_metrics_push: bool = option(
+        "3.7", False, Bool(), "Let the cluster collect this client's metrics (KIP-714). Off here until it is built (Java: on).",
+        importance="low")

@@ -1,0 +1,251 @@
+"""How an option is declared, and how a user's settings become a checked, frozen config object.
+
+Knows nothing of any single option: those are declared in ``client``, ``security``, ``producer``, ``consumer`` and
+``admin``. From one declaration come validation, defaults, dotted names, the typed keyword signature, ``describe()``,
+docs/options.md and the answer to a typo. Other clients' names are resolved by `pyclient.foreign_options`.
+"""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, ClassVar, Final, NamedTuple, Self
+
+import attrs
+
+from pyclient.config.kinds import Kind
+from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
+from pyclient.foreign_options import native
+
+_KEY: Final = "pyclient"
+_HIDDEN: Final = "[hidden]"
+_NOT_TOLD: Final = frozenset({"*"})
+_UNITS: Final = {"_ms": "ms", "_bytes": "B", "_seconds": "s"}
+
+
+@attrs.define(frozen=True, kw_only=True)
+class Option:
+    """One option as declared: what docs, signatures and messages are made of."""
+
+    name: str
+    dotted: str
+    kind: Kind
+    default: Any
+    doc: str
+    since: str
+    """The first Kafka release with an option of this name and meaning, or ``pyclient`` for our own."""
+    importance: str
+    unit: str
+    secret: bool
+    explicit: bool
+    """It is a named parameter of the client's constructor, not one of its ``**options``."""
+
+    @property
+    def range(self) -> str:
+        """What values it takes, in words."""
+        return self.kind.expected
+
+    def convert(self, value: object) -> Any:
+        """The value as the config object holds it; None is the default. Raises ConfigurationError."""
+        if value is None:
+            value = self.default
+        if value is None:
+            return None
+        try:
+            return self.kind.convert(value)
+        except ValueError as error:
+            raise ConfigurationError(self._complaint(value, error), option=self.name) from None
+
+    def show(self, value: object) -> str:
+        """The value as it may be printed."""
+        return _HIDDEN if self.secret and value is not None else repr(value)
+
+    def _complaint(self, value: object, error: ValueError) -> str:
+        what = f"{self.name} ({self.dotted})" if self.dotted != self.name else self.name
+        said = f"expected {self.kind.expected}"
+        extra = "" if self.secret or str(error) == said else f": {error}"
+        unit = f" {self.unit}" if self.unit and isinstance(value, (int, float)) else ""
+        return f"{what} = {self.show(value)}{unit} is not allowed: {said}{extra}"
+
+
+def option(
+    since: str,
+    default: object,
+    kind: Kind,
+    doc: str,
+    *,
+    importance: str = "medium",
+    dotted: str | None = None,
+    unit: str | None = None,
+    secret: bool = False,
+    explicit: bool = False,
+) -> Any:
+    """Declare one option; its name and type are those of the attribute it is assigned to."""
+    facts = {"dotted": dotted, "kind": kind, "default": default, "doc": doc, "since": since, "importance": importance}
+    facts |= {"unit": unit, "secret": secret, "explicit": explicit}
+    return attrs.field(
+        default=default, repr=False, metadata={_KEY: facts}, converter=attrs.Converter(_convert, takes_field=True)
+    )
+
+
+def _convert(value: Any, field: Any) -> Any:
+    return _of(field).convert(value)
+
+
+def _of(field: Any) -> Option:
+    facts = dict(field.metadata[_KEY])
+    suffix = next((unit for end, unit in _UNITS.items() if field.name.endswith(end)), "")
+    facts["unit"] = suffix if facts["unit"] is None else facts["unit"]
+    facts["dotted"] = facts["dotted"] or field.name.replace("_", ".")
+    return Option(name=field.name, **facts)
+
+
+class Rule(NamedTuple):
+    """A law between several options. A default that breaks it gives way; what the user set is complained about."""
+
+    options: tuple[str, ...]
+    holds: Callable[[Any], bool]
+    law: str
+    yields: Mapping[str, Callable[[Any], object]] = {}
+    """Options whose *default* may be replaced, and by what, to keep the law."""
+
+
+class NotYet(NamedTuple):
+    """A setting that this release cannot honour: asking for it raises instead of silently doing nothing."""
+
+    option: str
+    asked: Callable[[Any], bool]
+    instead: str
+
+
+@attrs.define(frozen=True, kw_only=True, repr=False)
+class Config:
+    """A client's options, checked and frozen. Picklable; secrets stand neither in ``repr`` nor in errors."""
+
+    given: frozenset[str] = attrs.field(default=_NOT_TOLD, eq=False)
+    """The options that were set, rather than left to their default."""
+
+    ROLE: ClassVar[str] = "client"
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    NOT_YET: ClassVar[tuple[NotYet, ...]] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if self.given is _NOT_TOLD:
+            self._put("given", frozenset(each.name for each, value in self if value != each.convert(None)))
+        for rule in self._rows("RULES"):
+            self._obey(rule)
+        for row in self._rows("NOT_YET"):
+            self._refuse_missing(row)
+
+    @classmethod
+    def parse(cls, config: Mapping[str, object] | None = None, options: Mapping[str, object] | None = None) -> Self:
+        """Build it from a mapping and keywords; dotted and snake_case names in both, a keyword wins, None is the default.
+
+        Values may be texts, as a properties file has them.
+
+        Raises:
+            UnknownOption: a name that is neither ours nor another client's; names the nearest ones.
+            UnsupportedFeature: asked for something a later release brings.
+            ConfigurationError: a value of a wrong type or range, or two that contradict each other.
+        """
+        named = {**_named(cls, config or {}), **_named(cls, options or {})}
+        values: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        return cls(**values, given=frozenset(values))
+
+    @classmethod
+    def fields(cls) -> tuple[Option, ...]:
+        """Every option of this client, as declared."""
+        return _fields(cls)
+
+    def __iter__(self) -> Iterator[tuple[Option, Any]]:
+        """Each option with its value."""
+        return ((each, getattr(self, each.name)) for each in self.fields())
+
+    def describe(self) -> str:
+        """One line per option: dotted name, value, and whether it was set or is the default. Secrets are hidden."""
+        return "\n".join(
+            f"{each.dotted} = {each.show(value)}{'' if each.name in self.given else '  (default)'}"
+            for each, value in self
+        )
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{each.name}={each.show(value)}" for each, value in self if each.name in self.given)
+        return f"{type(self).__name__}({shown})"
+
+    def _put(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def _rows(cls, table: str) -> Iterator[Any]:
+        """The rows of *table* of this class and those it inherits from, the general ones first."""
+        for each in reversed(cls.__mro__):
+            yield from each.__dict__.get(table, ())
+
+    def _obey(self, rule: Rule) -> None:
+        for name, value in rule.yields.items():
+            if name not in self.given and not rule.holds(self):
+                self._put(name, value(self))
+        if rule.holds(self) or self.given.isdisjoint(rule.options):
+            return
+        values = ", ".join(f"{name} = {getattr(self, name)!r}" for name in rule.options)
+        raise ConfigurationError(f"{rule.law}; here {values}", option=rule.options[0])
+
+    def _refuse_missing(self, row: NotYet) -> None:
+        if row.option in self.given and row.asked(value := getattr(self, row.option)):
+            shown = _fields_by_name(type(self))[row.option].show(value)
+            raise UnsupportedFeature(
+                f"{row.option} = {shown}: this release cannot do that yet, a later one will. {row.instead}",
+                option=row.option,
+            )
+
+
+@cache
+def _fields(cls: Any) -> tuple[Option, ...]:
+    return tuple(_of(field) for field in attrs.fields(cls) if _KEY in field.metadata)
+
+
+@cache
+def _fields_by_name(cls: Any) -> Mapping[str, Option]:
+    return {each.name: each for each in _fields(cls)}
+
+
+@cache
+def _spellings(cls: Any) -> Mapping[str, str]:
+    """Every way to write an option's name → the name of its attribute."""
+    ways = [(way, each.name) for each in _fields(cls) for way in (each.name, each.dotted, each.dotted.replace(".", "_"))]
+    return dict(ways)
+
+
+def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]:
+    """The settings under our own names; two spellings of one option in one mapping must agree."""
+    found: dict[str, object] = {}
+    spelled: dict[str, str] = {}
+    for key, value in source.items():
+        for name, meant in _resolve(cls, key, value):
+            if name in found and found[name] != meant:
+                raise ConfigurationError(
+                    f"{spelled[name]} and {key} are the same option, set to two values: keep one", option=name
+                )
+            found[name], spelled[name] = meant, key
+    return found
+
+
+def _resolve(cls: type[Config], key: object, value: object) -> list[tuple[str, object]]:
+    if not isinstance(key, str):
+        raise ConfigurationError(f"{key!r} is no option name: names are texts such as 'bootstrap.servers'")
+    ways = _spellings(cls)
+    settled = native(cls.ROLE, key, value, known=ways)
+    if settled is None:
+        raise unknown_option(cls, key)
+    return [(ways[name], meant) for name, meant in settled]
+
+
+def unknown_option(cls: type[Config], key: str) -> UnknownOption:
+    """The error for a name that nobody knows, with the nearest ones we know."""
+    ways = _spellings(cls)
+    alike = difflib.get_close_matches(key.replace(".", "_").lower(), [way for way in ways if "." not in way], n=3)
+    nearest = tuple(dict.fromkeys(ways[way] for way in alike))
+    dotted = "." in key
+    shown = [_fields_by_name(cls)[name].dotted if dotted else name for name in nearest]
+    hint = f"did you mean {' or '.join(shown)}?" if shown else "docs/options.md lists all of them"
+    return UnknownOption(f"{key!r} is no option of the {cls.ROLE}: {hint}", option=key, nearest=nearest)

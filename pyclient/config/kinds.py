@@ -1,0 +1,262 @@
+"""What values an option takes, and how text from a properties file becomes one.
+
+A kind is declared with each option. It raises ValueError for what it does not take; who asked, and for which option, is
+added by the caller, and never the value of a secret.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import attrs
+
+from pyclient.config.addresses import Address, parse_addresses
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+_TRUTH: Final[Mapping[str, bool]] = {"true": True, "false": False}
+_DURATION: Final = re.compile(r"P(?:(?P<d>\d+)D)?(?:T(?=\d)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?")
+
+
+class Kind:
+    """One sort of value: ``expected`` completes the sentence "expected …", ``accepts`` is the type in signatures."""
+
+    accepts: str = "object"
+
+    @property
+    def expected(self) -> str:
+        raise NotImplementedError
+
+    def convert(self, value: object) -> object:
+        raise NotImplementedError
+
+    def wrong(self) -> ValueError:
+        return ValueError(f"expected {self.expected}")
+
+
+def _span(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None and high not in (INT32_MAX, INT64_MAX):
+        return f" from {low} to {high}"
+    if low is not None:
+        return f" of {low} or more"
+    return "" if high is None else f" up to {high}"
+
+
+@attrs.define(frozen=True)
+class Int(Kind):
+    """A whole number in a range; ``or_else`` lists values outside of it that mean something special."""
+
+    low: int | None = 0
+    high: int | None = INT32_MAX
+    or_else: tuple[int, ...] = ()
+    accepts = "int"
+
+    @property
+    def expected(self) -> str:
+        special = "".join(f" or {value}" for value in self.or_else)
+        return f"a whole number{_span(self.low, self.high)}{special}"
+
+    def convert(self, value: object) -> int:
+        number = self._number(value)
+        inside = (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
+        if inside or number in self.or_else:
+            return number
+        raise self.wrong()
+
+    def _number(self, value: object) -> int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,30}\s*", value, re.ASCII):
+            return int(value)
+        raise self.wrong()
+
+
+@attrs.define(frozen=True)
+class Float(Kind):
+    """A number in a range, whole or not."""
+
+    low: float | None = 0.0
+    high: float | None = None
+    accepts = "float"
+
+    @property
+    def expected(self) -> str:
+        return f"a number{_span(self.low, self.high)}"
+
+    def convert(self, value: object) -> float:
+        number = self._number(value)
+        if (self.low is None or number >= self.low) and (self.high is None or number <= self.high):
+            return number
+        raise self.wrong()  # NaN ends here too: no comparison with it holds
+
+    def _number(self, value: object) -> float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        try:
+            return float(value) if isinstance(value, str) else float(self._refuse())
+        except ValueError:
+            raise self.wrong() from None
+
+    def _refuse(self) -> str:
+        raise self.wrong()
+
+
+@attrs.define(frozen=True)
+class Bool(Kind):
+    """True or False, or the words."""
+
+    accepts = "bool"
+
+    @property
+    def expected(self) -> str:
+        return "True or False"
+
+    def convert(self, value: object) -> bool:
+        if isinstance(value, bool):
+            return value
+        word = _TRUTH.get(value.strip().lower()) if isinstance(value, str) else None
+        if word is None:
+            raise self.wrong()
+        return word
+
+
+@attrs.define(frozen=True)
+class Text(Kind):
+    """A text; ``empty`` tells whether "" is one."""
+
+    empty: bool = True
+    accepts = "str"
+
+    @property
+    def expected(self) -> str:
+        return "a text" if self.empty else "a text that is not empty"
+
+    def convert(self, value: object) -> str:
+        if isinstance(value, str) and (self.empty or value):
+            return value
+        raise self.wrong()
+
+
+@attrs.define(frozen=True)
+class Choice(Kind):
+    """One of a few words, in any case; the canonical spelling comes out."""
+
+    values: tuple[str, ...]
+
+    @property
+    def accepts(self) -> str:  # type: ignore[override]
+        return f"Literal[{', '.join(repr(value) for value in self.values)}]".replace("'", '"')
+
+    @property
+    def expected(self) -> str:
+        return f"one of {', '.join(self.values)}"
+
+    def convert(self, value: object) -> str:
+        wanted = value.strip().lower() if isinstance(value, str) else None
+        for known in self.values:
+            if wanted == known.lower():
+                return known
+        raise self.wrong()
+
+
+@attrs.define(frozen=True)
+class Names(Kind):
+    """Several texts: a list, or one text with commas."""
+
+    accepts = "str | Sequence[str]"
+
+    @property
+    def expected(self) -> str:
+        return "a list of texts, or one text with commas between them"
+
+    def convert(self, value: object) -> tuple[str, ...]:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, Iterable) or isinstance(items, (bytes, Mapping)):
+            raise self.wrong()
+        found = [item.strip() if isinstance(item, str) else self._refuse() for item in items]
+        return tuple(item for item in found if item)
+
+    def _refuse(self) -> str:
+        raise self.wrong()
+
+
+@attrs.define(frozen=True)
+class Addresses(Kind):
+    """Broker addresses, see `parse_addresses`."""
+
+    accepts = "str | Sequence[str | tuple[str, int]]"
+
+    @property
+    def expected(self) -> str:
+        return "'host:port', several separated by commas or in a list"
+
+    def convert(self, value: object) -> tuple[Address, ...]:
+        return parse_addresses(value)
+
+
+@attrs.define(frozen=True)
+class Acks(Kind):
+    """Whose acknowledgement counts, as the number the protocol uses: -1 (all), 0 or 1."""
+
+    accepts = 'Literal["all", "-1", "0", "1", -1, 0, 1]'
+
+    @property
+    def expected(self) -> str:
+        return "'all' (the same as -1), 0 or 1"
+
+    def convert(self, value: object) -> int:
+        word = str(value).strip().lower() if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+        number = {"all": -1, "-1": -1, "0": 0, "1": 1}.get(word)
+        if number is None:
+            raise self.wrong()
+        return number
+
+
+@attrs.define(frozen=True)
+class OffsetReset(Kind):
+    """earliest, latest, none, or by_duration:<ISO 8601 duration> (KIP-1106)."""
+
+    accepts = "str"
+
+    @property
+    def expected(self) -> str:
+        return "earliest, latest, none, or by_duration:<ISO 8601 duration> such as by_duration:PT1H"
+
+    def convert(self, value: object) -> str:
+        word = value.strip() if isinstance(value, str) else ""
+        if word.lower() in ("earliest", "latest", "none"):
+            return word.lower()
+        if word.lower().startswith("by_duration:"):
+            duration = word[len("by_duration:") :].upper()
+            duration_ms(duration)
+            return f"by_duration:{duration}"
+        raise self.wrong()
+
+
+def duration_ms(text: str) -> int:
+    """The milliseconds of an ISO 8601 duration of days, hours, minutes and seconds; ValueError if it is none."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise ValueError(f"{text!r} is no ISO 8601 duration such as PT1H or P7D")
+    days, hours, minutes, seconds = (float(part or 0) for part in match.group("d", "h", "m", "s"))
+    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+@attrs.define(frozen=True)
+class Anything(Kind):
+    """An object that is checked where it is used, such as a plugin; ``expected`` is given in words."""
+
+    expected_: str = "an object"
+    check: Callable[[object], bool] = lambda _: True
+    accepts: str = "object"
+
+    @property
+    def expected(self) -> str:
+        return self.expected_
+
+    def convert(self, value: object) -> object:
+        if not self.check(value):
+            raise self.wrong()
+        return value

@@ -1,0 +1,152 @@
+"""Options of the producer, and the laws between them."""
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+from pyclient.config.client import ClientConfig
+from pyclient.config.declaration import NotYet, Rule, option
+from pyclient.config.kinds import INT32_MAX, INT64_MAX, Acks, Anything, Bool, Choice, Int, Text
+
+PLUGIN = Anything("an object, a registered name, or 'package.module:Class'")
+
+NOT_YET = (
+    NotYet(
+        "enable_idempotence",
+        lambda value: value is True,
+        "Leave it out: with acks=all nothing acknowledged is lost, but a retry can write a record twice.",
+    ),
+    NotYet(
+        "transactional_id",
+        lambda value: value is not None,
+        "Until then make the reader of the topic tell duplicates apart, by an id in each record.",
+    ),
+    NotYet("transaction_two_phase_commit_enable", lambda value: value is True, "Leave it out."),
+)
+
+RULES = (
+    Rule(
+        ("delivery_timeout_ms", "linger_ms", "request_timeout_ms"),
+        lambda c: c.delivery_timeout_ms >= c.linger_ms + c.request_timeout_ms,
+        "delivery_timeout_ms must be at least linger_ms + request_timeout_ms: raise it, or lower the other two",
+        yields={"delivery_timeout_ms": lambda c: min(c.linger_ms + c.request_timeout_ms, INT32_MAX)},
+    ),
+    Rule(
+        ("batch_size", "buffer_memory"),
+        lambda c: c.batch_size <= c.buffer_memory,
+        "batch_size must not exceed buffer_memory: no batch could ever be filled",
+        yields={"batch_size": lambda c: c.buffer_memory, "buffer_memory": lambda c: c.batch_size},
+    ),
+    Rule(
+        ("max_in_flight_requests_per_connection", "enable_idempotence"),
+        lambda c: not c.enable_idempotence or c.max_in_flight_requests_per_connection <= 5,
+        "an idempotent producer needs max_in_flight_requests_per_connection of 5 or less: brokers remember five batches",
+        yields={"enable_idempotence": lambda _: False},
+    ),
+    Rule(
+        ("acks", "enable_idempotence"),
+        lambda c: not c.enable_idempotence or c.acks == -1,
+        "an idempotent producer needs acks=all",
+        yields={"enable_idempotence": lambda _: False},
+    ),
+    Rule(
+        ("retries", "enable_idempotence"),
+        lambda c: not c.enable_idempotence or c.retries > 0,
+        "an idempotent producer needs retries above 0",
+        yields={"enable_idempotence": lambda _: False},
+    ),
+    Rule(
+        ("transactional_id", "enable_idempotence"),
+        lambda c: c.transactional_id is None or c.enable_idempotence,
+        "transactions need enable_idempotence=True",
+        yields={"enable_idempotence": lambda _: True},
+    ),
+    Rule(
+        ("transaction_timeout_ms", "transaction_two_phase_commit_enable"),
+        lambda c: not (c.transaction_two_phase_commit_enable and "transaction_timeout_ms" in c.given),
+        "with transaction_two_phase_commit_enable a transaction has no timeout: leave transaction_timeout_ms out",
+    ),
+)
+
+
+@attrs.define(frozen=True, kw_only=True, repr=False)
+class ProducerConfig(ClientConfig):
+    """Options of `Producer` and `AsyncProducer`."""
+
+    ROLE: ClassVar[str] = "producer"
+    RULES: ClassVar[tuple[Rule, ...]] = RULES
+    NOT_YET: ClassVar[tuple[NotYet, ...]] = NOT_YET
+
+    key_serializer: object | None = option(
+        "0.8", None, PLUGIN, "Turns keys into bytes; None: keys are bytes.", importance="high", explicit=True)
+    value_serializer: object | None = option(
+        "0.8", None, PLUGIN, "Turns values into bytes; None: values are bytes.", importance="high", explicit=True)
+    interceptors: object = option(
+        "0.10", (), Anything("a list of interceptors"), "See or change records before they are sent, in this order.",
+        dotted="interceptor.classes", importance="low", explicit=True)
+
+    acks: int = option(
+        "0.8", -1, Acks(), "Who must have a record before it counts as delivered: all in-sync replicas (-1), the leader (1), nobody (0).",
+        importance="high")
+    retries: int = option(
+        "0.8", INT32_MAX, Int(), "How often sending a batch is repeated, within delivery_timeout_ms, which is the better limit.",
+        importance="high", unit="")
+    delivery_timeout_ms: int = option(
+        "2.1", 120_000, Int(),
+        "Longest time from send until the delivery succeeds or fails. Raised when left out and linger_ms + request_timeout_ms is more.")
+    max_block_ms: int = option(
+        "0.9", 60_000, Int(high=INT64_MAX), "Longest time send may wait for metadata and room in buffer_memory, together.")
+    enable_idempotence: bool = option(
+        "0.11", False, Bool(),
+        "Write each record exactly once, in order, in spite of retries. Off until this release can do it (Java: on).")
+    max_in_flight_requests_per_connection: int = option(
+        "0.8", 5, Int(1), "Requests sent to a broker without an answer yet; above 1 retries may reorder unless idempotent.",
+        importance="low", unit="")
+
+    buffer_memory: int = option(
+        "0.8", 33_554_432, Int(1, INT64_MAX), "Bytes of records that wait to be sent; when it is full, send waits.",
+        importance="high", unit="B")
+    batch_size: int = option(
+        "0.8", 262_144, Int(),
+        "Largest batch of records for one partition; 0 means one record each. 256 KiB (Java: 16 KiB): "
+        "every cost per batch is divided by its records, and a quiet partition takes only the memory it fills.",
+        unit="B")
+    linger_ms: int = option(
+        "0.8", 5, Int(high=INT64_MAX), "Longest wait for more records to fill a batch before it is sent.")
+    max_request_size: int = option(
+        "0.8", 1_048_576, Int(1),
+        "Largest record, and largest request save that one batch always fits; brokers have limits of their own.", unit="B")
+
+    compression_type: str = option(
+        "0.8", "none", Choice(("none", "gzip", "snappy", "lz4", "zstd")), "How batches are compressed; larger ones compress better.",
+        importance="high")
+    compression_gzip_level: int = option(
+        "3.8", -1, Int(1, 9, or_else=(-1,)), "1 is fastest, 9 smallest, -1 the library's 6.", unit="")
+    compression_lz4_level: int = option("3.8", 9, Int(1, 17), "1 is fastest, 17 smallest.", unit="")
+    compression_zstd_level: int = option(
+        "3.8", 3, Int(-131_072, 22), "Negative ones are fastest, 22 smallest.", unit="")
+
+    partitioner: object | None = option(
+        "0.9", None, PLUGIN,
+        "Chooses the partition of records that name none. None: murmur2 of the key as Java does, sticky batches without a key.",
+        dotted="partitioner.class", explicit=True)
+    partitioner_ignore_keys: bool = option(
+        "3.3", False, Bool(), "The default partitioner treats records with a key as if they had none.")
+    partitioner_adaptive_partitioning_enable: bool = option(
+        "3.3", True, Bool(), "The default partitioner gives fewer records to brokers with long queues (KIP-794).",
+        importance="low")
+    partitioner_availability_timeout_ms: int = option(
+        "3.3", 0, Int(high=INT64_MAX), "The default partitioner avoids a broker that took nothing for so long; 0: never.",
+        importance="low")
+
+    metadata_max_idle_ms: int = option(
+        "2.5", 300_000, Int(5_000, INT64_MAX), "Forget the metadata of a topic that nothing was sent to for so long.",
+        importance="low")
+    transactional_id: str | None = option(
+        "0.11", None, Text(empty=False), "Makes the producer transactional, and fences older producers with the same id.",
+        importance="low")
+    transaction_timeout_ms: int = option(
+        "0.11", 60_000, Int(1), "The coordinator aborts a transaction that is open for so long.", importance="low")
+    transaction_two_phase_commit_enable: bool = option(
+        "4.1", False, Bool(), "Take part in an outer two-phase commit (KIP-939).", importance="low")
