@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import attrs
@@ -155,7 +154,7 @@ class Config:
     @classmethod
     def fields(cls) -> tuple[Option, ...]:
         """Every option of this client, as declared."""
-        return _fields(cls)
+        return tuple(_catalog(cls).options.values())
 
     def __iter__(self) -> Iterator[tuple[Option, Any]]:
         """Each option with its value."""
@@ -192,28 +191,28 @@ class Config:
 
     def _refuse_missing(self, row: NotYet) -> None:
         if row.option in self.given and row.asked(value := getattr(self, row.option)):
-            shown = _fields_by_name(type(self))[row.option].show(value)
+            shown = _catalog(type(self)).options[row.option].show(value)
             raise UnsupportedFeature(
                 f"{row.option} = {shown}: this release cannot do that yet, a later one will. {row.instead}",
                 option=row.option,
             )
 
 
-@cache
-def _fields(cls: Any) -> tuple[Option, ...]:
-    return tuple(_of(field) for field in attrs.fields(cls) if _KEY in field.metadata)
-
-
-@cache
-def _fields_by_name(cls: Any) -> Mapping[str, Option]:
-    return {each.name: each for each in _fields(cls)}
-
-
-@cache
-def _spellings(cls: Any) -> Mapping[str, str]:
+class _Catalog(NamedTuple):
+    options: Mapping[str, Option]
+    spellings: Mapping[str, str]
     """Every way to write an option's name → the name of its attribute."""
-    ways = [(way, each.name) for each in _fields(cls) for way in (each.name, each.dotted, each.dotted.replace(".", "_"))]
-    return dict(ways)
+
+
+_catalogs: Final[dict[type[Config], _Catalog]] = {}
+
+
+def _catalog(cls: type[Config]) -> _Catalog:
+    if cls not in _catalogs:
+        options = [_of(field) for field in attrs.fields(cls) if _KEY in field.metadata]
+        ways = [(way, o.name) for o in options for way in (o.dotted.replace(".", "_"), o.dotted, o.name)]
+        _catalogs[cls] = _Catalog({each.name: each for each in options}, dict(ways))
+    return _catalogs[cls]
 
 
 def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]:
@@ -233,7 +232,7 @@ def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]
 def _resolve(cls: type[Config], key: object, value: object) -> list[tuple[str, object]]:
     if not isinstance(key, str):
         raise ConfigurationError(f"{key!r} is no option name: names are texts such as 'bootstrap.servers'")
-    ways = _spellings(cls)
+    ways = _catalog(cls).spellings
     settled = native(cls.ROLE, key, value, known=ways)
     if settled is None:
         raise unknown_option(cls, key)
@@ -242,10 +241,10 @@ def _resolve(cls: type[Config], key: object, value: object) -> list[tuple[str, o
 
 def unknown_option(cls: type[Config], key: str) -> UnknownOption:
     """The error for a name that nobody knows, with the nearest ones we know."""
-    ways = _spellings(cls)
+    ways = _catalog(cls).spellings
     alike = difflib.get_close_matches(key.replace(".", "_").lower(), [way for way in ways if "." not in way], n=3)
     nearest = tuple(dict.fromkeys(ways[way] for way in alike))
     dotted = "." in key
-    shown = [_fields_by_name(cls)[name].dotted if dotted else name for name in nearest]
+    shown = [_catalog(cls).options[name].dotted if dotted else name for name in nearest]
     hint = f"did you mean {' or '.join(shown)}?" if shown else "docs/options.md lists all of them"
     return UnknownOption(f"{key!r} is no option of the {cls.ROLE}: {hint}", option=key, nearest=nearest)
