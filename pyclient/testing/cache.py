@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from pyclient.testing.errors import LocalClusterError
 
@@ -62,8 +62,7 @@ class FileLock:
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free; never waits."""
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC if sys.platform != "win32" else
-                         os.O_RDWR | os.O_CREAT, 0o600)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         if not _lock_now(handle):
             os.close(handle)
             return False
@@ -91,7 +90,7 @@ class FileLock:
         if handle is not None:
             os.close(handle)
 
-    def __enter__(self) -> FileLock:
+    def __enter__(self) -> Self:
         self.acquire()
         return self
 

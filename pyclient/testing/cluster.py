@@ -166,7 +166,7 @@ class LocalCluster:
         """
         return self._running.data_dir(self._known(node_id))
 
-    def run_tool(self, main: str, *arguments: object, input: str | None = None,
+    def run_tool(self, main: str, *arguments: object, stdin: str | None = None,
                  timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run one of Kafka's own tools by its Java class, as an independent witness: ``stdout``, ``stderr``, ``returncode``.
 
@@ -180,7 +180,7 @@ class LocalCluster:
 
         jvm = prepare_jvm(self._wanted.version)
         with tempfile.TemporaryDirectory(prefix="pyclient-tool-") as folder:
-            return jvm.run_tool(main, *map(str, arguments), logs=Path(folder), input_text=input, timeout_s=timeout)
+            return jvm.run_tool(main, *map(str, arguments), logs=Path(folder), input_text=stdin, timeout_s=timeout)
 
     @property
     def _running(self) -> Backend:

@@ -28,6 +28,7 @@ STARTS: Final = 3
 FORMAT_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 _PORT_TAKEN: Final = "Address already in use"
+_REFUSED: Final = "ConfigException"  # how Kafka says that a setting is wrong: it will say so again
 
 log = logging.getLogger(__name__)
 
@@ -181,29 +182,41 @@ class EmbeddedCluster:
         return {node_id: broker.address for node_id, broker in self._brokers.items()}
 
     def open(self) -> None:
-        """Start all brokers, again with other ports when somebody took one, and without an archive that fails."""
+        """Start all brokers: again with other ports when somebody took one, and without an archive that may be bad."""
+        jvm = self.jvm  # before the clock starts: a first download may take longer than a start may
         deadline = time.monotonic() + self._wanted.startup_timeout_s
-        jvm = self.jvm  # a first download may take longer than a start may
-        deadline = max(deadline, time.monotonic() + self._wanted.startup_timeout_s)
-        for attempt in range(1, STARTS + 1):
-            archived = jvm.archive.usable
+        for _ in range(STARTS - 1):
             try:
-                return self._open_once(deadline)
-            except BaseException as failed:
-                self.close()
-                if attempt == STARTS or not isinstance(failed, BrokerStartFailed) or not self._retries(failed, archived):
+                self._open_once(deadline)
+            except BrokerStartFailed as failed:
+                if not self._prepared_for_another_try(failed):
                     raise
+            else:
+                break
+        else:
+            self._open_once(deadline)
+        if not self.jvm.archived and jvm.archive.usable:
+            log.warning("brokers start without the archive %s but not with it; it is removed", jvm.archive.path)
+            jvm.archive.discard()
 
-    def _retries(self, failed: BrokerStartFailed, archived: bool) -> bool:
+    def _prepared_for_another_try(self, failed: BrokerStartFailed) -> bool:
         if _PORT_TAKEN in str(failed):
             log.info("a port was taken between draw and start; drawing others")
             return True
-        if archived:
-            log.warning("a start with the archive %s failed; trying again without", self.jvm.archive.path)
-            self.jvm.archive.discard()
-        return archived
+        may_be_archive = self.jvm.archived and self.jvm.archive.usable and _REFUSED not in str(failed)
+        if may_be_archive:
+            log.info("trying again without the start-up archive")
+            self._jvm = self.jvm._replace(archived=False)
+        return may_be_archive
 
     def _open_once(self, deadline: float) -> None:
+        try:
+            self._start_all(deadline)
+        except BaseException:
+            self._end_all()
+            raise
+
+    def _start_all(self, deadline: float) -> None:
         self._leash = leash = Leash("kafka")
         self._brokers = self._drawn(leash.directory)
         config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
@@ -260,9 +273,14 @@ class EmbeddedCluster:
 
     def close(self) -> None:
         """Kill all brokers and remove the folder. The one that makes the archive is first ended in order."""
-        for broker in self._brokers.values():
-            if broker.trains and broker.exit_code is None:
-                broker.terminate()
+        try:
+            for broker in self._brokers.values():
+                if broker.trains and broker.exit_code is None:
+                    broker.terminate()
+        finally:
+            self._end_all()
+
+    def _end_all(self) -> None:
         for broker in self._brokers.values():
             broker.kill()
         if self._leash is not None:

@@ -36,16 +36,16 @@ log4j.appender.F.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class Jvm(NamedTuple):
-    """How Kafka of one version is run here: which Java, which jars, which start-up archive."""
+    """How Kafka of one version is run here: which Java, which jars, which start-up archive, and whether it is used."""
 
     java: Java
     jars: Jars
     archive: Archive
+    archived: bool = True
 
-    def command(self, main: str, *arguments: str, logs: Path, flags: Sequence[str] = (),
-                archived: bool = True) -> list[str]:
+    def command(self, main: str, *arguments: str, logs: Path, flags: Sequence[str] = ()) -> list[str]:
         """The command running class *main*, which logs into the folder *logs*; the class path is in `environment`."""
-        return [str(self.java.path), *FAST_FLAGS, *(self.archive.flags() if archived else ()), *flags,
+        return [str(self.java.path), *FAST_FLAGS, *(self.archive.flags() if self.archived else ()), *flags,
                 f"-Dkafka.logs.dir={logs}", self._logging(logs), main, *arguments]
 
     def environment(self) -> dict[str, str]:

@@ -1,0 +1,100 @@
+"""Fixtures that give tests real Kafka: loaded by pytest wherever pyclient is installed, so it imports nothing heavy.
+
+With pytest-xdist every worker process has its own clusters.
+"""
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyclient.testing.cluster import LocalCluster
+
+
+class ClusterFactory(Protocol):
+    """What the fixture `local_cluster` is."""
+
+    def __call__(self, brokers: int = 1, **config: object) -> LocalCluster:
+        """A ready cluster, ended with the test. *config*: broker settings with underscores for dots."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers",
+        "kafka(brokers=1, **config): the cluster that the fixture kafka_cluster gives this test; without the marker "
+        "one broker with default settings is shared by all tests of the session",
+    )
+
+
+def pytest_report_header() -> str | None:
+    """Name the brokers chosen by the environment, when one is."""
+    import os
+
+    chosen = [f"{name}={value}" for name in ("PYCLIENT_BOOTSTRAP", "PYCLIENT_BROKERS") if (value := os.environ.get(name))]
+    return f"kafka brokers: {', '.join(chosen)}" if chosen else None
+
+
+class _Clusters:
+    """The session's clusters by what they were asked to be; each is started once, when first wanted."""
+
+    def __init__(self, ends: contextlib.ExitStack) -> None:
+        self._ends = ends
+        self._running: dict[tuple[object, ...], LocalCluster] = {}
+
+    def get(self, brokers: int, config: dict[str, object]) -> LocalCluster:
+        key = (brokers, *sorted((name, str(value)) for name, value in config.items()))
+        if key not in self._running:
+            self._running[key] = self._ends.enter_context(_cluster(brokers, config))
+        return self._running[key]
+
+
+@pytest.fixture(scope="session")
+def _kafka_clusters() -> Iterator[_Clusters]:
+    with contextlib.ExitStack() as ends:
+        yield _Clusters(ends)
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest, _kafka_clusters: _Clusters) -> LocalCluster:
+    """A running cluster shared by the tests of the session: one broker, or what the marker ``kafka(...)`` asks for.
+
+    Tests that stop, kill or pause brokers take `local_cluster` instead, or put back what they changed.
+    """
+    brokers, config = _asked(request)
+    return _kafka_clusters.get(brokers, config)
+
+
+@pytest.fixture
+def local_cluster() -> Iterator[ClusterFactory]:
+    """Start clusters of the test's own: ``local_cluster(brokers=3, auto_create_topics_enable=False)``."""
+    with contextlib.ExitStack() as ends:
+        def start(brokers: int = 1, **config: object) -> LocalCluster:
+            return ends.enter_context(_cluster(brokers, config))
+        yield start
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name no other test has, with the test's name in it."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", request.node.name)
+    return f"{name[:150]}-{uuid.uuid4().hex[:8]}"
+
+
+def _asked(request: pytest.FixtureRequest) -> tuple[int, dict[str, object]]:
+    marker = request.node.get_closest_marker("kafka")
+    if marker is None:
+        return 1, {}
+    config = dict(marker.kwargs)
+    return int(config.pop("brokers", 1)), config
+
+
+def _cluster(brokers: int, config: dict[str, object]) -> LocalCluster:
+    from pyclient.testing.cluster import LocalCluster
+
+    return LocalCluster(brokers, config=config)
