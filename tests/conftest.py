@@ -13,9 +13,12 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.distribution import Distribution
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PURE: Final = os.environ.get("PYCLIENT_PURE") == "1"
@@ -67,6 +70,19 @@ if PURE:
     sys.meta_path.insert(0, TwinFinder(twins()))
 
 
+# --- what users install ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def distribution(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Distribution:
+    """The wheel and sdist of this checkout; one build for all workers of a parallel run."""
+    from tests.distribution import built
+
+    base = tmp_path_factory.getbasetemp()
+    parallel = hasattr(request.config, "workerinput")
+    return built((base.parent if parallel else base) / "distribution")
+
+
 # --- containers ------------------------------------------------------------------------------------------------------
 
 
@@ -94,9 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> list[str]:
-    build = "pure Python twins" if PURE else "compiled"
-    brokers = os.environ.get("PYCLIENT_BOOTSTRAP") or os.environ.get("PYCLIENT_BROKERS") or "auto"
-    return [f"pyclient: {build}, brokers: {brokers}"]
+    return [f"pyclient: {'pure Python twins' if PURE else 'compiled'}"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
