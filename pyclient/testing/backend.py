@@ -61,6 +61,12 @@ class Backend(Protocol):
     def resume(self, node_id: int) -> None:
         """Let a frozen broker go on."""
 
+    def disconnect(self, node_id: int) -> None:
+        """Take a broker off the network."""
+
+    def connect(self, node_id: int) -> None:
+        """Put it back."""
+
     def check_alive(self) -> None:
         """Raise BrokerStartFailed when a broker that should run has ended by itself."""
 

@@ -65,8 +65,13 @@ _QUICK_QUORUM: Final = {
 
 
 def render_properties(config: Mapping[str, str]) -> str:
-    """A ``.properties`` file; line ends inside a value are escaped, so that PEM certificates can be given as they are."""
-    return "".join(f"{name}={value.strip().replace(chr(10), chr(92) + 'n')}\n" for name, value in config.items())
+    """The text of a ``.properties`` file."""
+    return "".join(f"{name}={one_line(value)}\n" for name, value in config.items())
+
+
+def one_line(value: str) -> str:
+    """*value* with its line ends escaped, so that PEM certificates can be given as they are."""
+    return value.strip().replace("\n", "\\n")
 
 
 def new_cluster_id() -> str:

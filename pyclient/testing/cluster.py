@@ -17,7 +17,7 @@ from typing import Final, Literal, Self, TypeAlias
 from pyclient.records import Node
 from pyclient.testing.backend import Backend, Kind, Wanted
 from pyclient.testing.broker_config import Config, normalized
-from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.errors import ContainersUnavailable, LocalClusterError
 from pyclient.testing.lockfile import DEFAULT_VERSION
 
 Mode: TypeAlias = Literal["auto", "embedded", "container", "external"]
@@ -139,6 +139,18 @@ class LocalCluster:
         """Let a frozen broker go on."""
         self._running.resume(self._known(node_id))
 
+    def disconnect(self, node_id: int = 1) -> None:
+        """Take a broker off the network: clients and other brokers lose it, without a word. Containers only.
+
+        Raises:
+            NotControllable: brokers are not in containers.
+        """
+        self._running.disconnect(self._known(node_id))
+
+    def connect(self, node_id: int = 1) -> None:
+        """Put a disconnected broker back on the network."""
+        self._running.connect(self._known(node_id))
+
     def wait_in_sync(self, timeout: float | None = None) -> None:
         """Wait until every broker is registered and every partition has all its replicas in sync.
 
@@ -216,10 +228,8 @@ def _forced(name: str) -> Literal["embedded", "container"]:
 
 
 def _first_available() -> Literal["embedded", "container"]:
-    try:
-        from pyclient.testing.containers import engine_answers
-    except ImportError:  # the extra `testing` is not installed: Java may be here all the same
-        return "embedded"
+    from pyclient.testing.engine import engine_answers
+
     return "container" if engine_answers() else "embedded"
 
 
@@ -235,7 +245,10 @@ def _containers(wanted: Wanted) -> Backend:
     try:
         from pyclient.testing.containers import ContainerCluster
     except ImportError as missing:
-        raise LocalClusterError(f"brokers in containers need the extra `testing`: {missing}") from missing
+        raise ContainersUnavailable(
+            f"brokers in containers need the package testcontainers ({missing}): run `pip install testcontainers` (it is "
+            "part of the extra `testing`), or use PYCLIENT_BROKERS=embedded."
+        ) from missing
     return ContainerCluster(wanted)
 
 

