@@ -1,0 +1,1 @@
+"""Record batches as bytes: written, read, compressed, checked. Knows no sockets, no threads, no clients."""

@@ -1,0 +1,53 @@
+# C layout of the reader, for the compiled code that takes records out of a batch without calling Python.
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from pyclient.codec.record cimport Record
+
+
+# Sums over the records of an opened batch: what columns need to know before they are allocated.
+cdef struct Totals:
+    int64_t key_bytes
+    int64_t value_bytes
+    int64_t null_keys
+    int64_t null_values
+    int64_t headers
+    int64_t header_name_bytes
+    int64_t header_value_bytes
+    int64_t null_header_values
+
+
+cdef class RecordBatch:
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t producer_id
+    cdef readonly Py_ssize_t size
+    cdef readonly int32_t leader_epoch
+    cdef readonly int32_t base_sequence
+    cdef readonly int32_t count
+    cdef int32_t last_offset_delta
+    cdef readonly int16_t attributes
+    cdef readonly int16_t producer_epoch
+    cdef bint check_crc
+    cdef bint opened
+    cdef Py_ssize_t limit               # bytes that decompression may make
+    cdef Py_ssize_t start               # where the batch begins in its view
+    cdef object view                    # memoryview of the reply; None once it is no longer needed
+    cdef object payload                 # memoryview of the records once open: of the reply, or decompressed
+    cdef const unsigned char* records_at
+    cdef uint32_t* index                # where each record begins, counted from records_at
+    cdef Totals* totals
+
+    # What RecordBatch.open() does, for C callers.
+    cdef int ensure_open(self) except -1
+
+    # After open(), with position in range(count) and *topic* not None: none of these is checked again.
+    cdef Record record_at(self, str topic, int32_t partition, Py_ssize_t position)
+    cdef int64_t timestamp_of(self, int64_t delta) noexcept nogil
+
+    # Private.
+    cdef int verify(self, object view) except -1
+    cdef object decompressed(self, object body)
+    cdef int walk_records(self, object payload) except -1
+    cdef object corrupt(self, str why)
+    cdef Py_ssize_t range_end(self, Py_ssize_t start, object stop) except -1

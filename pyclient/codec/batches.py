@@ -1,0 +1,714 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True, embedsignature=True
+"""How batches and records are read: the bytes of record-batch format v2, checked before any of them is trusted.
+
+Reading has two steps. `read_batches` splits a reply and parses the fixed headers, cheap enough for the client's loop.
+`RecordBatch.open`, in the thread that wants the records, verifies the checksum, then decompresses, then walks every
+record once and checks every length. After it no byte can surprise: decoding repeats no check and cannot fail. Whatever
+is wrong raises `CorruptRecordError` and nothing else, before memory is taken for it.
+Knows nothing of positions, transactions or consumers.
+"""
+import cython
+from cython.cimports.cpython.buffer import Py_buffer
+from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
+from cython.cimports.cpython.list import PyList_New, PyList_SET_ITEM
+from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc
+from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
+from cython.cimports.cpython.ref import Py_INCREF
+from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
+from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
+from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from cython.cimports.libc.string import memset
+from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, offset_delta_at, view_record
+from cython.cimports.pyclient.codec.record import Record
+
+from crc32c import crc32c
+
+from pyclient.codec.compression import DEFAULT_LIMIT, Compression, decompress
+from pyclient.errors import CorruptRecordError
+from pyclient.records import TimestampType
+
+HEADER_SIZE = 61
+SMALLEST_BODY = cython.declare(cython.int, 6)  # attributes, timestamp, offset, key, value, headers: a byte each
+SMALLEST_RECORD = cython.declare(cython.int, 7)  # and its length
+
+_CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
+
+# What `_scan` found wrong, by number, as the end of a sentence about one record.
+_FAULTS: tuple = (
+    "",
+    "its length field is damaged or runs past the end of the batch",
+    "its length is not that of its fields",
+    "a number in it is damaged (a varint that is too long or does not end)",
+    "its offset is not between those of the record before it and the end of the batch",
+    "its key is longer than the record",
+    "its value is longer than the record",
+    "its number of headers is negative or more than the record can hold",
+    "a header's name is null or longer than the record",
+    "a header's name is not UTF-8",
+    "a header's value is longer than the record",
+)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int16(at: cython.p_const_uchar) -> int16_t:
+    return cython.cast(int16_t, (cython.cast(uint16_t, at[0]) << 8) | at[1])
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _uint32(at: cython.p_const_uchar) -> uint32_t:
+    return (
+        (cython.cast(uint32_t, at[0]) << 24)
+        | (cython.cast(uint32_t, at[1]) << 16)
+        | (cython.cast(uint32_t, at[2]) << 8)
+        | at[3]
+    )
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int32(at: cython.p_const_uchar) -> int32_t:
+    return cython.cast(int32_t, _uint32(at))
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _int64(at: cython.p_const_uchar) -> int64_t:
+    return cython.cast(int64_t, (cython.cast(uint64_t, _uint32(at)) << 32) | _uint32(at + 4))
+
+
+# --- the walk that checks every record ------------------------------------------------------------------------------
+
+_Walk = cython.struct(
+    at=cython.p_const_uchar,  # the next byte
+    end=cython.p_const_uchar,  # of what may be read: the records', or while in a record, the record's
+    fault=cython.int,  # a number of _FAULTS, 0 while all is well
+)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _long_varint(walk: cython.pointer(_Walk), widest: cython.int) -> int64_t:
+    """A zig-zag varint of at most *widest* bits; what does not fit or end sets the fault and gives 0."""
+    raw: uint64_t = 0
+    low: uint64_t
+    shift: cython.int = 0
+    while walk.at < walk.end and shift < widest:
+        low = walk.at[0]
+        walk.at += 1
+        if shift + 7 > widest and (low & 0x7F) >> (widest - shift):
+            break
+        raw |= (low & 0x7F) << shift
+        if low < 0x80:
+            return cython.cast(int64_t, (raw >> 1) ^ (0 - (raw & 1)))
+        shift += 7
+    walk.fault = 3
+    return 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint(walk: cython.pointer(_Walk), widest: cython.int) -> int64_t:
+    """As `_long_varint`, with the usual single byte done here."""
+    low: uint8_t
+    if walk.at < walk.end and walk.at[0] < 0x80:
+        low = walk.at[0]
+        walk.at += 1
+        return (low >> 1) ^ -cython.cast(int64_t, low & 1)
+    return _long_varint(walk, widest)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _bytes(walk: cython.pointer(_Walk), fault: cython.int) -> int64_t:
+    """Step over a length and its content; give the length, -1 for null. Too long sets *fault*."""
+    size: int64_t = _varint(walk, 32)
+    if size < -1 or size > walk.end - walk.at:
+        walk.fault = fault
+        return -1
+    if size > 0:
+        walk.at += size
+    return size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_utf8(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+    """Exactly what Python's strict decoder accepts: no overlong form, no surrogate, nothing above U+10FFFF."""
+    end: cython.p_const_uchar = at + size
+    lead: uint8_t
+    low: uint8_t
+    high: uint8_t
+    more: cython.int
+    while at < end:
+        lead = at[0]
+        at += 1
+        if lead < 0x80:
+            continue
+        low = 0x80
+        high = 0xBF
+        if 0xC2 <= lead <= 0xDF:
+            more = 1
+        elif 0xE0 <= lead <= 0xEF:
+            more = 2
+            if lead == 0xE0:
+                low = 0xA0
+            elif lead == 0xED:
+                high = 0x9F
+        elif 0xF0 <= lead <= 0xF4:
+            more = 3
+            if lead == 0xF0:
+                low = 0x90
+            elif lead == 0xF4:
+                high = 0x8F
+        else:
+            return False
+        if end - at < more:
+            return False
+        while more:
+            if at[0] < low or at[0] > high:
+                return False
+            low = 0x80
+            high = 0xBF
+            at += 1
+            more -= 1
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _scan_headers(walk: cython.pointer(_Walk), totals: cython.pointer(Totals), count: int64_t) -> cython.void:
+    size: int64_t
+    if count < 0 or count > (walk.end - walk.at) // 2:  # a header has at least two lengths
+        walk.fault = 7
+        return
+    totals.headers += count
+    while count and not walk.fault:
+        size = _bytes(walk, 8)
+        if size < 0:
+            walk.fault = 8
+        elif not _is_utf8(walk.at - size, size):
+            walk.fault = 9
+        totals.header_name_bytes += size
+        size = _bytes(walk, 10)
+        if size < 0:
+            totals.null_header_values += 1
+        else:
+            totals.header_value_bytes += size
+        count -= 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _scan_record(walk: cython.pointer(_Walk), totals: cython.pointer(Totals), before: int64_t, last: int64_t) -> int64_t:
+    """Walk one record, adding to *totals*; give its offset delta, which must lie above *before* and not above *last*."""
+    rest: cython.p_const_uchar = walk.end
+    size: int64_t = _varint(walk, 32)
+    delta: int64_t
+    headers: int64_t
+    if walk.fault or size < SMALLEST_BODY or size > rest - walk.at:
+        walk.fault = 1
+        return 0
+    walk.end = walk.at + size
+    walk.at += 1  # attributes: none is defined
+    _varint(walk, 64)  # the timestamp: any is possible
+    delta = _varint(walk, 32)
+    if delta <= before or delta > last:
+        walk.fault = walk.fault or 4
+        return 0
+    size = _bytes(walk, 5)
+    if size < 0:
+        totals.null_keys += 1
+    else:
+        totals.key_bytes += size
+    size = _bytes(walk, 6)
+    if size < 0:
+        totals.null_values += 1
+    else:
+        totals.value_bytes += size
+    headers = _varint(walk, 32)
+    if headers and not walk.fault:
+        _scan_headers(walk, totals, headers)
+    if walk.at != walk.end:
+        walk.fault = walk.fault or 2
+    walk.end = rest
+    return delta
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _scan(
+    walk: cython.pointer(_Walk),
+    totals: cython.pointer(Totals),
+    index: cython.pointer(uint32_t),
+    count: cython.Py_ssize_t,
+    last: int64_t,
+) -> cython.Py_ssize_t:
+    """Walk *count* records and note where each begins. Gives the number walked; on less, `walk.fault` says why."""
+    start: cython.p_const_uchar = walk.at
+    delta: int64_t = -1
+    position: cython.Py_ssize_t
+    for position in range(count):
+        index[position] = cython.cast(uint32_t, walk.at - start)
+        delta = _scan_record(walk, totals, delta, last)
+        if walk.fault:
+            return position
+    return count
+
+
+# --- a batch --------------------------------------------------------------------------------------------------------
+
+
+@cython.final
+@cython.no_gc
+@cython.cclass
+class RecordBatch:
+    """One batch of a fetch response: its header at once, its records after `open`.
+
+    Made by `read_batches`. ``size`` is its length on the wire, ``count`` the number of its records (0 when compaction
+    removed them all), ``base_offset`` to ``last_offset`` the offsets it stands for, whether or not each still exists.
+    """
+
+    def __cinit__(self) -> None:
+        self.index = cython.NULL
+        self.totals = cython.NULL
+        self.records_at = cython.NULL
+
+    def __init__(self) -> None:
+        raise TypeError("a RecordBatch is made by read_batches(data)")
+
+    def __dealloc__(self) -> None:
+        PyMem_RawFree(self.totals)  # index lies in the same block
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record the batch was written with."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where reading goes on after this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> object:
+        """The `Compression` of the records."""
+        return Compression(self.attributes & 7)
+
+    @property
+    def timestamp_type(self) -> object:
+        """Who set the timestamps: the producer (CREATE_TIME) or the broker (LOG_APPEND_TIME)."""
+        return TimestampType.LOG_APPEND_TIME if self.attributes & 8 else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction."""
+        return self.attributes & 16 != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this is a control batch, whose records are not the user's."""
+        return self.attributes & 32 != 0
+
+    @property
+    def delete_horizon(self) -> object:
+        """When compaction may drop this batch's tombstones (ms since the epoch, KIP-534); None while not decided."""
+        return self.base_timestamp if self.attributes & 64 else None
+
+    def __repr__(self) -> str:
+        kind = "control, " if self.is_control else "transactional, " if self.is_transactional else ""
+        return (
+            f"RecordBatch(offsets {self.base_offset} to {self.last_offset}, {self.count} records, {kind}"
+            f"{self.compression.name.lower()}, {self.size} bytes)"
+        )
+
+    def __len__(self) -> int:
+        return self.count
+
+    # --- opening
+
+    def open(self) -> None:
+        """Check the CRC, decompress, and check every record. Does nothing the second time.
+
+        The GIL is released for what takes time. Two threads may open the same batch; both return when it is open.
+
+        Raises:
+            CorruptRecordError: the batch is damaged, or decompresses to more than the limit. It stays closed.
+        """
+        self.ensure_open()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def ensure_open(self) -> cython.int:
+        view: object
+        body: object
+        with cython.critical_section(self):
+            if self.opened:
+                return 0
+            view = self.view
+        if self.check_crc:
+            self.verify(view)
+        body = view[self.start + 61 : self.start + self.size]
+        if self.attributes & 7 and self.size > 61:
+            self.walk_records(self.decompressed(body))
+        else:
+            self.walk_records(body)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def verify(self, view: object) -> cython.int:
+        """Compare the checksum with the one in the header, before anything behind it is used."""
+        buffer: cython.pointer(Py_buffer) = PyMemoryView_GET_BUFFER(view)
+        header: cython.p_const_uchar = cython.cast(cython.p_const_uchar, buffer.buf) + self.start
+        expected: uint32_t = _uint32(header + 17)
+        found: uint32_t = crc32c(view[self.start + 21 : self.start + self.size])
+        if expected != found:
+            raise self.corrupt(
+                f"its CRC-32C is 0x{found:08x}, the header says 0x{expected:08x}: it was damaged on a disk or on the way. "
+                "Read it again; if it stays so, seek past it"
+            )
+        return 0
+
+    @cython.cfunc
+    def decompressed(self, body: object) -> object:
+        try:
+            return decompress(self.attributes & 7, body, self.limit)
+        except CorruptRecordError as error:
+            raise self.corrupt(str(error)) from None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def walk_records(self, payload: object) -> cython.int:
+        """Check every record of *payload*, then publish the batch as open."""
+        walk: _Walk
+        buffer: cython.pointer(Py_buffer)
+        records: cython.p_const_uchar
+        index: cython.pointer(uint32_t)
+        totals: cython.pointer(Totals)
+        walked: cython.Py_ssize_t = 0
+        count: cython.Py_ssize_t = self.count
+        last: int64_t = self.last_offset_delta
+        view: object = payload if isinstance(payload, memoryview) else memoryview(payload)
+        buffer = PyMemoryView_GET_BUFFER(view)
+        if buffer.len < count * SMALLEST_RECORD or buffer.len > 0xFFFFFFFF:
+            raise self.corrupt(f"its header counts {count} records, for which {buffer.len} bytes cannot do")
+        records = cython.cast(cython.p_const_uchar, buffer.buf)
+        walk.at = records
+        walk.end = records + buffer.len
+        walk.fault = 0
+        totals = cython.cast(cython.pointer(Totals), PyMem_RawMalloc(cython.sizeof(Totals) + count * cython.sizeof(uint32_t)))
+        if totals == cython.NULL:
+            raise MemoryError
+        memset(totals, 0, cython.sizeof(Totals))
+        index = cython.cast(cython.pointer(uint32_t), totals + 1)
+        with cython.nogil:
+            walked = _scan(cython.address(walk), totals, index, count, last)
+        if walked < count or walk.at != walk.end:
+            PyMem_RawFree(totals)
+            if walked < count:
+                raise self.corrupt(f"record {walked} of {count} is damaged: {_FAULTS[walk.fault]}")
+            raise self.corrupt(f"{walk.end - walk.at} bytes follow the last of its {count} records")
+        with cython.critical_section(self):
+            if self.opened:
+                PyMem_RawFree(totals)  # another thread was first
+                return 0
+            self.totals = totals
+            self.index = index
+            self.records_at = records
+            self.payload = view
+            self.view = None  # a compressed reply is not needed any more
+            self.opened = True
+        return 0
+
+    @cython.cfunc
+    def corrupt(self, why: str) -> object:
+        """The error for this batch; *why* ends the sentence."""
+        return CorruptRecordError(
+            f"the record batch at offset {self.base_offset} ({self.size} bytes, offsets up to {self.last_offset}, "
+            f"{self.count} records, {self.compression.name.lower()}) cannot be read: {why}"
+        )
+
+    # --- records
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def timestamp_of(self, delta: int64_t) -> int64_t:
+        """The timestamp of a record: the broker's for all, or base plus *delta*, wrapping at 64 bits as Java's does."""
+        if self.attributes & 8:
+            return self.max_timestamp
+        return cython.cast(int64_t, cython.cast(uint64_t, self.base_timestamp) + cython.cast(uint64_t, delta))
+
+    @cython.cfunc
+    def record_at(self, topic: str, partition: int32_t, position: cython.Py_ssize_t) -> Record:
+        view: RecordView
+        record: Record = Record.__new__(Record)
+        view_record(self.records_at + self.index[position], cython.address(view))
+        record._topic = topic
+        record._partition = partition
+        record._offset = self.base_offset + view.offset_delta
+        record._timestamp = self.timestamp_of(view.timestamp_delta)
+        record._timestamp_type = 1 if self.attributes & 8 else 0
+        record._leader_epoch = self.leader_epoch
+        if view.key_len >= 0:
+            record._key = PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, view.key), view.key_len)
+        if view.value_len >= 0:
+            record._value = PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, view.value), view.value_len)
+        if view.headers:
+            record._headers = _headers(view.header, view.headers)
+        return record
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def range_end(self, start: cython.Py_ssize_t, stop: object) -> cython.Py_ssize_t:
+        """Open, and check a range of record indexes; give its end."""
+        end: cython.Py_ssize_t
+        self.ensure_open()
+        end = self.count if stop is None else stop
+        if not 0 <= start <= end <= self.count:
+            raise IndexError(f"records {start} to {end} of a batch that has {self.count}; take 0 <= start <= stop <= count")
+        return end
+
+    def records(self, topic: str, partition: int, start: cython.Py_ssize_t = 0, stop: object = None) -> list:
+        """Records ``start`` to ``stop`` (indexes, not offsets; all by default) as a list. They keep nothing of the reply.
+
+        Raises:
+            CorruptRecordError: as `open`.
+            IndexError: the range is not within the batch.
+        """
+        end: cython.Py_ssize_t = self.range_end(start, stop)
+        number: int32_t = partition
+        position: cython.Py_ssize_t
+        record: Record
+        out: list = PyList_New(end - start)
+        for position in range(start, end):
+            record = self.record_at(topic, number, position)
+            Py_INCREF(record)  # SET_ITEM steals one
+            PyList_SET_ITEM(out, position - start, record)
+        return out
+
+    def iter_records(self, topic: str, partition: int, start: cython.Py_ssize_t = 0, stop: object = None) -> object:
+        """As `records`, one at a time: each is built when asked for. The iterator keeps the batch alive."""
+        iterator: _Records = _Records.__new__(_Records)
+        iterator.end = self.range_end(start, stop)
+        iterator.position = start
+        iterator.topic = topic
+        iterator.partition = partition
+        iterator.batch = self
+        return iterator
+
+    def index_of(self, offset: int64_t) -> cython.Py_ssize_t:
+        """Index of the first record at or after *offset*; ``count`` when there is none.
+
+        Raises:
+            CorruptRecordError: as `open`.
+        """
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t
+        middle: cython.Py_ssize_t
+        delta: int64_t
+        self.ensure_open()
+        high = self.count
+        if offset <= self.base_offset:
+            return 0
+        delta = offset - self.base_offset
+        while low < high:
+            middle = low + (high - low) // 2
+            if offset_delta_at(self.records_at + self.index[middle]) < delta:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def offset_of(self, index: cython.Py_ssize_t) -> int64_t:
+        """Offset of the record at *index*.
+
+        Raises:
+            CorruptRecordError: as `open`.
+            IndexError: the batch has no such record.
+        """
+        self.ensure_open()
+        if not 0 <= index < self.count:
+            raise IndexError(f"record {index} of a batch that has {self.count}")
+        return self.base_offset + offset_delta_at(self.records_at + self.index[index])
+
+    def control_type(self) -> str:
+        """What a control batch says: ``"COMMIT"``, ``"ABORT"`` or the name of one that concerns brokers only.
+
+        ``"UNKNOWN"`` is a type of a newer broker, ``"NONE"`` a control batch whose record compaction removed.
+
+        Raises:
+            CorruptRecordError: as `open`, or its key is not one of a control record.
+            ValueError: this is no control batch.
+        """
+        view: RecordView
+        if not self.is_control:
+            raise ValueError(f"{self!r} is not a control batch; ask is_control first")
+        self.ensure_open()
+        if self.count == 0:
+            return "NONE"
+        view_record(self.records_at + self.index[0], cython.address(view))
+        if view.key_len < 4 or _int16(view.key) < 0:
+            raise self.corrupt("it is a control batch, but its record's key is not a version and a type")
+        return _CONTROL_TYPES.get(_int16(view.key + 2), "UNKNOWN")
+
+
+@cython.cfunc
+def _headers(at: cython.p_const_uchar, count: cython.Py_ssize_t) -> tuple:
+    """The headers of a checked record."""
+    data: cython.p_const_uchar = cython.NULL
+    size: cython.Py_ssize_t = 0
+    position: cython.Py_ssize_t
+    pairs: tuple = PyTuple_New(count)
+    for position in range(count):
+        at = next_bytes(at, cython.address(data), cython.address(size))
+        name: str = PyUnicode_DecodeUTF8(cython.cast(cython.p_const_char, data), size, cython.NULL)
+        at = next_bytes(at, cython.address(data), cython.address(size))
+        value: bytes = None if size < 0 else PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, data), size)
+        pair: tuple = (name, value)
+        Py_INCREF(pair)
+        PyTuple_SET_ITEM(pairs, position, pair)
+    return pairs
+
+
+@cython.final
+@cython.no_gc
+@cython.cclass
+class _Records:
+    """Iterator over records of one batch; builds each in `__next__`, with no Python frame in between."""
+
+    batch: RecordBatch
+    topic: str
+    partition: int32_t
+    position: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+
+    def __iter__(self) -> object:
+        return self
+
+    def __next__(self) -> Record:
+        if self.position >= self.end:
+            raise StopIteration
+        self.position += 1
+        return self.batch.record_at(self.topic, self.partition, self.position - 1)
+
+    def __length_hint__(self) -> int:
+        return self.end - self.position
+
+
+# --- splitting a reply ----------------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _whole(at: cython.p_const_uchar, rest: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Size of the batch at *at*; 0 if it is cut off by the end, as the last one of a response may be."""
+    size: cython.Py_ssize_t
+    if rest < 17:  # up to the magic byte, without which nothing can be said
+        return 0
+    size = 12 + cython.cast(cython.Py_ssize_t, _int32(at + 8))
+    return size if size <= rest else 0
+
+
+@cython.cfunc
+def _header_fault(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> str:
+    """What is wrong with a batch header, None if nothing. *size* is 0 for a batch that is cut off."""
+    magic: cython.int = cython.cast(cython.schar, at[16])
+    if _int32(at + 8) < 0 or magic < 0:
+        return f"its length is {_int32(at + 8)} and its magic byte {magic}: this is no record batch"
+    if magic < 2:
+        return (
+            f"its message format is {magic}, which Kafka stopped writing in 0.11 and brokers 4.0 and later do not store; "
+            "rewrite the topic with a newer broker"
+        )
+    if magic > 2:
+        return f"its message format is {magic}, and this client knows 2; a newer client may read it"
+    if size == 0:
+        return None
+    if size < 61:
+        return f"its length is {size} bytes, and the header alone takes 61"
+    if at[22] & 7 > 4:
+        return f"its compression is {at[22] & 7}, and this client knows 0 to 4; a newer client may read it"
+    if _int32(at + 57) < 0 or _int32(at + 23) < 0:
+        return f"it counts {_int32(at + 57)} records, the last one {_int32(at + 23)} after the first"
+    if _int64(at) < 0 or _int64(at) > 0x7FFFFFFFFFFFFFFF - 1 - _int32(at + 23):
+        return f"its first offset is {_int64(at)}, its last one {_int32(at + 23)} after that"
+    return None
+
+
+@cython.cfunc
+def _batch(view: object, at: cython.p_const_uchar, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> RecordBatch:
+    batch: RecordBatch = RecordBatch.__new__(RecordBatch)
+    batch.view = view
+    batch.start = start
+    batch.size = size
+    batch.base_offset = _int64(at)
+    batch.leader_epoch = _int32(at + 12)
+    batch.attributes = _int16(at + 21)
+    batch.last_offset_delta = _int32(at + 23)
+    batch.base_timestamp = _int64(at + 27)
+    batch.max_timestamp = _int64(at + 35)
+    batch.producer_id = _int64(at + 43)
+    batch.producer_epoch = _int16(at + 51)
+    batch.base_sequence = _int32(at + 53)
+    batch.count = _int32(at + 57)
+    return batch
+
+
+def read_batches(data: object, *, decompression_limit: cython.Py_ssize_t = DEFAULT_LIMIT, check_crcs: bool = True) -> list:
+    """Split the records of a fetch response into batches, without copying them.
+
+    ``data`` is bytes, bytearray or a memoryview; the batches share and keep it. A batch cut off by the end of ``data``
+    is left out: brokers cut there. ``decompression_limit`` is the most bytes that one batch may decompress to.
+
+    Raises:
+        CorruptRecordError: the first batch has a damaged header, or one of the message formats before Kafka 0.11. When
+            whole batches precede it they are returned, and reading on from their end raises.
+    """
+    view: object = memoryview(data).cast("B")
+    buffer: cython.pointer(Py_buffer) = PyMemoryView_GET_BUFFER(view)
+    begin: cython.p_const_uchar = cython.cast(cython.p_const_uchar, buffer.buf)
+    start: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t
+    batch: RecordBatch
+    fault: str
+    batches: list = []
+    while buffer.len - start >= 17:
+        size = _whole(begin + start, buffer.len - start)
+        fault = _header_fault(begin + start, size)
+        if fault is not None:
+            if batches:
+                break
+            raise CorruptRecordError(
+                f"the record batch at offset {_int64(begin + start)} (byte {start} of {buffer.len}) cannot be read: {fault}"
+            )
+        if size == 0:
+            break
+        batch = _batch(view, begin + start, start, size)
+        batch.limit = decompression_limit
+        batch.check_crc = check_crcs
+        batches.append(batch)
+        start += size
+    return batches

@@ -1,0 +1,255 @@
+"""Compressing and decompressing the records of a batch, in the framings that Kafka's other clients read and write.
+
+The codecs are cramjam's, and zlib for reading gzip; all release the GIL. What is decided here is the framing and the
+bound on what comes out. Knows nothing of batches.
+
+Framings. gzip and zstd are plain. Snappy is written in xerial's framing, as Java does, because old Java readers know
+no other; raw snappy is read too. LZ4 is written as a frame of independent 64 KiB blocks, because Java's reader refuses
+linked ones; both kinds are read.
+"""
+from __future__ import annotations
+
+import enum
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import cramjam
+
+from pyclient.codec.frames import XERIAL_MAGIC, lz4_bound, snappy_size, xerial_blocks, zstd_bound
+from pyclient.codec.memory import unwritten
+from pyclient.errors import CorruptRecordError
+
+DEFAULT_LIMIT: Final = 64 * 1024 * 1024  # bytes that one batch may decompress to
+
+Data: TypeAlias = bytes | bytearray | memoryview
+
+_LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"  # independent 64 KiB blocks, no checksums: the batch has its own
+_LZ4_BLOCK: Final = 64 * 1024
+_LZ4_STORED: Final = 1 << 31
+_XERIAL_HEADER: Final = XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
+_XERIAL_BLOCK: Final = 32 * 1024
+_GZIP_PIECE: Final = 16 * 1024  # input and output steps: what they multiply to is all that is held besides the result
+_GZIP_STEP: Final = 256 * 1024
+
+
+class Compression(enum.IntEnum):
+    """How records are compressed. The numbers are those in a batch's attributes; the names, in lower case, Kafka's."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @classmethod
+    def named(cls, name: str) -> Compression:
+        """The codec that ``compression.type`` calls *name*.
+
+        Raises:
+            ValueError: there is none of that name.
+        """
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            known = ", ".join(codec.name.lower() for codec in cls)
+            raise ValueError(f"compression {name!r} is unknown; Kafka has {known}") from None
+
+
+class Levels:
+    """The levels of a codec: its range and what None stands for (KIP-390)."""
+
+    def __init__(self, low: int, high: int, default: int) -> None:
+        self.low, self.high, self.default = low, high, default
+
+
+LEVELS: Final[Mapping[Compression, Levels]] = {
+    Compression.GZIP: Levels(1, 9, 6),
+    Compression.LZ4: Levels(1, 17, 9),  # 9 is the fast compressor, as in Java; the others are the slow, dense one
+    Compression.ZSTD: Levels(-131072, 22, 3),
+}
+
+
+def checked_level(codec: Compression, level: int | None) -> int:
+    """*level*, or the codec's default for None (gzip also takes Kafka's -1 for it).
+
+    Raises:
+        ValueError: the codec has no such level, or no levels at all.
+    """
+    levels = LEVELS.get(codec)
+    if levels is None:
+        if level is None:
+            return 0
+        raise ValueError(f"compression {codec.name.lower()} has no levels, but level {level} was given; leave it out")
+    if level is None or (level == -1 and codec is Compression.GZIP):
+        return levels.default
+    if not levels.low <= level <= levels.high:
+        raise ValueError(
+            f"level {level} is not one of {codec.name.lower()}: {levels.low} to {levels.high}, default {levels.default}"
+        )
+    return level
+
+
+def compress(codec: Compression, data: Data, level: int | None = None) -> Data:
+    """*data* as the records of a batch, compressed. ``NONE`` gives *data* itself.
+
+    Levels are gzip 1 to 9 (default 6), lz4 1 to 17 (default 9, which is the fast compressor), zstd -131072 to 22
+    (default 3; 1 is often both faster and as dense): ``compression.gzip.level`` and its like, KIP-390.
+
+    Raises:
+        ValueError: the level is not one of the codec's.
+    """
+    return _COMPRESSORS[codec](data, checked_level(codec, level))
+
+
+def decompress(codec: int, data: Data, limit: int = DEFAULT_LIMIT) -> memoryview:
+    """What the compressed records of a batch hold, at most *limit* bytes.
+
+    Memory is taken for what the data can hold by its own structure, and never for more than the limit.
+
+    Raises:
+        CorruptRecordError: the data is damaged or cut off, something follows it, or it holds more than *limit* bytes.
+    """
+    try:
+        return _DECOMPRESSORS[Compression(codec)](memoryview(data).cast("B"), limit)
+    except (cramjam.DecompressionError, zlib.error) as error:
+        raise CorruptRecordError(f"its {Compression(codec).name.lower()} data is damaged: {error}") from None
+
+
+# --- writing --------------------------------------------------------------------------------------------------------
+
+
+def _none(data: Data, level: int) -> Data:
+    return data
+
+
+def _gzip(data: Data, level: int) -> Data:
+    return memoryview(cramjam.gzip.compress(data, level=level))
+
+
+def _zstd(data: Data, level: int) -> Data:
+    return memoryview(cramjam.zstd.compress(data, level=level))
+
+
+def _xerial(data: Data, level: int) -> Data:
+    view = memoryview(data)
+    out: list[Data] = [_XERIAL_HEADER]
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        packed = memoryview(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
+        out += len(packed).to_bytes(4, "big"), packed
+    return b"".join(out)
+
+
+def _lz4(data: Data, level: int) -> Data:
+    view = memoryview(data)
+    out: list[Data] = [_LZ4_HEADER]
+    for start in range(0, len(view), _LZ4_BLOCK):
+        raw = view[start : start + _LZ4_BLOCK]
+        packed = _lz4_block(raw, level)
+        if len(packed) < len(raw):
+            out += len(packed).to_bytes(4, "little"), packed
+        else:
+            out += (len(raw) | _LZ4_STORED).to_bytes(4, "little"), raw
+    out.append(bytes(4))  # the end mark
+    return b"".join(out)
+
+
+def _lz4_block(raw: memoryview, level: int) -> memoryview:
+    if level == LEVELS[Compression.LZ4].default:
+        return memoryview(cramjam.lz4.compress_block(raw, store_size=False))
+    return memoryview(
+        cramjam.lz4.compress_block(raw, store_size=False, mode="high_compression", compression=min(level, 12))
+    )  # LZ4 itself has no level above 12; Java's 13 to 17 are the same as its 12
+
+
+_COMPRESSORS: Final[Mapping[Compression, Callable[[Data, int], Data]]] = {
+    Compression.NONE: _none,
+    Compression.GZIP: _gzip,
+    Compression.SNAPPY: _xerial,
+    Compression.LZ4: _lz4,
+    Compression.ZSTD: _zstd,
+}
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def _too_large(limit: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"it decompresses to more than the {limit} bytes that one batch may hold; raise decompression_limit if it is genuine"
+    )
+
+
+def _filled(out: bytearray, used: int) -> memoryview:
+    """The first *used* bytes; what a loose bound took too much is given back."""
+    if used * 2 < len(out):
+        del out[used:]
+    return memoryview(out)[:used]
+
+
+def _stored(data: memoryview, limit: int) -> memoryview:
+    return data
+
+
+def _from_gzip(data: memoryview, limit: int) -> memoryview:
+    """Any number of gzip members."""
+    out = bytearray()
+    member = zlib.decompressobj(31)  # gzip headers only
+    for start in range(0, len(data), _GZIP_PIECE):
+        piece: Data = data[start : start + _GZIP_PIECE]
+        while piece:
+            if member.eof:
+                member = zlib.decompressobj(31)
+            out += member.decompress(piece, min(_GZIP_STEP, limit - len(out) + 1))
+            if len(out) > limit:
+                raise _too_large(limit)
+            piece = member.unused_data if member.eof else member.unconsumed_tail
+    while not member.eof:  # what the last piece still holds back
+        rest = member.decompress(b"", min(_GZIP_STEP, limit - len(out) + 1))
+        out += rest
+        if len(out) > limit:
+            raise _too_large(limit)
+        if not rest:
+            raise CorruptRecordError(f"its gzip data ends at byte {len(data)}, before its last block")
+    return memoryview(out)
+
+
+def _bounded(data: memoryview, bound: int, limit: int, into: Callable[[memoryview, bytearray], int]) -> memoryview:
+    """Decompress into memory of the size that the data can fill, or the limit if that is less."""
+    out = unwritten(min(bound, limit))
+    try:
+        return _filled(out, into(data, out))
+    except cramjam.DecompressionError as error:
+        if bound > limit and "whole buffer" in str(error):
+            raise _too_large(limit) from None
+        raise
+
+
+def _from_zstd(data: memoryview, limit: int) -> memoryview:
+    return _bounded(data, zstd_bound(data), limit, cramjam.zstd.decompress_into)
+
+
+def _from_lz4(data: memoryview, limit: int) -> memoryview:
+    return _bounded(data, lz4_bound(data), limit, cramjam.lz4.decompress_into)
+
+
+def _from_snappy(data: memoryview, limit: int) -> memoryview:
+    """Raw, or xerial's framing of blocks."""
+    framed = data[:8] == XERIAL_MAGIC
+    size = sum(map(snappy_size, xerial_blocks(data))) if framed else snappy_size(data)
+    if size > limit:
+        raise _too_large(limit)
+    out = memoryview(unwritten(size))
+    at = 0
+    for block in xerial_blocks(data) if framed else (data,):
+        at += cramjam.snappy.decompress_raw_into(block, out[at : at + snappy_size(block)])
+    return out[:at]
+
+
+_DECOMPRESSORS: Final[Mapping[Compression, Callable[[memoryview, int], memoryview]]] = {
+    Compression.NONE: _stored,
+    Compression.GZIP: _from_gzip,
+    Compression.SNAPPY: _from_snappy,
+    Compression.LZ4: _from_lz4,
+    Compression.ZSTD: _from_zstd,
+}

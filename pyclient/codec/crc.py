@@ -1,0 +1,65 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True, embedsignature=True
+"""CRC-32C (Castagnoli): of bytes, and of a whole from its parts.
+
+A batch's checksum covers producer id, epoch and sequence, which are known only when the batch is sent, long after its
+records were checksummed. So the two parts are summed apart and combined: cost grows with the length's bits, not with it.
+"""
+import cython
+from cython.cimports.libc.stdint import uint32_t, uint64_t
+
+from crc32c import crc32c as crc32c
+
+# The polynomial, bits reversed; declared in C because a Python constant above 2**31 would be an object in `nogil` code.
+_POLYNOMIAL = cython.declare(uint32_t, 0x82F63B78)
+_POWERS = cython.declare(uint32_t[32])  # _POWERS[k] is x**(2**k) modulo the polynomial
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def multiply(a: uint32_t, b: uint32_t) -> uint32_t:
+    """Product of two polynomials over GF(2), modulo the CRC's."""
+    product: uint32_t = 0
+    mask: uint32_t = 0x80000000
+    while mask:
+        if a & mask:
+            product ^= b
+        b = (b >> 1) ^ (_POLYNOMIAL & (0 - (b & 1)))
+        mask >>= 1
+    return product
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def combine_crcs(first: uint32_t, second: uint32_t, length: uint64_t) -> uint32_t:
+    """CRC of ``a + b`` from the CRCs of ``a`` and ``b`` and the length of ``b``: shifts *first* over *length* bytes."""
+    shift: uint32_t = 0x80000000
+    k: cython.int = 3  # a byte is 2**3 bits
+    while length:
+        if length & 1:
+            shift = multiply(_POWERS[k & 31], shift)
+        length >>= 1
+        k += 1
+    return multiply(shift, first) ^ second
+
+
+@cython.cfunc
+def _fill_powers() -> cython.void:
+    k: cython.int
+    _POWERS[0] = 0x40000000
+    for k in range(31):
+        _POWERS[k + 1] = multiply(_POWERS[k], _POWERS[k])
+
+
+_fill_powers()
+
+
+def combine(first: uint32_t, second: uint32_t, length: uint64_t) -> int:
+    """CRC-32C of two byte strings joined, from each one's CRC and the *length* in bytes of the second.
+
+    Raises:
+        OverflowError: a CRC outside 0 … 2**32-1, or a negative length.
+    """
+    return combine_crcs(first, second, length)

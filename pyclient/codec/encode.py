@@ -1,0 +1,486 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True, embedsignature=True
+"""How records and batches are written: the bytes of record-batch format v2 (KIP-98), and nothing about when or why.
+
+`put_record` is the hot path of the producer: C memory in, C memory out, no Python object, no allocation. The caller owns
+the memory and has made room. `batch_header` is separate from the records because producer id, epoch and sequence are
+known only when a batch leaves. `encode_batch` is the one-shot form for fixtures, fakes and tools.
+"""
+import cython
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
+from cython.cimports.libc.string import memcpy
+from cython.cimports.pyclient.codec.crc import combine_crcs
+
+from crc32c import crc32c
+
+from pyclient.codec.compression import Compression, compress
+from pyclient.records import TimestampType
+
+HEADER_SIZE = 61  # bytes before the first record
+CRC_END = 21  # the CRC covers everything from here on
+LENGTH_END = 12  # batchLength counts the bytes from here on
+MAGIC = 2
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+
+# --- integers -------------------------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def varint_size(value: int64_t) -> cython.Py_ssize_t:
+    """Bytes that `put_varint` writes: one for every seven bits of the zig-zag number."""
+    rest: uint64_t = (cython.cast(uint64_t, value) << 1) ^ cython.cast(uint64_t, value >> 63)
+    size: cython.Py_ssize_t = 1
+    while rest >= 0x80:
+        rest >>= 7
+        size += 1
+    return size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def put_varint(at: cython.p_uchar, value: int64_t) -> cython.p_uchar:
+    """Write a zig-zag varint; return its end."""
+    rest: uint64_t = (cython.cast(uint64_t, value) << 1) ^ cython.cast(uint64_t, value >> 63)
+    while rest >= 0x80:
+        at[0] = cython.cast(uint8_t, rest | 0x80)
+        rest >>= 7
+        at += 1
+    at[0] = cython.cast(uint8_t, rest)
+    return at + 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def put_int16(at: cython.p_uchar, value: int64_t) -> cython.void:
+    at[0] = cython.cast(uint8_t, value >> 8)
+    at[1] = cython.cast(uint8_t, value)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def put_int32(at: cython.p_uchar, value: int64_t) -> cython.void:
+    put_int16(at, value >> 16)
+    put_int16(at + 2, value)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def put_int64(at: cython.p_uchar, value: int64_t) -> cython.void:
+    put_int32(at, value >> 32)
+    put_int32(at + 4, value)
+
+
+# --- one record -----------------------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def record_bound(key_len: cython.Py_ssize_t, value_len: cython.Py_ssize_t, headers_len: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Widest form of every varint: length 5, attributes 1, timestamp 10, offset 10, key 5, value 5, headers 1."""
+    bound: cython.Py_ssize_t = 37
+    if key_len > 0:
+        bound += key_len
+    if value_len > 0:
+        bound += value_len
+    if headers_len > 0:
+        bound += headers_len
+    return bound
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def body_size(
+    timestamp_delta: int64_t,
+    offset_delta: int64_t,
+    key_len: cython.Py_ssize_t,
+    value_len: cython.Py_ssize_t,
+    headers_len: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Bytes of a record after its length field. Lengths as `put_record` takes them, nulls as -1."""
+    size: cython.Py_ssize_t = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
+    size += varint_size(key_len) + varint_size(value_len)
+    if key_len > 0:
+        size += key_len
+    if value_len > 0:
+        size += value_len
+    size += headers_len if headers_len > 0 else 1
+    return size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def record_size(
+    timestamp_delta: int64_t,
+    offset_delta: int64_t,
+    key_len: cython.Py_ssize_t,
+    value_len: cython.Py_ssize_t,
+    headers_len: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    if key_len < 0:
+        key_len = -1
+    if value_len < 0:
+        value_len = -1
+    body: cython.Py_ssize_t = body_size(timestamp_delta, offset_delta, key_len, value_len, headers_len)
+    return body + varint_size(body)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def put_bytes(at: cython.p_uchar, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.p_uchar:
+    """Length and content; a length of -1 alone is a null."""
+    at = put_varint(at, size)
+    if size > 0:
+        memcpy(at, data, size)
+        at += size
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def put_record(
+    at: cython.p_uchar,
+    timestamp_delta: int64_t,
+    offset_delta: int64_t,
+    key: cython.p_const_uchar,
+    key_len: cython.Py_ssize_t,
+    value: cython.p_const_uchar,
+    value_len: cython.Py_ssize_t,
+    headers: cython.p_const_uchar,
+    headers_len: cython.Py_ssize_t,
+) -> cython.p_uchar:
+    if key == cython.NULL or key_len < 0:
+        key_len = -1
+    if value == cython.NULL or value_len < 0:
+        value_len = -1
+    if headers == cython.NULL:
+        headers_len = 0
+    at = put_varint(at, body_size(timestamp_delta, offset_delta, key_len, value_len, headers_len))
+    at[0] = 0  # attributes: none is defined for a record
+    at = put_varint(put_varint(at + 1, timestamp_delta), offset_delta)
+    at = put_bytes(put_bytes(at, key, key_len), value, value_len)
+    if headers_len > 0:
+        memcpy(at, headers, headers_len)
+        return at + headers_len
+    at[0] = 0  # no headers
+    return at + 1
+
+
+# --- headers of a record --------------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+def _header_fault(index: cython.Py_ssize_t, header: object) -> object:
+    """The error for a header that is not a `(str, bytes | None)` pair."""
+    if not isinstance(header, (tuple, list)) or len(header) != 2:
+        return TypeError(
+            f"header {index} is {header!r}; a header is a pair (str, bytes | None), "
+            "and headers are a list of such pairs (of a dict, pass list(headers.items()))"
+        )
+    name, value = header
+    if not isinstance(name, str):
+        return TypeError(f"the name of header {index} is {type(name).__name__} {name!r}, not str; decode it first")
+    return TypeError(
+        f"the value of header {index} ({name!r}) is {type(value).__name__}, not bytes or None; "
+        "encode it first, for instance with str.encode()"
+    )
+
+
+@cython.cfunc
+def _utf8(index: cython.Py_ssize_t, name: str) -> bytes:
+    try:
+        return name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"the name of header {index}, {name!r}, cannot be written as UTF-8: {error.reason} at character {error.start}"
+        ) from None
+
+
+def encode_headers(headers: object) -> bytes:
+    """A record's header section: the number of headers, then each name and value. ``None`` and empty give no headers.
+
+    Raises:
+        TypeError: an item is not a ``(str, bytes | None)`` pair; the message names its index.
+        ValueError: a name holds a lone surrogate, which UTF-8 cannot carry.
+    """
+    pairs: list = []
+    pair: tuple
+    encoded: bytes
+    content: bytes
+    size: cython.Py_ssize_t = 5
+    if headers is not None:
+        if isinstance(headers, (str, bytes, dict)):
+            raise TypeError(
+                f"headers are a {type(headers).__name__}; pass a list of (str, bytes | None) pairs"
+                + (", list(headers.items())" if isinstance(headers, dict) else "")
+            )
+        for header in headers:
+            if not isinstance(header, (tuple, list)) or len(header) != 2:
+                raise _header_fault(len(pairs), header)
+            name, value = header
+            if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+                raise _header_fault(len(pairs), header)
+            encoded = _utf8(len(pairs), name)
+            size += 10 + PyBytes_GET_SIZE(encoded)
+            if value is not None:
+                size += PyBytes_GET_SIZE(value)
+            pairs.append((encoded, value))
+    section: bytearray = PyByteArray_FromStringAndSize(cython.NULL, size)
+    start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(section))
+    at: cython.p_uchar = put_varint(start, len(pairs))
+    for pair in pairs:
+        encoded = pair[0]
+        at = put_bytes(at, cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(encoded)), PyBytes_GET_SIZE(encoded))
+        if pair[1] is None:
+            at = put_varint(at, -1)
+        else:
+            content = pair[1]
+            at = put_bytes(at, cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(content)), PyBytes_GET_SIZE(content))
+    return PyBytes_FromStringAndSize(cython.cast(cython.p_char, start), at - start)
+
+
+# --- a batch --------------------------------------------------------------------------------------------------------
+
+
+def _check_range(name: str, value: object, low: object, high: object) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{name} is {value}; a record batch holds {low} to {high}")
+
+
+def batch_header(
+    *,
+    records_crc: int,
+    records_size: int,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    last_offset_delta: int | None = None,
+) -> bytes:
+    """The 61 bytes before the records of a batch.
+
+    ``records_crc`` and ``records_size`` are CRC-32C and length of the records as they are sent (compressed, if they
+    are); the header's own part of the checksum is combined with it, so a batch sent again with another sequence costs
+    61 bytes, not another pass. ``last_offset_delta`` is ``count - 1`` unless compaction removed records.
+
+    Raises:
+        ValueError: a field does not fit its place in the format.
+    """
+    if last_offset_delta is None:
+        last_offset_delta = count - 1 if count else 0
+    _check_range("records_size", records_size, 0, 2**31 - 1 - (HEADER_SIZE - LENGTH_END))
+    _check_range("records_crc", records_crc, 0, 2**32 - 1)
+    _check_range("count", count, 0, 2**31 - 1)
+    _check_range("last_offset_delta", last_offset_delta, 0, 2**31 - 1)
+    _check_range("attributes", attributes, -(2**15), 2**15 - 1)
+    _check_range("base_sequence", base_sequence, -(2**31), 2**31 - 1)
+    _check_range("producer_epoch", producer_epoch, -(2**15), 2**15 - 1)
+    _check_range("leader_epoch", leader_epoch, -(2**31), 2**31 - 1)
+    header: bytearray = PyByteArray_FromStringAndSize(cython.NULL, 61)
+    at: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(header))
+    put_int64(at, base_offset)
+    put_int32(at + 8, records_size + HEADER_SIZE - LENGTH_END)
+    put_int32(at + 12, leader_epoch)
+    at[16] = 2
+    put_int16(at + 21, attributes)
+    put_int32(at + 23, last_offset_delta)
+    put_int64(at + 27, base_timestamp)
+    put_int64(at + 35, max_timestamp)
+    put_int64(at + 43, producer_id)
+    put_int16(at + 51, producer_epoch)
+    put_int32(at + 53, base_sequence)
+    put_int32(at + 57, count)
+    own: uint32_t = crc32c(memoryview(header)[CRC_END:])
+    put_int32(at + 17, combine_crcs(own, records_crc, records_size))
+    return PyBytes_FromStringAndSize(cython.cast(cython.p_char, at), 61)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _content(data: bytes | None) -> cython.p_const_uchar:
+    """Where the bytes are; NULL for None."""
+    if data is None:
+        return cython.NULL
+    return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data))
+
+
+@cython.final
+@cython.cclass
+class _Writer:
+    """Grows a buffer record by record: the one-shot writer behind `encode_batch` and `encode_values`."""
+
+    buffer: bytearray
+    used: cython.Py_ssize_t
+    room: cython.Py_ssize_t
+    count: cython.Py_ssize_t
+    base: int64_t
+    latest: int64_t
+
+    def __cinit__(self, room: cython.Py_ssize_t) -> None:
+        self.buffer = PyByteArray_FromStringAndSize(cython.NULL, room)
+        self.room = room
+
+    @cython.cfunc
+    @cython.inline
+    def add(self, timestamp: int64_t, key: bytes | None, value: bytes | None, headers: bytes | None) -> cython.int:
+        """Append a record; ``None`` is null, headers None is none."""
+        key_len: cython.Py_ssize_t = -1 if key is None else PyBytes_GET_SIZE(key)
+        value_len: cython.Py_ssize_t = -1 if value is None else PyBytes_GET_SIZE(value)
+        headers_len: cython.Py_ssize_t = 0 if headers is None else PyBytes_GET_SIZE(headers)
+        need: cython.Py_ssize_t = record_bound(key_len, value_len, headers_len)
+        start: cython.p_uchar
+        if self.count == 0 or timestamp > self.latest:
+            self.latest = timestamp
+        if self.room - self.used < need:
+            self.grow(need)
+        start = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.buffer))
+        self.used = (
+            put_record(
+                start + self.used,
+                cython.cast(int64_t, cython.cast(uint64_t, timestamp) - cython.cast(uint64_t, self.base)),
+                self.count,
+                _content(key),
+                key_len,
+                _content(value),
+                value_len,
+                _content(headers),
+                headers_len,
+            )
+            - start
+        )
+        self.count += 1
+        return 0
+
+    @cython.cfunc
+    def grow(self, need: cython.Py_ssize_t) -> cython.int:
+        self.room = max(self.room * 2, self.used + need)
+        larger: bytearray = PyByteArray_FromStringAndSize(cython.NULL, self.room)
+        memcpy(PyByteArray_AS_STRING(larger), PyByteArray_AS_STRING(self.buffer), self.used)
+        self.buffer = larger
+        return 0
+
+
+def _finish(writer: _Writer, compression: object, level: object, fields: dict) -> bytes:
+    """Compress what was written, put the header before it."""
+    codec = compression if isinstance(compression, Compression) else Compression.named(compression)
+    records = compress(codec, memoryview(writer.buffer)[: writer.used], level)
+    fields["attributes"] |= int(codec)
+    size = len(records)
+    header = batch_header(
+        records_crc=crc32c(records),
+        records_size=size,
+        count=writer.count,
+        base_timestamp=writer.base,
+        max_timestamp=writer.latest,
+        **fields,
+    )
+    return b"".join((header, records))
+
+
+def _attributes(timestamp_type: int, transactional: bool, control: bool) -> int:
+    bits = LOG_APPEND_TIME_BIT if timestamp_type == TimestampType.LOG_APPEND_TIME else 0
+    bits |= TRANSACTIONAL_BIT if transactional else 0
+    return bits | (CONTROL_BIT if control else 0)
+
+
+def encode_batch(
+    records: object,
+    *,
+    base_offset: int = 0,
+    compression: object = "none",
+    level: int | None = None,
+    base_timestamp: int | None = None,
+    timestamp_type: int = TimestampType.CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytes:
+    """One whole batch from ``(timestamp, key, value, headers)`` tuples, offsets counting from ``base_offset``.
+
+    Timestamps are ms since the epoch; ``base_timestamp`` is the first record's unless given. ``compression`` is a name
+    or a `Compression`. Meant for tests, fixtures and fakes: a producer appends with `put_record` instead.
+
+    Raises:
+        TypeError: a key or value is neither bytes nor None, or a header is no ``(str, bytes | None)`` pair.
+        ValueError: a field does not fit its place, or the level is not one of the codec's.
+    """
+    writer: _Writer = _Writer(4096)
+    index: cython.Py_ssize_t = 0
+    section: bytes
+    for timestamp, key, value, headers in records:
+        if not (key is None or isinstance(key, bytes)) or not (value is None or isinstance(value, bytes)):
+            raise TypeError(
+                f"record {index} has a {type(key).__name__} key and a {type(value).__name__} value; both must be bytes or None"
+            )
+        if index == 0:
+            writer.base = timestamp if base_timestamp is None else base_timestamp
+        section = encode_headers(headers) if headers else None
+        writer.add(timestamp, key, value, section)
+        index += 1
+    if index == 0:
+        writer.base = writer.latest = -1 if base_timestamp is None else base_timestamp
+    fields = {
+        "base_offset": base_offset,
+        "attributes": _attributes(timestamp_type, transactional, control),
+        "producer_id": producer_id,
+        "producer_epoch": producer_epoch,
+        "base_sequence": base_sequence,
+        "leader_epoch": leader_epoch,
+    }
+    return _finish(writer, compression, level, fields)
+
+
+def encode_values(
+    values: object,
+    *,
+    timestamp: int = 0,
+    base_offset: int = 0,
+    compression: object = "none",
+    level: int | None = None,
+) -> bytes:
+    """One whole batch of records without key and headers, all of one *timestamp* (ms since the epoch).
+
+    Raises:
+        TypeError: a value is neither bytes nor None.
+        ValueError: the level is not one of the codec's.
+    """
+    items: list = list(values)  # a copy: nobody else can shrink it while C reads it
+    writer: _Writer = _Writer(4096)
+    writer.base = timestamp
+    for value in items:
+        if not (value is None or isinstance(value, bytes)):
+            raise TypeError(f"value {writer.count} is a {type(value).__name__}; it must be bytes or None")
+        writer.add(timestamp, None, value, None)
+    return _finish(writer, compression, level, {"base_offset": base_offset, "attributes": 0})

@@ -1,0 +1,9 @@
+# cython: language_level=3, freethreading_compatible=True, embedsignature=True
+"""Memory that nobody has written yet. Compiled, because Python can only make buffers full of zeros."""
+import cython
+from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize
+
+
+def unwritten(size: cython.Py_ssize_t) -> bytearray:
+    """A bytearray of *size* bytes whose content is arbitrary: for output that will be written before it is read."""
+    return PyByteArray_FromStringAndSize(cython.NULL, size)

@@ -1,0 +1,58 @@
+# Reading records that RecordBatch.open() has already validated: no check is repeated here, so nothing else may be read
+# with these. Inlined into the loops that build objects and columns.
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+
+cdef struct RecordView:
+    int64_t timestamp_delta
+    int64_t offset_delta
+    const unsigned char* key        # meaningless when key_len is -1
+    Py_ssize_t key_len
+    const unsigned char* value      # meaningless when value_len is -1
+    Py_ssize_t value_len
+    Py_ssize_t headers              # how many
+    const unsigned char* header     # the first of them
+
+
+cdef inline const unsigned char* next_varint(const unsigned char* at, int64_t* value) noexcept nogil:
+    cdef uint64_t raw = at[0]
+    cdef int shift
+    if raw >= 0x80:
+        raw &= 0x7F
+        shift = 7
+        at += 1
+        while at[0] >= 0x80:
+            raw |= <uint64_t>(at[0] & 0x7F) << shift
+            shift += 7
+            at += 1
+        raw |= <uint64_t>at[0] << shift
+    value[0] = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
+    return at + 1
+
+
+cdef inline const unsigned char* next_bytes(const unsigned char* at, const unsigned char** data, Py_ssize_t* size) noexcept nogil:
+    cdef int64_t length
+    at = next_varint(at, &length)
+    data[0] = at
+    size[0] = <Py_ssize_t>length
+    return at + length if length > 0 else at
+
+
+# *at* is where the record's length field begins.
+cdef inline void view_record(const unsigned char* at, RecordView* record) noexcept nogil:
+    cdef int64_t number
+    at = next_varint(at, &number) + 1      # the length, then the attributes, which mean nothing
+    at = next_varint(at, &record.timestamp_delta)
+    at = next_varint(at, &record.offset_delta)
+    at = next_bytes(at, &record.key, &record.key_len)
+    at = next_bytes(at, &record.value, &record.value_len)
+    record.header = next_varint(at, &number)
+    record.headers = <Py_ssize_t>number
+
+
+cdef inline int64_t offset_delta_at(const unsigned char* at) noexcept nogil:
+    cdef int64_t number
+    at = next_varint(at, &number) + 1
+    at = next_varint(at, &number)
+    next_varint(at, &number)
+    return number
