@@ -109,9 +109,9 @@ class EmbeddedBroker:
         """Start the process; with *training* its orderly end makes the start-up archive."""
         flags = [*SERVER_HEAP, *(training.flags() if training else ())]
         command = jvm.command(BROKER, str(self.properties_file), logs=self.directory, flags=flags)
+        self._training = training  # first: its lock is given back whatever happens next
         with (self.directory / "output.log").open("ab") as output:
             self._process = leash.lead(command, output=output, env=jvm.environment(), cwd=self.directory)
-        self._training = training
 
     @property
     def trains(self) -> bool:
@@ -154,9 +154,8 @@ class EmbeddedCluster:
 
     kind: Final[Kind] = "embedded"
 
-    def __init__(self, wanted: Wanted, *, train: bool = True) -> None:
+    def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._train = train
         self._jvm: Jvm | None = None
         self._leash: Leash | None = None
         self._brokers: dict[int, EmbeddedBroker] = {}
@@ -223,17 +222,13 @@ class EmbeddedCluster:
         controllers = [broker.controller for broker in self._brokers.values()]
         for broker in self._brokers.values():
             broker.write_properties(controllers, config)
-        training = self.jvm.archive.training() if self._train else None
-        try:
-            self._format_all(leash)
-        except BaseException:
-            if training:
-                training.finish(orderly=False)
-            raise
+        self._format_all(leash)
         for broker in self._brokers.values():
-            broker.start(self.jvm, leash, training)
-            training = None  # one broker makes it
+            broker.start(self.jvm, leash, self._training())  # one of them makes the archive, if it is wanted
         self._await_ready(deadline)
+
+    def _training(self) -> Training | None:
+        return self.jvm.archive.training() if self.jvm.archived else None
 
     def _drawn(self, directory: Path) -> dict[int, EmbeddedBroker]:
         count = self._wanted.brokers
@@ -301,7 +296,7 @@ class EmbeddedCluster:
         if self._leash is None or (broker.running and broker.exit_code is None):
             return
         broker.kill()
-        broker.start(self.jvm, self._leash)
+        broker.start(self.jvm, self._leash, self._training())
 
     def pause(self, node_id: int) -> None:
         """SIGSTOP."""
