@@ -105,6 +105,7 @@ class Batch:
     max_timestamp = cython.declare(cython.longlong, visibility="readonly")
     payload = cython.declare(object, visibility="readonly")  # what is sent after the header, once sealed
     attempts = cython.declare(cython.int, visibility="public")
+    last_error = cython.declare(object, visibility="public")  # why the last attempt failed
     _buffer: bytearray
     _at: cython.Py_ssize_t
     _limit: cython.Py_ssize_t

@@ -1,0 +1,175 @@
+# cython: language_level=3, freethreading_compatible=True
+"""Fetched data between the loop, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
+
+Knows entries, partitions and generations; knows no brokers and no records. Rule: what was fetched for an older
+generation of a partition (before a seek or a new assignment) is never handed out (C03).
+"""
+import threading
+from collections import deque
+
+
+class Chunk:
+    """What one answer held for one partition: batches to hand out, and where the position stands behind them."""
+
+    __slots__ = ("batches", "generation", "index", "next_offset", "position", "size", "where")
+
+    def __init__(self, where, generation, position, batches, next_offset, size):
+        self.where = where
+        self.generation = generation
+        self.position = position
+        self.batches = deque(batches)
+        self.next_offset = next_offset
+        self.size = size
+        self.index = 0  # of the next record in the first batch
+
+    def __repr__(self):
+        return f"<Chunk {self.where} {self.position}..{self.next_offset} {self.size} B>"
+
+
+class Failure:
+    """An error at its place in a partition's data: raised when it is reached. A *lasting* one stays until a seek."""
+
+    __slots__ = ("error", "generation", "lasting", "size", "where")
+
+    def __init__(self, where, generation, error, lasting):
+        self.where = where
+        self.generation = generation
+        self.error = error
+        self.lasting = lasting
+        self.size = 0
+
+    def __repr__(self):
+        return f"<Failure {self.where} {self.error!r}>"
+
+
+class FetchBuffer:
+    """Entries in order of arrival. ``on_room`` is called when the loop may fetch more, ``on_data`` when there is data."""
+
+    def __init__(self):
+        self.on_room = _nothing
+        self.on_data = _nothing
+        self._condition = threading.Condition()
+        self._entries = deque()
+        self._generations = {}
+        self._counts = {}
+        self._paused = frozenset()
+        self._bytes = 0
+        self._drained = set()
+        self._woken = False
+
+    def __len__(self):
+        return len(self._entries)
+
+    @property
+    def bytes(self):
+        """Bytes of fetched data held."""
+        return self._bytes
+
+    def __repr__(self):
+        return f"<FetchBuffer {len(self._entries)} entries {self._bytes} B>"
+
+    # ---- the loop ---------------------------------------------------------------------------------------------------
+
+    def count(self, where):
+        """How many entries wait for this partition."""
+        return self._counts.get(where, 0)
+
+    def put(self, entry):
+        """Add an entry at the end; dropped if its generation is over."""
+        with self._condition:
+            if self._generations.get(entry.where) != entry.generation:
+                return
+            self._add(entry)
+            self._entries.append(entry)
+            self._condition.notify()
+        self.on_data()
+
+    def renew(self, where, generation):
+        """Begin a generation of a partition (None: it is not assigned any more); drop what older ones hold."""
+        with self._condition:
+            if generation is None:
+                self._generations.pop(where, None)
+            else:
+                self._generations[where] = generation
+            for entry in [entry for entry in self._entries if entry.where == where]:
+                self._entries.remove(entry)
+                self._remove(entry)
+            self._drained.discard(where)
+
+    def pause(self, partitions):
+        """Hold back the data of exactly these partitions, keeping it."""
+        with self._condition:
+            self._paused = frozenset(partitions)
+            self._condition.notify()
+        self.on_data()
+
+    def take_drained(self):
+        """Partitions whose data was taken since the last call."""
+        with self._condition:
+            drained, self._drained = self._drained, set()
+            return drained
+
+    # ---- the user's thread ------------------------------------------------------------------------------------------
+
+    def take(self):
+        """The next entry that is not paused, or None."""
+        with self._condition:
+            entry = self._next()
+            if entry is not None:
+                self._entries.remove(entry)
+                self._remove(entry)
+                self._drained.add(entry.where)
+        if entry is not None:
+            self.on_room()
+        return entry
+
+    def give_back(self, entry, *, last=False):
+        """Put an entry back, partly taken (first in line) or to be raised again (last)."""
+        with self._condition:
+            if self._generations.get(entry.where) == entry.generation:
+                self._add(entry)
+                self._entries.append(entry) if last else self._entries.appendleft(entry)
+
+    def wait(self, timeout):
+        """Block until there is data, `wake` was called, or *timeout* seconds passed (None: no limit); whether there is data."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._woken or self._next() is not None, timeout)
+            return self._next() is not None
+
+    def ready(self):
+        """Whether `take` would give something."""
+        with self._condition:
+            return self._next() is not None
+
+    def wake(self):
+        """End a `wait`, now or the next one."""
+        with self._condition:
+            self._woken = True
+            self._condition.notify()
+        self.on_data()
+
+    def take_wake(self):
+        """Whether `wake` was called since the last time."""
+        with self._condition:
+            woken, self._woken = self._woken, False
+            return woken
+
+    # ---- under the lock ---------------------------------------------------------------------------------------------
+
+    def _next(self):
+        for entry in self._entries:
+            if entry.where not in self._paused:
+                return entry
+        return None
+
+    def _add(self, entry):
+        self._counts[entry.where] = self._counts.get(entry.where, 0) + 1
+        self._bytes += entry.size
+
+    def _remove(self, entry):
+        self._counts[entry.where] -= 1
+        self._bytes -= entry.size
+
+
+def _nothing():
+    """Nobody listens yet."""

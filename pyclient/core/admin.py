@@ -1,0 +1,78 @@
+"""Admin operations as calls: what is asked, and what each item's answer means. Errors are per item."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pyclient.codec.apis import Api
+from pyclient.core.calls import Again, Anywhere, Call, Done, Finish, Verdict
+from pyclient.core.cluster import Cluster
+from pyclient.errors import KafkaError, NotControllerError, error_for
+from pyclient.records import NewTopic
+
+
+def create_topics_call(topics: Sequence[NewTopic], *, validate_only: bool, timeout: float, finish: Finish, deadline: float | None) -> Call:
+    """Create topics; the result maps each name to None or its error."""
+
+    def fields(version: int) -> dict[str, object]:
+        return {"topics": [_new_topic(topic) for topic in topics], "validate_only": validate_only,
+                "timeout": datetime.timedelta(seconds=timeout)}
+
+    def judge(message: Any) -> Verdict:
+        return _per_item({each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.topics})
+
+    return Call(what=f"creating {len(topics)} topics", api=Api.CREATE_TOPICS, target=Anywhere.CONTROLLER,
+                fields=fields, judge=judge, finish=finish, deadline=deadline)
+
+
+def delete_topics_call(names: Sequence[str], *, timeout: float, finish: Finish, deadline: float | None) -> Call:
+    """Delete topics; the result maps each name to None or its error."""
+
+    def fields(version: int) -> dict[str, object]:
+        limit = datetime.timedelta(seconds=timeout)
+        if version >= 6:
+            return {"topics": [{"name": name, "topic_id": None} for name in names], "timeout": limit}
+        return {"topic_names": names, "timeout": limit}
+
+    def judge(message: Any) -> Verdict:
+        return _per_item({each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.responses})
+
+    return Call(what=f"deleting {len(names)} topics", api=Api.DELETE_TOPICS, target=Anywhere.CONTROLLER,
+                fields=fields, judge=judge, finish=finish, deadline=deadline)
+
+
+def metadata_call(topics: Iterable[str] | None, *, finish: Finish, deadline: float | None) -> Call:
+    """Describe topics (None: all) and the cluster; the result is a `Cluster` of its own. Creates nothing."""
+    names = None if topics is None else list(topics)
+
+    def fields(version: int) -> dict[str, object]:
+        asked = None if names is None else [{"name": name, "topic_id": None} for name in names]
+        return {"topics": asked, "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
+                "include_topic_authorized_operations": False}
+
+    def judge(message: Any) -> Verdict:
+        return Done(Cluster().updated(message))
+
+    return Call(what="describing topics", api=Api.METADATA, target=Anywhere.ANY_NODE, fields=fields, judge=judge,
+                finish=finish, deadline=deadline)
+
+
+def _new_topic(topic: NewTopic) -> dict[str, object]:
+    return {
+        "name": topic.name,
+        "num_partitions": -1 if topic.replica_assignments else topic.partitions,
+        "replication_factor": -1 if topic.replica_assignments else topic.replication_factor,
+        "assignments": [{"partition_index": number, "broker_ids": nodes} for number, nodes in topic.replica_assignments.items()],
+        "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
+    }
+
+
+def _per_item(answers: Mapping[str, tuple[int, str | None]]) -> Verdict:
+    errors = {name: _item_error(name, code, message) for name, (code, message) in answers.items()}
+    moved = next((error for error in errors.values() if isinstance(error, NotControllerError)), None)
+    return Again(moved, elsewhere=True) if moved is not None else Done(errors)
+
+
+def _item_error(name: str, code: int, message: str | None) -> KafkaError | None:
+    return error_for(code, f"topic {name!r}" + (f": {message}" if message else "")) if code else None

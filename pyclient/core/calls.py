@@ -1,0 +1,229 @@
+"""Requests somebody waits for, each on its own: admin operations, commits, look-ups of coordinators.
+
+A call knows where it wants to go and what its answer means; this manager finds the node, retries within the call's
+deadline, and ends it exactly once.
+"""
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from pyclient.codec.apis import Api
+from pyclient.core.backoff import WaitPolicy
+from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
+from pyclient.core.metadata import Metadata
+from pyclient.errors import KafkaError, KafkaTimeout, UnsupportedVersionError, error_for
+
+
+class Anywhere(enum.Enum):
+    """Places that are not one node."""
+
+    ANY_NODE = "any node"
+    CONTROLLER = "the controller"
+
+
+@attrs.frozen
+class Coordinator:
+    """The broker in charge of a group."""
+
+    group: str
+
+
+Target: TypeAlias = Anywhere | Coordinator
+
+
+@attrs.frozen
+class Done:
+    """The call's result."""
+
+    result: Any
+
+
+@attrs.frozen
+class Again:
+    """The broker could not do it now. With *elsewhere*, another broker is in charge."""
+
+    error: KafkaError
+    elsewhere: bool = False
+
+
+Verdict: TypeAlias = Done | Again | KafkaError
+Finish: TypeAlias = Callable[[Any, BaseException | None], None]
+
+
+@attrs.define(eq=False)
+class Call:
+    """One operation: *judge* says what an answer means, *finish* is told (result, None) or (None, error) once."""
+
+    what: str
+    api: Api
+    target: Target
+    fields: Callable[[int], dict[str, object]]
+    judge: Callable[[Any], Verdict]
+    finish: Finish
+    deadline: float | None
+    attempts: int = 0
+    not_before: float = 0.0
+    in_flight: bool = False
+    last_error: KafkaError | None = None
+
+
+KEY_TYPE_GROUP: Final = 0
+
+
+class Calls:
+    """All calls under way."""
+
+    def __init__(self, metadata: Metadata, *, request_timeout: float, backoff: WaitPolicy) -> None:
+        self._metadata = metadata
+        self._request_timeout = request_timeout
+        self._backoff = backoff
+        self._open: list[Call] = []
+        self._coordinators: dict[str, int] = {}
+        self._finding: set[str] = set()
+
+    def submit(self, call: Call) -> None:
+        """Begin a call; it ends by an answer, its deadline, `cancel` or `close`."""
+        self._open.append(call)
+
+    def cancel(self, call: Call) -> None:
+        """Forget a call: its finish is not called any more. What was sent may still be carried out."""
+        if call in self._open:
+            self._open.remove(call)
+
+    def close(self, error: KafkaError) -> None:
+        """End every call with *error*."""
+        for call in list(self._open):
+            self._end(call, None, error)
+
+    def poll(self, now: float, ready: Ready) -> Iterator[Request]:
+        """Requests of the calls whose node is ready."""
+        for call in list(self._open):
+            if call.deadline is not None and now >= call.deadline:
+                self._end(call, None, self._timeout(call))
+            elif not call.in_flight and now >= call.not_before:
+                node = self._locate(call.target, now, ready)
+                if node is not None:
+                    yield self._request(call, node)
+
+    def next_deadline(self) -> float | None:
+        """The earliest end of a call, or of its pause between two tries."""
+        return earliest(*(self._deadline(call) for call in self._open))
+
+    def _deadline(self, call: Call) -> float | None:
+        # A pause that is over waits for a node, not for the clock: `poll` has cleared it.
+        return earliest(call.deadline, call.not_before if call.not_before and not call.in_flight else None)
+
+    # ---- where ------------------------------------------------------------------------------------------------------
+
+    def _locate(self, target: Target, now: float, ready: Ready) -> int | None:
+        match target:
+            case Anywhere.ANY_NODE:
+                return ready.least_loaded(Use.CONTROL)
+            case Anywhere.CONTROLLER:
+                return self._controller(ready)
+            case Coordinator(group):
+                return self._coordinator(group, ready)
+
+    def _controller(self, ready: Ready) -> int | None:
+        node = self._metadata.cluster.controller
+        if node is None:
+            self._metadata.request_update()
+            return None
+        return node if ready.slots(node, Use.CONTROL) else None
+
+    def _coordinator(self, group: str, ready: Ready) -> int | None:
+        node = self._coordinators.get(group)
+        if node is None:
+            self._find(group)
+            return None
+        if node not in self._metadata.cluster.nodes:
+            self._metadata.request_update()
+            return None
+        return node if ready.slots(node, Use.COORDINATION) else None
+
+    def _find(self, group: str) -> None:
+        if group not in self._finding:
+            self._finding.add(group)
+            self.submit(find_coordinator(group, self._found))
+
+    def _found(self, group: str, node: int | None, error: BaseException | None) -> None:
+        self._finding.discard(group)
+        if node is not None:
+            self._coordinators[group] = node
+        elif isinstance(error, KafkaError):
+            for call in [each for each in self._open if each.target == Coordinator(group)]:
+                self._end(call, None, error)
+
+    # ---- what became of it ------------------------------------------------------------------------------------------
+
+    def _request(self, call: Call, node: int) -> Request:
+        call.in_flight = True
+        call.not_before = 0.0
+        use = Use.COORDINATION if isinstance(call.target, Coordinator) else Use.CONTROL
+        return Request(
+            node=node, use=use, api=call.api, fields=call.fields, timeout=self._request_timeout,
+            done=lambda now, outcome: self._answered(now, call, outcome))
+
+    def _answered(self, now: float, call: Call, outcome: Outcome) -> None:
+        call.in_flight = False
+        if call not in self._open:
+            return
+        verdict = self._verdict(call, outcome)
+        match verdict:
+            case Done(result):
+                self._end(call, result, None)
+            case Again(error, elsewhere):
+                self._pause(now, call, error, elsewhere=elsewhere)
+            case KafkaError() as error:
+                self._end(call, None, error)
+
+    def _verdict(self, call: Call, outcome: Outcome) -> Verdict:
+        if isinstance(outcome, Reply):
+            return call.judge(outcome.message)
+        if isinstance(outcome.cause, UnsupportedVersionError):
+            return outcome.cause
+        return Again(outcome.cause, elsewhere=True)
+
+    def _pause(self, now: float, call: Call, error: KafkaError, *, elsewhere: bool) -> None:
+        call.attempts += 1
+        call.last_error = error
+        call.not_before = now + self._backoff.after(call.attempts)
+        if elsewhere and isinstance(call.target, Coordinator):
+            self._coordinators.pop(call.target.group, None)
+        if elsewhere:
+            self._metadata.request_update()
+
+    def _end(self, call: Call, result: Any, error: BaseException | None) -> None:
+        if call in self._open:
+            self._open.remove(call)
+            call.finish(result, error)
+
+    def _timeout(self, call: Call) -> KafkaError:
+        cause = call.last_error or self._metadata.last_error
+        tried = f"{call.attempts} answers said: {cause}" if call.attempts else f"no broker was ready: {cause or 'none answered'}"
+        return KafkaTimeout(f"{call.what} did not end within its time ({tried}). It may or may not have been carried out; "
+                            "check the brokers, or give it a longer timeout.")
+
+
+def find_coordinator(group: str, found: Callable[[str, int | None, BaseException | None], None]) -> Call:
+    """The call that asks any broker who coordinates *group*; it is repeated until somebody knows."""
+
+    def fields(version: int) -> dict[str, object]:
+        if version >= 4:
+            return {"key_type": KEY_TYPE_GROUP, "coordinator_keys": (group,)}
+        return {"key": group, "key_type": KEY_TYPE_GROUP}
+
+    def judge(message: Any) -> Verdict:
+        answer = message.coordinators[0] if getattr(message, "coordinators", None) else message
+        if not answer.error_code:
+            return Done(answer.node_id)
+        error = error_for(answer.error_code, f"group {group!r}: {answer.error_message or 'no coordinator yet'}")
+        return Again(error) if error.retriable else error
+
+    return Call(
+        what=f"finding the coordinator of group {group!r}", api=Api.FIND_COORDINATOR, target=Anywhere.ANY_NODE, fields=fields,
+        judge=judge, finish=lambda node, error: found(group, node, error), deadline=None)

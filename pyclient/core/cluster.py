@@ -1,0 +1,153 @@
+"""What is known of the cluster: immutable snapshots, and how an answer to Metadata makes the next one.
+
+Knows brokers, topics, leaders and epochs; knows nothing of when to ask. Rule: a partition's leader epoch never goes
+back unless its topic was re-created (M02).
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import UUID
+
+import attrs
+
+from pyclient.records import NO_LEADER_EPOCH, Node, PartitionDescription, TopicDescription, TopicPartition
+
+NO_NODE: Final = -1
+
+
+@attrs.frozen
+class Partition:
+    """A partition as the newest answer told it; *leader* is None while it has none."""
+
+    number: int
+    leader: int | None
+    epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+    def describe(self) -> PartitionDescription:
+        """The public form."""
+        return PartitionDescription(self.number, self.leader, self.epoch, self.replicas, self.isr, self.offline)
+
+
+@attrs.frozen
+class Topic:
+    """A topic with its partitions by number, or the error code the broker answered for it."""
+
+    name: str
+    id: UUID | None = None
+    partitions: tuple[Partition, ...] = ()
+    error: int = 0
+    internal: bool = False
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """The partitions that have a leader."""
+        return tuple(part.number for part in self.partitions if part.leader is not None)
+
+    def describe(self) -> TopicDescription:
+        """The public form."""
+        return TopicDescription(self.name, self.id, self.internal, tuple(part.describe() for part in self.partitions))
+
+
+@attrs.frozen
+class Cluster:
+    """One consistent view; a new one replaces it, it never changes. *version* counts them."""
+
+    version: int = 0
+    id: str | None = None
+    nodes: Mapping[int, Node] = attrs.field(factory=dict)
+    controller: int | None = None
+    topics: Mapping[str, Topic] = attrs.field(factory=dict)
+    names: Mapping[UUID, str] = attrs.field(factory=dict)
+
+    def partition(self, where: TopicPartition) -> Partition | None:
+        """What is known of a partition; None when the topic or the number is not known."""
+        topic = self.topics.get(where.topic)
+        if topic is None or not 0 <= where.partition < len(topic.partitions):
+            return None
+        return topic.partitions[where.partition]
+
+    def leader(self, where: TopicPartition) -> int | None:
+        """The node id of the partition's leader; None while unknown, absent, or not among the known brokers."""
+        partition = self.partition(where)
+        return partition.leader if partition is not None and partition.leader in self.nodes else None
+
+    def updated(self, answer: Any, forget: Iterable[str] = (), *, everything: bool = False) -> Cluster:
+        """The view after a Metadata answer. With *everything*, topics it does not hold are gone."""
+        topics = {} if everything else {name: topic for name, topic in self.topics.items() if name not in set(forget)}
+        for each in answer.topics:
+            name = each.name or self.names.get(each.topic_id)
+            if name is not None:
+                topics[name] = _merged(self.topics.get(name), _topic(name, each))
+        return self._with(answer, topics)
+
+    def without(self, names: Iterable[str]) -> Cluster:
+        """The view without these topics."""
+        gone = set(names)
+        left = {name: topic for name, topic in self.topics.items() if name not in gone}
+        return attrs.evolve(self, version=self.version + 1, topics=MappingProxyType(left), names=_names(left))
+
+    def moved(self, where: TopicPartition, leader: int, epoch: int, node: Node | None = None) -> Cluster:
+        """The view after a hint of a newer leader (KIP-951); the same view when the hint is not newer or incomplete (C12)."""
+        topic, known = self.topics.get(where.topic), self.partition(where)
+        nodes = {**self.nodes, node.id: node} if node is not None else dict(self.nodes)
+        if topic is None or known is None or epoch <= known.epoch or leader not in nodes:
+            return self
+        parts = list(topic.partitions)
+        parts[where.partition] = attrs.evolve(known, leader=leader, epoch=epoch)
+        topics = {**self.topics, topic.name: attrs.evolve(topic, partitions=tuple(parts))}
+        return attrs.evolve(
+            self, version=self.version + 1, topics=MappingProxyType(topics), nodes=MappingProxyType(nodes))
+
+    def _with(self, answer: Any, topics: dict[str, Topic]) -> Cluster:
+        nodes = {each.node_id: Node(each.node_id, each.host, each.port, getattr(each, "rack", None))
+                 for each in answer.brokers}
+        controller = getattr(answer, "controller_id", NO_NODE)
+        return Cluster(
+            version=self.version + 1,
+            id=getattr(answer, "cluster_id", None) or self.id,
+            nodes=MappingProxyType(nodes),
+            controller=controller if controller in nodes else None,
+            topics=MappingProxyType(topics),
+            names=_names(topics),
+        )
+
+
+def _names(topics: Mapping[str, Topic]) -> Mapping[UUID, str]:
+    return MappingProxyType({topic.id: topic.name for topic in topics.values() if topic.id is not None})
+
+
+def _topic(name: str, answer: Any) -> Topic:
+    parts = sorted((_partition(each) for each in answer.partitions), key=lambda part: part.number)
+    usable = parts if [part.number for part in parts] == list(range(len(parts))) else []
+    return Topic(name, getattr(answer, "topic_id", None), tuple(usable), int(answer.error_code), answer.is_internal)
+
+
+def _partition(answer: Any) -> Partition:
+    return Partition(
+        answer.partition_index,
+        answer.leader_id if answer.leader_id >= 0 else None,
+        getattr(answer, "leader_epoch", NO_LEADER_EPOCH),
+        tuple(answer.replica_nodes),
+        tuple(answer.isr_nodes),
+        tuple(getattr(answer, "offline_replicas", ())),
+    )
+
+
+def _merged(old: Topic | None, new: Topic) -> Topic:
+    """The newer of two tellings, partition by partition."""
+    if old is None or old.id != new.id:
+        return new
+    if new.error:
+        return attrs.evolve(new, id=old.id, partitions=old.partitions)  # its error, and what was known before
+    return attrs.evolve(new, partitions=tuple(_newer(old.partitions, part) for part in new.partitions))
+
+
+def _newer(known: tuple[Partition, ...], told: Partition) -> Partition:
+    before = known[told.number] if told.number < len(known) else None
+    stale = before is not None and NO_LEADER_EPOCH < told.epoch < before.epoch
+    return before if before is not None and stale else told

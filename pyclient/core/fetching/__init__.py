@@ -1,0 +1,1 @@
+"""Where each partition is read next, what is fetched, and what the broker's answers mean."""

@@ -1,0 +1,394 @@
+"""What to fetch from whom, and where what came belongs (C01–C04, C10, C12–C14).
+
+Knows positions, leaders and how much is buffered; decodes nothing but batch headers. One fetch per node at a time;
+a partition is fetched ahead while the user works, at most two answers deep and within ``fetch_buffer_memory``.
+"""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from pyclient.buffers.fetchbuffer import Chunk, Failure, FetchBuffer
+from pyclient.codec.apis import Api, VersionRange
+from pyclient.codec.batches import RecordBatch, read_batches
+from pyclient.core.backoff import WaitPolicy
+from pyclient.core.fetching.lookups import CONSUMER_ID, OffsetLookups
+from pyclient.core.fetching.positions import Event, Phase, Position
+from pyclient.core.manager import Outcome, Ready, Reply, Request, Use
+from pyclient.core.metadata import Metadata
+from pyclient.errors import (
+    CorruptRecordError, KafkaError, NoOffsetForPartition, OffsetOutOfRangeError, RecordTooLargeError, error_for,
+)
+from pyclient.records import Node, OffsetAndTimestamp, TopicPartition
+
+TOPIC_IDS_SINCE: Final = 13
+AHEAD: Final = 2
+"""Answers buffered per partition before it rests."""
+SHORT_WAIT: Final = 0.02
+"""Seconds a broker may hold a fetch that leaves partitions out: once those are drained they must not wait for it."""
+
+
+@attrs.frozen(kw_only=True)
+class FetchLimits:
+    """The options that rule fetching, in seconds and bytes."""
+
+    min_bytes: int
+    max_wait: float
+    max_bytes: int
+    max_partition_bytes: int
+    buffer_memory: int
+    decompression_limit: int
+    check_crcs: bool
+    isolation: int
+    rack: str
+    request_timeout: float
+
+
+class Fetcher:
+    """The manager of a consumer's positions and fetches. ``reset_time()`` says what auto_offset_reset means; None: raise."""
+
+    def __init__(self, buffer: FetchBuffer, metadata: Metadata, lookups: OffsetLookups, limits: FetchLimits, *,
+                 backoff: WaitPolicy, reset_time: Callable[[], int | None],
+                 find_committed: Callable[[TopicPartition, Callable[[int | None, KafkaError | None], None]], None] | None) -> None:
+        self._buffer = buffer
+        self._metadata = metadata
+        self._lookups = lookups
+        self._limits = limits
+        self._backoff = backoff
+        self._reset_time = reset_time
+        self._find_committed = find_committed
+        self.positions: dict[TopicPartition, Position] = {}
+        self._generation = 0
+        self._paused: set[TopicPartition] = set()
+        self._by_leader: dict[int, dict[TopicPartition, None]] = {}
+        self._leaderless: set[TopicPartition] = set()
+        self._resting: dict[TopicPartition, float] = {}
+        self._under_way: dict[int, set[TopicPartition]] = {}
+        self._reserved = 0
+        self._view = 0
+
+    # ---- what the user wants ----------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition], now: float) -> None:
+        """Read exactly these partitions; those kept go on where they are."""
+        wanted = dict.fromkeys(partitions)
+        for where in [where for where in self.positions if where not in wanted]:
+            self._forget(where)
+        self._metadata.pin(where.topic for where in wanted)
+        for where in wanted:
+            if where not in self.positions:
+                self._begin(where, now)
+
+    def seek(self, where: TopicPartition, offset: int) -> None:
+        """Read on at *offset*; whatever was fetched before is dropped."""
+        position = self._renew(where)
+        position.found(offset)
+        self._place(where)
+
+    def reset(self, where: TopicPartition, timestamp: int, now: float) -> None:
+        """Read on at the offset of *timestamp* (or of the start or end of the log)."""
+        position = self._renew(where)
+        position.advance(Event.SOUGHT)
+        position.reset_to = timestamp
+        self._look_up(position, now)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out and fetch nothing of these until `resume`."""
+        self._paused.update(partitions)
+        self._buffer.pause(self._paused)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """End `pause` for these."""
+        self._paused.difference_update(partitions)
+        self._buffer.pause(self._paused)
+        for where in partitions:
+            self._place(where)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        return frozenset(self._paused)
+
+    # ---- the manager ------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float, ready: Ready) -> Iterator[Request]:
+        """One fetch per node that has partitions to fetch and none under way."""
+        self._wake(now)
+        self._follow_leaders()
+        for where in self._buffer.take_drained():
+            self._place(where)
+        for node in [node for node, wanted in self._by_leader.items() if wanted and node not in self._under_way]:
+            room = self._room()
+            if room and ready.slots(node, Use.FETCH):
+                wanted = [self.positions[where] for where in self._by_leader.pop(node)]
+                fetchable = [position for position in wanted if self._fetchable(position)]
+                if fetchable:
+                    yield self._request(node, fetchable, room)
+
+    def next_deadline(self) -> float | None:
+        """The end of the next pause after an error."""
+        return min(self._resting.values(), default=None)
+
+    # ---- positions --------------------------------------------------------------------------------------------------
+
+    def _begin(self, where: TopicPartition, now: float) -> None:
+        self._generation += 1
+        position = self.positions[where] = Position(where, self._generation)
+        self._buffer.renew(where, position.generation)
+        if self._find_committed is None:
+            position.advance(Event.NOT_FOUND)
+            self._look_up(position, now)
+        else:
+            self._find_committed(where, lambda offset, error: self._committed(position, offset, error, now))
+
+    def _committed(self, position: Position, offset: int | None, error: KafkaError | None, now: float) -> None:
+        if not self._is_current(position) or position.phase is not Phase.INITIALIZING:
+            return
+        if error is not None:
+            self._fail(position, error, lasting=True)
+        elif offset is None:
+            position.advance(Event.NOT_FOUND)
+            self._look_up(position, now)
+        else:
+            position.found(offset)
+            self._place(position.where)
+
+    def _look_up(self, position: Position, now: float) -> None:
+        """Find the offset that a seek or auto_offset_reset asks for."""
+        timestamp = position.reset_to if position.reset_to is not None else self._reset_time()
+        if timestamp is None:
+            position.advance(Event.NO_POLICY)
+            self._fail(position, NoOffsetForPartition(
+                f"no committed offset for {position.where} and auto_offset_reset=none: seek() to where reading shall begin.",
+                topic_partition=position.where), lasting=True)
+            return
+        generation = position.generation
+
+        def found(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
+            if self._is_current(position) and position.generation == generation and position.phase is Phase.AWAIT_RESET:
+                self._looked_up(position, answer, error)
+
+        self._lookups.submit({position.where: timestamp}, found, deadline=None, now=now)
+
+    def _looked_up(self, position: Position, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
+        if error is not None:
+            self._fail(position, error, lasting=True)
+        else:
+            position.found(answer.offset if answer is not None else 0)
+            self._place(position.where)
+
+    def _renew(self, where: TopicPartition) -> Position:
+        self._generation += 1
+        position = self.positions[where]
+        position.generation = self._generation
+        position.failures = 0
+        self._buffer.renew(where, position.generation)
+        self._unplace(where)
+        return position
+
+    def _forget(self, where: TopicPartition) -> None:
+        del self.positions[where]
+        self._paused.discard(where)
+        self._buffer.renew(where, None)
+        self._unplace(where)
+
+    def _is_current(self, position: Position) -> bool:
+        return self.positions.get(position.where) is position
+
+    def _fail(self, position: Position, error: KafkaError, *, lasting: bool) -> None:
+        if lasting or not self._buffer.count(position.where):
+            self._buffer.put(Failure(position.where, position.generation, error, lasting))
+
+    # ---- where partitions stand -------------------------------------------------------------------------------------
+
+    def _place(self, where: TopicPartition) -> None:
+        """Queue the partition at its leader, if it may be fetched now."""
+        position = self.positions.get(where)
+        if position is None or not self._fetchable(position):
+            return
+        leader = self._metadata.cluster.leader(where)
+        if leader is None:
+            self._leaderless.add(where)
+            self._metadata.request_update()
+        else:
+            self._by_leader.setdefault(leader, {})[where] = None
+
+    def _fetchable(self, position: Position) -> bool:
+        where = position.where
+        return (position.known and where not in self._paused and where not in self._resting
+                and self._buffer.count(where) < AHEAD and not any(where in wheres for wheres in self._under_way.values()))
+
+    def _unplace(self, where: TopicPartition) -> None:
+        self._leaderless.discard(where)
+        self._resting.pop(where, None)
+        for wanted in self._by_leader.values():
+            wanted.pop(where, None)
+
+    def _follow_leaders(self) -> None:
+        if self._view == self._metadata.cluster.version:
+            return
+        self._view = self._metadata.cluster.version
+        waiting = [*self._leaderless, *(where for wanted in self._by_leader.values() for where in wanted)]
+        self._leaderless.clear()
+        self._by_leader.clear()
+        for where in waiting:
+            self._surface_topic_error(where)
+            self._place(where)
+
+    def _surface_topic_error(self, where: TopicPartition) -> None:
+        """M03: an error of the topic that waiting cannot cure is raised by poll, once for each time it is told."""
+        topic, position = self._metadata.cluster.topics.get(where.topic), self.positions.get(where)
+        if topic is not None and position is not None and topic.error and not error_for(topic.error).retriable:
+            self._fail(position, error_for(topic.error, topic_partition=where), lasting=False)
+
+    def _wake(self, now: float) -> None:
+        for where in [where for where, until in self._resting.items() if now >= until]:
+            del self._resting[where]
+            self._place(where)
+
+    def _room(self) -> int:
+        """Bytes the next answer may have; 0 while the buffer is full. An empty buffer takes any one answer."""
+        room = self._limits.buffer_memory - self._buffer.bytes - self._reserved
+        if not self._buffer.bytes and not self._reserved:
+            return self._limits.max_bytes
+        return min(room, self._limits.max_bytes) if room >= self._limits.max_partition_bytes else 0
+
+    # ---- requests ---------------------------------------------------------------------------------------------------
+
+    def _request(self, node: int, wanted: list[Position], room: int) -> Request:
+        asked = {position.where: (position, position.generation, position.offset) for position in wanted}
+        self._under_way[node] = set(asked)
+        reserved = min(room, len(asked) * self._limits.max_partition_bytes)
+        self._reserved += reserved
+        cluster = self._metadata.cluster
+        ids = {where.topic: cluster.topics[where.topic].id for where in asked}
+        by_id = all(ids.values())
+        names = {topic_id: name for name, topic_id in ids.items()}
+        wait = SHORT_WAIT if len(self._buffer) else self._limits.max_wait
+
+        def fields(version: int) -> dict[str, object]:
+            offsets = {where: offset for where, (_, _, offset) in asked.items()}
+            return self._fields(version, offsets, ids, room, min(wait, self._limits.max_wait))
+
+        def done(now: float, outcome: Outcome) -> None:
+            self._reserved -= reserved
+            self._ended(now, node, asked, outcome, names)
+
+        return Request(node=node, use=Use.FETCH, api=Api.FETCH, fields=fields, done=done,
+                       timeout=self._limits.request_timeout + self._limits.max_wait,
+                       versions=None if by_id else VersionRange(0, TOPIC_IDS_SINCE - 1))
+
+    def _fields(self, version: int, offsets: Mapping[TopicPartition, int], ids: Mapping[str, Any], room: int, wait: float) -> dict[str, object]:
+        topics: dict[str, list[dict[str, object]]] = {}
+        for where, offset in offsets.items():
+            known = self._metadata.cluster.partition(where)
+            topics.setdefault(where.topic, []).append({
+                "partition": where.partition, "fetch_offset": offset,
+                "current_leader_epoch": known.epoch if known is not None else -1,
+                "partition_max_bytes": self._limits.max_partition_bytes})
+        name = "topic_id" if version >= TOPIC_IDS_SINCE else "topic"
+        return {
+            "replica_id": CONSUMER_ID, "max_wait": datetime.timedelta(seconds=wait), "min_bytes": self._limits.min_bytes,
+            "max_bytes": room, "isolation_level": self._limits.isolation, "rack_id": self._limits.rack, "forgotten_topics_data": (),
+            "topics": [{name: ids[topic] if version >= TOPIC_IDS_SINCE else topic, "partitions": parts}
+                       for topic, parts in topics.items()],
+        }
+
+    # ---- answers ----------------------------------------------------------------------------------------------------
+
+    def _ended(self, now: float, node: int, asked: Mapping[TopicPartition, tuple[Position, int, int]], outcome: Outcome,
+               names: Mapping[Any, str]) -> None:
+        self._under_way.pop(node, None)
+        if not isinstance(outcome, Reply):
+            self._metadata.request_update()
+            self._rest(now, asked, outcome.cause)
+        elif outcome.message.error_code:
+            self._rest(now, asked, error_for(outcome.message.error_code))
+        else:
+            self._read(now, asked, outcome.message, names)
+        for where in asked:
+            self._place(where)
+
+    def _read(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], message: Any,
+              names: Mapping[Any, str]) -> None:
+        nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack)
+                 for each in getattr(message, "node_endpoints", ())}
+        for topic in message.responses:
+            name = topic.topic if hasattr(topic, "topic") else names.get(topic.topic_id)
+            for part in topic.partitions:
+                position, generation, offset = asked.get(TopicPartition(str(name), part.partition_index), (None, 0, 0))
+                if position is None or not self._is_current(position) or (position.generation, position.offset) != (generation, offset):
+                    continue  # C03: a seek or a new assignment overtook this answer
+                if part.error_code:
+                    self._on_error(now, position, part, nodes)
+                else:
+                    self._on_data(position, part)
+
+    def _on_data(self, position: Position, part: Any) -> None:
+        position.failures = 0
+        position.high_watermark = part.high_watermark
+        if not part.records:
+            return
+        try:
+            batches = read_batches(part.records, decompression_limit=self._limits.decompression_limit,
+                                   check_crcs=self._limits.check_crcs)
+        except CorruptRecordError as error:
+            self._fail(position, self._corrupt(position, error), lasting=True)
+            position.advance(Event.SOUGHT)  # waits for a seek: what follows cannot be told apart
+            position.advance(Event.NO_POLICY)
+            return
+        fresh = [batch for batch in batches if batch.next_offset > position.offset]
+        if fresh:
+            self._buffer_up(position, fresh)
+        elif not batches:
+            self._fail(position, RecordTooLargeError(
+                f"the batch at offset {position.offset} of {position.where} does not fit max_partition_fetch_bytes="
+                f"{self._limits.max_partition_bytes}: raise it.", topic_partition=position.where), lasting=False)
+
+    def _buffer_up(self, position: Position, batches: list[RecordBatch]) -> None:
+        start, position.offset = position.offset, batches[-1].next_offset
+        data = [batch for batch in batches if not batch.is_control]  # control batches move the position only (C04)
+        self._buffer.put(Chunk(position.where, position.generation, start, data, position.offset,
+                               sum(batch.size for batch in batches)))
+
+    def _on_error(self, now: float, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
+        error = error_for(part.error_code, topic_partition=position.where)
+        hint = getattr(part, "current_leader", None)
+        if isinstance(error, OffsetOutOfRangeError):
+            self._out_of_range(now, position)
+            return
+        if hint is not None and hint.leader_id >= 0:
+            self._metadata.hint(self._metadata.cluster.moved(position.where, hint.leader_id, hint.leader_epoch, nodes.get(hint.leader_id)))
+        if error.refresh or error.retriable:
+            self._metadata.request_update()
+        if not error.retriable:
+            self._fail(position, error, lasting=False)
+        position.failures += 1
+        self._resting[position.where] = now + self._backoff.after(position.failures)
+
+    def _out_of_range(self, now: float, position: Position) -> None:
+        """C10: the position is not in the log (any more): reset by policy, else raise and wait for a seek."""
+        position.advance(Event.OUT_OF_RANGE)
+        if self._reset_time() is not None:
+            self._look_up(position, now)
+            return
+        position.advance(Event.NO_POLICY)
+        self._fail(position, OffsetOutOfRangeError(
+            f"offset {position.offset} is not in the log of {position.where} and auto_offset_reset=none: seek() to an offset "
+            "between beginning_offsets() and end_offsets().", topic_partition=position.where), lasting=True)
+
+    def _rest(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], cause: KafkaError) -> None:
+        for where, (position, _, _) in asked.items():
+            if self._is_current(position):
+                position.failures += 1
+                self._resting[where] = now + self._backoff.after(position.failures)
+                if not cause.retriable:
+                    self._fail(position, cause, lasting=False)
+
+    def _corrupt(self, position: Position, error: CorruptRecordError) -> CorruptRecordError:
+        return CorruptRecordError(
+            f"the data of {position.where} at offset {position.offset} is damaged: {error.message}. seek() past it to go on.",
+            topic_partition=position.where)

@@ -1,0 +1,152 @@
+"""Offsets by time: the start, the end, or the first record at or after a moment, asked of each partition's leader."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from pyclient.codec.apis import Api
+from pyclient.core.backoff import WaitPolicy
+from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
+from pyclient.core.metadata import Metadata
+from pyclient.errors import KafkaError, KafkaTimeout, UnknownServerError, error_for
+from pyclient.records import OffsetAndTimestamp, TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+CONSUMER_ID: Final = -1
+
+Found: TypeAlias = Callable[[TopicPartition, OffsetAndTimestamp | None, KafkaError | None], None]
+
+
+@attrs.define(eq=False)
+class Lookup:
+    """One partition's question; *found* is told (partition, answer or None, error or None) exactly once."""
+
+    where: TopicPartition
+    timestamp: int
+    found: Found
+    deadline: float | None
+    not_before: float = 0.0
+    failures: int = 0
+    in_flight: bool = False
+    last_error: KafkaError | None = None
+
+
+class OffsetLookups:
+    """The manager of all open questions: one request per leader at a time, retried within each question's deadline."""
+
+    def __init__(self, metadata: Metadata, *, isolation: int, request_timeout: float, backoff: WaitPolicy) -> None:
+        self._metadata = metadata
+        self._isolation = isolation
+        self._request_timeout = request_timeout
+        self._backoff = backoff
+        self._open: dict[Lookup, None] = {}
+
+    def submit(self, targets: Mapping[TopicPartition, int], found: Found, *, deadline: float | None, now: float) -> list[Lookup]:
+        """Ask for the offset at each timestamp (ms, or `LATEST`, `EARLIEST`)."""
+        lookups = [Lookup(where, timestamp, found, deadline) for where, timestamp in targets.items()]
+        for lookup in lookups:
+            self._open[lookup] = None
+            self._metadata.want(lookup.where.topic, now)
+        return lookups
+
+    def cancel(self, lookup: Lookup) -> None:
+        """Forget a question: its answer is dropped."""
+        self._open.pop(lookup, None)
+
+    def poll(self, now: float, ready: Ready) -> Iterator[Request]:
+        """Requests for the leaders that are ready."""
+        for lookup in [each for each in self._open if each.deadline is not None and now >= each.deadline]:
+            self._end(lookup, None, self._too_late(lookup))
+        for node, lookups in self._by_leader(now).items():
+            if ready.slots(node, Use.CONTROL):
+                yield self._request(node, lookups)
+
+    def next_deadline(self) -> float | None:
+        """The next end of a question, or of its pause."""
+        return earliest(*(
+            earliest(each.deadline, each.not_before if each.not_before and not each.in_flight else None) for each in self._open))
+
+    def _by_leader(self, now: float) -> dict[int, list[Lookup]]:
+        groups: dict[int, list[Lookup]] = {}
+        for lookup in [each for each in self._open if not each.in_flight and now >= each.not_before]:
+            topic = self._metadata.cluster.topics.get(lookup.where.topic)
+            leader = self._metadata.cluster.leader(lookup.where)
+            if leader is not None:
+                groups.setdefault(leader, []).append(lookup)
+            elif topic is not None and topic.error and not error_for(topic.error).retriable:
+                self._end(lookup, None, error_for(topic.error, topic_partition=lookup.where))
+            else:
+                lookup.not_before = 0.0  # waits for metadata, not for the clock
+                self._metadata.request_update()
+        return groups
+
+    def _request(self, node: int, lookups: list[Lookup]) -> Request:
+        # A request names a partition once; a second question about it, for another time, waits for the next request.
+        asked: dict[TopicPartition, int] = {}
+        for lookup in lookups:
+            lookup.in_flight = asked.setdefault(lookup.where, lookup.timestamp) == lookup.timestamp
+            lookup.not_before = 0.0
+        under_way = [lookup for lookup in lookups if lookup.in_flight]
+
+        def fields(version: int) -> dict[str, object]:
+            return {"replica_id": CONSUMER_ID, "isolation_level": self._isolation, "topics": self._topics(asked)}
+
+        return Request(node=node, use=Use.CONTROL, api=Api.LIST_OFFSETS, fields=fields, timeout=self._request_timeout,
+                       done=lambda now, outcome: self._answered(now, under_way, outcome))
+
+    def _topics(self, asked: Mapping[TopicPartition, int]) -> list[dict[str, object]]:
+        topics: dict[str, list[dict[str, object]]] = {}
+        for where, timestamp in asked.items():
+            known = self._metadata.cluster.partition(where)
+            topics.setdefault(where.topic, []).append({
+                "partition_index": where.partition, "timestamp": timestamp,
+                "current_leader_epoch": known.epoch if known is not None else -1})
+        return [{"name": name, "partitions": parts} for name, parts in topics.items()]
+
+    def _answered(self, now: float, lookups: list[Lookup], outcome: Outcome) -> None:
+        answers: dict[TopicPartition, Any] = {}
+        if isinstance(outcome, Reply):
+            answers = {TopicPartition(topic.name, part.partition_index): part
+                       for topic in outcome.message.topics for part in topic.partitions}
+        for lookup in lookups:
+            lookup.in_flight = False
+            if lookup not in self._open:
+                continue
+            if isinstance(outcome, Reply):
+                self._judge(now, lookup, answers.get(lookup.where))
+            else:
+                self._again(now, lookup, outcome.cause)
+
+    def _judge(self, now: float, lookup: Lookup, answer: Any) -> None:
+        if answer is None:
+            self._again(now, lookup, UnknownServerError(f"the answer leaves out {lookup.where}"))
+        elif answer.error_code:
+            self._again(now, lookup, error_for(answer.error_code, topic_partition=lookup.where))
+        elif answer.offset < 0:
+            self._end(lookup, None, None)  # no record that late
+        else:
+            epoch = getattr(answer, "leader_epoch", -1)
+            self._end(lookup, OffsetAndTimestamp(answer.offset, answer.timestamp, epoch if epoch >= 0 else None), None)
+
+    def _again(self, now: float, lookup: Lookup, error: KafkaError) -> None:
+        if not error.retriable and not isinstance(error, UnknownServerError):
+            self._end(lookup, None, error)
+            return
+        lookup.failures += 1
+        lookup.last_error = error
+        lookup.not_before = now + self._backoff.after(lookup.failures)
+        self._metadata.request_update()
+
+    def _end(self, lookup: Lookup, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
+        if lookup in self._open:
+            del self._open[lookup]
+            lookup.found(lookup.where, answer, error)
+
+    def _too_late(self, lookup: Lookup) -> KafkaError:
+        cause = lookup.last_error or self._metadata.last_error
+        reason = f"last error: {cause}" if cause else "its leader is not known or did not answer"
+        return KafkaTimeout(f"the offset of {lookup.where} could not be looked up in time ({reason}). "
+                            "Check that the topic and partition exist and that its leader is up.")

@@ -1,0 +1,97 @@
+"""Committed offsets of a group without membership: what is asked, and what each answer means (C20, C24, C25)."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from pyclient.codec.apis import Api
+from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
+from pyclient.errors import (
+    CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError, error_for,
+)
+from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
+
+NO_GENERATION: Final = -1
+NOTHING_COMMITTED: Final = -1
+_BROKERS_RETENTION: Final = datetime.timedelta(milliseconds=-1)
+_ELSEWHERE: Final = (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
+
+
+def commit_call(
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], finish: Finish, deadline: float | None
+) -> Call:
+    """Store *offsets* for *group*; the result is None."""
+
+    def fields(version: int) -> dict[str, object]:
+        return {
+            "group_id": group, "generation_id": NO_GENERATION, "generation_id_or_member_epoch": NO_GENERATION,
+            "member_id": "", "group_instance_id": None, "retention_time": _BROKERS_RETENTION,
+            "topics": _commit_topics(offsets),
+        }
+
+    def judge(message: Any) -> Verdict:
+        for topic in message.topics:
+            for part in topic.partitions:
+                if part.error_code:
+                    return _refused(part.error_code, group, TopicPartition(topic.name, part.partition_index))
+        return Done(None)
+
+    return Call(what=f"committing {len(offsets)} offsets of group {group!r}", api=Api.OFFSET_COMMIT,
+                target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
+
+
+def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Finish, deadline: float | None) -> Call:
+    """Look up what *group* has committed; the result maps each partition to `OffsetAndMetadata`, or None where nothing is."""
+    wanted = list(dict.fromkeys(partitions))
+
+    def fields(version: int) -> dict[str, object]:
+        topics = [{"name": name, "partition_indexes": numbers} for name, numbers in _by_topic(wanted).items()]
+        if version >= 8:
+            return {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
+        return {"group_id": group, "topics": topics, "require_stable": True}
+
+    def judge(message: Any) -> Verdict:
+        answer = message.groups[0] if getattr(message, "groups", None) else message
+        if getattr(answer, "error_code", 0):
+            return _refused(answer.error_code, group, None)
+        return _read_committed(group, wanted, answer.topics)
+
+    return Call(what=f"looking up the committed offsets of group {group!r}", api=Api.OFFSET_FETCH,
+                target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
+
+
+def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> Verdict:
+    found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
+    for topic in topics:
+        for part in topic.partitions:
+            where = TopicPartition(topic.name, part.partition_index)
+            if part.error_code:
+                return _refused(part.error_code, group, where)
+            if part.committed_offset > NOTHING_COMMITTED:
+                epoch = getattr(part, "committed_leader_epoch", NO_LEADER_EPOCH)
+                found[where] = OffsetAndMetadata(
+                    part.committed_offset, part.metadata or "", epoch if epoch > NO_LEADER_EPOCH else None)
+    return Done(found)
+
+
+def _commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, object]]:
+    topics: dict[str, list[dict[str, object]]] = {}
+    for where, position in offsets.items():
+        topics.setdefault(where.topic, []).append({
+            "partition_index": where.partition, "committed_offset": position.offset,
+            "committed_leader_epoch": NO_LEADER_EPOCH if position.leader_epoch is None else position.leader_epoch,
+            "committed_metadata": position.metadata})
+    return [{"name": name, "partitions": parts} for name, parts in topics.items()]
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for where in partitions:
+        topics.setdefault(where.topic, []).append(where.partition)
+    return topics
+
+
+def _refused(code: int, group: str, where: TopicPartition | None) -> Verdict:
+    error = error_for(code, f"group {group!r}", topic_partition=where)
+    return Again(error, elsewhere=isinstance(error, _ELSEWHERE)) if error.retriable else error

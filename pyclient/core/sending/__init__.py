@@ -1,0 +1,1 @@
+"""Which batches leave when, and what the broker's answer means for them."""

@@ -1,0 +1,262 @@
+"""Batches to Produce requests and answers to outcomes (P11–P14, P17, P18, P22).
+
+Knows queues, leaders and deadlines. One batch of a partition is under way at a time: with it unanswered the partition
+rests, so order holds through retries (at-least-once). Ready partitions stand in queues; nothing is scanned.
+Rule: a batch's memory goes back only when its request has ended, never on a timeout (P07).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from pyclient.buffers.accumulator import Accumulator, Batch, BatchState, PartitionQueue
+from pyclient.codec.apis import Api, VersionRange
+from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, encode_produce
+from pyclient.core.backoff import WaitPolicy
+from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
+from pyclient.core.metadata import Metadata
+from pyclient.core.sending.verdicts import GiveUp, Stored, TryAgain, Verdict, judge
+from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError
+from pyclient.records import TopicPartition
+
+Topics: TypeAlias = dict[str, list[PartitionRecords]]
+
+
+@attrs.frozen(kw_only=True)
+class SendingLimits:
+    """The options that rule sending, in seconds and bytes; ``retries`` counts after the first attempt."""
+
+    acks: int
+    max_request_size: int
+    request_timeout: float
+    delivery_timeout: float
+    retries: int
+
+
+class Sealer(Protocol):
+    """Seals a batch now or elsewhere; tells `Accumulator` when it is done."""
+
+    def __call__(self, batch: Batch) -> None: ...
+
+
+class Sender:
+    """The manager of everything a producer writes."""
+
+    def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: WaitPolicy,
+                 seal: Sealer, on_batch: Callable[[Batch, float], None] = lambda batch, latency: None) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._limits = limits
+        self._backoff = backoff
+        self._seal = seal
+        self._on_batch = on_batch
+        self._by_leader: dict[int, dict[PartitionQueue, None]] = {}
+        self._leaderless: dict[PartitionQueue, None] = {}
+        self._resting: dict[PartitionQueue, float] = {}  # after a failure: not before this time
+        self._muted: set[PartitionQueue] = set()  # a batch is under way
+        self._overdue: set[Batch] = set()  # under way, but its deliveries have failed already
+        self._view = 0
+
+    # ---- the manager ------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float, ready: Ready) -> Iterator[Request]:
+        """One request per node that has room, as full as ``max_request_size`` allows."""
+        self._expire(now)
+        self._wake_rested(now)
+        self._follow_leaders()
+        for queue in self._accumulator.take_ready(now):
+            self._place(queue)
+        for node in [node for node, queues in self._by_leader.items() if queues]:
+            if ready.slots(node, Use.PRODUCE):
+                request = self._drain(node, ready)
+                if request is not None:
+                    yield request
+
+    def next_deadline(self) -> float | None:
+        """The next linger, end of a pause, or expiry."""
+        oldest = self._accumulator.oldest()
+        expiry = oldest.created + self._limits.delivery_timeout if oldest is not None else None
+        return earliest(self._accumulator.next_linger(), min(self._resting.values(), default=None), expiry)
+
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing is under way."""
+        return not self._muted and self._accumulator.oldest() is None
+
+    def abandon(self, error: KafkaError) -> None:
+        """Fail whatever is not settled (the end of ``close``)."""
+        for batch in self._accumulator.hurry():
+            batch.result.fail(error)
+            if batch.state is not BatchState.IN_FLIGHT:
+                self._accumulator.release(batch)
+
+    # ---- where queues stand -----------------------------------------------------------------------------------------
+
+    def _place(self, queue: PartitionQueue) -> None:
+        if queue in self._muted or queue in self._resting:
+            return
+        leader = self._metadata.cluster.leader(queue.topic_partition)
+        if leader is None:
+            self._leaderless[queue] = None
+            self._metadata.request_update()
+        else:
+            self._by_leader.setdefault(leader, {})[queue] = None
+
+    def _follow_leaders(self) -> None:
+        """After a new view of the cluster, every waiting queue goes to where its leader is now."""
+        if self._view == self._metadata.cluster.version:
+            return
+        self._view = self._metadata.cluster.version
+        waiting = [*self._leaderless, *(queue for queues in self._by_leader.values() for queue in queues)]
+        self._leaderless.clear()
+        self._by_leader.clear()
+        for queue in waiting:
+            self._place(queue)
+
+    def _wake_rested(self, now: float) -> None:
+        for queue in [queue for queue, until in self._resting.items() if now >= until]:
+            del self._resting[queue]
+            self._place(queue)
+
+    # ---- draining ---------------------------------------------------------------------------------------------------
+
+    def _drain(self, node: int, ready: Ready) -> Request | None:
+        """At most one batch per partition, oldest-served first, at least one batch however large (P14)."""
+        batches: list[Batch] = []
+        size = 0
+        queues = self._by_leader[node]
+        for queue in list(queues):
+            batch = self._sendable(queue)
+            if batch is None:
+                del queues[queue]
+                continue
+            if batches and size + batch.size > self._limits.max_request_size:
+                break
+            del queues[queue]
+            size += batch.size
+            batches.append(batch)
+        return self._request(node, batches) if batches else None
+
+    def _sendable(self, queue: PartitionQueue) -> Batch | None:
+        batch: Batch | None = self._accumulator.head(queue)
+        if batch is not None and batch.state is BatchState.SEALING:
+            self._seal(batch)
+        return batch if batch is not None and batch.state is BatchState.SEALED else None
+
+    def _request(self, node: int, batches: list[Batch]) -> Request:
+        for batch in batches:
+            self._accumulator.start(batch)
+            self._muted.add(batch.queue)
+        cluster = self._metadata.cluster
+        ids = {batch.queue.topic: topic.id for batch in batches
+               if (topic := cluster.topics.get(batch.queue.topic)) is not None}
+        # From v13 on a topic without an id cannot be named; request and answer use this one look at the ids (P25).
+        by_id = all(ids.get(batch.queue.topic) is not None for batch in batches)
+        names = {ids[name]: name for name in ids}
+
+        def encode(version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
+            topics: dict[Any, list[PartitionRecords]] = {}
+            for batch in batches:
+                name = batch.queue.topic
+                key = ids[name] if version >= TOPIC_IDS_SINCE else name
+                topics.setdefault(key, []).append(PartitionRecords(batch.queue.partition, batch.pieces()))
+            return encode_produce(version, correlation_id, client_id, acks=self._limits.acks,
+                                  timeout_ms=round(self._limits.request_timeout * 1000), topics=topics)
+
+        def done(now: float, outcome: Outcome) -> None:
+            self._ended(now, batches, outcome, names)
+
+        return Request(
+            node=node, use=Use.PRODUCE, api=Api.PRODUCE, done=done, timeout=self._limits.request_timeout, encode=encode,
+            versions=None if by_id else VersionRange(0, TOPIC_IDS_SINCE - 1), answered=self._limits.acks != 0)
+
+    # ---- outcomes ---------------------------------------------------------------------------------------------------
+
+    def _ended(self, now: float, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> None:
+        for batch, verdict in self._verdicts(batches, outcome, names):
+            self._muted.discard(batch.queue)
+            self._settle(now, batch, verdict)
+            self._place(batch.queue)  # what came in meanwhile may leave now
+
+    def _verdicts(self, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> Iterator[tuple[Batch, Verdict]]:
+        answers = _answers(outcome, names)
+        for batch in batches:
+            where = batch.queue.topic_partition
+            match outcome:
+                case Reply(message=None):
+                    yield batch, Stored(-1)  # acks=0: written, and that is all there is to know
+                case Reply() if where in answers:
+                    yield batch, judge(where, answers[where])
+                case Reply():
+                    yield batch, TryAgain(CorruptRecordError(f"the answer to Produce leaves out {where}"))
+                case NotSent(cause) | Unknown(cause) if cause.retriable:
+                    yield batch, TryAgain(cause, moved=True)
+                case NotSent(cause) | Unknown(cause):
+                    yield batch, GiveUp(cause)
+
+    def _settle(self, now: float, batch: Batch, verdict: Verdict) -> None:
+        if batch in self._overdue:
+            self._overdue.discard(batch)
+            self._accumulator.release(batch)
+            return
+        match verdict:
+            case Stored(base_offset, stamped):
+                self._on_batch(batch, now - batch.created)
+                batch.result.complete(base_offset, stamped)
+                self._accumulator.release(batch)
+            case TryAgain(error, moved) if batch.attempts <= self._limits.retries:
+                self._rest(now, batch, error, moved=moved)
+            case TryAgain(error) | GiveUp(error):
+                batch.result.fail(self._failure(batch, error))
+                self._accumulator.release(batch)
+
+    def _rest(self, now: float, batch: Batch, error: KafkaError, *, moved: bool) -> None:
+        batch.last_error = error
+        self._accumulator.retry(batch)
+        self._resting[batch.queue] = now + self._backoff.after(batch.attempts)
+        if moved:
+            self._metadata.request_update()
+
+    def _failure(self, batch: Batch, error: KafkaError) -> KafkaError:
+        """The broker's last word, with the partition and what was tried."""
+        tries = "1 attempt" if batch.attempts == 1 else f"{batch.attempts} attempts"
+        return type(error)(f"{batch.count} records were not stored after {tries}: {error.message}",
+                           topic_partition=batch.queue.topic_partition, node=error.node)
+
+    # ---- time runs out ----------------------------------------------------------------------------------------------
+
+    def _expire(self, now: float) -> None:
+        """Batches older than ``delivery_timeout_ms`` fail, wherever they are (P18)."""
+        while (batch := self._accumulator.oldest()) is not None:
+            if now < batch.created + self._limits.delivery_timeout:
+                return
+            batch.result.fail(self._too_late(batch, now))
+            if batch.state is BatchState.IN_FLIGHT:
+                self._overdue.add(batch)  # the network may still read its buffer
+            elif batch.state is not BatchState.SEALING:
+                self._accumulator.release(batch)
+
+    def _too_late(self, batch: Batch, now: float) -> KafkaError:
+        where = batch.queue.topic_partition
+        told = batch.last_error or self._metadata.last_error
+        reason = f"the last error was: {told}" if told is not None else self._why_unsent(where)
+        return DeliveryTimeout(
+            f"{batch.count} records were not acknowledged within delivery_timeout_ms="
+            f"{round(self._limits.delivery_timeout * 1000)} ({now - batch.created:.1f} s, {batch.attempts} attempts); {reason}. "
+            "They may or may not be stored. Check the brokers, or raise delivery_timeout_ms.", topic_partition=where)
+
+    def _why_unsent(self, where: TopicPartition) -> str:
+        leader = self._metadata.cluster.leader(where)
+        return "its partition has no leader" if leader is None else f"node {leader}, its leader, gave no answer"
+
+
+def _answers(outcome: Outcome, names: dict[Any, str]) -> dict[TopicPartition, Any]:
+    if not isinstance(outcome, Reply) or outcome.message is None:
+        return {}
+    found: dict[TopicPartition, Any] = {}
+    for topic in outcome.message.responses:
+        name = topic.name if hasattr(topic, "name") else names.get(topic.topic_id)
+        for part in topic.partition_responses:
+            found[TopicPartition(str(name), part.index)] = part
+    return found

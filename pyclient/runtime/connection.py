@@ -1,0 +1,290 @@
+"""One connection: frames out, frames in, answers to their requests in order (M08–M10, M12).
+
+Does what the table of `pyclient.core.connection` allows; decides neither when to connect nor what to send.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from pyclient.codec.apis import Api
+from pyclient.codec.messages import correlation_id_of, decode_response, encode_request
+from pyclient.codec.produce import Buffer
+from pyclient.core.connection import Event, State, next_state
+from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Versions, agree_on_versions
+from pyclient.core.manager import NotSent, Reply, Request, Unknown
+from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
+
+_log = logging.getLogger(__name__)
+HEAD: Final = 4
+MAX_CORRELATION_ID: Final = 2**31 - 1
+
+
+@attrs.define(eq=False)
+class InFlight:
+    """A request whose answer has not come."""
+
+    correlation_id: int
+    api: Api
+    version: int
+    deadline: float
+    done: Callable[[float, Reply | Unknown], None]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one socket. ``on_change`` is called after every event that may let a manager go on."""
+
+    def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
+                 on_change: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None]) -> None:
+        self.label = label
+        self.state = State.CONNECTING
+        self.versions = Versions()
+        self.muted_until = 0.0
+        self.idle_since = clock()
+        self.lost_work = False  # it ended with requests in flight
+        self._client_id = client_id or None
+        self._clock = clock
+        self._max_frame = max_frame
+        self._on_change = on_change
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._in_flight: deque[InFlight] = deque()
+        self._correlation_id = 0
+        self._head = bytearray(HEAD)
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self._full = False  # the kernel takes no more for now
+        self._cause: KafkaError | None = None
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.label} {self.state.value} {len(self._in_flight)} in flight>"
+
+    @property
+    def in_flight(self) -> int:
+        """Requests written and not answered."""
+        return len(self._in_flight)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests may be written, apart from their number."""
+        return self.state is State.READY and not self._full and self._clock() >= self.muted_until
+
+    def next_deadline(self) -> float | None:
+        """When the oldest request is overdue or muting ends."""
+        overdue = min((each.deadline for each in self._in_flight), default=None)
+        return overdue if self.muted_until <= self._clock() else min(filter(None, (overdue, self.muted_until)))
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def advance(self, event: Event) -> None:
+        """Move as the table says."""
+        self.state = next_state(self.state, event)
+        _log.debug("%s: %s, now %s", self.label, event.value, self.state.value)
+
+    async def introduce(self, client: ClientInfo, newest: int, timeout: float) -> None:
+        """Agree on API versions; afterwards the connection is ready.
+
+        Raises:
+            TryVersionZero: connect again and ask in version 0.
+            KafkaError: the peer is no usable broker.
+        """
+        self.advance(Event.OPENED)
+        exchange = agree_on_versions(client, newest)
+        try:
+            question = next(exchange)
+            while True:
+                question = await self._answer(exchange, question, timeout)
+        except StopIteration as end:
+            self.versions = end.value
+        self.advance(Event.AGREED)  # authentication will come between, with SASL
+        self.idle_since = self._clock()
+
+    async def _answer(self, exchange: Any, question: Ask, timeout: float) -> Ask:
+        try:
+            message = await self._ask(question, timeout)
+        except KafkaError as error:
+            asked: Ask = exchange.throw(error)
+        else:
+            asked = exchange.send(message)
+        return asked
+
+    async def _ask(self, question: Ask, timeout: float) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(now: float, outcome: Reply | Unknown) -> None:
+            if not future.done():
+                if isinstance(outcome, Reply):
+                    future.set_result(outcome.message)
+                else:
+                    future.set_exception(outcome.cause)
+
+        data = encode_request(question.api, question.version, self._next_id(), self._client_id, question.fields)
+        self._write([data], question.api, question.version, timeout, done)
+        return await future
+
+    def retire(self) -> None:
+        """Close once the last answer came."""
+        if self.state in (State.READY, State.REAUTHENTICATING):
+            self.advance(Event.RETIRED)
+        self._end_when_drained()
+
+    def close(self, cause: KafkaError) -> None:
+        """End it now; what is in flight gets *cause*."""
+        self._cause = self._cause or cause
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self._lost(cause)
+
+    def expire(self, now: float) -> None:
+        """M10: an overdue answer ends the connection, and everything else in flight on it is unknown too."""
+        overdue = next((each for each in self._in_flight if now >= each.deadline), None)
+        if overdue is not None:
+            self.close(RequestTimedOut(
+                f"{self.label} did not answer {overdue.api.title} within request_timeout_ms; the connection is closed and "
+                "the outcome of what was sent on it is unknown."))
+
+    # ---- out --------------------------------------------------------------------------------------------------------
+
+    def send(self, request: Request) -> None:
+        """Write a request; its ``done`` is called exactly once, whatever happens."""
+        try:
+            version = self.versions.choose(request.api, request.versions)
+        except UnsupportedVersionError as error:
+            request.done(self._clock(), NotSent(error))
+            return
+        correlation_id = self._next_id()
+        if request.encode is not None:
+            pieces = request.encode(version, correlation_id, self._client_id)
+        else:
+            assert request.fields is not None
+            pieces = [encode_request(request.api, version, correlation_id, self._client_id, request.fields(version))]
+        if request.answered:
+            self._write(pieces, request.api, version, request.timeout, request.done)
+        else:
+            self._put([b"".join(pieces)])  # no answer will tell when the pieces are free again: keep none of them
+            request.done(self._clock(), Reply(version, None))
+
+    def _write(self, pieces: list[Buffer], api: Api, version: int, timeout: float,
+               done: Callable[[float, Reply | Unknown], None]) -> None:
+        self._in_flight.append(InFlight(self._correlation_id, api, version, self._clock() + timeout, done))
+        self._put(pieces)
+
+    def _put(self, pieces: list[Buffer]) -> None:
+        assert self._transport is not None
+        size = sum(len(piece) for piece in pieces)
+        self.bytes_out += size + HEAD
+        self._transport.writelines([size.to_bytes(HEAD, "big"), *pieces])
+
+    def _next_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
+        return self._correlation_id
+
+    # ---- in: asyncio.BufferedProtocol -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def pause_writing(self) -> None:
+        """The kernel's buffer is full."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+        self._full = False
+        self._on_change()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: the length, then the frame in place."""
+        return memoryview(self._head if self._frame is None else self._frame)[self._filled:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Some bytes came."""
+        self.bytes_in += nbytes
+        self._filled += nbytes
+        try:
+            self._take()
+        except KafkaError as error:
+            _log.warning("%s: %s; closing the connection", self.label, error)
+            self.close(error)
+
+    def _take(self) -> None:
+        if self._frame is None:
+            if self._filled == HEAD:
+                self._frame = bytearray(self._frame_size())
+                self._filled = 0
+            return
+        if self._filled == len(self._frame):
+            frame, self._frame, self._filled = memoryview(self._frame).toreadonly(), None, 0
+            self._on_frame(frame)
+
+    def _frame_size(self) -> int:
+        size = int.from_bytes(self._head, "big", signed=True)
+        if not HEAD <= size <= self._max_frame:
+            raise ProtocolError(
+                f"{self.label} announces an answer of {size} B; 4 to receive_max_frame_bytes={self._max_frame} are allowed. "
+                "Is this a Kafka listener, and is it one without TLS?")
+        return size
+
+    def _on_frame(self, frame: memoryview) -> None:
+        if not self._in_flight:
+            raise ProtocolError(f"{self.label} sent an answer nobody asked for")
+        correlation_id = correlation_id_of(frame)
+        expected = self._in_flight[0]
+        if correlation_id != expected.correlation_id:
+            raise ProtocolError(f"{self.label} answered request {correlation_id}, the next one was {expected.correlation_id}")
+        message = _decode(expected, frame)
+        self._in_flight.popleft()
+        self.idle_since = now = self._clock()
+        self._throttle(now, message)
+        expected.done(now, Reply(expected.version, message))
+        self._end_when_drained()
+        self._on_change()
+
+    def _throttle(self, now: float, message: Any) -> None:
+        """KIP-219: the broker has answered already and asks for silence (M09)."""
+        throttle = getattr(message, "throttle_time", None)
+        if throttle:
+            self.muted_until = now + throttle.total_seconds()
+
+    def _end_when_drained(self) -> None:
+        if self.state is State.DRAINING and not self._in_flight:
+            self.advance(Event.DRAINED)
+            if self._transport is not None:
+                self._transport.close()
+
+    def eof_received(self) -> None:
+        """The peer hangs up; connection_lost follows."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone, by whatever cause."""
+        self._transport = None
+        self._lost(self._cause or ConnectionLost(f"{self.label} closed the connection" + (f": {exc}" if exc else "")))
+
+    def _lost(self, cause: KafkaError) -> None:
+        if self.state is not State.CLOSED:
+            self.advance(Event.LOST)
+        now = self._clock()
+        lost, self._in_flight = self._in_flight, deque()
+        self.lost_work = bool(lost)
+        for each in lost:
+            each.done(now, Unknown(cause))
+        _log.debug("%s: ended with %d requests in flight: %s", self.label, len(lost), cause)
+        self._on_lost(self, cause)
+
+
+def _decode(expected: InFlight, frame: memoryview) -> Any:
+    """An ApiVersions refusal is always written in version 0, whatever was asked (M08)."""
+    refused = int.from_bytes(frame[HEAD:HEAD + 2], "big") == UNSUPPORTED_VERSION
+    version = 0 if expected.api is Api.API_VERSIONS and refused else expected.version
+    return decode_response(expected.api, version, frame)
+

@@ -1,0 +1,163 @@
+"""The loop of one client: asks the managers in a fixed order until none emits, then sleeps to the earliest deadline.
+
+Knows managers, connections and the clock; knows no topics. All of it runs on one asyncio loop.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from pyclient.core.manager import Manager, earliest
+from pyclient.errors import KafkaError
+from pyclient.runtime.links import Links
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+ROUNDS: Final = 1000
+"""Rounds of one turn in which a manager may still emit. Each round fills in-flight slots, so more is a bug."""
+
+
+class Driver:
+    """Runs managers over links. `start` binds it to the running loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._managers: list[Manager] = []
+        self._links: Links | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scheduled = False
+        self._turning = False
+        self._again = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
+        self._closed = False
+        self.turns = 0
+
+    def start(self, links: Links, managers: Iterable[Manager]) -> None:
+        """Begin on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._links = links
+        self._managers = list(managers)
+        self.wake()
+
+    # ---- what wakes it ----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something happened, on the loop: take a turn soon."""
+        if self._turning:
+            self._again = True
+        elif not self._scheduled and not self._closed and self._loop is not None:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def wake_from_anywhere(self) -> None:
+        """The same, called by any thread. Many calls before the turn cost one."""
+        if self._scheduled or self._loop is None:
+            return
+        self._scheduled = True
+        try:
+            self._loop.call_soon_threadsafe(self._turn)
+        except RuntimeError:
+            _log.debug("woken after the loop was closed")
+
+    # ---- the turn ---------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._closed or self._links is None:
+            return
+        self.turns += 1
+        self._turning = True
+        try:
+            self._links.tick(self._clock())
+            self._poll_managers(self._links)
+        except Exception:
+            _log.exception("a defect in the client: a manager raised; the client goes on with the next event")
+        finally:
+            self._turning = False
+        self._settle_waiters()
+        self._sleep(self._links)
+
+    def _poll_managers(self, links: Links) -> None:
+        for _ in range(ROUNDS):
+            self._again = False
+            for manager in self._managers:
+                for request in manager.poll(self._clock(), links):
+                    links.send(request)
+                    self._again = True
+            if not self._again:
+                return
+        _log.error("a defect in the client: managers still emit after %d rounds: %s", ROUNDS, self._managers)
+
+    def _sleep(self, links: Links) -> None:
+        deadline = earliest(links.next_deadline(), *(manager.next_deadline() for manager in self._managers))
+        if deadline == self._timer_at and self._timer is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = None, deadline
+        if deadline is not None and self._loop is not None:
+            self._timer = self._loop.call_at(self._loop.time() + max(0.0, deadline - self._clock()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_at = None
+        self._turn()
+
+    # ---- waiting for a state ----------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], T | None], timeout: float | None, late: Callable[[], KafkaError]) -> T:
+        """Wait until *condition* gives something (or raises); it is asked after every turn.
+
+        Raises:
+            KafkaError: what *late* makes, after *timeout* seconds (None: never).
+        """
+        self._check_open()
+        now = condition()
+        if now is not None:
+            return now
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiters[future] = condition
+        self.wake()
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            if future.done() and not future.cancelled():
+                return future.result()
+            raise late() from None
+        finally:
+            self._waiters.pop(future, None)
+
+    def _settle_waiters(self) -> None:
+        for future, condition in list(self._waiters.items()):
+            if not future.done():
+                _settle(future, condition)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KafkaError("the client's loop has ended")
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def stop(self, error: KafkaError) -> None:
+        """No turn and no timer after this; whoever waits gets *error*."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for future in list(self._waiters):
+            if not future.done():
+                future.set_exception(error)
+
+
+def _settle(future: asyncio.Future[Any], condition: Callable[[], Any]) -> None:
+    try:
+        found = condition()
+    except Exception as error:  # noqa: BLE001: it belongs to whoever waits
+        future.set_exception(error)
+    else:
+        if found is not None:
+            future.set_result(found)

@@ -1,0 +1,327 @@
+"""The connections of one client: one per node and use, opened when somebody wants one, and what is known of each node.
+
+Answers the managers' questions (`Ready`) and carries their requests out. Knows no topics and no records.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Final
+
+import attrs
+
+from pyclient.codec.apis import SPOKEN, Api
+from pyclient.core.backoff import ExponentialBackoff
+from pyclient.core.connection import Reconnects, State
+from pyclient.core.handshake import ClientInfo, TryVersionZero
+from pyclient.core.manager import NotSent, Request, Use, earliest
+from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.records import Node
+from pyclient.runtime.connection import Connection
+from pyclient.runtime.network import Endpoint, Network, SocketOptions
+
+_log = logging.getLogger(__name__)
+CLIENT: Final = ClientInfo("pyclient", "0.1.0")
+
+
+@attrs.frozen(kw_only=True)
+class LinkOptions:
+    """The options that rule connections, in seconds and bytes."""
+
+    client_id: str | None
+    request_timeout: float
+    reconnect_backoff: float
+    reconnect_backoff_max: float
+    setup_timeout: float
+    setup_timeout_max: float
+    max_idle: float
+    max_frame: int
+    max_in_flight: Mapping[Use, int]
+    sockets: SocketOptions
+
+
+@attrs.define(eq=False)
+class Host:
+    """A node's address, its back-off, and its connections by use."""
+
+    node: Node
+    reconnects: Reconnects
+    links: dict[Use, Connection] = attrs.field(factory=dict)
+    tasks: dict[Use, asyncio.Task[None]] = attrs.field(factory=dict)
+    newest_versions: int = SPOKEN[Api.API_VERSIONS].high
+    tried_at: float = -1.0
+    wanted: bool = False  # somebody asked for it while its back-off ran
+
+
+class Links:
+    """Implements `Ready` for the driver. ``on_change`` is called after whatever may let a manager go on."""
+
+    def __init__(self, options: LinkOptions, network: Network, *, clock: Callable[[], float], random: Random,
+                 bootstrap: Iterable[Node], on_change: Callable[[], None], on_trouble: Callable[[], None]) -> None:
+        self._options = options
+        self._network = network
+        self._clock = clock
+        self._random = random
+        self._on_change = on_change
+        self._on_trouble = on_trouble
+        self._bootstrap = {node.id: self._host(node) for node in bootstrap}
+        self._hosts: dict[int, Host] = {}
+        self._closing: set[Connection] = set()
+        self._closed = False
+        self.failures: dict[str, KafkaError] = {}
+        """Why each address that does not work does not: filled by failures, emptied by success."""
+        self.opened = 0
+        self.requests = 0
+        self._bytes_gone = [0, 0]
+
+    # ---- Ready ------------------------------------------------------------------------------------------------------
+
+    def slots(self, node: int, use: Use) -> int:
+        """Free in-flight slots; 0 while there is no ready connection (one is opened)."""
+        host = self._hosts.get(node) or self._bootstrap.get(node)
+        return 0 if host is None or self._closed else self._slots(host, use)
+
+    def least_loaded(self, use: Use) -> int | None:
+        """M04: a ready node with nothing in flight, else the fewest; else the one being connected to; else a new one.
+
+        The bootstrap addresses are asked again when no known broker can be reached (KIP-899).
+        """
+        hosts = [host for host in self._hosts.values() if self._usable(host)]
+        hosts = hosts or [host for host in self._bootstrap.values() if self._usable(host)]
+        if not hosts or self._closed:
+            self._want_all()
+            return None
+        ready = [host for host in hosts if self._free(host, use)]
+        if ready:
+            return min(ready, key=lambda host: host.links[use].in_flight).node.id
+        if not any(use in host.tasks or use in host.links for host in hosts):
+            self._connect(self._longest_untried(hosts), use)
+        return None
+
+    def version(self, node: int, use: Use, api: Api) -> int | None:
+        """The version a request would be sent in, or None."""
+        host = self._hosts.get(node) or self._bootstrap.get(node)
+        link = host.links.get(use) if host is not None else None
+        common = link.versions.usable(api) if link is not None else None
+        return common.high if common else None
+
+    def _slots(self, host: Host, use: Use) -> int:
+        if use in host.links:
+            return self._free(host, use)
+        if use not in host.tasks:
+            self._connect(host, use)
+        return 0
+
+    def _free(self, host: Host, use: Use) -> int:
+        link = host.links.get(use)
+        if link is None or not link.ready:
+            return 0
+        return max(0, self._options.max_in_flight.get(use, 1) - link.in_flight)
+
+    def _usable(self, host: Host) -> bool:
+        """Connected, being connected to, or allowed to be."""
+        return bool(host.links or host.tasks) or host.reconnects.allowed(self._clock())
+
+    def _want_all(self) -> None:
+        for host in [*self._hosts.values(), *self._bootstrap.values()]:
+            host.wanted = True
+
+    def _longest_untried(self, hosts: list[Host]) -> Host:
+        first = min(host.tried_at for host in hosts)
+        return self._random.choice([host for host in hosts if host.tried_at == first])
+
+    # ---- requests and time ------------------------------------------------------------------------------------------
+
+    def send(self, request: Request) -> None:
+        """Carry a request out."""
+        host = self._hosts.get(request.node) or self._bootstrap.get(request.node)
+        link = host.links.get(request.use) if host is not None else None
+        if link is None or not link.ready:
+            request.done(self._clock(), NotSent(ConnectionLost(f"the connection to node {request.node} is gone")))
+        else:
+            self.requests += 1
+            link.send(request)
+
+    def tick(self, now: float) -> None:
+        """End what is overdue or idle."""
+        for host in self._all_hosts():
+            for link in list(host.links.values()):
+                link.expire(now)
+                if not link.in_flight and now >= link.idle_since + self._options.max_idle:
+                    self._retire(host, link)
+
+    def next_deadline(self) -> float | None:
+        """The next overdue answer, idle connection or end of a back-off that somebody waits for."""
+        hosts = self._all_hosts()
+        links = [link for host in hosts for link in host.links.values()]
+        return earliest(
+            *(link.next_deadline() for link in links),
+            *(link.idle_since + self._options.max_idle for link in links if not link.in_flight),
+            *(host.reconnects.not_before for host in hosts if host.wanted and not host.links and not host.tasks))
+
+    def metrics(self) -> dict[str, float]:
+        """Totals for this client."""
+        links = [link for host in self._all_hosts() for link in host.links.values()]
+        return {
+            "connection-count": float(len(links)),
+            "connection-creation-total": float(self.opened),
+            "request-total": float(self.requests),
+            "incoming-byte-total": float(self._bytes_gone[0] + sum(link.bytes_in for link in links)),
+            "outgoing-byte-total": float(self._bytes_gone[1] + sum(link.bytes_out for link in links)),
+        }
+
+    def _all_hosts(self) -> list[Host]:
+        return [*self._hosts.values(), *self._bootstrap.values()]
+
+    # ---- nodes ------------------------------------------------------------------------------------------------------
+
+    def follow(self, nodes: Mapping[int, Node]) -> None:
+        """The cluster has these nodes now: connections to others, or to addresses that changed, end (M05)."""
+        for number, host in list(self._hosts.items()):
+            known = nodes.get(number)
+            if known is None or (known.host, known.port) != (host.node.host, host.node.port):
+                self._drop(self._hosts.pop(number))
+        for number, node in nodes.items():
+            if number not in self._hosts:
+                self._hosts[number] = self._host(node)
+        if nodes:
+            for host in self._bootstrap.values():
+                for link in list(host.links.values()):
+                    self._retire(host, link)  # a bootstrap address has done its work
+
+    def _host(self, node: Node) -> Host:
+        options = self._options
+        return Host(node, Reconnects(
+            ExponentialBackoff(options.reconnect_backoff, options.reconnect_backoff_max, self._random),
+            ExponentialBackoff(options.setup_timeout, options.setup_timeout_max, self._random)))
+
+    def _drop(self, host: Host) -> None:
+        for task in host.tasks.values():
+            task.cancel()
+        for link in list(host.links.values()):
+            link.close(ConnectionLost(f"{link.label} is not a broker of this cluster any more"))
+
+    def _retire(self, host: Host, link: Connection) -> None:
+        use = next(use for use, each in host.links.items() if each is link)
+        del host.links[use]
+        self._closing.add(link)
+        link.retire()
+
+    # ---- connecting -------------------------------------------------------------------------------------------------
+
+    def _connect(self, host: Host, use: Use) -> None:
+        now = self._clock()
+        host.wanted = True
+        if not host.reconnects.allowed(now):
+            return
+        host.tried_at = now
+        host.wanted = False
+        task = asyncio.get_running_loop().create_task(self._establish(host, use), name=f"pyclient connects to {host.node}")
+        host.tasks[use] = task
+
+    async def _establish(self, host: Host, use: Use) -> None:
+        address = f"{host.node.host}:{host.node.port}"
+        try:
+            link = await self._open_and_introduce(host, use)
+        except TryVersionZero:
+            host.newest_versions = 0  # at once, without a back-off: it is the same attempt
+        except (KafkaError, OSError) as error:
+            self._failed(host, address, error if isinstance(error, KafkaError) else _refused(address, error))
+        else:
+            host.links[use] = link
+            host.reconnects.succeeded()
+            self.failures.pop(address, None)
+            self.opened += 1
+        finally:
+            host.tasks.pop(use, None)
+        self._on_change()
+
+    def _failed(self, host: Host, address: str, error: KafkaError) -> None:
+        self.failures[address] = error
+        host.reconnects.failed(self._clock())
+        _log.info("connecting to %s failed (%d in a row): %s", address, host.reconnects.failures, error)
+        self._on_trouble()
+
+    async def _open_and_introduce(self, host: Host, use: Use) -> Connection:
+        timeout = host.reconnects.setup_timeout()
+        address = f"{host.node.host}:{host.node.port}"
+        link: Connection | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                link = await self._open(host, use)
+                await link.introduce(CLIENT, host.newest_versions, timeout)
+        except TimeoutError:
+            self._abort(link)
+            stage = "connecting" if link is None else link.state.value
+            raise RequestTimedOut(f"no answer from {address} within {timeout:.1f} s (while {stage})") from None
+        except BaseException:
+            self._abort(link)
+            raise
+        return link
+
+    def _abort(self, link: Connection | None) -> None:
+        if link is not None:
+            link.close(ConnectionLost(f"the connection to {link.label} was given up before it was ready"))
+
+    async def _open(self, host: Host, use: Use) -> Connection:
+        """Try every address of the name, in the resolver's order; the names are resolved anew each time (M05)."""
+        try:
+            endpoints = await self._network.resolve(host.node.host, host.node.port)
+        except OSError as error:
+            raise ConnectionLost(f"the name {host.node.host!r} cannot be resolved: {error.strerror or error}") from error
+        causes: list[str] = []
+        for endpoint in endpoints:
+            try:
+                return await self._open_endpoint(host, use, endpoint)
+            except OSError as error:
+                causes.append(f"{endpoint}: {error.strerror or error}")
+        raise ConnectionLost("; ".join(causes) or f"the name {host.node.host!r} has no address")
+
+    async def _open_endpoint(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
+        label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.node.host}:{host.node.port}"
+        link = Connection(
+            label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame,
+            on_change=self._on_change, on_lost=lambda lost, cause: self._lost(host, lost, cause))
+        await self._network.open(endpoint, lambda: link, self._options.sockets)
+        return link
+
+    def _lost(self, host: Host, lost: Connection, cause: KafkaError) -> None:
+        self._bytes_gone = [self._bytes_gone[0] + lost.bytes_in, self._bytes_gone[1] + lost.bytes_out]
+        self._closing.discard(lost)
+        for use in [use for use, link in host.links.items() if link is lost]:
+            del host.links[use]
+            self._note_loss(host, lost, cause)
+        self._on_change()
+
+    def _note_loss(self, host: Host, lost: Connection, cause: KafkaError) -> None:
+        """An idle connection that the peer closes is everyday life; one with work on it is a sign of trouble."""
+        if lost.lost_work:
+            self.failures[f"{host.node.host}:{host.node.port}"] = cause
+            host.reconnects.failed(self._clock())
+            _log.info("%s: %s", lost.label, cause)
+            self._on_trouble()
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close every connection; nothing is left behind."""
+        self._closed = True
+        tasks = [task for host in self._all_hosts() for task in host.tasks.values()]
+        for host in self._all_hosts():
+            self._drop(host)
+        for link in list(self._closing):
+            link.close(ConnectionLost("the client is closed"))
+        await asyncio.gather(*tasks, return_exceptions=True)
+        while any(link.state is not State.CLOSED for host in self._all_hosts() for link in host.links.values()) or self._closing:
+            await asyncio.sleep(0)
+
+    def drop(self) -> None:
+        """After a fork: let go of the parent's sockets, silently."""
+        self._network.drop()
+
+
+def _refused(address: str, error: OSError) -> KafkaError:
+    return ConnectionLost(f"{address}: {error.strerror or error}")
+

@@ -1,0 +1,84 @@
+"""Names, sockets and their options: the outside world, behind one small interface that a simulation can replace."""
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+SYSTEM_DEFAULT: Final = -1
+
+
+class Endpoint(NamedTuple):
+    """One resolved address of a host: what ``socket.connect`` takes, and how to show it."""
+
+    family: int
+    address: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        host, port = self.address[:2]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
+class SocketOptions(NamedTuple):
+    """Kernel buffer sizes in bytes; -1 leaves the system's."""
+
+    send_buffer: int = SYSTEM_DEFAULT
+    receive_buffer: int = SYSTEM_DEFAULT
+
+
+class Network(Protocol):
+    """How a client reaches hosts."""
+
+    async def resolve(self, host: str, port: int) -> list[Endpoint]:
+        """Every address of *host*, in the resolver's order. Raises OSError."""
+
+    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:
+        """Connect and hand the connection to a protocol. Raises OSError."""
+
+    def drop(self) -> None:
+        """Close every socket of this process without a word to its peer (after a fork: they belong to the parent)."""
+
+
+class AsyncioNetwork:
+    """Real sockets on the running loop; names are resolved in the loop's executor."""
+
+    def __init__(self) -> None:
+        self._sockets: set[socket.socket] = set()
+
+    async def resolve(self, host: str, port: int) -> list[Endpoint]:
+        """Ask the system's resolver."""
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(Endpoint(family, address) for family, _, _, _, address in found))
+
+    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:
+        """Connect one socket."""
+        loop = asyncio.get_running_loop()
+        sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)  # noqa: FBT003
+            _tune(sock, options)
+            await loop.sock_connect(sock, endpoint.address)
+            transport, _ = await loop.create_connection(protocol, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        self._sockets = {each for each in self._sockets if each.fileno() >= 0}
+        self._sockets.add(sock)
+        return transport
+
+    def drop(self) -> None:
+        """Detach first, so that no transport closes a descriptor somebody else got meanwhile."""
+        for sock in self._sockets:
+            descriptor = sock.detach()
+            if descriptor >= 0:
+                socket.close(descriptor)
+
+
+def _tune(sock: socket.socket, options: SocketOptions) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if options.send_buffer != SYSTEM_DEFAULT:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer)
+    if options.receive_buffer != SYSTEM_DEFAULT:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
