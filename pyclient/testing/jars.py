@@ -133,7 +133,7 @@ def _download(jar: Jar, scratch: Path) -> None:
 def _retrying() -> tenacity.Retrying:
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_may_pass),
-        wait=tenacity.wait_exponential_jitter(initial=0.3, max=8),
+        wait=tenacity.wait_exponential(multiplier=0.3, max=8) + tenacity.wait_random(0, 0.3),
         stop=tenacity.stop_after_attempt(ATTEMPTS),
         before_sleep=tenacity.before_sleep_log(log, logging.INFO),
         reraise=True,
