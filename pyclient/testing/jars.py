@@ -148,11 +148,20 @@ _PASSING: Final = (OSError, http.client.HTTPException, _Damaged)  # what a downl
 
 
 def _fetch(url: str, jar: Jar) -> bytes:
-    with urllib.request.urlopen(url, timeout=SOCKET_TIMEOUT_S) as answer:
-        content: bytes = answer.read()
+    content = _read(url)
     digest = hashlib.sha256(content).hexdigest()
     if digest != jar.sha256:
         raise _Damaged(f"{len(content)} B with sha256 {digest}, but the lock file says {jar.sha256}")
+    return content
+
+
+def _read(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=SOCKET_TIMEOUT_S) as answer:
+            content: bytes = answer.read()
+    except urllib.error.HTTPError as refused:
+        refused.close()  # it holds the connection
+        raise
     return content
 
 
