@@ -1,0 +1,326 @@
+"""What users may replace: the Protocols of plugins, the plain values these see, and how one is found by name.
+
+Decides nothing about records or groups; knows no client. A plugin is an object, a registered name (an entry point) or
+``"package.module:Class"``, and `load_plugin` turns each into the object.
+"""
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Generator, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from pyclient.errors import ConfigurationError, SerializationError
+from pyclient.records import Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
+
+STICKY: Final = -1
+"""What a partitioner returns to leave the choice to the producer: the partition whose batch is being filled (KIP-794)."""
+
+
+# ── producing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Partitions(Protocol):
+    """A topic's partitions as a partitioner sees them; their numbers are ``range(len(partitions))``."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def available(self) -> Sequence[int]:
+        """The partitions that have a leader now, in order; may be empty."""
+
+
+class Partitioner(Protocol):
+    """Chooses the partition of a record that names none."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        """A number in ``range(len(partitions))``, or `STICKY`. Called once per record, by any thread: no I/O, no locks."""
+
+
+@runtime_checkable
+class SeesNewBatches(Protocol):
+    """Optional power of a partitioner, looked up once: it is told when a batch was begun."""
+
+    def on_new_batch(self, topic: str, partition: int) -> None:
+        """A new batch for *partition* was begun since the last one is full."""
+
+
+class Serializer(Protocol):
+    """Turns a key or value into bytes. ``headers`` may be left out of the signature."""
+
+    def serialize(self, topic: str, value: Any, headers: Headers = (), /) -> bytes | None:
+        """The bytes; None stays None (a tombstone). Called once per record, by any thread."""
+
+
+class Deserializer(Protocol):
+    """Turns bytes into a key or value. ``headers`` may be left out of the signature."""
+
+    def deserialize(self, topic: str, data: bytes | None, headers: Headers = (), /) -> Any:
+        """The value; None stays None (a tombstone). Called once per record."""
+
+
+Serialize: TypeAlias = Callable[[str, Any, Headers], bytes | None]
+Deserialize: TypeAlias = Callable[[str, bytes | None, Headers], Any]
+
+
+class ProducerInterceptor(Protocol):
+    """Sees every record before it is serialized, and every outcome. What it raises is logged, never passed on."""
+
+    def on_send(self, topic: str, key: Any, value: Any, headers: Headers, /) -> tuple[Any, Any, Headers]:
+        """The key, value and headers to send in place of these."""
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None, /) -> None:
+        """The record was delivered (*metadata*) or failed (*error*). Called on the client's loop: be quick."""
+
+
+class ConsumerInterceptor(Protocol):
+    """Sees what poll returns, and what was committed. What it raises is logged, never passed on."""
+
+    def on_consume(self, records: Sequence[Any], /) -> Sequence[Any]:
+        """The records to return in place of these."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
+        """These offsets were committed."""
+
+
+# ── consuming in a group ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RebalanceListener(Protocol):
+    """Told, inside ``poll``, ``commit``, ``unsubscribe`` or ``close``, which partitions come and go; may commit and seek."""
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> None:
+        """These were added, before any record of them is returned."""
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> None:
+        """These are about to go; still owned here, so commits count."""
+
+    def on_partitions_lost(self, partitions: Sequence[TopicPartition], /) -> None:
+        """These are gone already, another member may have them. Inherited, it does what `on_partitions_revoked` does."""
+        self.on_partitions_revoked(partitions)
+
+
+class AsyncRebalanceListener(Protocol):
+    """`RebalanceListener` for async consumers: the same, awaited."""
+
+    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> None:
+        """These were added, before any record of them is returned."""
+
+    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> None:
+        """These are about to go; still owned here, so commits count."""
+
+    async def on_partitions_lost(self, partitions: Sequence[TopicPartition], /) -> None:
+        """These are gone already. Inherited, it does what `on_partitions_revoked` does."""
+        await self.on_partitions_revoked(partitions)
+
+
+class ClusterView(NamedTuple):
+    """What an assignor sees of the cluster: the partitions of every subscribed topic, and the brokers by node id."""
+
+    topics: Mapping[str, Sequence[PartitionDescription]]
+    nodes: Mapping[int, Node] = {}
+
+    def racks(self, partition: PartitionDescription) -> frozenset[str]:
+        """The racks that hold a replica of *partition*, as far as brokers tell."""
+        found = (self.nodes[replica].rack for replica in partition.replicas if replica in self.nodes)
+        return frozenset(rack for rack in found if rack is not None)
+
+
+class MemberView(NamedTuple):
+    """What an assignor sees of one member: what it subscribes to and what it owned, by which generation."""
+
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+    instance_id: str | None = None
+    rack: str | None = None
+    user_data: bytes | None = None
+
+
+class Assignment(NamedTuple):
+    """What one member is to read; ``user_data`` reaches it unread."""
+
+    partitions: tuple[TopicPartition, ...]
+    user_data: bytes | None = None
+
+
+class Assignor(Protocol):
+    """Shares a group's partitions out. Runs in the group's leader, apart from its loop; a pure function of its arguments."""
+
+    @property
+    def name(self) -> str:
+        """The name all members must know, such as ``range``."""
+
+    @property
+    def protocols(self) -> Sequence[str]:
+        """``eager``, ``cooperative`` or both, the preferred one first."""
+
+    def assign(self, cluster: ClusterView, members: Mapping[str, MemberView], /) -> Mapping[str, Assignment]:
+        """An assignment for every member id; no partition twice, only subscribed topics."""
+
+
+@runtime_checkable
+class SendsUserData(Protocol):
+    """Optional power of an assignor: bytes that every member sends along with its subscription."""
+
+    def subscription_user_data(self, topics: Sequence[str], /) -> bytes | None:
+        """What the leader will see as `MemberView.user_data`."""
+
+
+@runtime_checkable
+class SeesAssignment(Protocol):
+    """Optional power of an assignor: it is told what its member got."""
+
+    def on_assignment(self, assignment: Assignment, generation: int, /) -> None:
+        """The member was given *assignment* in *generation*."""
+
+
+# ── logging in ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class SaslMechanism(Protocol):
+    """One way to log in. ``blocking`` ones run outside of the loop (Kerberos, token endpoints)."""
+
+    name: str
+    blocking: bool
+
+    def exchange(self, config: Any, host: str, /) -> Generator[bytes, bytes, None]:
+        """Yields the client's messages and is sent the broker's answers; *config* is the client's config object."""
+
+
+# ── finding them ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PluginKind(NamedTuple):
+    """A sort of plugin: where names of it are registered, and the method that makes an object one."""
+
+    group: str
+    method: str
+
+
+KINDS: Final[Mapping[str, PluginKind]] = {
+    "partitioner": PluginKind("pyclient.partitioners", "partition"),
+    "assignor": PluginKind("pyclient.assignors", "assign"),
+    "serializer": PluginKind("pyclient.serializers", "serialize"),
+    "deserializer": PluginKind("pyclient.serializers", "deserialize"),
+    "producer interceptor": PluginKind("pyclient.producer_interceptors", "on_send"),
+    "consumer interceptor": PluginKind("pyclient.consumer_interceptors", "on_consume"),
+    "sasl mechanism": PluginKind("pyclient.sasl_mechanisms", "exchange"),
+}
+
+
+def load_plugin(kind: str, spec: object) -> Any:
+    """The plugin that *spec* means: an object, a class (made without arguments), a registered name, "package.module:Class".
+
+    Plain functions serve as serializers and deserializers too.
+
+    Raises:
+        ConfigurationError: nothing of that name, or not what the kind needs; says what is there.
+    """
+    wanted = KINDS[kind]
+    found = _named(kind, wanted, spec) if isinstance(spec, str) else spec
+    plugin = _made(kind, found) if inspect.isclass(found) else found
+    if callable(getattr(plugin, wanted.method, None)) or (kind in ("serializer", "deserializer") and callable(plugin)):
+        return plugin
+    raise ConfigurationError(f"{spec!r} is no {kind}: it has no method {wanted.method!r}", option=kind)
+
+
+def available_plugins(kind: str) -> tuple[str, ...]:
+    """The registered names of a kind, sorted."""
+    return tuple(sorted({point.name for point in entry_points(group=KINDS[kind].group)}))
+
+
+def _named(kind: str, wanted: PluginKind, spec: str) -> object:
+    try:
+        if ":" in spec:
+            return _imported(spec)
+        for point in entry_points(group=wanted.group, name=spec):
+            return point.load()
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"{kind} {spec!r} cannot be loaded: {error}", option=kind) from error
+    names = ", ".join(available_plugins(kind)) or "none is registered"
+    raise ConfigurationError(
+        f"no {kind} is called {spec!r}; there are: {names}. "
+        f"Else give an object, 'package.module:Class', or register the name as an entry point of {wanted.group!r}.",
+        option=kind,
+    )
+
+
+def _imported(spec: str) -> object:
+    module, _, path = spec.partition(":")
+    if not module or not path:
+        raise ValueError("write it as 'package.module:Class'")
+    found: object = importlib.import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _made(kind: str, cls: type) -> object:
+    try:
+        return cls()
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{kind} {cls.__qualname__} cannot be made without arguments ({error}): pass an object of it", option=kind
+        ) from error
+
+
+# ── calling serializers ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_serializer(spec: object) -> Serialize:
+    """``f(topic, value, headers) -> bytes | None`` of anything that serves as a serializer.
+
+    That is a `Serializer` (with or without ``headers``), a function of the value, or a name (`load_plugin`). What it raises
+    comes out as SerializationError, with the cause.
+    """
+    return _guarded("serialize", _called(load_plugin("serializer", spec), "serialize"), _bytes_or_none)
+
+
+def as_deserializer(spec: object) -> Deserialize:
+    """``f(topic, data, headers) -> value``, as `as_serializer`."""
+    return _guarded("deserialize", _called(load_plugin("deserializer", spec), "deserialize"), lambda value: value)
+
+
+def _called(plugin: Any, method: str) -> Callable[[str, Any, Headers], Any]:
+    function = getattr(plugin, method, None)
+    if function is None:
+        return lambda topic, value, headers: plugin(value)
+    if _takes(function, 3):
+        return function  # type: ignore[no-any-return]
+    return lambda topic, value, headers: function(topic, value)
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # compiled functions may not tell; ours do
+        return True
+    return True
+
+
+def _guarded(
+    verb: str, function: Callable[[str, Any, Headers], Any], checked: Callable[[Any], Any]
+) -> Callable[[str, Any, Headers], Any]:
+    def guarded(topic: str, value: Any, headers: Headers) -> Any:
+        try:
+            return checked(function(topic, value, headers))
+        except SerializationError:
+            raise
+        except Exception as error:
+            raise SerializationError(
+                f"cannot {verb} a {type(value).__name__} of topic {topic!r}: {type(error).__name__}: {error}"
+            ) from error
+
+    return guarded
+
+
+def _bytes_or_none(data: Any) -> bytes | None:
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"the serializer gave a {type(data).__name__}; it must give bytes or None")
