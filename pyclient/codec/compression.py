@@ -235,7 +235,7 @@ def _from_lz4(data: memoryview, limit: int) -> memoryview:
 
 def _from_snappy(data: memoryview, limit: int) -> memoryview:
     """Raw, or xerial's framing of blocks."""
-    framed = data[:8] == XERIAL_MAGIC
+    framed = data[:8].tobytes() == XERIAL_MAGIC
     size = sum(map(snappy_size, xerial_blocks(data))) if framed else snappy_size(data)
     if size > limit:
         raise _too_large(limit)

@@ -8,7 +8,9 @@ records were checksummed. So the two parts are summed apart and combined: cost g
 import cython
 from cython.cimports.libc.stdint import uint32_t, uint64_t
 
-from crc32c import crc32c as crc32c
+from crc32c import crc32c
+
+__all__ = ["combine", "crc32c"]
 
 # The polynomial, bits reversed; declared in C because a Python constant above 2**31 would be an object in `nogil` code.
 _POLYNOMIAL = cython.declare(uint32_t, 0x82F63B78)

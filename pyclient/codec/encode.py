@@ -333,77 +333,76 @@ def _content(data: bytes | None) -> cython.p_const_uchar:
     return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data))
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _length(data: bytes | None) -> cython.Py_ssize_t:
+    """-1 for None."""
+    return -1 if data is None else PyBytes_GET_SIZE(data)
+
+
 @cython.final
 @cython.cclass
 class _Writer:
-    """Grows a buffer record by record: the one-shot writer behind `encode_batch` and `encode_values`."""
+    """Writes records into one `bytes` of a size known beforehand, behind room for the header."""
 
-    buffer: bytearray
+    buffer: bytes
     used: cython.Py_ssize_t
-    room: cython.Py_ssize_t
     count: cython.Py_ssize_t
     base: int64_t
     latest: int64_t
 
-    def __cinit__(self, room: cython.Py_ssize_t) -> None:
-        self.buffer = PyByteArray_FromStringAndSize(cython.NULL, room)
-        self.room = room
+    def __cinit__(self, room: cython.Py_ssize_t, base: int64_t) -> None:
+        self.buffer = PyBytes_FromStringAndSize(cython.NULL, 61 + room)
+        self.used = 61
+        self.base = base
+        self.latest = base
 
     @cython.cfunc
     @cython.inline
-    def add(self, timestamp: int64_t, key: bytes | None, value: bytes | None, headers: bytes | None) -> cython.int:
-        """Append a record; ``None`` is null, headers None is none."""
-        key_len: cython.Py_ssize_t = -1 if key is None else PyBytes_GET_SIZE(key)
-        value_len: cython.Py_ssize_t = -1 if value is None else PyBytes_GET_SIZE(value)
-        headers_len: cython.Py_ssize_t = 0 if headers is None else PyBytes_GET_SIZE(headers)
-        need: cython.Py_ssize_t = record_bound(key_len, value_len, headers_len)
-        start: cython.p_uchar
+    @cython.exceptval(check=False)
+    def add(
+        self, timestamp: int64_t, key: bytes | None, value: bytes | None, headers: bytes | None
+    ) -> cython.void:
+        """Append a record; None is null, headers None is none. The room is there."""
+        start: cython.p_uchar = cython.cast(cython.p_uchar, PyBytes_AS_STRING(self.buffer))
         if self.count == 0 or timestamp > self.latest:
             self.latest = timestamp
-        if self.room - self.used < need:
-            self.grow(need)
-        start = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.buffer))
         self.used = (
             put_record(
                 start + self.used,
                 cython.cast(int64_t, cython.cast(uint64_t, timestamp) - cython.cast(uint64_t, self.base)),
                 self.count,
                 _content(key),
-                key_len,
+                _length(key),
                 _content(value),
-                value_len,
+                _length(value),
                 _content(headers),
-                headers_len,
+                _length(headers),
             )
             - start
         )
         self.count += 1
-        return 0
-
-    @cython.cfunc
-    def grow(self, need: cython.Py_ssize_t) -> cython.int:
-        self.room = max(self.room * 2, self.used + need)
-        larger: bytearray = PyByteArray_FromStringAndSize(cython.NULL, self.room)
-        memcpy(PyByteArray_AS_STRING(larger), PyByteArray_AS_STRING(self.buffer), self.used)
-        self.buffer = larger
-        return 0
 
 
 def _finish(writer: _Writer, compression: object, level: object, fields: dict) -> bytes:
     """Compress what was written, put the header before it."""
     codec = compression if isinstance(compression, Compression) else Compression.named(compression)
-    records = compress(codec, memoryview(writer.buffer)[: writer.used], level)
+    records = compress(codec, memoryview(writer.buffer)[HEADER_SIZE : writer.used], level)
     fields["attributes"] |= int(codec)
-    size = len(records)
-    header = batch_header(
+    header: bytes = batch_header(
         records_crc=crc32c(records),
-        records_size=size,
+        records_size=len(records),
         count=writer.count,
         base_timestamp=writer.base,
         max_timestamp=writer.latest,
         **fields,
     )
-    return b"".join((header, records))
+    if codec or writer.used != len(writer.buffer):
+        return b"".join((header, records))
+    # Nobody else has seen this bytes object yet, so its first 61 bytes may still be written.
+    memcpy(PyBytes_AS_STRING(writer.buffer), PyBytes_AS_STRING(header), 61)
+    return writer.buffer
 
 
 def _attributes(timestamp_type: int, transactional: bool, control: bool) -> int:
@@ -436,21 +435,22 @@ def encode_batch(
         TypeError: a key or value is neither bytes nor None, or a header is no ``(str, bytes | None)`` pair.
         ValueError: a field does not fit its place, or the level is not one of the codec's.
     """
-    writer: _Writer = _Writer(4096)
-    index: cython.Py_ssize_t = 0
-    section: bytes
-    for timestamp, key, value, headers in records:
-        if not (key is None or isinstance(key, bytes)) or not (value is None or isinstance(value, bytes)):
+    checked: list = []
+    room: cython.Py_ssize_t = 0
+    timestamp: int64_t
+    for moment, key, value, headers in records:
+        if not (key is None or type(key) is bytes) or not (value is None or type(value) is bytes):
             raise TypeError(
-                f"record {index} has a {type(key).__name__} key and a {type(value).__name__} value; both must be bytes or None"
+                f"record {len(checked)} has a {type(key).__name__} key and a {type(value).__name__} value; both must be bytes or None"
             )
-        if index == 0:
-            writer.base = timestamp if base_timestamp is None else base_timestamp
         section = encode_headers(headers) if headers else None
+        checked.append((moment, key, value, section))
+        room += record_bound(_length(key), _length(value), _length(section))
+    if base_timestamp is None:
+        base_timestamp = checked[0][0] if checked else -1
+    writer: _Writer = _Writer(room, base_timestamp)
+    for timestamp, key, value, section in checked:
         writer.add(timestamp, key, value, section)
-        index += 1
-    if index == 0:
-        writer.base = writer.latest = -1 if base_timestamp is None else base_timestamp
     fields = {
         "base_offset": base_offset,
         "attributes": _attributes(timestamp_type, transactional, control),
@@ -476,11 +476,15 @@ def encode_values(
         TypeError: a value is neither bytes nor None.
         ValueError: the level is not one of the codec's.
     """
-    items: list = list(values)  # a copy: nobody else can shrink it while C reads it
-    writer: _Writer = _Writer(4096)
-    writer.base = timestamp
+    items: list = list(values)  # a copy: nobody else can change it while C reads it
+    room: cython.Py_ssize_t = 0
+    position: cython.Py_ssize_t = 0
     for value in items:
-        if not (value is None or isinstance(value, bytes)):
-            raise TypeError(f"value {writer.count} is a {type(value).__name__}; it must be bytes or None")
+        if not (value is None or type(value) is bytes):
+            raise TypeError(f"value {position} is a {type(value).__name__}; it must be bytes or None")
+        room += record_size(0, position, -1, _length(value), 0)
+        position += 1
+    writer: _Writer = _Writer(room, timestamp)
+    for value in items:
         writer.add(timestamp, None, value, None)
     return _finish(writer, compression, level, {"base_offset": base_offset, "attributes": 0})

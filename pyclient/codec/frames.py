@@ -155,7 +155,7 @@ def xerial_blocks(data: memoryview) -> Iterator[memoryview]:
     """The raw snappy blocks within xerial's framing; streams may follow each other, each with its header."""
     at = 0
     while at < len(data):
-        if data[at : at + 8] == XERIAL_MAGIC:
+        if data[at : at + 8].tobytes() == XERIAL_MAGIC:
             little(data, at, XERIAL_HEADER)
             at += XERIAL_HEADER
             continue

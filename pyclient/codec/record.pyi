@@ -4,7 +4,9 @@ from typing import Any, ClassVar, final
 from pyclient.records import Header, TimestampType
 
 class Record:
-    __match_args__: ClassVar[tuple[str, ...]]
+    __match_args__: ClassVar[tuple[str, ...]] = (
+        "topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "leader_epoch",
+    )
     def __init__(
         self,
         topic: str,
