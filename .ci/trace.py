@@ -120,7 +120,7 @@ def report(lists: Mapping[str, Sequence[Rule]]) -> list[str]:
             print(f"  {each.id}  {each.text}")
             faults += report_rule(each, by_rule[each.id], outcomes)
         excused = [each.id for each in group if each.reason and not by_rule[each.id]]
-        if len(excused) > max(1, MOST_WITHOUT_TEST * len(group)):
+        if len(excused) > MOST_WITHOUT_TEST * len(group):
             faults.append(f"{heading}: {len(excused)} of {len(group)} rules have no test ({', '.join(excused)})")
     if not outcomes:
         faults.append(f"no results under {RESULTS.relative_to(ROOT)}: run `make test` first")

@@ -1,0 +1,158 @@
+"""The programs behind the Makefile decide as they promise. They are scripts of no package: loaded here by their path."""
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+JUNIT = """<testsuites><testsuite>
+<testcase classname="tests.unit.test_net" name="test_M08_first[a]" />
+<testcase classname="tests.unit.test_net" name="test_M08_first[b]">{inside}</testcase>
+<testcase classname="tests.unit.test_net" name="test_other"><skipped message="why" /></testcase>
+</testsuite></testsuites>"""
+TESTS = '''
+def test_M08_first(x):
+    pass
+
+def test_other():
+    """Also about M12, and M080 or XM13 are no IDs."""
+
+class TestP07Buffers:
+    def test_inside(self): ...
+'''
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"ci_{name}", ROOT / ".ci" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The trace program, looking at a small project of its own."""
+    module = load("trace")
+    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    (tmp_path / "tests" / "unit" / "test_net.py").write_text(TESTS)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "RULES", tmp_path / "rules.md")
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "junit")
+    (tmp_path / "junit").mkdir()
+    return module
+
+
+def results(trace: ModuleType, inside: str = "") -> None:
+    (trace.RESULTS / "test.xml").write_text(JUNIT.format(inside=inside))
+
+
+def faults(trace: ModuleType, *items: str) -> list[str]:
+    found: list[str] = trace.report(trace.rules("# Title\n\n## List\n\n" + "\n".join(items)))
+    return found
+
+
+def test_a_rule_is_proven_by_the_tests_that_quote_its_id(trace: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    results(trace)
+    assert faults(trace, "- **M08** First on every\n  connection.") == []
+    assert "M08  First on every connection." in capsys.readouterr().out
+
+
+def test_a_rule_without_a_test_is_a_fault(trace: ModuleType) -> None:
+    results(trace)
+    assert "M09 has no test" in faults(trace, "- **M09** Throttled.")[0]
+
+
+def test_a_rule_is_broken_when_one_of_its_tests_failed(trace: ModuleType) -> None:
+    results(trace, "<failure>no</failure>")
+    assert "M08 is broken" in faults(trace, "- **M08** First.")[0]
+
+
+def test_a_skipped_test_proves_nothing(trace: ModuleType) -> None:
+    results(trace)
+    assert "M12 is not proven" in faults(trace, "- **M12** Lengths.")[0]
+
+
+def test_an_id_is_quoted_by_the_whole_word_only(trace: ModuleType) -> None:
+    results(trace)
+    found = {each.name: each.ids for each in trace.tests(trace.ROOT / "tests")}
+    assert found == {"test_M08_first": {"M08"}, "test_other": {"M12"}, "test_inside": set()}
+
+
+def test_a_rule_may_name_its_tests(trace: ModuleType) -> None:
+    results(trace)
+    assert faults(trace, "- **B01** Fields. (tests: `test_M08_first`)") == []
+    with pytest.raises(SystemExit, match="test_gone"):
+        faults(trace, "- **B01** Fields. (tests: `test_gone`)")
+
+
+def test_at_most_one_rule_in_ten_of_a_list_may_have_a_reason_instead(trace: ModuleType) -> None:
+    results(trace)
+    proven = [f"- **B{number:02}** Fields. (tests: `test_M08_first`)" for number in range(9)]
+    excused = "- **B09** Old. (no test: Only a broker of 2010 does it.)"
+    assert faults(trace, *proven, excused) == []
+    assert "have no test" in faults(trace, *proven[1:], excused)[0]
+
+
+def test_without_results_nothing_is_proven(trace: ModuleType) -> None:
+    assert "run `make test` first" in faults(trace, "- **M08** First.")[-1]
+
+
+@pytest.mark.parametrize(("inside", "sections", "line", "code"), [
+    ("", "0", "2 passed, 0 failed", 0),
+    ("<failure>no</failure>", "0", "1 passed, 1 failed", 1),
+    ("", "2", "2 passed, 2 failed", 1),
+])
+def test_the_closing_line_counts_tests_and_failed_sections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    inside: str, sections: str, line: str, code: int,
+) -> None:
+    closing = load("closing")
+    monkeypatch.setattr(closing, "RESULTS", tmp_path)
+    (tmp_path / "a.xml").write_text(JUNIT.format(inside=inside))
+    with pytest.raises(SystemExit) as ended:
+        closing.main([sections])
+    assert capsys.readouterr().out.strip() == line
+    assert int(ended.value.code or 0) == code
+
+
+def test_the_set_up_recompiles_when_a_source_or_a_header_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = load("setup")
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    source = tmp_path / "pyclient" / "codec" / "fast.py"
+    source.parent.mkdir(parents=True)
+    header = source.with_suffix(".pxd")
+    project = {"tool": {"setuptools": {"ext-modules": [{"name": "pyclient.codec.fast", "sources": ["pyclient/codec/fast.py"]}]}}}
+    seen = set()
+    for file, text in ((source, "a"), (source, "b"), (header, "a"), (header, "b")):
+        file.write_text(text)
+        seen.add(setup.compiled_inputs(project))
+    assert len(seen) == 4
+    assert not setup.compiled_everything(project)
+    source.with_suffix(".cpython-311.so").touch()
+    assert setup.compiled_everything(project)
+
+
+def test_a_python_that_is_too_old_is_refused_with_what_would_do(tmp_path: Path) -> None:
+    old = tmp_path / "python3"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    refused = subprocess.run(
+        [str(ROOT / ".ci" / "python")], env={**os.environ, "PYTHON": str(old)}, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1
+    assert "3.11" in refused.stderr
+
+
+def test_every_target_of_the_makefile_is_explained_by_make_help() -> None:
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    for target in ("demo", "test", "test-containers", "check", "bench", "trace", "build", "setup", "docs", "clean", "help"):
+        assert f"make {target} " in listed, target
