@@ -14,10 +14,12 @@ if TYPE_CHECKING:
         LocalClusterError,
         NotControllable,
     )
+    from pyclient.testing.proxy import FaultProxy
 
 _HOMES: Final = {
     "BrokerStartFailed": "errors",
     "ContainersUnavailable": "errors",
+    "FaultProxy": "proxy",
     "JarsUnavailable": "errors",
     "JavaNotFound": "errors",
     "LocalCluster": "cluster",
@@ -28,6 +30,7 @@ _HOMES: Final = {
 __all__ = [
     "BrokerStartFailed",
     "ContainersUnavailable",
+    "FaultProxy",
     "JarsUnavailable",
     "JavaNotFound",
     "LocalCluster",

@@ -1,20 +1,21 @@
 """Ties processes and a work directory to the life of this process: when it ends, however it ends, they go.
 
 One pipe per leash. This process holds the writing end and never writes; watchers wait for its end-of-file, which the
-kernel delivers on exit, SIGKILL included, and from whatever thread the processes were started. Each process led on
-the leash is preceded by its watcher and replaces the watcher's parent (``exec``), so there is no moment without one.
-A watcher kills its process *group*: while it lives, the kernel cannot give that number to anyone else.
+kernel delivers on exit, SIGKILL included, and from whatever thread the processes were started. A shell starts the
+watcher and then becomes the process (``exec``), so the process is never without one, and keeps its own pid. A watcher kills its process *group*: while it lives, the kernel cannot give that number to anyone else.
 """
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +23,13 @@ from pathlib import Path
 from typing import IO, Final
 
 REMOVAL_TIMEOUT_S: Final = 10.0
+HANDSHAKE_TIMEOUT_S: Final = 10.0
 
-# fd 3 keeps the pipe: a shell gives its background jobs /dev/null as standard input
+# fd 3 keeps the pipe: a shell gives its background jobs /dev/null as standard input. Standard error tells that the
+# watcher exists: it ends when watcher and shell have both turned away from it.
 _LEAD = (
     "exec 3<&0; (trap '' INT TERM HUP; cat <&3; kill -9 -$$) >/dev/null 2>&1 & "
-    'exec "$@" </dev/null 3<&-'
+    'exec "$@" </dev/null 3<&- 2>&1'
 )
 _REMOVE = (
     "trap '' INT TERM HUP; cat >/dev/null; n=0; "
@@ -55,7 +58,16 @@ class Leash:
     def lead(self, command: Sequence[str], *, output: IO[bytes], env: Mapping[str, str] | None = None,
              cwd: Path | None = None) -> subprocess.Popen[bytes]:
         """Start *command*; both its output streams go to *output*. The pid is the command's own."""
-        return self._spawn(["sh", "-c", _LEAD, "sh", *command], output=output, env=env, cwd=cwd)
+        told, watched = os.pipe()
+        try:
+            try:
+                process = self._spawn(["sh", "-c", _LEAD, "sh", *command], output=output, error=watched, env=env, cwd=cwd)
+            finally:
+                os.close(watched)
+            _await_end(told)  # a process paused before that would have no watcher
+        finally:
+            os.close(told)
+        return process
 
     def afterwards(self, command: Sequence[str]) -> Callable[[], None]:
         """Have *command* run when this process has ended without `close`; the returned function calls it off."""
@@ -81,13 +93,12 @@ class Leash:
         if self._end.detach() is not None:
             _close_quietly(self._writing, self._reading)
 
-    def _spawn(self, command: Sequence[str], *, output: IO[bytes] | None = None, env: Mapping[str, str] | None = None,
-               cwd: Path | None = None) -> subprocess.Popen[bytes]:
-        sink = subprocess.DEVNULL if output is None else output
+    def _spawn(self, command: Sequence[str], *, output: IO[bytes] | int = subprocess.DEVNULL, error: int = subprocess.DEVNULL,
+               env: Mapping[str, str] | None = None, cwd: Path | None = None) -> subprocess.Popen[bytes]:
         with self._guard:
             if not self._end.alive:
                 raise RuntimeError(f"{self.directory} is closed: its processes were ended, new ones need a new cluster")
-            return subprocess.Popen(command, stdin=self._reading, stdout=sink, stderr=sink, env=env, cwd=cwd,
+            return subprocess.Popen(command, stdin=self._reading, stdout=output, stderr=error, env=env, cwd=cwd,
                                     start_new_session=True)
 
 
@@ -99,6 +110,13 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _await_end(handle: int) -> None:
+    """Return when nobody can write to the pipe any more, within HANDSHAKE_TIMEOUT_S."""
+    deadline = time.monotonic() + HANDSHAKE_TIMEOUT_S
+    while select.select([handle], [], [], max(0.0, deadline - time.monotonic()))[0] and os.read(handle, 1024):
+        pass  # what a shell has to say before its program begins
 
 
 def _close_quietly(*handles: int) -> None:

@@ -6,6 +6,9 @@ command has taken effect when it returns.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -27,7 +30,20 @@ class _Link:
     def reset(self) -> None:
         """RST to both sides: nothing buffered is sent."""
         for writer in self.writers:
-            writer.transport.abort()
+            _reset(writer)
+
+    def close(self) -> None:
+        """FIN to both sides, after what is buffered."""
+        for writer in self.writers:
+            writer.close()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """End the connection by RST: aborting alone sends a FIN, as an orderly end does."""
+    if (connection := writer.get_extra_info("socket")) is not None:
+        with contextlib.suppress(OSError):  # closed already
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 class FaultProxy:
@@ -158,23 +174,22 @@ class FaultProxy:
     def _close_idle(self, moved_before: float) -> int:
         idle = [link for link in self._links if link.moved_at <= moved_before]
         for link in idle:
-            for writer in link.writers:
-                writer.close()
+            link.close()
         return len(idle)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refusing or self.upstream is None:
-            writer.transport.abort()
+            _reset(writer)
             return
         link = _Link(writer)
         self._links.add(link)
         try:
             await self._pass_on(link, reader, writer, self.upstream)
-        except OSError:
-            pass  # either side has gone: the other learns it by the reset below
+            link.close()
+        except* OSError:
+            link.reset()  # one side has gone: the other learns it as it was
         finally:
             self._links.discard(link)
-            link.reset()
 
     async def _pass_on(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
                        upstream: tuple[str, int]) -> None:

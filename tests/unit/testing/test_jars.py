@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pyclient.testing import jars as jars_module
+from pyclient.testing.cache import cache_directory
 from pyclient.testing.errors import JarsUnavailable
 from pyclient.testing.jars import ensure_jars
 from pyclient.testing.lockfile import Jar, Lock
@@ -55,7 +56,7 @@ class Repository:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, *_: object) -> None:
                 pass
 
         return Handler
@@ -116,7 +117,7 @@ def test_content_that_differs_from_the_lock_is_never_kept(repository: Repository
     repository.files[JARS["part7"].path] = b"<html>log in first</html>"
     with pytest.raises(JarsUnavailable, match="sha256"):
         ensure_jars("1.0")
-    assert not list(Path(jars_module.cache_directory()).rglob(JARS["part7"].name))
+    assert not list(cache_directory().rglob(JARS["part7"].name))
 
 
 def test_what_arrived_before_a_failure_is_not_downloaded_again(repository: Repository) -> None:
@@ -124,7 +125,7 @@ def test_what_arrived_before_a_failure_is_not_downloaded_again(repository: Repos
     content = repository.files.pop(path)
     with pytest.raises(JarsUnavailable):
         ensure_jars("1.0")
-    arrived = {file.name for file in Path(jars_module.cache_directory()).rglob("*.jar")}
+    arrived = {file.name for file in cache_directory().rglob("*.jar")}
     repository.files[path] = content
     repository.asked.clear()
     ensure_jars("1.0")

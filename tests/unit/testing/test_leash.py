@@ -139,6 +139,15 @@ def test_a_command_for_afterwards_can_be_called_off(tmp_path: Path) -> None:
         assert not witness.exists()
 
 
+def test_what_the_shell_says_of_a_missing_program_stands_in_the_output() -> None:
+    with contextlib.closing(Leash("test")) as leash:
+        with (leash.directory / "out").open("wb") as log:
+            process = leash.lead(["/nowhere/java"], output=log)
+        assert process.wait(20) == 127
+        assert "/nowhere/java" in (leash.directory / "out").read_text()
+        kill_group(process)
+
+
 def test_a_closed_leash_starts_nothing() -> None:
     leash = Leash("test")
     leash.close()

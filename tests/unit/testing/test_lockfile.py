@@ -37,7 +37,7 @@ def test_the_digest_depends_on_content_not_on_order(some: list[Jar], chance: obj
 
 @pytest.mark.parametrize("line", ["group:artifact:1.0", "group:artifact " + "0" * 64, "group:artifact:1.0 abc"])
 def test_a_malformed_line_is_named_in_the_error(line: str) -> None:
-    with pytest.raises(LocalClusterError, match=line.split()[0]):
+    with pytest.raises(LocalClusterError, match=line.partition(" ")[0]):
         parse_lock("9.9", line)
 
 

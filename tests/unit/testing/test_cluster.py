@@ -1,0 +1,99 @@
+"""Which backend is chosen, and what misuse is told; brokers run in tests/broker and tests/containers."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient.testing import LocalCluster, LocalClusterError, NotControllable
+from pyclient.testing import cluster as cluster_module
+from pyclient.testing.backend import Wanted, tail
+from pyclient.testing.cluster import MODES, Mode
+from pyclient.testing.errors import BrokerStartFailed
+from pyclient.testing.external import ExternalCluster, parse_addresses
+
+WANTED = Wanted(1, "4.3.1", {}, 60.0)
+
+
+def chosen(mode: Mode, engine: bool, monkeypatch: pytest.MonkeyPatch, **environment: str) -> str:
+    """The kind that is taken, with the three ways of running brokers replaced by their names."""
+    monkeypatch.setattr(cluster_module, "_external", lambda wanted, bootstrap: f"external {bootstrap}")
+    monkeypatch.setattr(cluster_module, "_containers", lambda wanted: "container")
+    monkeypatch.setattr(cluster_module, "_embedded", lambda wanted: "embedded")
+    monkeypatch.setattr("pyclient.testing.engine.engine_answers", lambda: engine)
+    return str(cluster_module._chosen(mode, WANTED, environment))
+
+
+def test_a_running_cluster_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = chosen("auto", True, monkeypatch, PYCLIENT_BOOTSTRAP="host:1", PYCLIENT_BROKERS="container")
+    assert found == "external host:1"
+
+
+@pytest.mark.parametrize(("engine", "kind"), [(True, "container"), (False, "embedded")])
+def test_containers_are_taken_when_an_engine_answers(engine: bool, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen("auto", engine, monkeypatch) == kind
+
+
+@pytest.mark.parametrize("kind", ["container", "embedded"])
+@pytest.mark.parametrize("engine", [True, False])
+def test_the_environment_decides_between_containers_and_java(kind: str, engine: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen("auto", engine, monkeypatch, PYCLIENT_BROKERS=kind) == kind
+
+
+@pytest.mark.parametrize("mode", ["embedded", "container"])
+def test_a_mode_given_in_code_wins_over_the_environment(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chosen(mode, True, monkeypatch, PYCLIENT_BOOTSTRAP="host:1", PYCLIENT_BROKERS="container") == mode
+
+
+def test_an_unknown_kind_in_the_environment_names_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="'docker' is unknown: embedded or container"):
+        chosen("auto", True, monkeypatch, PYCLIENT_BROKERS="docker")
+
+
+def test_external_without_an_address_says_where_to_give_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYCLIENT_BOOTSTRAP", raising=False)
+    with pytest.raises(LocalClusterError, match="PYCLIENT_BOOTSTRAP"):
+        LocalCluster(mode="external").open()
+
+
+@pytest.mark.parametrize("brokers", [0, -1, 10])
+def test_a_number_of_brokers_out_of_range_is_refused(brokers: int) -> None:
+    with pytest.raises(ValueError, match=f"brokers={brokers} is not between 1 and 9"):
+        LocalCluster(brokers)
+
+
+def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=", ".join(MODES)):
+        LocalCluster(mode="docker")  # type: ignore[arg-type]  # what a user may write
+
+
+def test_a_cluster_that_does_not_run_says_how_to_run_it() -> None:
+    cluster = LocalCluster()
+    assert repr(cluster) == "<LocalCluster: not running>"
+    with pytest.raises(LocalClusterError, match="with LocalCluster"):
+        _ = cluster.bootstrap_servers
+    cluster.close()
+
+
+def test_a_failed_start_shows_the_end_of_the_log() -> None:
+    failed = BrokerStartFailed("broker 1 ended", tail("\n".join(map(str, range(100))), 3))
+    assert str(failed) == "broker 1 ended\n--- end of the broker's log ---\n97\n98\n99"
+
+
+def test_brokers_of_somebody_else_are_not_stopped() -> None:
+    cluster = ExternalCluster(WANTED, "host:1")
+    for act in (cluster.stop, cluster.kill, cluster.start, cluster.pause, cluster.resume, cluster.disconnect,
+                cluster.connect, cluster.logs, cluster.data_dir):
+        with pytest.raises(NotControllable, match="Unset PYCLIENT_BOOTSTRAP"):
+            act(1)
+
+
+@pytest.mark.parametrize(("text", "parsed"), [
+    ("a:1", [("a", 1)]), (" a:1 , b:2,", [("a", 1), ("b", 2)]), ("[::1]:9092", [("::1", 9092)]),
+])
+def test_addresses_are_separated_by_commas(text: str, parsed: list[tuple[str, int]]) -> None:
+    assert parse_addresses(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:port"])
+def test_an_address_without_host_or_port_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        parse_addresses(text)
