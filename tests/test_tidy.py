@@ -18,8 +18,7 @@ EVERYTHING = (*PRODUCT, "tests", "benchmarks", "examples", ".ci", "docs")
 BANNED_IN_CORE = {
     "asyncio": "the runtime waits; core is told what happened",
     "concurrent": "the runtime has the executors",
-    "datetime": "time is the argument `now`",
-    "random": "take a seeded Random as an argument (random.Random may be named in annotations only)",
+    "random": "take a seeded Random as an argument (its type may be imported under TYPE_CHECKING)",
     "select": "the runtime has the sockets",
     "selectors": "the runtime has the sockets",
     "socket": "the runtime has the sockets",
@@ -73,6 +72,16 @@ def test_core_imports_no_sockets_clock_threads_or_chance() -> None:
         for line, name in imports(source):
             if (cure := BANNED_IN_CORE.get(name.partition(".")[0])) and line not in excused:
                 wrong.append(f"{source.at(line)} imports {name}: {cure}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_core_reads_no_clock_through_datetime() -> None:
+    wrong = [
+        f"{source.at(node.lineno)}: time is the argument `now`"
+        for source in sources("pyclient/core")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"now", "utcnow", "today"} and "date" in ast.unparse(node.value)
+    ]
     assert not wrong, "\n".join(wrong)
 
 

@@ -4,11 +4,13 @@ The random generator is given: tenacity's own jitter draws from the global one, 
 """
 from __future__ import annotations
 
-from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tenacity import RetryCallState
 from tenacity.wait import wait_base
+
+if TYPE_CHECKING:
+    from random import Random
 
 GROWTH: Final = 2
 JITTER: Final = 0.2
