@@ -229,6 +229,16 @@ class WakeupError(KafkaError):
     """``wakeup()`` interrupted the call; the consumer stays usable."""
 
 
+class ItemsFailed(KafkaError):
+    """Some items of an admin call failed, the others were done: ``errors`` maps each failed one to its cause."""
+
+    def __init__(self, errors: Mapping[str, KafkaError]) -> None:
+        listed = "; ".join(cause.message for cause in list(errors.values())[:5])
+        more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
+        super().__init__(f"{len(errors)} of the items failed, the others were done ({listed}{more})")
+        self.errors = dict(errors)
+
+
 class ProtocolError(KafkaError):
     """The peer's answer cannot be decoded: not Kafka, a proxy in between, or a defect; names API, version and node."""
 

@@ -148,6 +148,11 @@ class FetchBuffer:
             self._condition.notify()
         self.on_data()
 
+    @property
+    def woken(self):
+        """Whether `wake` was called and not taken yet."""
+        return self._woken
+
     def take_wake(self):
         """Whether `wake` was called since the last time."""
         with self._condition:

@@ -105,7 +105,8 @@ class Calls:
             if call.deadline is not None and now >= call.deadline:
                 self._end(call, None, self._timeout(call))
             elif not call.in_flight and now >= call.not_before:
-                node = self._locate(call.target, now, ready)
+                call.not_before = 0.0  # the pause is over: from here on it waits for a node, not for the clock
+                node = self._locate(call.target, ready)
                 if node is not None:
                     yield self._request(call, node)
 
@@ -114,12 +115,11 @@ class Calls:
         return earliest(*(self._deadline(call) for call in self._open))
 
     def _deadline(self, call: Call) -> float | None:
-        # A pause that is over waits for a node, not for the clock: `poll` has cleared it.
         return earliest(call.deadline, call.not_before if call.not_before and not call.in_flight else None)
 
     # ---- where ------------------------------------------------------------------------------------------------------
 
-    def _locate(self, target: Target, now: float, ready: Ready) -> int | None:
+    def _locate(self, target: Target, ready: Ready) -> int | None:
         match target:
             case Anywhere.ANY_NODE:
                 return ready.least_loaded(Use.CONTROL)
@@ -162,7 +162,6 @@ class Calls:
 
     def _request(self, call: Call, node: int) -> Request:
         call.in_flight = True
-        call.not_before = 0.0
         use = Use.COORDINATION if isinstance(call.target, Coordinator) else Use.CONTROL
         return Request(
             node=node, use=use, api=call.api, fields=call.fields, timeout=self._request_timeout,

@@ -147,6 +147,8 @@ class Links:
     def tick(self, now: float) -> None:
         """End what is overdue or idle."""
         for host in self._all_hosts():
+            if host.reconnects.allowed(now):
+                host.wanted = False  # whoever still wants it asks again in this turn
             for link in list(host.links.values()):
                 link.expire(now)
                 if not link.in_flight and now >= link.idle_since + self._options.max_idle:

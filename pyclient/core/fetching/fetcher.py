@@ -15,6 +15,7 @@ from pyclient.buffers.fetchbuffer import Chunk, Failure, FetchBuffer
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.core.backoff import WaitPolicy
+from pyclient.core.fetching.isolation import committed_only
 from pyclient.core.fetching.lookups import CONSUMER_ID, OffsetLookups
 from pyclient.core.fetching.positions import Event, Phase, Position
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use
@@ -25,6 +26,7 @@ from pyclient.errors import (
 from pyclient.records import Node, OffsetAndTimestamp, TopicPartition
 
 TOPIC_IDS_SINCE: Final = 13
+READ_COMMITTED: Final = 1
 AHEAD: Final = 2
 """Answers buffered per partition before it rests."""
 SHORT_WAIT: Final = 0.02
@@ -335,22 +337,28 @@ class Fetcher:
         try:
             batches = read_batches(part.records, decompression_limit=self._limits.decompression_limit,
                                    check_crcs=self._limits.check_crcs)
+            fresh = [batch for batch in batches if batch.next_offset > position.offset]
+            data = self._readable(fresh, part)
         except CorruptRecordError as error:
             self._fail(position, self._corrupt(position, error), lasting=True)
             position.advance(Event.SOUGHT)  # waits for a seek: what follows cannot be told apart
             position.advance(Event.NO_POLICY)
             return
-        fresh = [batch for batch in batches if batch.next_offset > position.offset]
         if fresh:
-            self._buffer_up(position, fresh)
+            self._buffer_up(position, fresh, data)
         elif not batches:
             self._fail(position, RecordTooLargeError(
                 f"the batch at offset {position.offset} of {position.where} does not fit max_partition_fetch_bytes="
                 f"{self._limits.max_partition_bytes}: raise it.", topic_partition=position.where), lasting=False)
 
-    def _buffer_up(self, position: Position, batches: list[RecordBatch]) -> None:
+    def _readable(self, batches: list[RecordBatch], part: Any) -> list[RecordBatch]:
+        """Without control batches, which only move the position (C04), and without what the isolation level hides."""
+        if self._limits.isolation == READ_COMMITTED:
+            return committed_only(batches, part.aborted_transactions or ())
+        return [batch for batch in batches if not batch.is_control]
+
+    def _buffer_up(self, position: Position, batches: list[RecordBatch], data: list[RecordBatch]) -> None:
         start, position.offset = position.offset, batches[-1].next_offset
-        data = [batch for batch in batches if not batch.is_control]  # control batches move the position only (C04)
         self._buffer.put(Chunk(position.where, position.generation, start, data, position.offset,
                                sum(batch.size for batch in batches)))
 

@@ -72,6 +72,7 @@ class OffsetLookups:
     def _by_leader(self, now: float) -> dict[int, list[Lookup]]:
         groups: dict[int, list[Lookup]] = {}
         for lookup in [each for each in self._open if not each.in_flight and now >= each.not_before]:
+            lookup.not_before = 0.0  # the pause is over: from here on it waits for a node, not for the clock
             topic = self._metadata.cluster.topics.get(lookup.where.topic)
             leader = self._metadata.cluster.leader(lookup.where)
             if leader is not None:
@@ -79,7 +80,6 @@ class OffsetLookups:
             elif topic is not None and topic.error and not error_for(topic.error).retriable:
                 self._end(lookup, None, error_for(topic.error, topic_partition=lookup.where))
             else:
-                lookup.not_before = 0.0  # waits for metadata, not for the clock
                 self._metadata.request_update()
         return groups
 
@@ -88,7 +88,6 @@ class OffsetLookups:
         asked: dict[TopicPartition, int] = {}
         for lookup in lookups:
             lookup.in_flight = asked.setdefault(lookup.where, lookup.timestamp) == lookup.timestamp
-            lookup.not_before = 0.0
         under_way = [lookup for lookup in lookups if lookup.in_flight]
 
         def fields(version: int) -> dict[str, object]:

@@ -58,6 +58,7 @@ class Position:
     generation: int
     phase: Phase = Phase.INITIALIZING
     offset: int = -1
+    start: int = -1  # where reading of this generation began
     reset_to: int | None = None  # a timestamp to look up; None: what auto_offset_reset says
     high_watermark: int | None = None
     failures: int = 0
@@ -69,7 +70,7 @@ class Position:
     def found(self, offset: int) -> None:
         """The next record to fetch is at *offset*."""
         self.advance(Event.FOUND)
-        self.offset = offset
+        self.offset = self.start = offset
         self.reset_to = None
 
     @property

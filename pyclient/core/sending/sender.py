@@ -6,6 +6,7 @@ Rule: a batch's memory goes back only when its request has ended, never on a tim
 """
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
 
@@ -67,6 +68,7 @@ class Sender:
         self._wake_rested(now)
         self._follow_leaders()
         for queue in self._accumulator.take_ready(now):
+            self._metadata.want(queue.topic, now)
             self._place(queue)
         for node in [node for node, queues in self._by_leader.items() if queues]:
             if ready.slots(node, Use.PRODUCE):
@@ -139,10 +141,16 @@ class Sender:
         return self._request(node, batches) if batches else None
 
     def _sendable(self, queue: PartitionQueue) -> Batch | None:
-        batch: Batch | None = self._accumulator.head(queue)
-        if batch is not None and batch.state is BatchState.SEALING:
-            self._seal(batch)
-        return batch if batch is not None and batch.state is BatchState.SEALED else None
+        """The queue's head once it is sealed; heads that failed while they were being sealed are dropped on the way."""
+        while (batch := self._accumulator.head(queue)) is not None:
+            if batch.state is BatchState.SEALING:
+                self._seal(batch)
+            if batch.state is not BatchState.SEALED:
+                return None
+            if not batch.result.done:
+                return batch
+            self._accumulator.release(batch)
+        return None
 
     def _request(self, node: int, batches: list[Batch]) -> Request:
         for batch in batches:
@@ -190,7 +198,10 @@ class Sender:
                     yield batch, judge(where, answers[where])
                 case Reply():
                     yield batch, TryAgain(CorruptRecordError(f"the answer to Produce leaves out {where}"))
-                case NotSent(cause) | Unknown(cause) if cause.retriable:
+                case NotSent(cause) if cause.retriable:
+                    batch.attempts -= 1  # nothing was tried
+                    yield batch, TryAgain(cause, moved=True)
+                case Unknown(cause) if cause.retriable:
                     yield batch, TryAgain(cause, moved=True)
                 case NotSent(cause) | Unknown(cause):
                     yield batch, GiveUp(cause)
@@ -221,8 +232,10 @@ class Sender:
     def _failure(self, batch: Batch, error: KafkaError) -> KafkaError:
         """The broker's last word, with the partition and what was tried."""
         tries = "1 attempt" if batch.attempts == 1 else f"{batch.attempts} attempts"
-        return type(error)(f"{batch.count} records were not stored after {tries}: {error.message}",
-                           topic_partition=batch.queue.topic_partition, node=error.node)
+        failure = copy.copy(error)
+        failure.args = (f"{batch.count} records were not stored after {tries}: {error.message}",)
+        failure.topic_partition = batch.queue.topic_partition
+        return failure
 
     # ---- time runs out ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,174 @@
+"""The admin client's two faces, sync and async: topics and the cluster. No protocol logic lives here."""
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from typing_extensions import Unpack
+
+from pyclient.config import AdminConfig
+from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
+from pyclient.core.cluster import Cluster
+from pyclient.errors import ItemsFailed, KafkaError, error_for
+from pyclient.option_types import AdminOptions
+from pyclient.records import ClusterDescription, NewTopic, TopicDescription
+from pyclient.runtime.client import ClientCore
+from pyclient.runtime.facade import OPTION, Unpicklable, seconds
+from pyclient.runtime.portal import Portal
+
+T = TypeVar("T")
+
+
+class AsyncAdmin(Unpicklable):
+    """Topics and the cluster, for asyncio. Bound to the loop of ``async with``; for concurrent use.
+
+    An item that fails raises its own error when it was asked for alone, and else `ItemsFailed` after all were tried.
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
+        self._config = AdminConfig.parse(config, {**options})
+        self._core = ClientCore(self._config)
+
+    async def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
+        """Create topics; a name alone takes the broker's default partitions and replicas.
+
+        Raises:
+            TopicExistsError, InvalidTopicError, …: of a single topic; ItemsFailed: of several.
+        """
+        wanted = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
+        limit = self._limit(timeout)
+        if wanted:
+            _raise(len(wanted), await self._core.call(lambda finish, deadline: create_topics_call(
+                wanted, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
+
+    async def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
+        """Delete topics with all their records.
+
+        Raises:
+            UnknownTopicOrPartitionError, …: of a single topic; ItemsFailed: of several.
+        """
+        wanted = list(names)
+        limit = self._limit(timeout)
+        if wanted:
+            _raise(len(wanted), await self._core.call(lambda finish, deadline: delete_topics_call(
+                wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
+
+    async def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
+        """The names of all topics, sorted; with *internal*, Kafka's own too."""
+        cluster = await self._describe(None, timeout)
+        return sorted(name for name, topic in cluster.topics.items() if internal or not topic.internal)
+
+    async def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
+        """Partitions, leaders and replicas of topics, by name.
+
+        Raises:
+            UnknownTopicOrPartitionError, …: of a single topic; ItemsFailed: of several.
+        """
+        wanted = list(dict.fromkeys(names))
+        cluster = await self._describe(wanted, timeout)
+        _raise(len(wanted), {name: _topic_error(cluster, name) for name in wanted})
+        return {name: cluster.topics[name].describe() for name in wanted}
+
+    async def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
+        """The cluster's id, brokers and controller."""
+        cluster = await self._describe([], timeout)
+        return ClusterDescription(cluster.id, tuple(cluster.nodes.values()), cluster.controller)
+
+    def metrics(self) -> dict[str, float]:
+        """Figures by Kafka's names, as they stand now."""
+        return self._core.links.metrics()
+
+    async def close(self) -> None:
+        """Close; calls under way end with ClientClosed. Idempotent."""
+        await self._core.close()
+
+    async def __aenter__(self) -> Self:
+        if self._core.closed is not None:
+            raise self._core.closed
+        await self._core.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def _describe(self, topics: list[str] | None, timeout: float | None) -> Cluster:
+        found: Cluster = await self._core.call(
+            lambda finish, deadline: metadata_call(topics, finish=finish, deadline=deadline), self._limit(timeout))
+        return found
+
+    def _limit(self, timeout: float | None) -> float | None:
+        return seconds(timeout, self._config.default_api_timeout_ms)
+
+    def _broker_limit(self, limit: float | None) -> float:
+        """How long the broker may work on it: not longer than one request waits for its answer."""
+        longest = self._config.request_timeout_ms / 1000
+        return longest if limit is None else min(limit, longest)
+
+
+class Admin(Unpicklable):
+    """Topics and the cluster; for any number of threads. As `AsyncAdmin`, without awaiting."""
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
+        self._admin = AsyncAdmin(config, **options)
+        self._portal: Portal | None = Portal("pyclient-admin")
+        self._portal.call(self._admin.__aenter__)
+
+    def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.create_topics`."""
+        self._call(self._admin.create_topics(topics, validate_only=validate_only, timeout=timeout))
+
+    def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
+        """As `AsyncAdmin.delete_topics`."""
+        self._call(self._admin.delete_topics(names, timeout=timeout))
+
+    def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
+        """As `AsyncAdmin.list_topics`."""
+        return self._call(self._admin.list_topics(internal=internal, timeout=timeout))
+
+    def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
+        """As `AsyncAdmin.describe_topics`."""
+        return self._call(self._admin.describe_topics(names, timeout=timeout))
+
+    def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
+        """As `AsyncAdmin.describe_cluster`."""
+        return self._call(self._admin.describe_cluster(timeout=timeout))
+
+    def metrics(self) -> dict[str, float]:
+        """As `AsyncAdmin.metrics`."""
+        return self._admin.metrics()
+
+    def close(self) -> None:
+        """Close; calls under way end with ClientClosed. Idempotent."""
+        portal, self._portal = self._portal, None
+        if portal is not None:
+            portal.call(self._admin.close)
+            portal.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        closed = self._admin._core.closed  # noqa: SLF001: the twin of this face
+        if closed is not None or self._portal is None:
+            coroutine.close()
+            assert closed is not None
+            raise closed
+        return self._portal.call(lambda: coroutine)
+
+
+def _raise(asked: int, errors: Mapping[str, KafkaError | None]) -> None:
+    failed = {name: error for name, error in errors.items() if error is not None}
+    if failed and asked == 1:
+        raise next(iter(failed.values()))
+    if failed:
+        raise ItemsFailed(failed)
+
+
+def _topic_error(cluster: Cluster, name: str) -> KafkaError | None:
+    topic = cluster.topics.get(name)
+    code = 3 if topic is None else topic.error
+    return error_for(code, f"topic {name!r}") if code else None

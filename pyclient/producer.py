@@ -1,0 +1,306 @@
+"""The producer's two faces, sync and async: they check, wait and translate. No protocol logic lives here."""
+from __future__ import annotations
+
+import asyncio
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from typing_extensions import Unpack
+
+from pyclient.buffers.accumulator import TopicQueues
+from pyclient.buffers.delivery import Delivery
+from pyclient.config import ProducerConfig
+from pyclient.errors import BufferExhausted, DeliveryFailed, KafkaError, UnsupportedFeature
+from pyclient.option_types import ProducerOptions
+from pyclient.records import Headers
+from pyclient.runtime import life
+from pyclient.runtime.callbacks import LoopObserver, ThreadObserver
+from pyclient.runtime.facade import OPTION, Unpicklable, left, seconds
+from pyclient.runtime.portal import Portal
+from pyclient.runtime.producing import ProducerCore, check_timestamp, headers_bytes
+
+EXIT_FLUSH: Final = 5.0
+"""Seconds that an unclosed producer may take to deliver when the interpreter ends."""
+OnDelivery = Callable[[Delivery], object]
+
+
+class Producer(Unpicklable):
+    """Sends records to Kafka; used by any number of threads.
+
+    Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins. See
+    docs/options.md. ``key_serializer`` and ``value_serializer`` make bytes of keys and values; ``partitioner`` is an
+    object, a name, or ``"package.module:Class"``.
+
+    Raises:
+        ConfigurationError: an option that is unknown, of a wrong type or out of range.
+        UnsupportedFeature: something a later release brings.
+    """
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
+                 partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
+        parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
+        self._observer = ThreadObserver("pyclient-callbacks")
+        self._core = ProducerCore(parsed, self._observer)
+        self._max_block = parsed.max_block_ms / 1000
+        self._portal = Portal("pyclient-producer")
+        self._closing = threading.Lock()
+        self._portal.call(self._core.start)
+        life.at_exit(self)
+
+    def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
+             headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
+        """Queue one record and return at once; the `Delivery` tells its fate. Order is kept per partition.
+
+        ``partition`` is 0-based, None asks the partitioner; ``timestamp`` is in ms since the epoch, None is now;
+        ``headers`` are (str, bytes or None) pairs; ``on_delivery(delivery)`` runs on the callback thread.
+        Waits for an unknown topic and for memory, both within ``max_block_ms``; in a callback it raises instead.
+
+        Raises:
+            BufferExhausted: ``buffer_memory`` stayed full; nothing was queued, calling again is safe.
+            MetadataTimeout: the topic or partition is not known; nothing was queued.
+            RecordTooLargeError: the record alone exceeds ``max_request_size``; it will never fit.
+        """
+        core = self._core
+        if core.closed is not None:
+            raise core.closed
+        deadline = None
+        queues = core.accumulator.topic(topic)
+        if queues is None or (partition is not None and not 0 <= partition < len(queues)):
+            deadline = core.clock() + self._max_block
+            queues = self._wait_for_topic(topic, _index(partition), deadline)
+        raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
+        chosen = core.router.partition(queues, raw_key, raw_value, partition)
+        stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+        delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed)
+        if delivery is None:
+            delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, deadline)
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
+        return delivery
+
+    def flush(self, timeout: float | None = OPTION) -> None:
+        """Wait until everything sent before this call is acknowledged or has failed.
+
+        ``timeout`` is in seconds, left out it is ``delivery_timeout_ms``; None waits without end.
+
+        Raises:
+            DeliveryFailed: records failed that nobody has looked at: their number, and the first cause per partition.
+            KafkaTimeout: not all are settled; they are still being sent.
+        """
+        self._observer.check_wait()
+        limit = seconds(timeout, self._core.config.delivery_timeout_ms)
+        self._portal.call(lambda: self._flush(limit))
+
+    def partitions_for(self, topic: str) -> int:
+        """The number of partitions of a topic; waits for unknown ones up to ``max_block_ms``."""
+        self._check_open()
+        deadline = self._core.clock() + self._max_block
+        return len(self._core.accumulator.topic(topic) or self._wait_for_topic(topic, None, deadline))
+
+    def metrics(self) -> dict[str, float]:
+        """Figures by Kafka's names, as they stand now."""
+        return self._core.metrics()
+
+    def close(self, timeout: float | None = OPTION) -> None:
+        """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest. Idempotent.
+
+        Raises:
+            DeliveryFailed: records failed that nobody has looked at.
+        """
+        limit = seconds(timeout, self._core.config.delivery_timeout_ms)
+        if limit != 0:
+            self._observer.check_wait()
+        with self._closing:
+            if self._core.closed is None:
+                self._close(limit)
+
+    def begin_transaction(self) -> None:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+    def transaction(self) -> None:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _close_after(self.close, error)
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is not None and core.closed is None and hasattr(self, "_portal"):
+            warnings.warn(f"unclosed {type(self).__name__}: use `with` or close()", ResourceWarning, source=self, stacklevel=2)
+
+    def at_exit(self) -> None:
+        """The interpreter ends: deliver what can be delivered in a few seconds, and say what was lost."""
+        try:
+            self.close(EXIT_FLUSH)
+        except DeliveryFailed as failed:
+            warnings.warn(f"a producer was not closed before exit: {failed}", ResourceWarning, stacklevel=1)
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._core.closed is not None:
+            raise self._core.closed
+
+    async def _flush(self, timeout: float | None) -> None:
+        await self._core.flush(timeout)
+
+    def _close(self, limit: float | None) -> None:
+        try:
+            self._portal.call(lambda: self._core.finish(limit))
+        finally:
+            self._portal.stop()
+            self._observer.close()
+
+    def _wait_for_topic(self, topic: str, partition: int | None, deadline: float) -> TopicQueues:
+        budget = 0.0 if self._observer.on_callback_thread() else left(deadline, self._core.clock)
+        return self._portal.call(lambda: self._core.queues(topic, partition, budget))
+
+    def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
+                                   headers: bytes | None, deadline: float | None) -> Delivery:
+        """Wait in line for memory, until the block budget is used up."""
+        core, began = self._core, self._core.clock()
+        until = began + self._max_block if deadline is None else deadline
+        may_wait = not self._observer.on_callback_thread()
+        while True:
+            gate = threading.Lock()
+            gate.acquire()
+            waiter = core.accumulator.wait(queues, key, value, headers, gate.release)
+            try:
+                granted = gate.acquire(timeout=left(until, core.clock)) if may_wait else gate.acquire(blocking=False)
+                delivery: Delivery | None = (
+                    core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter) if granted else None)
+            finally:
+                core.accumulator.leave(waiter)
+            if delivery is not None:
+                return delivery
+            if not granted:
+                raise core.closed or self._exhausted(queues, began)
+
+    def _exhausted(self, queues: TopicQueues, began: float) -> BufferExhausted:
+        error: BufferExhausted = self._core.accumulator.exhausted(queues, self._core.clock() - began)
+        return error
+
+
+class AsyncProducer(Unpicklable):
+    """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
+
+    def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
+                 partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
+        parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
+        self._observer = LoopObserver()
+        self._core = ProducerCore(parsed, self._observer)
+        self._max_block = parsed.max_block_ms / 1000
+
+    async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
+                   timestamp: int | None = None, headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
+        """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
+
+        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop.
+        """
+        core = self._core
+        core.check_open()
+        deadline = core.clock() + self._max_block
+        queues = core.accumulator.topic(topic)
+        if queues is None or (partition is not None and not 0 <= partition < len(queues)):
+            queues = await core.queues(topic, _index(partition), self._max_block)
+        raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
+        chosen = core.router.partition(queues, raw_key, raw_value, partition)
+        stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+        delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed)
+        if delivery is None:
+            delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, deadline)
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
+        return delivery
+
+    async def flush(self, timeout: float | None = OPTION) -> None:
+        """As `Producer.flush`."""
+        await self._core.flush(seconds(timeout, self._core.config.delivery_timeout_ms))
+
+    async def partitions_for(self, topic: str) -> int:
+        """As `Producer.partitions_for`."""
+        return len(await self._core.queues(topic, None, self._max_block))
+
+    def metrics(self) -> dict[str, float]:
+        """As `Producer.metrics`."""
+        return self._core.metrics()
+
+    async def close(self, timeout: float | None = OPTION) -> None:
+        """As `Producer.close`."""
+        await self._core.finish(seconds(timeout, self._core.config.delivery_timeout_ms))
+
+    def begin_transaction(self) -> None:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+    def transaction(self) -> None:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+    async def __aenter__(self) -> Self:
+        if self._core.closed is not None:
+            raise self._core.closed
+        await self._core.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            await self.close()
+        except DeliveryFailed:
+            if error is None:
+                raise
+
+    async def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
+                                         headers: bytes | None, deadline: float) -> Delivery:
+        core, began = self._core, self._core.clock()
+        loop = asyncio.get_running_loop()
+        while True:
+            room = asyncio.Event()
+            waiter = core.accumulator.wait(queues, key, value, headers, lambda room=room: loop.call_soon_threadsafe(room.set))
+            try:
+                granted = await core.room(waiter, room, left(deadline, core.clock))
+                delivery: Delivery | None = (
+                    core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter) if granted else None)
+            finally:
+                core.accumulator.leave(waiter)
+            if delivery is not None:
+                return delivery
+            if not granted:
+                raise core.accumulator.exhausted(queues, core.clock() - began)
+
+
+def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], key_serializer: Any, value_serializer: Any,
+           partitioner: Any, interceptors: Any) -> ProducerConfig:
+    if interceptors:
+        raise UnsupportedFeature("interceptors come in a later release; until then wrap send()", option="interceptors")
+    return ProducerConfig.parse(config, {
+        **options, "key_serializer": key_serializer, "value_serializer": value_serializer, "partitioner": partitioner})
+
+
+def _index(partition: int | None) -> int | None:
+    if partition is not None and partition < 0:
+        raise ValueError(f"partition {partition} is negative: partitions are numbered from 0; None asks the partitioner")
+    return partition
+
+
+def _close_after(close: Callable[[], None], error: BaseException | None) -> None:
+    """End of ``with``: failures are raised unless another error is on its way already."""
+    try:
+        close()
+    except KafkaError:
+        if error is None:
+            raise
+
+
+def _no_transactions() -> UnsupportedFeature:
+    return UnsupportedFeature("transactions come in a later release; until then make readers tell duplicates apart by an id",
+                              option="transactional_id")

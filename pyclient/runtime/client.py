@@ -1,0 +1,191 @@
+"""What every client has: connections, metadata, calls, and a driver that runs them on one loop.
+
+`ClientCore` is the asynchronous heart of producers, consumers and admins; the facades only translate.
+"""
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from pyclient.config import ClientConfig
+from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
+from pyclient.core.calls import Call, Calls, Finish
+from pyclient.core.cluster import Cluster, Topic
+from pyclient.core.manager import Manager, Use
+from pyclient.core.metadata import Metadata
+from pyclient.errors import (
+    BootstrapFailed, ClientClosed, ClientForked, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for,
+)
+from pyclient.records import Node
+from pyclient.runtime import life
+from pyclient.runtime.driver import Driver
+from pyclient.runtime.links import LinkOptions, Links
+from pyclient.runtime.network import AsyncioNetwork, Network, SocketOptions
+
+UNANSWERED: Final = 1  # requests in flight on connections that carry one thing at a time
+CONTROL_REQUESTS: Final = 8
+
+
+class ClientCore:
+    """One client on one loop. Made anywhere, bound to a loop by `start`."""
+
+    def __init__(self, config: ClientConfig, *, network: Network | None = None, clock: Callable[[], float] = time.monotonic,
+                 random: Random | None = None, topics_idle_after: float = float("inf"), create_topics: bool = False) -> None:
+        if not config.bootstrap_servers:
+            raise IllegalState("bootstrap_servers is not set: give at least one broker's host:port")
+        self.config = config
+        self.clock = clock
+        self.random = random or Random()  # noqa: S311: back-off and load, not secrets
+        self.driver = Driver(clock)
+        self.backoff = WaitPolicy(config.retry_backoff or ExponentialBackoff(
+            _seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random))
+        self.request_timeout = _seconds(config.request_timeout_ms)
+        self.links = self._make_links(network or AsyncioNetwork())
+        self.metadata = self._make_metadata(topics_idle_after, create_topics=create_topics)
+        self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.closed: KafkaError | None = None
+        self._started_at = clock()
+        life.register(self)
+
+    def _make_links(self, network: Network) -> Links:
+        config = self.config
+        options = LinkOptions(
+            client_id=config.client_id or None,
+            request_timeout=self.request_timeout,
+            reconnect_backoff=_seconds(config.reconnect_backoff_ms),
+            reconnect_backoff_max=_seconds(config.reconnect_backoff_max_ms),
+            setup_timeout=_seconds(config.socket_connection_setup_timeout_ms),
+            setup_timeout_max=_seconds(config.socket_connection_setup_timeout_max_ms),
+            max_idle=_seconds(config.connections_max_idle_ms) if config.connections_max_idle_ms >= 0 else float("inf"),
+            max_frame=config.receive_max_frame_bytes,
+            max_in_flight={Use.CONTROL: CONTROL_REQUESTS, Use.COORDINATION: CONTROL_REQUESTS, Use.FETCH: UNANSWERED,
+                           Use.PRODUCE: getattr(config, "max_in_flight_requests_per_connection", UNANSWERED)},
+            sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
+        )
+        # Bootstrap addresses are nodes with negative ids until the brokers tell their own.
+        bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
+        return Links(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
+                     on_change=self.driver.wake, on_trouble=self._on_trouble)
+
+    def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
+        config = self.config
+        recovers = config.metadata_recovery_strategy == "rebootstrap"
+        return Metadata(
+            max_age=_seconds(config.metadata_max_age_ms), max_idle=topics_idle_after,
+            rebootstrap_after=_seconds(config.metadata_recovery_rebootstrap_trigger_ms) if recovers else None,
+            request_timeout=self.request_timeout, backoff=self.backoff, create_topics=create_topics,
+            on_update=self._on_cluster)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def managers(self) -> Sequence[Manager]:
+        """What the driver runs, in this order."""
+        return [self.metadata, self.calls]
+
+    async def start(self) -> None:
+        """Bind to the running loop and begin."""
+        self.loop = asyncio.get_running_loop()
+        self.driver.start(self.links, self.managers())
+
+    async def close(self) -> None:
+        """End every call, close every connection; idempotent."""
+        if self.closed is not None:
+            return
+        self.closed = ClientClosed(f"this {self.config.ROLE} is closed: open a new one")
+        self.calls.close(self.closed)
+        self.driver.stop(self.closed)
+        await self.links.close()
+        life.unregister(self)
+
+    def forked(self) -> None:
+        """This process is a forked child: nothing of the parent's client may be used or told to its peers."""
+        self.closed = ClientForked(
+            f"this {self.config.ROLE} was opened before a fork and belongs to the parent process: open a new one in the child")
+        self.links.drop()
+
+    def check_open(self) -> None:
+        """Raise when the client was closed, forked, or is used on another loop than its own."""
+        if self.closed is not None:
+            raise self.closed
+        if self.loop is None:
+            raise IllegalState(f"this {self.config.ROLE} is not open yet: use it inside `async with`")
+        if asyncio.get_running_loop() is not self.loop:
+            raise WrongLoop(f"this {self.config.ROLE} belongs to another event loop, the one it was entered on")
+
+    # ---- what facades ask for ---------------------------------------------------------------------------------------
+
+    async def call(self, make: Callable[[Finish, float | None], Call], timeout: float | None) -> Any:
+        """Submit a call and wait for its end; cancelling the wait drops the call."""
+        self.check_open()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def finish(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        call = make(finish, None if timeout is None else self.clock() + timeout)
+        self.calls.submit(call)
+        self.driver.wake()
+        try:
+            return await future
+        except KafkaError as error:
+            raise self._unreachable(error, timeout) from None
+        finally:
+            self.calls.cancel(call)
+
+    async def topic(self, name: str, timeout: float | None) -> Topic:
+        """A topic with its partitions, asked for if need be.
+
+        Raises:
+            MetadataTimeout: no broker told it in time. A topic error that waiting cannot cure is raised at once.
+        """
+        self.check_open()
+        self.metadata.want(name, self.clock())
+        return await self.driver.until(lambda: self._usable(name), timeout, lambda: self.metadata_timeout(name, timeout))
+
+    def metadata_timeout(self, topic: str, waited: float | None) -> KafkaError:
+        """Why nothing is known of a topic."""
+        if not self.metadata.cluster.nodes and self.links.failures:
+            return BootstrapFailed(dict(self.links.failures), waited_s=waited)
+        known = self.metadata.cluster.topics.get(topic)
+        said = f"the brokers say: {error_for(known.error).message}" if known is not None and known.error else (
+            f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
+        return MetadataTimeout(
+            f"topic {topic!r} is not known after {waited} s; {said} Create the topic, or check its name and the addresses.")
+
+    def _usable(self, name: str) -> Topic | None:
+        known = self.metadata.cluster.topics.get(name)
+        if known is not None and known.error and not error_for(known.error).retriable:
+            raise error_for(known.error, f"topic {name!r}")
+        return self.metadata.usable(name)
+
+    def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
+        """A time-out before any broker was reached is told by what each address said."""
+        if isinstance(error, TimeoutError) and not self.metadata.cluster.nodes and self.links.failures:
+            return BootstrapFailed(dict(self.links.failures), waited_s=waited)
+        return error
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def _on_trouble(self) -> None:
+        """A connection failed: the view of the cluster may be stale."""
+        self.metadata.request_update()
+
+    def _on_cluster(self, cluster: Cluster) -> None:
+        self.links.follow(cluster.nodes)
+        self.on_cluster(cluster)
+
+    def on_cluster(self, cluster: Cluster) -> None:
+        """A new view was published; called on the loop."""
+
+
+def _seconds(milliseconds: int) -> float:
+    return milliseconds / 1000

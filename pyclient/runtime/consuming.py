@@ -1,0 +1,345 @@
+"""The asynchronous heart of a consumer: positions, fetches, commits; and what its facades remember between calls."""
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pyclient.buffers.fetchbuffer import FetchBuffer
+from pyclient.buffers.fetched import Records, collect
+from pyclient.codec.record import Record, decoded
+from pyclient.config import ConsumerConfig
+from pyclient.core.fetching.fetcher import READ_COMMITTED, Fetcher, FetchLimits
+from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
+from pyclient.core.fetching.positions import Phase
+from pyclient.core.group.offsets import commit_call, committed_call
+from pyclient.core.manager import Manager
+from pyclient.errors import IllegalState, KafkaError, KafkaTimeout, NoOffsetForPartition, SerializationError
+from pyclient.plugins import as_deserializer
+from pyclient.records import Headers, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from pyclient.runtime.client import ClientCore
+
+class ConsumerCore(ClientCore):
+    """Everything of a consumer that runs on the loop."""
+
+    config: ConsumerConfig
+
+    def __init__(self, config: ConsumerConfig, **injected: Any) -> None:
+        super().__init__(config, create_topics=config.allow_auto_create_topics, **injected)
+        isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self.buffer = FetchBuffer()
+        self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
+        self.fetcher = Fetcher(
+            self.buffer, self.metadata, self.lookups, _limits(config, isolation), backoff=self.backoff,
+            reset_time=lambda: reset_time(config),
+            find_committed=self._find_committed if config.group_id else None)
+        self._commit_order = asyncio.Lock()
+        self._news = asyncio.Event()
+
+    def managers(self) -> Sequence[Manager]:
+        """Look-ups before fetches: what they find is fetched in the same turn."""
+        return [*super().managers(), self.lookups, self.fetcher]
+
+    async def start(self) -> None:
+        """Begin; taking data makes room for more."""
+        await super().start()
+        self.buffer.on_room = self.driver.wake_from_anywhere
+
+    async def data(self, timeout: float | None) -> bool:
+        """Wait for data or a wakeup; False when *timeout* seconds passed without."""
+        self.check_open()
+        try:
+            async with asyncio.timeout(timeout):
+                while not (self.buffer.ready() or self.buffer.woken):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def tell(self) -> None:
+        """There is data, or a wakeup; called by any thread."""
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._news.set)
+
+    # ---- assignment and positions -----------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions."""
+        self.fetcher.assign(partitions, self.clock())
+        self.driver.wake()
+
+    def seek(self, where: TopicPartition, offset: int) -> None:
+        """Read on at *offset*."""
+        self._assigned(where)
+        self.fetcher.seek(where, offset)
+        self.driver.wake()
+
+    def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        """Read on at the start or the end of the log."""
+        for where in partitions:
+            self._assigned(where)
+            self.fetcher.reset(where, timestamp, self.clock())
+        self.driver.wake()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these for now."""
+        self.fetcher.pause(self._all_assigned(partitions))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """End `pause`."""
+        self.fetcher.resume(self._all_assigned(partitions))
+        self.driver.wake()
+
+    async def position(self, where: TopicPartition, timeout: float | None) -> int:
+        """Where reading began, once that is known."""
+        self.check_open()
+        self._assigned(where)
+
+        def known() -> int | None:
+            position = self.fetcher.positions[where]
+            if position.phase is Phase.STUCK:
+                raise NoOffsetForPartition(f"{where} has no position and auto_offset_reset=none: seek() first", topic_partition=where)
+            return position.start if position.known else None
+
+        return await self.driver.until(known, timeout, lambda: KafkaTimeout(
+            f"the position of {where} is not known after {timeout} s; {self.metadata.last_error or 'its leader did not answer'}"))
+
+    def high_watermarks(self) -> dict[TopicPartition, int | None]:
+        """The end of each assigned partition as the last fetch told it."""
+        return {where: position.high_watermark for where, position in self.fetcher.positions.items()}
+
+    def _assigned(self, where: TopicPartition) -> None:
+        if where not in self.fetcher.positions:
+            raise IllegalState(f"{where} is not assigned to this consumer: assign([...]) it first")
+
+    def _all_assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        wanted = list(partitions)
+        for where in wanted:
+            self._assigned(where)
+        return wanted
+
+    # ---- offsets ----------------------------------------------------------------------------------------------------
+
+    async def offsets(self, targets: Mapping[TopicPartition, int], timeout: float | None) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The offsets at these timestamps (ms, or `EARLIEST`, `LATEST`); None where no record is that late."""
+        self.check_open()
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        errors: list[KafkaError] = []
+
+        def note(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
+            found[where] = answer
+            errors.extend([error] if error is not None else [])
+
+        now = self.clock()
+        deadline = None if timeout is None else now + timeout
+        lookups = self.lookups.submit(targets, note, deadline=deadline, now=now)
+        try:
+            await self.driver.until(lambda: True if errors or len(found) == len(targets) else None, None, _never)
+        finally:
+            for lookup in lookups:
+                self.lookups.cancel(lookup)
+        if errors:
+            raise self._unreachable(errors[0], timeout)
+        return {where: found[where] for where in targets}
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None) -> None:
+        """Store offsets for the group; commits of one consumer are carried out in the order they were asked for (C24)."""
+        group = self.group()
+        async with self._commit_order:
+            if offsets:
+                await self.call(lambda finish, deadline: commit_call(group, offsets, finish, deadline), timeout)
+
+    async def committed(self, partitions: Iterable[TopicPartition], timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where nothing is."""
+        group, wanted = self.group(), list(partitions)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = await self.call(
+            lambda finish, deadline: committed_call(group, wanted, finish, deadline), timeout)
+        return found
+
+    def group(self) -> str:
+        """The group id.
+
+        Raises:
+            IllegalState: there is none.
+        """
+        if not self.config.group_id:
+            raise IllegalState("committing needs a group: give the consumer a group_id")
+        return self.config.group_id
+
+    def _find_committed(self, where: TopicPartition, done: Callable[[int | None, KafkaError | None], None]) -> None:
+        def finish(found: Any, error: BaseException | None) -> None:
+            if isinstance(error, KafkaError):
+                done(None, error)
+            elif found is not None:
+                done(None if found[where] is None else found[where].offset, None)
+
+        self.calls.submit(committed_call(self.group(), [where], finish, None))
+
+    async def close(self) -> None:
+        """Close, and end a poll that waits."""
+        await super().close()
+        self.buffer.wake()
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and levels, by Kafka's names."""
+        return {**self.links.metrics(), "assigned-partitions": float(len(self.fetcher.positions)),
+                "fetch-buffer-bytes": float(self.buffer.bytes)}
+
+
+class Progress:
+    """What was handed out and what counts as consumed. Belongs to the one thread that uses the consumer.
+
+    A result of poll counts as consumed when the next poll, a commit or a clean close follows; a record of an iteration
+    when the next one is asked for, or at a commit inside the loop's body.
+    """
+
+    def __init__(self, core: ConsumerCore) -> None:
+        self._core = core
+        self._decode = decoder(core.config)
+        self._consumed: dict[TopicPartition, int] = {}
+        self._handed: dict[TopicPartition, int] = {}
+        self._saved: dict[TopicPartition, int] = {}
+        self._save_at = core.clock() + core.config.auto_commit_interval_ms / 1000
+        self._rest = Records()
+        self._iterated = Records()
+        self.current: Record | None = None
+        """The record an iteration has handed out last; the iteration sets it."""
+
+    # ---- poll -------------------------------------------------------------------------------------------------------
+
+    def take(self, limit: int) -> Records:
+        """What is there now, at most *limit* records; positions may move even if there is none."""
+        if self._rest:
+            records, self._rest = self._rest.split(limit)
+            return records
+        return collect(self._core.buffer, limit, self._decode)
+
+    def hand(self, records: Records) -> None:
+        """A poll returns *records*."""
+        self._handed.update(records.positions())
+
+    def settle(self) -> None:
+        """What was handed out counts as consumed from now on."""
+        self._consumed.update(self._handed)
+        self._handed.clear()
+
+    # ---- iteration --------------------------------------------------------------------------------------------------
+
+    def begin(self, records: Records) -> None:
+        """An iteration goes through *records*."""
+        self._iterated, self.current = records, None
+
+    def exhausted(self) -> None:
+        """The iteration asks for more: all of it is consumed."""
+        self._consumed.update(self._iterated.positions())
+        self.begin(Records())
+
+    def abandon(self) -> None:
+        """The iteration ended early: its last record counts like a poll's, what was not seen comes first in the next poll."""
+        if self.current is not None:
+            self._consumed.update(self._iterated.through(self.current, inclusive=False))
+            self._handed[TopicPartition(self.current.topic, self.current.partition)] = self.current.offset + 1
+            self._rest = self._iterated.after(self.current).joined(self._rest)
+        self.begin(Records())
+
+    # ---- positions --------------------------------------------------------------------------------------------------
+
+    def position(self, where: TopicPartition) -> int | None:
+        """The consumed position; None before anything of the partition was consumed."""
+        inside = {} if self.current is None else self._iterated.through(self.current, inclusive=False)
+        return inside.get(where, self._consumed.get(where))
+
+    def committable(self) -> dict[TopicPartition, int]:
+        """What ``commit()`` stores: everything handed out, of an iteration up to and with the current record."""
+        self.settle()
+        inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
+        return {**self._consumed, **inside}
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These were assigned anew or sought: nothing from before counts."""
+        gone = set(partitions)
+        self._rest = self._rest.without(gone)
+        self._iterated = self._iterated.without(gone)
+        for where in gone:
+            for each in (self._consumed, self._handed, self._saved):
+                each.pop(where, None)
+
+    def start_at(self, where: TopicPartition, offset: int) -> None:
+        """A seek: the position is *offset*."""
+        self.forget([where])
+        self._consumed[where] = offset
+
+    # ---- automatic commits ------------------------------------------------------------------------------------------
+
+    def due(self) -> dict[TopicPartition, int]:
+        """Positions to commit automatically now; empty most of the time."""
+        now = self._core.clock()
+        if not self.commits_itself or now < self._save_at:
+            return {}
+        self._save_at = now + self._core.config.auto_commit_interval_ms / 1000
+        return self.unsaved()
+
+    @property
+    def commits_itself(self) -> bool:
+        """Whether enable_auto_commit applies."""
+        return bool(self._core.config.enable_auto_commit and self._core.config.group_id)
+
+    def unsaved(self) -> dict[TopicPartition, int]:
+        """Consumed positions that were not committed yet."""
+        return {where: offset for where, offset in self._consumed.items() if self._saved.get(where) != offset}
+
+    def saved(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These were committed."""
+        self._saved.update({where: position.offset for where, position in offsets.items()})
+
+
+def decoder(config: ConsumerConfig) -> Callable[[Record], Record] | None:
+    """A function that applies the deserializers to a record; None when there are none."""
+    if config.key_deserializer is None and config.value_deserializer is None:
+        return None
+    key = _unchanged if config.key_deserializer is None else as_deserializer(config.key_deserializer)
+    value = _unchanged if config.value_deserializer is None else as_deserializer(config.value_deserializer)
+
+    def decode(record: Record) -> Record:
+        try:
+            return decoded(record, key(record.topic, record.key, record.headers), value(record.topic, record.value, record.headers))
+        except SerializationError as error:
+            where = TopicPartition(record.topic, record.partition)
+            raise SerializationError(f"the record at offset {record.offset}: {error.message}. seek() past it to go on.",
+                                     topic_partition=where) from error
+
+    return decode
+
+
+def _unchanged(topic: str, data: bytes | None, headers: Headers) -> bytes | None:
+    return data
+
+
+def as_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Plain numbers or `OffsetAndMetadata`, checked."""
+    made = {TopicPartition(*where): OffsetAndMetadata(given) if isinstance(given, int) else given for where, given in offsets.items()}
+    for where, position in made.items():
+        if position.offset < 0:
+            raise ValueError(f"offset {position.offset} of {where} is negative: commit the offset of the next record to read")
+    return made
+
+
+def reset_time(config: ConsumerConfig) -> int | None:
+    """What auto_offset_reset asks for: a timestamp to look up, or None for an error."""
+    if config.reset_duration_ms is not None:
+        return time.time_ns() // 1_000_000 - config.reset_duration_ms
+    return {"earliest": EARLIEST, "latest": LATEST}.get(config.auto_offset_reset)
+
+
+def _limits(config: ConsumerConfig, isolation: int) -> FetchLimits:
+    return FetchLimits(
+        min_bytes=config.fetch_min_bytes, max_wait=config.fetch_max_wait_ms / 1000, max_bytes=config.fetch_max_bytes,
+        max_partition_bytes=config.max_partition_fetch_bytes, buffer_memory=config.fetch_buffer_memory,
+        decompression_limit=config.decompression_limit_bytes, check_crcs=config.check_crcs, isolation=isolation,
+        rack=config.client_rack, request_timeout=config.request_timeout_ms / 1000)
+
+
+def _never() -> KafkaError:
+    raise AssertionError("waits without a limit of its own")

@@ -1,0 +1,257 @@
+"""The asynchronous heart of a producer: records in, batches out, and what waits in between."""
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from pyclient.buffers.accumulator import Accumulator, Batch, TopicQueues
+from pyclient.buffers.delivery import Observer
+from pyclient.buffers.pool import Waiter
+from pyclient.codec.compression import Compression
+from pyclient.codec.encode import encode_headers
+from pyclient.config import ProducerConfig
+from pyclient.core.cluster import Cluster
+from pyclient.core.manager import Manager
+from pyclient.core.sending.sender import Sender, SendingLimits
+from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
+from pyclient.plugins import Partitioner, as_serializer, load_plugin
+from pyclient.records import Headers, TopicPartition
+from pyclient.runtime.client import ClientCore
+
+SEAL_INLINE_BYTES: Final = 65_536
+"""Compressing more than this would hold up the loop: it is done by a worker."""
+STICKY: Final = -1
+NOW: Final = -1
+
+
+class ProducerCore(ClientCore):
+    """Everything of a producer but the user's thread."""
+
+    config: ProducerConfig
+
+    def __init__(self, config: ProducerConfig, observer: Observer, **injected: Any) -> None:
+        super().__init__(config, topics_idle_after=config.metadata_max_idle_ms / 1000, create_topics=True, **injected)
+        self.observer = observer
+        self.accumulator = Accumulator(
+            memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size,
+            linger=config.linger_ms / 1000, compression=Compression[config.compression_type.upper()],
+            level=_level(config), observer=observer, clock=self.clock, wall=_wall_ms, random=self.random)
+        self.records_sent = 0
+        self.batches_sent = 0
+        self.router = Router(config)
+        self._workers: ThreadPoolExecutor | None = None
+        limits = SendingLimits(
+            acks=config.acks, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
+            delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries)
+        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal,
+                             on_batch=self._count)
+
+    def managers(self) -> Sequence[Manager]:
+        """Metadata first: what it learns moves batches."""
+        return [*super().managers(), self.sender]
+
+    async def start(self) -> None:
+        """Begin; batches wake the loop from now on."""
+        await super().start()
+        self.accumulator.on_ready = self.driver.wake_from_anywhere
+
+    def on_cluster(self, cluster: Cluster) -> None:
+        """Publish partitions to the senders."""
+        for name, topic in cluster.topics.items():
+            if topic.partitions:
+                self.accumulator.set_topic(name, len(topic.partitions), topic.available)
+
+    # ---- waiting ----------------------------------------------------------------------------------------------------
+
+    async def queues(self, topic: str, partition: int | None, timeout: float) -> TopicQueues:
+        """The topic's queues, once it (and the partition asked for) is known.
+
+        Raises:
+            MetadataTimeout: not within *timeout* seconds.
+        """
+        self.check_open()
+        self.metadata.want(topic, self.clock())
+
+        def known() -> TopicQueues | None:
+            self._usable(topic)
+            queues: TopicQueues | None = self.accumulator.topic(topic)
+            if queues is not None and partition is not None and partition >= len(queues):
+                self.metadata.request_update()
+                return None
+            return queues
+
+        return await self.driver.until(known, timeout, lambda: self._unknown(topic, partition, timeout))
+
+    def _unknown(self, topic: str, partition: int | None, waited: float) -> KafkaError:
+        queues = self.accumulator.topic(topic)
+        if queues is None or partition is None:
+            return self.metadata_timeout(topic, round(waited, 3))
+        return MetadataTimeout(
+            f"partition {partition} of topic {topic!r} is not known after {waited:.3f} s: the topic has {len(queues)}, "
+            "numbered from 0. Nothing was queued.", topic_partition=TopicPartition(topic, partition))
+
+    async def room(self, waiter: Waiter, granted: asyncio.Event, timeout: float) -> bool:
+        """Whether memory was granted within *timeout* seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await granted.wait()
+        except TimeoutError:
+            return waiter.grant is not None
+        return True
+
+    async def flush(self, timeout: float | None) -> None:
+        """Wait until everything sent before this call is settled, and nothing else.
+
+        Raises:
+            DeliveryFailed: some of it failed and nobody has looked.
+            KafkaTimeout: not all settled in time; it is still being sent.
+        """
+        self.check_open()
+        await self._settled(timeout)
+        self.raise_failures()
+
+    async def _settled(self, timeout: float | None) -> None:
+        results = [batch.result for batch in self.accumulator.hurry()]
+        self.driver.wake()
+
+        def settled() -> bool | None:
+            while results and results[-1].done:
+                results.pop()
+            return None if results else True
+
+        await self.driver.until(settled, timeout, lambda: KafkaTimeout(
+            f"{sum(each.count for each in results if not each.done)} records are not acknowledged after {timeout} s; they "
+            "are still being sent. Flush again, or look at delivery_timeout_ms."))
+
+    def raise_failures(self) -> None:
+        """Failures nobody looked at are raised, once."""
+        count, causes = self.observer.take_failures()
+        if count:
+            raise DeliveryFailed(count, causes)
+
+    # ---- sealing ----------------------------------------------------------------------------------------------------
+
+    def _seal(self, batch: Batch) -> None:
+        if self.config.compression_type == "none" or batch.size <= SEAL_INLINE_BYTES:
+            self.accumulator.seal(batch)
+        else:
+            self._workers = self._workers or ThreadPoolExecutor(1, thread_name_prefix="pyclient-seal")
+            self._workers.submit(self.accumulator.seal, batch)
+
+    def _count(self, batch: Batch, latency: float) -> None:
+        self.batches_sent += 1
+        self.records_sent += batch.count
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    async def finish(self, timeout: float | None) -> None:
+        """Refuse records, deliver what was accepted within *timeout* seconds, fail the rest, and close.
+
+        Raises:
+            DeliveryFailed: records failed that nobody has looked at.
+        """
+        if self.closed is not None:
+            return
+        self.accumulator.close()
+        try:
+            await self._settled(timeout)
+        except KafkaTimeout:
+            self.sender.abandon(ClientClosed(
+                "the producer was closed before the record was acknowledged; it may or may not be stored. "
+                "Give close() a longer timeout, or flush() first."))
+        finally:
+            await self.close()
+        self.raise_failures()
+
+    async def close(self) -> None:
+        """Drop everything; `finish` delivers first."""
+        self.accumulator.close()
+        if self.closed is None:
+            self.sender.abandon(ClientClosed("the producer was closed before the record was acknowledged"))
+        await super().close()
+        if self._workers is not None:
+            self._workers.shutdown(wait=True)
+
+    def metrics(self) -> dict[str, float]:
+        """Totals and levels, by Kafka's names."""
+        pool = self.accumulator.pool
+        return {
+            **self.links.metrics(),
+            "record-send-total": float(self.records_sent),
+            "batch-send-total": float(self.batches_sent),
+            "buffer-total-bytes": float(pool.total),
+            "buffer-available-bytes": float(pool.total - pool.used),
+            "waiting-threads": float(pool.waiting),
+        }
+
+
+class Router:
+    """A user's record to bytes and a partition. Runs in the user's thread; keeps no state of its own."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._key = as_serializer(config.key_serializer) if config.key_serializer is not None else None
+        self._value = as_serializer(config.value_serializer) if config.value_serializer is not None else None
+        chosen = load_plugin("partitioner", config.partitioner or "murmur2")
+        self._custom: Partitioner | None = chosen if config.partitioner is not None else None
+        self._keyed: Partitioner = chosen
+        self._ignore_keys = config.partitioner_ignore_keys
+
+    def key(self, topic: str, key: Any, headers: Headers) -> bytes | None:
+        """The key's bytes."""
+        return _bytes("key", key) if self._key is None else self._key(topic, key, headers)
+
+    def value(self, topic: str, value: Any, headers: Headers) -> bytes | None:
+        """The value's bytes."""
+        return _bytes("value", value) if self._value is None else self._value(topic, value, headers)
+
+    def partition(self, queues: TopicQueues, key: bytes | None, value: bytes | None, wanted: int | None) -> int:
+        """The partition: the one asked for, the partitioner's, or `STICKY`."""
+        if wanted is not None:
+            return wanted
+        if self._custom is None and (key is None or self._ignore_keys):
+            return STICKY
+        chosen = self._keyed.partition(queues.topic, key, value, queues)
+        if not 0 <= chosen < len(queues):
+            raise ValueError(f"{type(self._keyed).__name__} chose partition {chosen} of topic {queues.topic!r}, "
+                             f"which has {len(queues)}: it must return a number in range(len(partitions))")
+        return chosen
+
+
+def headers_bytes(headers: Headers) -> bytes | None:
+    """The encoded header section; None for no headers."""
+    return encode_headers(headers) if headers else None
+
+
+def check_timestamp(timestamp: int | None) -> int:
+    """The timestamp in ms since the epoch, or `NOW`."""
+    if timestamp is None:
+        return NOW
+    if timestamp < 0:
+        raise ValueError(f"timestamp {timestamp} is negative: give ms since the epoch, or None for now")
+    return timestamp
+
+
+def _bytes(what: str, value: Any) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{what} is {type(value).__name__}, not bytes: encode it, or give the producer a {what}_serializer")
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _level(config: ProducerConfig) -> int | None:
+    levels: dict[str, Callable[[], int]] = {
+        "gzip": lambda: config.compression_gzip_level,
+        "lz4": lambda: config.compression_lz4_level,
+        "zstd": lambda: config.compression_zstd_level,
+    }
+    given = f"compression_{config.compression_type}_level" in config.given
+    return levels[config.compression_type]() if given else None
+
