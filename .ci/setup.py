@@ -16,7 +16,7 @@ import sys
 import sysconfig
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,10 +50,12 @@ def run(*command: str | Path, env: Mapping[str, str] | None = None) -> None:
         sys.exit(f"setup: {' '.join(words)} failed with exit code {process.returncode}; its output is above")
 
 
-def run_quietly(*command: str | Path) -> None:
+def run_quietly(*command: str | Path, env: Mapping[str, str] | None = None) -> None:
     """Run *command* in the checkout; show its output only when it fails, and end the set-up then."""
     words = [str(part) for part in command]
-    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        words, cwd=ROOT, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
     if done.returncode:
         sys.stdout.buffer.write(done.stdout)
         sys.exit(f"setup: {' '.join(words)} failed with exit code {done.returncode}; its output is above")
@@ -178,12 +180,18 @@ def install_packages(project: Mapping[str, Any]) -> None:
 
 
 def editable_inputs(project: Mapping[str, Any]) -> str:
-    return digest(project["build-system"], project["project"], project["tool"]["setuptools"], venv_version())
+    """What the installed metadata and import hook are made of; new modules and packages are found without."""
+    own = {name: project["project"].get(name) for name in ("name", "version", "entry-points", "scripts")}
+    return digest(own, project["tool"]["setuptools"]["package-dir"], venv_version())
 
 
 def install_editable() -> None:
-    say("installing the project into .venv, editable")
-    run_quietly(*PIP, "install", "--no-build-isolation", "--no-deps", "-e", ROOT)
+    """Install metadata and import hook. It compiles everything as well, and has no switch against that."""
+    say("installing the project into .venv, editable, and compiling it")
+    settings = ROOT / "build" / "parallel.cfg"
+    settings.write_text(f"[build_ext]\nparallel = {os.cpu_count() or 1}\n")
+    environment = {"DIST_EXTRA_CONFIG": str(settings)}
+    run_quietly(*PIP, "install", "--no-build-isolation", "--no-deps", "-e", ROOT, env=environment)
 
 
 def compiled_sources(project: Mapping[str, Any]) -> list[Path]:
@@ -211,26 +219,31 @@ def compile_modules() -> None:
     say("compiling the modules that changed")
     jobs = str(os.cpu_count() or 1)
     build = "from setuptools import setup; setup()"
-    run(PYTHON, "-c", build, "--quiet", "build_ext", "--inplace", "--parallel", jobs)
+    run_quietly(PYTHON, "-c", build, "build_ext", "--inplace", "--parallel", jobs)
+
+
+def step(name: str, inputs: str, work: Callable[[], None]) -> bool:
+    """Do *work* unless it was done for the same *inputs*; tells whether it did."""
+    if load_state().get(name) == inputs:
+        return False
+    began = time.monotonic()
+    work()
+    save_state({**load_state(), name: inputs})
+    say(f"{name} done in {time.monotonic() - began:.1f} s")
+    return True
 
 
 def bring_up_to_date() -> None:
     ensure_system_packages()
     ensure_venv()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    state = load_state()
-    steps: Sequence[tuple[str, str, bool, Any]] = (
-        ("packages", packages_inputs(project), True, lambda: install_packages(project)),
-        ("editable", editable_inputs(project), True, install_editable),
-        ("compiled", compiled_inputs(project), compiled_everything(project), compile_modules),
-    )
-    for name, inputs, present, step in steps:
-        if state.get(name) == inputs and present:
-            continue
-        began = time.monotonic()
-        step()
-        save_state(state := {**load_state(), name: inputs})
-        say(f"{name} done in {time.monotonic() - began:.1f} s")
+    compiled = compiled_inputs(project)
+    step("packages", packages_inputs(project), lambda: install_packages(project))
+    if step("editable", editable_inputs(project), install_editable) and compiled_everything(project):
+        save_state({**load_state(), "compiled": compiled})
+    if not compiled_everything(project):
+        save_state({**load_state(), "compiled": "binaries are missing"})
+    step("compiled", compiled, compile_modules)
 
 
 def renew_constraints() -> None:
