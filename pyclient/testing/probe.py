@@ -34,7 +34,9 @@ from kio.static.protocol import Entity
 from pyclient.records import Node
 
 POLL_S: Final = 0.03
-REQUEST_TIMEOUT_S: Final = 5.0
+REQUEST_TIMEOUT_S: Final = 5.0  # what the broker may wait
+ATTEMPT_TIMEOUT_S: Final = 10.0  # what an attempt may wait for the broker
+SHORTEST_ATTEMPT_S: Final = 0.2
 MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
 TOPIC_PREFIX: Final = "pyclient-probe-"
 
@@ -80,11 +82,10 @@ def wait_until_ready(addresses: Mapping[int, Address], *, timeout_s: float, aliv
     deadline = time.monotonic() + timeout_s
     topic = f"{TOPIC_PREFIX}{uuid.uuid4().hex[:8]}"
     first = next(iter(addresses.values()))
-    _poll(lambda: _create(first, topic, len(addresses)), deadline, alive)
-    _poll(lambda: _produce(addresses, topic), deadline, alive)
-    _poll(lambda: _delete(first, topic), deadline, alive)
-    for address in addresses.values():
-        _poll(lambda at=address: _expect_absent(at, topic), deadline, alive)  # type: ignore[misc]
+    _poll(lambda limit_s: _create(first, topic, len(addresses), limit_s), deadline, alive)
+    _poll(lambda limit_s: produce(addresses, topic, limit_s), deadline, alive)
+    _poll(lambda limit_s: _delete(first, topic, limit_s), deadline, alive)
+    _poll(lambda limit_s: _expect_absent(addresses.values(), topic, limit_s), deadline, alive)
 
 
 def wait_until_in_sync(addresses: Mapping[int, Address], *, timeout_s: float, alive: Alive) -> None:
@@ -94,7 +95,7 @@ def wait_until_in_sync(addresses: Mapping[int, Address], *, timeout_s: float, al
         TimeoutError: not within *timeout_s*; the text names brokers and partitions that lag.
     """
     deadline = time.monotonic() + timeout_s
-    _poll(lambda: _expect_in_sync(addresses.values(), addresses.keys()), deadline, alive)
+    _poll(lambda limit_s: _expect_in_sync(addresses.values(), addresses.keys(), limit_s), deadline, alive)
 
 
 def wait_until_joined(node_id: int, address: Address, *, timeout_s: float, alive: Alive) -> None:
@@ -103,7 +104,7 @@ def wait_until_joined(node_id: int, address: Address, *, timeout_s: float, alive
     Raises:
         TimeoutError: not within *timeout_s*.
     """
-    _poll(lambda: _expect_in_sync((address,), {node_id}), time.monotonic() + timeout_s, alive)
+    _poll(lambda limit_s: _expect_in_sync((address,), {node_id}, limit_s), time.monotonic() + timeout_s, alive)
 
 
 def discover(bootstrap: Sequence[Address], *, timeout_s: float) -> tuple[Node, ...]:
@@ -113,7 +114,7 @@ def discover(bootstrap: Sequence[Address], *, timeout_s: float) -> tuple[Node, .
         TimeoutError: none answered within *timeout_s*.
     """
     deadline = time.monotonic() + timeout_s
-    return _poll(lambda: _nodes(bootstrap), deadline, _no_reason_to_stop)
+    return _poll(lambda limit_s: _nodes(bootstrap, limit_s), deadline, _no_reason_to_stop)
 
 
 def _no_reason_to_stop() -> None:
@@ -123,22 +124,23 @@ def _no_reason_to_stop() -> None:
 Result = TypeVar("Result")
 
 
-def _poll(attempt: Callable[[], Result], deadline: float, alive: Alive) -> Result:
+def _poll(attempt: Callable[[float], Result], deadline: float, alive: Alive) -> Result:
+    """Repeat *attempt*, which may take as many seconds as it is given, until it succeeds or the deadline has passed."""
     while True:
         alive()
         try:
-            return attempt()
+            return attempt(min(max(deadline - time.monotonic(), SHORTEST_ATTEMPT_S), ATTEMPT_TIMEOUT_S))
         except (OSError, NotReady) as failed:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the cluster was not ready in time; the last attempt said: {failed}") from failed
             time.sleep(POLL_S)
 
 
-def _nodes(bootstrap: Sequence[Address]) -> tuple[Node, ...]:
+def _nodes(bootstrap: Sequence[Address], limit_s: float) -> tuple[Node, ...]:
     failures = []
     for address in bootstrap:
         try:
-            brokers = _metadata(address, ()).brokers
+            brokers = metadata(address, (), limit_s=limit_s).brokers
         except (OSError, NotReady) as failed:
             failures.append(f"{address[0]}:{address[1]}: {failed}")
         else:
@@ -146,7 +148,7 @@ def _nodes(bootstrap: Sequence[Address]) -> tuple[Node, ...]:
     raise NotReady("; ".join(failures))
 
 
-def _create(address: Address, topic: str, replicas: int) -> None:
+def _create(address: Address, topic: str, replicas: int, limit_s: float) -> None:
     request = create_request.CreateTopicsRequest(
         topics=(create_request.CreatableTopic(
             name=TopicName(topic), num_partitions=i32(1), replication_factor=i16(min(replicas, 3)), assignments=(),
@@ -154,13 +156,14 @@ def _create(address: Address, topic: str, replicas: int) -> None:
         ),),
         timeout=_timeout(),
     )
-    for result in _ask(address, request, create_response.CreateTopicsResponse).topics:
+    for result in _ask(address, request, create_response.CreateTopicsResponse, limit_s).topics:
         if result.error_code is not ErrorCode.topic_already_exists:  # an earlier attempt's answer was lost
             _check(result.error_code, f"creating a topic with {min(replicas, 3)} replicas", result.error_message)
 
 
-def _produce(addresses: Mapping[int, Address], topic: str) -> None:
-    leader = _leader(next(iter(addresses.values())), topic)
+def produce(addresses: Mapping[int, Address], topic: str, limit_s: float = ATTEMPT_TIMEOUT_S) -> None:
+    """Append one record to partition 0 of *topic* with acks=all. Raises OSError or NotReady."""
+    leader = _leader(next(iter(addresses.values())), topic, limit_s)
     if leader not in addresses:
         raise NotReady(f"the partition's leader is {leader}, none of {sorted(addresses)}")
     request = produce_request.ProduceRequest(
@@ -168,13 +171,13 @@ def _produce(addresses: Mapping[int, Address], topic: str) -> None:
         topic_data=(produce_request.TopicProduceData(name=TopicName(topic), partition_data=(
             produce_request.PartitionProduceData(index=i32(0), records=Records(one_record_batch(b"ready?"))),)),),
     )
-    for answered in _ask(addresses[leader], request, produce_response.ProduceResponse).responses:
+    for answered in _ask(addresses[leader], request, produce_response.ProduceResponse, limit_s).responses:
         for part in answered.partition_responses:
             _check(part.error_code, "producing with acks=all")
 
 
-def _leader(address: Address, topic: str) -> int:
-    for found in _metadata(address, (topic,)).topics:
+def _leader(address: Address, topic: str, limit_s: float) -> int:
+    for found in metadata(address, (topic,), limit_s=limit_s).topics:
         _check(found.error_code, "looking up the new topic")
         for part in found.partitions:
             _check(part.error_code, "looking up the new partition")
@@ -182,22 +185,23 @@ def _leader(address: Address, topic: str) -> int:
     raise NotReady("the new topic is not known yet")
 
 
-def _delete(address: Address, topic: str) -> None:
+def _delete(address: Address, topic: str, limit_s: float) -> None:
     request = delete_request.DeleteTopicsRequest(topic_names=(TopicName(topic),), timeout=_timeout())
-    for result in _ask(address, request, delete_response.DeleteTopicsResponse).responses:
+    for result in _ask(address, request, delete_response.DeleteTopicsResponse, limit_s).responses:
         if result.error_code is not ErrorCode.unknown_topic_or_partition:
             _check(result.error_code, "deleting the probe's topic")
 
 
-def _expect_absent(address: Address, topic: str) -> None:
-    if any(found.name == topic for found in _metadata(address, None).topics):
-        raise NotReady("the probe's topic is still being deleted")
+def _expect_absent(addresses: Iterable[Address], topic: str, limit_s: float) -> None:
+    for address in addresses:
+        if any(found.name == topic for found in metadata(address, limit_s=limit_s).topics):
+            raise NotReady("the probe's topic is still being deleted")
 
 
-def _expect_in_sync(addresses: Iterable[Address], expected: AbstractSet[int]) -> None:
+def _expect_in_sync(addresses: Iterable[Address], expected: AbstractSet[int], limit_s: float) -> None:
     """All *addresses* agree that the *expected* brokers are registered and in sync wherever they hold a replica."""
     for address in addresses:
-        view = _metadata(address, None)
+        view = metadata(address, limit_s=limit_s)
         if missing := expected - {int(broker.node_id) for broker in view.brokers}:
             raise NotReady(f"brokers {sorted(missing)} are not registered")
         if lagging := [str(part) for part in _partitions(view) if part.lags(expected)]:
@@ -211,13 +215,16 @@ def _partitions(view: metadata_response.MetadataResponse) -> Iterator[Replicatio
                               frozenset(map(int, part.replica_nodes)), frozenset(map(int, part.isr_nodes)))
 
 
-def _metadata(address: Address, topics: tuple[str, ...] | None) -> metadata_response.MetadataResponse:
+def metadata(
+    address: Address, topics: tuple[str, ...] | None = None, *, limit_s: float = ATTEMPT_TIMEOUT_S
+) -> metadata_response.MetadataResponse:
+    """What the broker at *address* knows of *topics* (None: all). Raises OSError or NotReady."""
     wanted = None if topics is None else tuple(
         metadata_request.MetadataRequestTopic(name=TopicName(topic)) for topic in topics)
     request = metadata_request.MetadataRequest(
         topics=wanted, allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
-    return _ask(address, request, metadata_response.MetadataResponse)
+    return _ask(address, request, metadata_response.MetadataResponse, limit_s)
 
 
 def _check(code: ErrorCode, doing: str, message: str | None = None) -> None:
@@ -232,8 +239,8 @@ def _timeout() -> i32Timedelta:
 # --- one request, one answer -------------------------------------------------------------------------------------
 
 
-def _ask(address: Address, request: Entity, answer: type[Answer]) -> Answer:
-    with _connected(address) as connection:
+def _ask(address: Address, request: Entity, answer: type[Answer], limit_s: float) -> Answer:
+    with _connected(address, limit_s) as connection:
         connection.sendall(_framed(request))
         size = struct.unpack(">i", _receive(connection, 4))[0]
         if not 0 < size <= MAX_REPLY_BYTES:
@@ -242,9 +249,8 @@ def _ask(address: Address, request: Entity, answer: type[Answer]) -> Answer:
 
 
 @contextmanager
-def _connected(address: Address) -> Iterator[socket.socket]:
-    with closing(socket.create_connection(address, timeout=REQUEST_TIMEOUT_S)) as connection:
-        connection.settimeout(2 * REQUEST_TIMEOUT_S)  # the broker itself may wait REQUEST_TIMEOUT_S
+def _connected(address: Address, limit_s: float) -> Iterator[socket.socket]:
+    with closing(socket.create_connection(address, timeout=limit_s)) as connection:
         yield connection
 
 
