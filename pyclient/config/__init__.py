@@ -7,6 +7,7 @@ from pyclient.config.client import ClientConfig
 from pyclient.config.consumer import ConsumerConfig
 from pyclient.config.declaration import NotYet, Option, Rule
 from pyclient.config.producer import ProducerConfig
+from pyclient.foreign_options import OptionWarning
 
 __all__ = [
     "Address",
@@ -15,6 +16,7 @@ __all__ = [
     "ConsumerConfig",
     "NotYet",
     "Option",
+    "OptionWarning",
     "ProducerConfig",
     "Rule",
     "parse_addresses",

@@ -7,10 +7,11 @@ import attrs
 
 from pyclient.config.addresses import Address
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT64_MAX, Addresses, Anything, Bool, Choice, Int, Names, Text
+from pyclient.config.kinds import INT64_MAX, Addresses, Anything, Bool, Choice, Int, Plugins, Text
 from pyclient.config.security import SecurityConfig
 
 NOT_YET = (
+    NotYet("metric_reporters", bool, "Until then read metrics() and export them yourself."),
     NotYet(
         "enable_metrics_push",
         lambda value: value is True,
@@ -128,8 +129,8 @@ class ClientConfig(SecurityConfig):
         "0.8", 30_000, Int(high=INT64_MAX), "Length of such a window.", importance="low")
     metrics_recording_level: str = option(
         "0.10", "INFO", Choice(("INFO", "DEBUG", "TRACE")), "How detailed metrics are.", importance="low")
-    metric_reporters: tuple[str, ...] = option(
-        "0.8", (), Names(), "Exporters that metrics are pushed to, as package.module:Class.", importance="low")
+    metric_reporters: tuple[object, ...] = option(
+        "0.8", (), Plugins(), "Exporters that metrics are pushed to.", importance="low")
     enable_metrics_push: bool = option(
         "3.7", False, Bool(), "Let the cluster collect this client's metrics (KIP-714). Off here until it is built (Java: on).",
         importance="low")

@@ -7,7 +7,7 @@ import attrs
 
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT32_MAX, INT64_MAX, Anything, Bool, Choice, Int, OffsetReset, Text, duration_ms
+from pyclient.config.kinds import INT32_MAX, INT64_MAX, Bool, Choice, Int, OffsetReset, Plugins, Text, duration_ms
 from pyclient.config.producer import PLUGIN
 
 NOT_YET = (
@@ -16,6 +16,8 @@ NOT_YET = (
         lambda value: value == "consumer",
         "Leave it out: the classic protocol works on every broker.",
     ),
+    NotYet("assignors", bool, "Until then share partitions out yourself: assign([TopicPartition(...), ...])."),
+    NotYet("interceptors", bool, "Until then change records where you read them."),
     NotYet("group_remote_assignor", lambda value: value is not None, "It belongs to group_protocol=consumer; leave it out."),
     NotYet("share_acknowledgement_mode", lambda _: True, "It belongs to share groups; leave it out."),
     NotYet("share_acquire_mode", lambda _: True, "It belongs to share groups; leave it out."),
@@ -77,11 +79,11 @@ class ConsumerConfig(ClientConfig):
         "0.8", None, PLUGIN, "Turns bytes into keys; None: keys stay bytes.", importance="high", explicit=True)
     value_deserializer: object | None = option(
         "0.8", None, PLUGIN, "Turns bytes into values; None: values stay bytes.", importance="high", explicit=True)
-    interceptors: object = option(
-        "0.10", (), Anything("a list of interceptors"), "See or change records before poll returns them, in this order.",
+    interceptors: tuple[object, ...] = option(
+        "0.10", (), Plugins(), "See or change records before poll returns them, in this order.",
         dotted="interceptor.classes", importance="low", explicit=True)
-    assignors: object | None = option(
-        "0.8", None, Anything("a list of assignors: objects, registered names, or 'package.module:Class'"),
+    assignors: tuple[object, ...] | None = option(
+        "0.8", None, Plugins(),
         "How a group's partitions are shared out, in order of preference. None: range, cooperative-sticky.",
         dotted="partition.assignment.strategy", explicit=True)
 

@@ -14,7 +14,7 @@ import attrs
 
 from pyclient.config.kinds import Kind
 from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
-from pyclient.foreign_options import native
+from pyclient.foreign_options import settle
 
 _KEY: Final = "pyclient"
 _HIDDEN: Final = "[hidden]"
@@ -216,27 +216,47 @@ def _catalog(cls: type[Config]) -> _Catalog:
 
 
 def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]:
-    """The settings under our own names; two spellings of one option in one mapping must agree."""
-    found: dict[str, object] = {}
-    spelled: dict[str, str] = {}
+    """The settings under our own names. Ours wins over another client's; two spellings of one kind must agree."""
+    ours: dict[str, tuple[str, object]] = {}
+    theirs: dict[str, tuple[str, object]] = {}
     for key, value in source.items():
-        for name, meant in _resolve(cls, key, value):
-            if name in found and found[name] != meant:
-                raise ConfigurationError(
-                    f"{spelled[name]} and {key} are the same option, set to two values: keep one", option=name
-                )
-            found[name], spelled[name] = meant, key
-    return found
+        settings = _settled(cls, key, value)
+        into = ours if key in _catalog(cls).spellings else theirs
+        for name, meant in settings:
+            _add(into, name, key, meant)
+    return {name: meant for name, (_, meant) in {**theirs, **ours}.items()}
 
 
-def _resolve(cls: type[Config], key: object, value: object) -> list[tuple[str, object]]:
+def _add(into: dict[str, tuple[str, object]], name: str, key: str, meant: object) -> None:
+    spelled, before = into.setdefault(name, (key, meant))
+    if before != meant:
+        raise ConfigurationError(f"{spelled} and {key} are one option, set to two values: keep one", option=name)
+
+
+def _settled(cls: type[Config], key: object, value: object) -> list[tuple[str, object]]:
     if not isinstance(key, str):
         raise ConfigurationError(f"{key!r} is no option name: names are texts such as 'bootstrap.servers'")
-    ways = _catalog(cls).spellings
-    settled = native(cls.ROLE, key, value, known=ways)
-    if settled is None:
-        raise unknown_option(cls, key)
-    return [(ways[name], meant) for name, meant in settled]
+    settings = settle(cls.ROLE, key, value, _catalog(cls).spellings)
+    if settings is None:
+        raise _misplaced(cls, key) or unknown_option(cls, key)
+    return settings
+
+
+def _misplaced(cls: type[Config], key: str) -> UnknownOption | None:
+    """The error for an option of another kind of client."""
+    for other in _kinds_of_client(Config):
+        name = _catalog(other).spellings.get(key)
+        if name is not None:
+            return UnknownOption(
+                f"{key} is an option of the {other.ROLE}, not of the {cls.ROLE}: leave it out here", option=name
+            )
+    return None
+
+
+def _kinds_of_client(base: type[Config]) -> Iterator[type[Config]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from _kinds_of_client(each)
 
 
 def unknown_option(cls: type[Config], key: str) -> UnknownOption:

@@ -92,15 +92,12 @@ class Float(Kind):
         raise self.wrong()  # NaN ends here too: no comparison with it holds
 
     def _number(self, value: object) -> float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+        if not isinstance(value, (int, float, str)) or isinstance(value, bool):
+            raise self.wrong()
         try:
-            return float(value) if isinstance(value, str) else float(self._refuse())
-        except ValueError:
+            return float(value)
+        except (ValueError, OverflowError):
             raise self.wrong() from None
-
-    def _refuse(self) -> str:
-        raise self.wrong()
 
 
 @attrs.define(frozen=True)
@@ -242,6 +239,22 @@ def duration_ms(text: str) -> int:
         raise ValueError(f"{text!r} is no ISO 8601 duration such as PT1H or P7D")
     days, hours, minutes, seconds = (float(part or 0) for part in match.group("d", "h", "m", "s"))
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+@attrs.define(frozen=True)
+class Plugins(Kind):
+    """Several plugins, in order: objects, classes, registered names or "package.module:Class"."""
+
+    accepts = "object"
+
+    @property
+    def expected(self) -> str:
+        return "a list of objects, registered names, or 'package.module:Class'"
+
+    def convert(self, value: object) -> tuple[object, ...]:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
 @attrs.define(frozen=True)

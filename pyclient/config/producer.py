@@ -7,7 +7,7 @@ import attrs
 
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT32_MAX, INT64_MAX, Acks, Anything, Bool, Choice, Int, Text
+from pyclient.config.kinds import INT32_MAX, INT64_MAX, Acks, Anything, Bool, Choice, Int, Plugins, Text
 
 PLUGIN = Anything("an object, a registered name, or 'package.module:Class'")
 
@@ -22,6 +22,7 @@ NOT_YET = (
         lambda value: value is not None,
         "Until then make the reader of the topic tell duplicates apart, by an id in each record.",
     ),
+    NotYet("interceptors", bool, "Until then change records where you send them, and look at each Delivery."),
     NotYet("transaction_two_phase_commit_enable", lambda value: value is True, "Leave it out."),
 )
 
@@ -82,8 +83,8 @@ class ProducerConfig(ClientConfig):
         "0.8", None, PLUGIN, "Turns keys into bytes; None: keys are bytes.", importance="high", explicit=True)
     value_serializer: object | None = option(
         "0.8", None, PLUGIN, "Turns values into bytes; None: values are bytes.", importance="high", explicit=True)
-    interceptors: object = option(
-        "0.10", (), Anything("a list of interceptors"), "See or change records before they are sent, in this order.",
+    interceptors: tuple[object, ...] = option(
+        "0.10", (), Plugins(), "See or change records before they are sent, in this order.",
         dotted="interceptor.classes", importance="low", explicit=True)
 
     acks: int = option(

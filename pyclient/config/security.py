@@ -64,6 +64,12 @@ class SecurityConfig(Config):
         "0.9", None, Text(), "Password of the keystore file.", importance="high", secret=True)
     ssl_key_password: str | None = option(
         "0.9", None, Text(), "Password of the private key.", importance="high", secret=True)
+    ssl_certificate_location: str | None = option(
+        "pyclient", None, Text(empty=False), "PEM file with the client's certificate chain, when its key is in another file.")
+    ssl_key_location: str | None = option(
+        "pyclient", None, Text(empty=False), "PEM file with the client's private key, when it is not in the certificate's file.")
+    ssl_crl_location: str | None = option(
+        "pyclient", None, Text(empty=False), "PEM file with revoked certificates.")
     ssl_context: object | None = option(
         "pyclient", None, Anything("an ssl.SSLContext", check=lambda value: hasattr(value, "wrap_bio")),
         "A ready ssl.SSLContext; it replaces every other ssl_ option.")
