@@ -1,25 +1,55 @@
-"""A Kafka client: producer, consumer and admin, sync and async. ``docs/internals.md`` tells how it works."""
+"""A Kafka client: producer, consumer and admin, sync and async. ``docs/internals.md`` tells how it works.
+
+Names are loaded when first used: the pytest plugin and ``pyclient.testing`` live in here too, and load with every test run.
+"""
 from __future__ import annotations
 
-from pyclient.admin import Admin, AsyncAdmin
-from pyclient.buffers.delivery import Delivery
-from pyclient.buffers.fetched import Records
-from pyclient.codec.record import Record
-from pyclient.consumer import AsyncConsumer, Consumer
-from pyclient.errors import KafkaError
-from pyclient.producer import AsyncProducer, Producer
-from pyclient.records import (
-    ClusterDescription,
-    NewTopic,
-    Node,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    PartitionDescription,
-    RecordMetadata,
-    TimestampType,
-    TopicDescription,
-    TopicPartition,
-)
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyclient.admin import Admin, AsyncAdmin
+    from pyclient.buffers.delivery import Delivery
+    from pyclient.buffers.fetched import Records
+    from pyclient.codec.record import Record
+    from pyclient.consumer import AsyncConsumer, Consumer
+    from pyclient.errors import KafkaError
+    from pyclient.producer import AsyncProducer, Producer
+    from pyclient.records import (
+        ClusterDescription,
+        NewTopic,
+        Node,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionDescription,
+        RecordMetadata,
+        TimestampType,
+        TopicDescription,
+        TopicPartition,
+    )
+
+_HOMES: Final = {
+    "Admin": "pyclient.admin",
+    "AsyncAdmin": "pyclient.admin",
+    "AsyncConsumer": "pyclient.consumer",
+    "AsyncProducer": "pyclient.producer",
+    "ClusterDescription": "pyclient.records",
+    "Consumer": "pyclient.consumer",
+    "Delivery": "pyclient.buffers.delivery",
+    "KafkaError": "pyclient.errors",
+    "NewTopic": "pyclient.records",
+    "Node": "pyclient.records",
+    "OffsetAndMetadata": "pyclient.records",
+    "OffsetAndTimestamp": "pyclient.records",
+    "PartitionDescription": "pyclient.records",
+    "Producer": "pyclient.producer",
+    "Record": "pyclient.codec.record",
+    "RecordMetadata": "pyclient.records",
+    "Records": "pyclient.buffers.fetched",
+    "TimestampType": "pyclient.records",
+    "TopicDescription": "pyclient.records",
+    "TopicPartition": "pyclient.records",
+}
 
 __all__ = [
     "Admin",
@@ -43,3 +73,14 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from pyclient.testing.leash import Leash, kill_group
-from tests.unit.testing.waiting import eventually, is_running
+from tests.waiting import eventually, is_running
 
 # a starter that leads a process on a leash, says where, and waits
 STARTER = """

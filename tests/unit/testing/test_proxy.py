@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyclient.testing.proxy import FaultProxy
-from tests.unit.testing.waiting import eventually
+from tests.waiting import eventually
 
 
 class Echo(socketserver.BaseRequestHandler):

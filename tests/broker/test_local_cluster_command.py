@@ -1,0 +1,83 @@
+"""``python -m pyclient.testing`` as a user runs it."""
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from pyclient.testing.probe import discover
+from tests.waiting import eventually
+
+COMMAND = [sys.executable, "-m", "pyclient.testing"]
+
+
+@contextlib.contextmanager
+def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], tuple[str, int]]]:
+    command = [*COMMAND, "broker", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            name, _, address = process.stdout.readline().strip().partition("=")
+            assert name == "bootstrap.servers"
+            host, _, port = address.partition(",")[0].rpartition(":")
+            yield process, (host, int(port))
+        finally:
+            process.kill()
+
+
+def answers(address: tuple[str, int]) -> bool:
+    try:
+        return bool(discover([address], timeout_s=0.0))
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_on_the_printed_address_until_it_is_ended_and_exits_with_0(ended_by: signal.Signals) -> None:
+    with serving() as (process, address):
+        assert answers(address)
+        process.send_signal(ended_by)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+        assert f'Producer(bootstrap_servers="{address[0]}:{address[1]}")' in said
+        assert "Traceback" not in said
+    assert not answers(address)
+
+
+def test_nothing_answers_any_more_after_it_was_killed() -> None:
+    with serving() as (process, address):
+        process.kill()
+        eventually(lambda: not answers(address))
+
+
+def test_settings_reach_the_broker_and_a_refused_one_is_explained() -> None:
+    done = subprocess.run([*COMMAND, "broker", "--config", "num.io.threads=-3"], capture_output=True, text=True, timeout=120,
+                          check=False)
+    assert done.returncode == 1
+    assert "num.io.threads" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_setting_without_value_is_explained() -> None:
+    done = subprocess.run([*COMMAND, "broker", "--config", "oops"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count("'oops' is not NAME=VALUE")) == (1, 1)
+
+
+def test_an_unknown_version_names_the_known_ones() -> None:
+    done = subprocess.run([*COMMAND, "broker", "--version", "2.0"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "3.9.1" in done.stderr
+
+
+@pytest.mark.embedded
+def test_prepare_names_java_jars_and_archive_and_is_content_with_what_is_there() -> None:
+    for _ in range(2):
+        done = subprocess.run([*COMMAND, "prepare"], capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "Java " in done.stdout
+        assert "start-up archive: " in done.stdout
+    assert "making" not in done.stdout

