@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import attrs
+from tenacity.wait import wait_base
 
 from pyclient.config.addresses import Address
 from pyclient.config.declaration import NotYet, Rule, option
@@ -85,8 +86,8 @@ class ClientConfig(SecurityConfig):
         importance="low")
     retry_backoff_max_ms: int = option(
         "3.7", 1_000, Int(high=INT64_MAX), "Longest wait before a failed request is repeated.", importance="low")
-    retry_backoff: object | None = option(
-        "pyclient", None, Anything("a tenacity wait", check=callable),
+    retry_backoff: wait_base | None = option(
+        "pyclient", None, Anything("a tenacity wait", check=callable, accepts="wait_base"),
         "A tenacity wait (such as wait_exponential_jitter) that replaces retry_backoff_ms and retry_backoff_max_ms.",
         importance="low")
 

@@ -148,7 +148,7 @@ class Choice(Kind):
 
     @property
     def expected(self) -> str:
-        return f"one of {', '.join(self.values)}"
+        return f"one of {', '.join(value or 'empty' for value in self.values)}"
 
     def convert(self, value: object) -> str:
         wanted = value.strip().lower() if isinstance(value, str) else None

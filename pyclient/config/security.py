@@ -1,6 +1,8 @@
 """Options that say who the client is and how its connections are protected. Shared by all clients."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from ssl import SSLContext
 from typing import ClassVar
 
 import attrs
@@ -70,8 +72,8 @@ class SecurityConfig(Config):
         "pyclient", None, Text(empty=False), "PEM file with the client's private key, when it is not in the certificate's file.")
     ssl_crl_location: str | None = option(
         "pyclient", None, Text(empty=False), "PEM file with revoked certificates.")
-    ssl_context: object | None = option(
-        "pyclient", None, Anything("an ssl.SSLContext", check=lambda value: hasattr(value, "wrap_bio")),
+    ssl_context: SSLContext | None = option(
+        "pyclient", None, Anything("an ssl.SSLContext", check=lambda value: isinstance(value, SSLContext), accepts="SSLContext"),
         "A ready ssl.SSLContext; it replaces every other ssl_ option.")
 
     sasl_mechanism: str = option(
@@ -81,8 +83,8 @@ class SecurityConfig(Config):
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
     sasl_plain_password: str | None = option(
         "pyclient", None, Text(), "Password for PLAIN and SCRAM (Java: part of sasl.jaas.config).", secret=True)
-    sasl_token_provider: object | None = option(
-        "pyclient", None, Anything("a callable", check=callable), "Gives the token for OAUTHBEARER when one is needed.")
+    sasl_token_provider: Callable[[], str] | None = option(
+        "pyclient", None, Anything("a callable", check=callable, accepts="Callable[[], str]"), "Gives the token for OAUTHBEARER when one is needed.")
     sasl_kerberos_service_name: str | None = option(
         "0.9", None, Text(empty=False), "The brokers' Kerberos service name, for GSSAPI; usually kafka.")
     sasl_login_connect_timeout_ms: int | None = option(
