@@ -8,7 +8,7 @@ in 32 bits, so a chunk ends before one of them would hold more than `chunk_bytes
 Knows batches and pyarrow (imported when asked for), nothing of consumers.
 """
 import cython
-from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uintptr_t
+from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uintptr_t
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.pyclient.codec.batches import RecordBatch, Totals
 from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, view_record

@@ -478,12 +478,11 @@ def encode_values(
     """
     items: list = list(values)  # a copy: nobody else can change it while C reads it
     room: cython.Py_ssize_t = 0
-    position: cython.Py_ssize_t = 0
-    for value in items:
+    position: cython.Py_ssize_t
+    for position, value in enumerate(items):
         if not (value is None or type(value) is bytes):
             raise TypeError(f"value {position} is a {type(value).__name__}; it must be bytes or None")
         room += record_size(0, position, -1, _length(value), 0)
-        position += 1
     writer: _Writer = _Writer(room, timestamp)
     for value in items:
         writer.add(timestamp, None, value, None)
