@@ -14,6 +14,7 @@ from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
 import enum
 from collections import deque
+from typing import Optional
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
 from pyclient.buffers.pool import Pool
@@ -154,6 +155,7 @@ class Accumulator:
     _batch_limit: cython.Py_ssize_t
     _largest_record: cython.Py_ssize_t
     _linger: cython.double
+    _memory: cython.Py_ssize_t
     _codec: object
     _level: object
     _closed: object
@@ -173,6 +175,7 @@ class Accumulator:
         self._batch_limit = limit
         self._largest_record = max_request_size
         self._linger = linger
+        self._memory = memory
         self._codec = compression
         self._level = level
         self._ready = []
@@ -185,8 +188,8 @@ class Accumulator:
         """The queues of a topic; None while its partitions are unknown."""
         return self._topics.get(name)
 
-    def append(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: bytes, value: bytes,
-               headers: bytes, waiter=None):
+    def append(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: Optional[bytes], value: Optional[bytes],
+               headers: Optional[bytes], waiter=None):
         """Add a record and return its `Delivery`, or None when there is no memory for it (then `wait` for some).
 
         ``partition`` -1 takes the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is what `wait` gave.
@@ -197,7 +200,7 @@ class Accumulator:
         need: cython.Py_ssize_t = record_bound(key_size, value_size, headers_size)
         full: Batch = None
         fresh: cython.bint = False
-        if need + HEADER_SIZE > self._largest_record or need > self.pool.total:
+        if need + HEADER_SIZE > self._largest_record or need > self._memory:
             raise self._too_large(topic, need)
         if timestamp < 0:
             timestamp = self._wall()
@@ -221,7 +224,7 @@ class Accumulator:
             self.on_ready()
         return delivery
 
-    def wait(self, topic: TopicQueues, key: bytes, value: bytes, headers: bytes, notify):
+    def wait(self, topic: TopicQueues, key: Optional[bytes], value: Optional[bytes], headers: Optional[bytes], notify):
         """Queue for the memory of this record; ``notify()`` is called when `append` may be tried with the result."""
         need = record_bound(
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers))
@@ -414,8 +417,8 @@ class Accumulator:
         return batch
 
     @cython.cfunc
-    def _put(self, batch: Batch, timestamp: cython.longlong, key: bytes, key_size: cython.Py_ssize_t, value: bytes,
-             value_size: cython.Py_ssize_t, headers: bytes, headers_size: cython.Py_ssize_t) -> Delivery:
+    def _put(self, batch: Batch, timestamp: cython.longlong, key: Optional[bytes], key_size: cython.Py_ssize_t, value: Optional[bytes],
+             value_size: cython.Py_ssize_t, headers: Optional[bytes], headers_size: cython.Py_ssize_t) -> Delivery:
         start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(batch._buffer))
         delta: cython.longlong = timestamp - batch.result.base_timestamp
         end: cython.p_uchar = put_record(

@@ -7,7 +7,9 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
+
+import attrs
 
 from pyclient.buffers.fetchbuffer import Chunk, Failure, FetchBuffer
 from pyclient.codec.batches import RecordBatch
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 Decode: TypeAlias = Callable[[Record], Record]
 
 
-class Part(NamedTuple):
+@attrs.frozen
+class Part:
     """Consecutive records of one batch, by index."""
 
     where: TopicPartition
@@ -36,7 +39,7 @@ class Part(NamedTuple):
     def cut(self, count: int) -> tuple[Part, Part]:
         """The first *count* records, and the others."""
         middle = self.start + count
-        return self._replace(stop=middle), self._replace(start=middle)
+        return attrs.evolve(self, stop=middle), attrs.evolve(self, start=middle)
 
     def holds(self, record: Record) -> bool:
         """Whether *record* is one of these."""

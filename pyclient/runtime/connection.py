@@ -5,6 +5,7 @@ Does what the table of `pyclient.core.connection` allows; decides neither when t
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import correlation_id_of, decode_response, encode_request
 from pyclient.codec.produce import Buffer
 from pyclient.core.connection import Event, State, next_state
-from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Versions, agree_on_versions
+from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Exchange, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
 
@@ -96,24 +97,25 @@ class Connection(asyncio.BufferedProtocol):
             KafkaError: the peer is no usable broker.
         """
         self.advance(Event.OPENED)
-        exchange = agree_on_versions(client, newest)
-        try:
-            question = next(exchange)
-            while True:
-                question = await self._answer(exchange, question, timeout)
-        except StopIteration as end:
-            self.versions = end.value
+        self.versions = await self._run(agree_on_versions(client, newest), timeout)
         self.advance(Event.AGREED)  # authentication will come between, with SASL
         self.idle_since = self._clock()
 
-    async def _answer(self, exchange: Any, question: Ask, timeout: float) -> Ask:
-        try:
-            message = await self._ask(question, timeout)
-        except KafkaError as error:
-            asked: Ask = exchange.throw(error)
-        else:
-            asked = exchange.send(message)
-        return asked
+    async def _run(self, exchange: Exchange, timeout: float) -> Versions:
+        """Ask what the exchange yields, send it the answers, throw it the failures, until it returns."""
+        step: Callable[[], Ask] = lambda: next(exchange)  # noqa: E731: the first step is like the others
+        while True:
+            try:
+                question = step()
+            except StopIteration as end:
+                agreed: Versions = end.value
+                return agreed
+            try:
+                message = await self._ask(question, timeout)
+            except KafkaError as error:
+                step = functools.partial(exchange.throw, error)
+            else:
+                step = functools.partial(exchange.send, message)
 
     async def _ask(self, question: Ask, timeout: float) -> Any:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -142,7 +142,14 @@ class Links:
             request.done(self._clock(), NotSent(ConnectionLost(f"the connection to node {request.node} is gone")))
         else:
             self.requests += 1
+            self._send(link, request)
+
+    def _send(self, link: Connection, request: Request) -> None:
+        try:
             link.send(request)
+        except Exception as error:
+            _log.exception("a defect in the client: a %s request could not be encoded", request.api.title)
+            request.done(self._clock(), NotSent(KafkaError(f"a {request.api.title} request could not be encoded: {error!r}")))
 
     def tick(self, now: float) -> None:
         """End what is overdue or idle."""
@@ -184,7 +191,8 @@ class Links:
         for number, host in list(self._hosts.items()):
             known = nodes.get(number)
             if known is None or (known.host, known.port) != (host.node.host, host.node.port):
-                self._drop(self._hosts.pop(number))
+                now = "not a broker of this cluster any more" if known is None else f"at {known.host}:{known.port} now"
+                self._drop(self._hosts.pop(number), f"node {number} is {now}")
         for number, node in nodes.items():
             if number not in self._hosts:
                 self._hosts[number] = self._host(node)
@@ -199,11 +207,11 @@ class Links:
             ExponentialBackoff(options.reconnect_backoff, options.reconnect_backoff_max, self._random),
             ExponentialBackoff(options.setup_timeout, options.setup_timeout_max, self._random)))
 
-    def _drop(self, host: Host) -> None:
+    def _drop(self, host: Host, why: str) -> None:
         for task in host.tasks.values():
             task.cancel()
         for link in list(host.links.values()):
-            link.close(ConnectionLost(f"{link.label} is not a broker of this cluster any more"))
+            link.close(ConnectionLost(f"{link.label}: {why}"))
 
     def _retire(self, host: Host, link: Connection) -> None:
         use = next(use for use, each in host.links.items() if each is link)
@@ -231,6 +239,9 @@ class Links:
             host.newest_versions = 0  # at once, without a back-off: it is the same attempt
         except (KafkaError, OSError) as error:
             self._failed(host, address, error if isinstance(error, KafkaError) else _refused(address, error))
+        except Exception as error:
+            _log.exception("a defect in the client: connecting to %s raised", address)
+            self._failed(host, address, ConnectionLost(f"connecting to {address} raised {error!r}"))
         else:
             host.links[use] = link
             host.reconnects.succeeded()
@@ -299,7 +310,7 @@ class Links:
 
     def _note_loss(self, host: Host, lost: Connection, cause: KafkaError) -> None:
         """An idle connection that the peer closes is everyday life; one with work on it is a sign of trouble."""
-        if lost.lost_work:
+        if lost.lost_work and not self._closed:
             self.failures[f"{host.node.host}:{host.node.port}"] = cause
             host.reconnects.failed(self._clock())
             _log.info("%s: %s", lost.label, cause)
@@ -312,7 +323,7 @@ class Links:
         self._closed = True
         tasks = [task for host in self._all_hosts() for task in host.tasks.values()]
         for host in self._all_hosts():
-            self._drop(host)
+            self._drop(host, "the client is closed")
         for link in list(self._closing):
             link.close(ConnectionLost("the client is closed"))
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -23,6 +23,8 @@ from pyclient.runtime.client import ClientCore
 
 SEAL_INLINE_BYTES: Final = 65_536
 """Compressing more than this would hold up the loop: it is done by a worker."""
+KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
+"""Java's hash: the same key goes to the same partition. Named, not imported: plugins are above this layer."""
 STICKY: Final = -1
 NOW: Final = -1
 
@@ -194,7 +196,7 @@ class Router:
     def __init__(self, config: ProducerConfig) -> None:
         self._key = as_serializer(config.key_serializer) if config.key_serializer is not None else None
         self._value = as_serializer(config.value_serializer) if config.value_serializer is not None else None
-        chosen = load_plugin("partitioner", config.partitioner or "murmur2")
+        chosen = load_plugin("partitioner", config.partitioner or KEYED_DEFAULT)
         self._custom: Partitioner | None = chosen if config.partitioner is not None else None
         self._keyed: Partitioner = chosen
         self._ignore_keys = config.partitioner_ignore_keys

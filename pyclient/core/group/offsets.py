@@ -25,7 +25,7 @@ def commit_call(
 
     def fields(version: int) -> dict[str, object]:
         return {
-            "group_id": group, "generation_id": NO_GENERATION, "generation_id_or_member_epoch": NO_GENERATION,
+            "group_id": group, "generation_id_or_member_epoch": NO_GENERATION,
             "member_id": "", "group_instance_id": None, "retention_time": _BROKERS_RETENTION,
             "topics": _commit_topics(offsets),
         }
