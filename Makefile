@@ -62,7 +62,7 @@ build: setup ## wheel and sdist into dist/
 	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist .
 
 docs: setup ## regenerate the generated pages and typed signatures
-	@$(BIN)/python .ci/generate.py
+	@$(BIN)/python -m pyclient._docs
 
 lock: setup ## move requirements/constraints.txt to the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/setup.py --lock

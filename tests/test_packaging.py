@@ -109,7 +109,7 @@ def test_a_users_file_passes_strict_mypy_and_its_mistakes_do_not(python: Path, t
 
 def test_an_option_of_the_wrong_type_is_a_type_error_that_names_it(python: Path, tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
-    file.write_text('from pyclient import Producer\nProducer(bootstrap_servers="a:1", linger_ms="soon")\n')
+    file.write_text('from pyclient import Producer\nProducer(bootstrap_servers="a:1", linger_ms=[20])\n')
     said = check_types(python, file, tmp_path / "cache")
     assert "wrong.py:2" in said
     assert "linger_ms" in said

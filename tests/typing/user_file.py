@@ -32,7 +32,7 @@ async def produce_async() -> int | None:
 
 async def consume_async() -> None:
     async with AsyncConsumer(bootstrap_servers="localhost:9092") as consumer:
-        consumer.assign([TopicPartition("orders", 0)])
+        await consumer.assign([TopicPartition("orders", 0)])
         async for record in consumer:
             offset: int = record.offset
             topic: str = record.topic
@@ -40,7 +40,8 @@ async def consume_async() -> None:
 
 
 def mistakes(producer: Producer, consumer: Consumer) -> None:
-    Producer(bootstrap_servers="localhost:9092", linger_ms="soon")  # type: ignore[arg-type]
+    Producer(bootstrap_servers="localhost:9092", linger_ms=[20])  # type: ignore[arg-type]
+    Producer(bootstrap_servers="localhost:9092", acks="most")  # type: ignore[arg-type]
     Producer(bootstrap_servers="localhost:9092", liger_ms=5)  # type: ignore[call-arg]
     Consumer(bootstrap_servers="localhost:9092", linger_ms=5)  # type: ignore[call-arg]
     producer.send("orders", b"value", partition="0")  # type: ignore[arg-type]
