@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 import cramjam
 
-from pyclient.codec.frames import XERIAL_MAGIC, lz4_bound, snappy_size, xerial_blocks, zstd_bound
+from pyclient.codec.frames import XERIAL_MAGIC, little, lz4_bound, snappy_size, xerial_blocks, zstd_bound
 from pyclient.codec.memory import unwritten
 from pyclient.errors import CorruptRecordError
 
@@ -142,10 +142,11 @@ def _xerial(data: Data, level: int) -> Data:
 
 def _lz4(data: Data, level: int) -> Data:
     view = memoryview(data)
+    block = _lz4_fast if level == LEVELS[Compression.LZ4].default else _lz4_dense
     out: list[Data] = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK):
         raw = view[start : start + _LZ4_BLOCK]
-        packed = _lz4_block(raw, level)
+        packed = block(raw, level)
         if len(packed) < len(raw):
             out += len(packed).to_bytes(4, "little"), packed
         else:
@@ -154,12 +155,18 @@ def _lz4(data: Data, level: int) -> Data:
     return b"".join(out)
 
 
-def _lz4_block(raw: memoryview, level: int) -> memoryview:
-    if level == LEVELS[Compression.LZ4].default:
-        return memoryview(cramjam.lz4.compress_block(raw, store_size=False))
-    return memoryview(
-        cramjam.lz4.compress_block(raw, store_size=False, mode="high_compression", compression=min(level, 12))
-    )  # LZ4 itself has no level above 12; Java's 13 to 17 are the same as its 12
+def _lz4_fast(raw: memoryview, level: int) -> memoryview:
+    return memoryview(cramjam.lz4.compress_block(raw, store_size=False))
+
+
+def _lz4_dense(raw: memoryview, level: int) -> memoryview:
+    """One block of the slow compressor, which cramjam offers without the GIL for whole frames only.
+
+    A frame of a single block links to nothing, so its block is an independent one: seven bytes of header, its size, it.
+    """
+    frame = memoryview(cramjam.lz4.compress(raw, level=min(level, 12)))  # LZ4 has no level above 12
+    size = little(frame, 7, 4)
+    return raw if size & _LZ4_STORED else frame[11 : 11 + size]
 
 
 _COMPRESSORS: Final[Mapping[Compression, Callable[[Data, int], Data]]] = {
