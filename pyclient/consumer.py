@@ -7,10 +7,10 @@ import logging
 import threading
 import warnings
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self, TypeAlias
+from typing import Any, Final, NoReturn, Self, TypeAlias, TypeVar
 
 from typing_extensions import Unpack
 
@@ -26,6 +26,7 @@ from pyclient.runtime.facade import OPTION, Unpicklable, left, seconds
 from pyclient.runtime.portal import Portal
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 CLOSE_TIMEOUT_MS: Final = 30_000
 Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
@@ -107,7 +108,7 @@ class _Consumer(Unpicklable):
                 self._progress.saved(offsets)
             try:
                 callback(offsets, error)
-            except Exception:
+            except Exception:  # noqa: BLE001 a user's error does not undo the commit
                 _log.exception("a commit callback raised")
 
     def _note_seek(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -349,7 +350,7 @@ class Consumer(_Consumer):
         if unsaved or self._commits:
             self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit))
 
-    def _call(self, make: Callable[[], Any]) -> Any:
+    def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         with self._alone():
             return self._portal.call(make)
 

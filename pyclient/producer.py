@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -265,7 +266,8 @@ class AsyncProducer(Unpicklable):
         loop = asyncio.get_running_loop()
         while True:
             room = asyncio.Event()
-            waiter = core.accumulator.wait(queues, key, value, headers, lambda room=room: loop.call_soon_threadsafe(room.set))
+            notify = functools.partial(loop.call_soon_threadsafe, room.set)
+            waiter = core.accumulator.wait(queues, key, value, headers, notify)
             try:
                 granted = await core.room(waiter, room, left(deadline, core.clock))
                 delivery: Delivery | None = (

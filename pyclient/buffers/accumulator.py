@@ -6,7 +6,7 @@ Rules: one lock, never held while compressing or calling user code. A partition'
 A buffer goes back to the pool only through `release`, by whoever knows that nothing reads it any more (P07).
 """
 import cython
-from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN
 from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, new_delivery
@@ -14,7 +14,6 @@ from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
 import enum
 from collections import deque
-from typing import Optional
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
 from pyclient.buffers.pool import Pool
@@ -188,8 +187,8 @@ class Accumulator:
         """The queues of a topic; None while its partitions are unknown."""
         return self._topics.get(name)
 
-    def append(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: Optional[bytes], value: Optional[bytes],
-               headers: Optional[bytes], waiter=None):
+    def append(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: bytes | None, value: bytes | None,
+               headers: bytes | None, waiter=None):
         """Add a record and return its `Delivery`, or None when there is no memory for it (then `wait` for some).
 
         ``partition`` -1 takes the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is what `wait` gave.
@@ -224,7 +223,7 @@ class Accumulator:
             self.on_ready()
         return delivery
 
-    def wait(self, topic: TopicQueues, key: Optional[bytes], value: Optional[bytes], headers: Optional[bytes], notify):
+    def wait(self, topic: TopicQueues, key: bytes | None, value: bytes | None, headers: bytes | None, notify):
         """Queue for the memory of this record; ``notify()`` is called when `append` may be tried with the result."""
         need = record_bound(
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers))
@@ -417,8 +416,8 @@ class Accumulator:
         return batch
 
     @cython.cfunc
-    def _put(self, batch: Batch, timestamp: cython.longlong, key: Optional[bytes], key_size: cython.Py_ssize_t, value: Optional[bytes],
-             value_size: cython.Py_ssize_t, headers: Optional[bytes], headers_size: cython.Py_ssize_t) -> Delivery:
+    def _put(self, batch: Batch, timestamp: cython.longlong, key: bytes | None, key_size: cython.Py_ssize_t, value: bytes | None,
+             value_size: cython.Py_ssize_t, headers: bytes | None, headers_size: cython.Py_ssize_t) -> Delivery:
         start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(batch._buffer))
         delta: cython.longlong = timestamp - batch.result.base_timestamp
         end: cython.p_uchar = put_record(
@@ -427,8 +426,7 @@ class Accumulator:
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(value)) if value is not None else cython.NULL, value_size,
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(headers)) if headers is not None else cython.NULL, headers_size)
         batch._at = end - start
-        if timestamp > batch.max_timestamp:
-            batch.max_timestamp = timestamp
+        batch.max_timestamp = max(batch.max_timestamp, timestamp)
         delivery: Delivery = new_delivery(batch.result, batch.count, cython.cast(cython.int, delta))
         batch.count += 1
         batch.result.count = batch.count

@@ -1,11 +1,18 @@
-# cython: language_level=3, freethreading_compatible=True
 """Fetched data between the loop, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
 
 Knows entries, partitions and generations; knows no brokers and no records. Rule: what was fetched for an older
 generation of a partition (before a seek or a new assignment) is never handed out (C03).
 """
+from __future__ import annotations
+
 import threading
 from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from pyclient.codec.batches import RecordBatch
+from pyclient.errors import KafkaError
+from pyclient.records import TopicPartition
 
 
 class Chunk:
@@ -13,7 +20,8 @@ class Chunk:
 
     __slots__ = ("batches", "generation", "index", "next_offset", "position", "size", "where")
 
-    def __init__(self, where, generation, position, batches, next_offset, size):
+    def __init__(self, where: TopicPartition, generation: int, position: int, batches: Iterable[RecordBatch], next_offset: int,
+                 size: int) -> None:
         self.where = where
         self.generation = generation
         self.position = position
@@ -22,7 +30,7 @@ class Chunk:
         self.size = size
         self.index = 0  # of the next record in the first batch
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Chunk {self.where} {self.position}..{self.next_offset} {self.size} B>"
 
 
@@ -31,50 +39,53 @@ class Failure:
 
     __slots__ = ("error", "generation", "lasting", "size", "where")
 
-    def __init__(self, where, generation, error, lasting):
+    def __init__(self, where: TopicPartition, generation: int, error: KafkaError, lasting: bool) -> None:
         self.where = where
         self.generation = generation
         self.error = error
         self.lasting = lasting
         self.size = 0
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Failure {self.where} {self.error!r}>"
+
+
+Entry: TypeAlias = Chunk | Failure
 
 
 class FetchBuffer:
     """Entries in order of arrival. ``on_room`` is called when the loop may fetch more, ``on_data`` when there is data."""
 
-    def __init__(self):
-        self.on_room = _nothing
-        self.on_data = _nothing
+    def __init__(self) -> None:
+        self.on_room: Callable[[], object] = _nothing
+        self.on_data: Callable[[], object] = _nothing
         self._condition = threading.Condition()
-        self._entries = deque()
-        self._generations = {}
-        self._counts = {}
-        self._paused = frozenset()
+        self._entries: deque[Entry] = deque()
+        self._generations: dict[TopicPartition, int] = {}
+        self._counts: dict[TopicPartition, int] = {}
+        self._paused: frozenset[TopicPartition] = frozenset()
         self._bytes = 0
-        self._drained = set()
+        self._drained: set[TopicPartition] = set()
         self._woken = False
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._entries)
 
     @property
-    def bytes(self):
+    def bytes(self) -> int:
         """Bytes of fetched data held."""
         return self._bytes
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<FetchBuffer {len(self._entries)} entries {self._bytes} B>"
 
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
-    def count(self, where):
+    def count(self, where: TopicPartition) -> int:
         """How many entries wait for this partition."""
         return self._counts.get(where, 0)
 
-    def put(self, entry):
+    def put(self, entry: Entry) -> None:
         """Add an entry at the end; dropped if its generation is over."""
         with self._condition:
             if self._generations.get(entry.where) != entry.generation:
@@ -84,7 +95,7 @@ class FetchBuffer:
             self._condition.notify()
         self.on_data()
 
-    def renew(self, where, generation):
+    def renew(self, where: TopicPartition, generation: int | None) -> None:
         """Begin a generation of a partition (None: it is not assigned any more); drop what older ones hold."""
         with self._condition:
             if generation is None:
@@ -96,14 +107,14 @@ class FetchBuffer:
                 self._remove(entry)
             self._drained.discard(where)
 
-    def pause(self, partitions):
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hold back the data of exactly these partitions, keeping it."""
         with self._condition:
             self._paused = frozenset(partitions)
             self._condition.notify()
         self.on_data()
 
-    def take_drained(self):
+    def take_drained(self) -> set[TopicPartition]:
         """Partitions whose data was taken since the last call."""
         with self._condition:
             drained, self._drained = self._drained, set()
@@ -111,7 +122,7 @@ class FetchBuffer:
 
     # ---- the user's thread ------------------------------------------------------------------------------------------
 
-    def take(self):
+    def take(self) -> Entry | None:
         """The next entry that is not paused, or None."""
         with self._condition:
             entry = self._next()
@@ -123,25 +134,25 @@ class FetchBuffer:
             self.on_room()
         return entry
 
-    def give_back(self, entry, *, last=False):
+    def give_back(self, entry: Entry, *, last: bool = False) -> None:
         """Put an entry back, partly taken (first in line) or to be raised again (last)."""
         with self._condition:
             if self._generations.get(entry.where) == entry.generation:
                 self._add(entry)
-                self._entries.append(entry) if last else self._entries.appendleft(entry)
+                (self._entries.append if last else self._entries.appendleft)(entry)
 
-    def wait(self, timeout):
+    def wait(self, timeout: float | None) -> bool:
         """Block until there is data, `wake` was called, or *timeout* seconds passed (None: no limit); whether there is data."""
         with self._condition:
             self._condition.wait_for(lambda: self._woken or self._next() is not None, timeout)
             return self._next() is not None
 
-    def ready(self):
+    def ready(self) -> bool:
         """Whether `take` would give something."""
         with self._condition:
             return self._next() is not None
 
-    def wake(self):
+    def wake(self) -> None:
         """End a `wait`, now or the next one."""
         with self._condition:
             self._woken = True
@@ -149,11 +160,11 @@ class FetchBuffer:
         self.on_data()
 
     @property
-    def woken(self):
+    def woken(self) -> bool:
         """Whether `wake` was called and not taken yet."""
         return self._woken
 
-    def take_wake(self):
+    def take_wake(self) -> bool:
         """Whether `wake` was called since the last time."""
         with self._condition:
             woken, self._woken = self._woken, False
@@ -161,20 +172,20 @@ class FetchBuffer:
 
     # ---- under the lock ---------------------------------------------------------------------------------------------
 
-    def _next(self):
+    def _next(self) -> Entry | None:
         for entry in self._entries:
             if entry.where not in self._paused:
                 return entry
         return None
 
-    def _add(self, entry):
+    def _add(self, entry: Entry) -> None:
         self._counts[entry.where] = self._counts.get(entry.where, 0) + 1
         self._bytes += entry.size
 
-    def _remove(self, entry):
+    def _remove(self, entry: Entry) -> None:
         self._counts[entry.where] -= 1
         self._bytes -= entry.size
 
 
-def _nothing():
+def _nothing() -> None:
     """Nobody listens yet."""

@@ -1,13 +1,16 @@
-# cython: language_level=3, freethreading_compatible=True
 """Byte buffers for batches: how many bytes may be held, which are free, who waits for some.
 
 Knows sizes and waiters; knows no records, partitions or clocks. Every call is made under the Accumulator's lock.
 Rules: what is handed out, charged and kept free never exceeds ``total``; waiters are served strictly in order of
 arrival, and nobody overtakes them (P03).
 """
-from collections import deque
+from __future__ import annotations
 
-SMALLEST = 2048
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+SMALLEST: Final = 2048
 
 
 class Waiter:
@@ -15,43 +18,43 @@ class Waiter:
 
     __slots__ = ("grant", "notify", "size")
 
-    def __init__(self, size, notify):
+    def __init__(self, size: int, notify: Callable[[], object]) -> None:
         self.size = size
         self.notify = notify
-        self.grant = None
+        self.grant: bytearray | None = None
 
 
 class Pool:
     """Buffers of size classes from 2 KiB doubling up to *largest*; last returned, first reused."""
 
-    def __init__(self, total, largest):
+    def __init__(self, total: int, largest: int) -> None:
         self.total = total
         self.used = 0
         self.free_bytes = 0
         self._classes = _size_classes(min(largest, total))
-        self._free = {size: [] for size in self._classes}
-        self._waiters = deque()
+        self._free: dict[int, list[bytearray]] = {size: [] for size in self._classes}
+        self._waiters: deque[Waiter] = deque()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Pool {self.used} of {self.total} B used, {self.free_bytes} B kept free, {len(self._waiters)} waiting>"
 
     @property
-    def waiting(self):
+    def waiting(self) -> int:
         """How many senders wait."""
         return len(self._waiters)
 
-    def size_for(self, need):
+    def size_for(self, need: int) -> int:
         """Bytes a buffer for *need* bytes takes: its size class, or exactly *need* above the largest."""
         for size in self._classes:
             if size >= need:
                 return size
         return need
 
-    def take(self, size):
+    def take(self, size: int) -> bytearray | None:
         """A buffer of *size* bytes, or None when there is no room or others wait for it already."""
         return None if self._waiters else self._grab(size)
 
-    def give(self, buffer):
+    def give(self, buffer: bytearray) -> None:
         """Take a buffer back and serve who waits."""
         size = len(buffer)
         self.used -= size
@@ -61,23 +64,23 @@ class Pool:
             self.free_bytes += size
         self._serve()
 
-    def charge(self, size):
+    def charge(self, size: int) -> None:
         """Account *size* bytes held elsewhere (compressed output). Never refused: it replaces a larger buffer."""
         self.used += size
 
-    def discharge(self, size):
+    def discharge(self, size: int) -> None:
         """End of a charge."""
         self.used -= size
         self._serve()
 
-    def wait(self, size, notify):
+    def wait(self, size: int, notify: Callable[[], object]) -> Waiter:
         """Queue for a buffer of *size* bytes; it may be granted at once."""
         waiter = Waiter(size, notify)
         self._waiters.append(waiter)
         self._serve()
         return waiter
 
-    def leave(self, waiter):
+    def leave(self, waiter: Waiter) -> None:
         """Stop waiting: a grant already made goes back, and whoever is next is served."""
         if waiter.grant is not None:
             grant, waiter.grant = waiter.grant, None
@@ -86,7 +89,7 @@ class Pool:
             self._waiters.remove(waiter)
             self._serve()
 
-    def _serve(self):
+    def _serve(self) -> None:
         while self._waiters:
             head = self._waiters[0]
             grant = self._grab(head.size)
@@ -96,7 +99,7 @@ class Pool:
             head.grant = grant
             head.notify()
 
-    def _grab(self, size):
+    def _grab(self, size: int) -> bytearray | None:
         free = self._free.get(size)
         if free:
             self.free_bytes -= size
@@ -107,7 +110,7 @@ class Pool:
         self.used += size
         return bytearray(size)
 
-    def _make_room(self, size):
+    def _make_room(self, size: int) -> bool:
         """Drop free buffers, the largest first, until *size* new bytes fit."""
         if self.used + size > self.total:
             return False
@@ -119,8 +122,8 @@ class Pool:
         return True
 
 
-def _size_classes(largest):
-    sizes = []
+def _size_classes(largest: int) -> tuple[int, ...]:
+    sizes: list[int] = []
     size = SMALLEST
     while size < largest:
         sizes.append(size)

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, Mapping, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 
 class Api(enum.IntEnum):

@@ -7,7 +7,6 @@ field is a view of the input, not a copy; an error code from a newer broker is a
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_FromStringAndSize
-from cython.cimports.cpython.ref import PyObject
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int64_t, uint8_t, uint64_t
 

@@ -30,7 +30,7 @@ class ExponentialBackoff(wait_base):
     def after(self, failures: int) -> float:
         """Seconds to wait after this many failures in a row (≥ 1)."""
         exponent = min(max(failures, 1) - 1, 62)
-        term = min(self.initial * GROWTH**exponent, self.maximum)
+        term: float = min(self.initial * GROWTH**exponent, self.maximum)
         return min(term * self._random.uniform(1 - JITTER, 1 + JITTER), self.maximum)
 
 

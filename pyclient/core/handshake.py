@@ -99,4 +99,4 @@ def _introduction(client: ClientInfo, version: int) -> dict[str, object]:
 def _fall_back(answer: Any, refused: int) -> int:
     """The version to ask in after a refusal: the broker's highest below the refused one, else 0."""
     offered = Versions.from_answer(answer).offered.get(Api.API_VERSIONS, VersionRange(0, 0))
-    return min(offered.high, refused - 1) if 0 <= offered.high else 0
+    return min(offered.high, refused - 1) if offered.high >= 0 else 0

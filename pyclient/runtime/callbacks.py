@@ -9,7 +9,6 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalState, KafkaError
@@ -17,17 +16,17 @@ from pyclient.errors import IllegalState, KafkaError
 _log = logging.getLogger(__name__)
 
 
-def _run(work: Callable[[], None]) -> None:
+def _run(work: Callable[[], object]) -> None:
     try:
         work()
-    except Exception:
+    except Exception:  # noqa: BLE001 a user's error must not stop the thread
         _log.exception("a delivery callback raised; the record's outcome stands")
 
 
 class LoopObserver(Observer):
     """Deliveries of an async producer: callbacks are plain functions on the loop."""
 
-    def dispatch(self, work: Callable[[], None]) -> None:
+    def dispatch(self, work: Callable[[], object]) -> None:
         """Run it now: outcomes are told on the loop."""
         _run(work)
 
@@ -58,12 +57,12 @@ class ThreadObserver(LoopObserver):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._name = name
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self.closed: KafkaError | None = None
 
-    def dispatch(self, work: Callable[[], None]) -> None:
+    def dispatch(self, work: Callable[[], object]) -> None:
         """Queue it for the callback thread."""
         self._work.put(work)
         if self._thread is None:
@@ -98,13 +97,3 @@ class ThreadObserver(LoopObserver):
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
             _run(work)
-
-
-def waiting_notify(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> Callable[[], None]:
-    """A function for any thread that ends *future* on its loop."""
-
-    def done() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    return lambda: loop.call_soon_threadsafe(done) and None

@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _run(self, exchange: Exchange, timeout: float) -> Versions:
         """Ask what the exchange yields, send it the answers, throw it the failures, until it returns."""
-        step: Callable[[], Ask] = lambda: next(exchange)  # noqa: E731: the first step is like the others
+        step: Callable[[], Ask] = functools.partial(next, exchange)
         while True:
             try:
                 question = step()

@@ -74,7 +74,7 @@ class Driver:
         try:
             self._links.tick(self._clock())
             self._poll_managers(self._links)
-        except Exception:
+        except Exception:  # noqa: BLE001 one defect must not stop everything else
             _log.exception("a defect in the client: a manager raised; the client goes on with the next event")
         finally:
             self._turning = False
@@ -156,7 +156,7 @@ class Driver:
 def _settle(future: asyncio.Future[Any], condition: Callable[[], Any]) -> None:
     try:
         found = condition()
-    except Exception as error:  # noqa: BLE001: it belongs to whoever waits
+    except Exception as error:  # noqa: BLE001 it belongs to whoever waits
         future.set_exception(error)
     else:
         if found is not None:

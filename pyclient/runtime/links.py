@@ -14,7 +14,7 @@ import attrs
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.core.connection import Reconnects, State
+from pyclient.core.connection import Reconnects
 from pyclient.core.handshake import ClientInfo, TryVersionZero
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
@@ -69,6 +69,7 @@ class Links:
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
         self._closing: set[Connection] = set()
+        self._ended = asyncio.Event()  # a connection has ended
         self._closed = False
         self.failures: dict[str, KafkaError] = {}
         """Why each address that does not work does not: filled by failures, emptied by success."""
@@ -147,7 +148,7 @@ class Links:
     def _send(self, link: Connection, request: Request) -> None:
         try:
             link.send(request)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 whoever waits for it must be told
             _log.exception("a defect in the client: a %s request could not be encoded", request.api.title)
             request.done(self._clock(), NotSent(KafkaError(f"a {request.api.title} request could not be encoded: {error!r}")))
 
@@ -239,7 +240,7 @@ class Links:
             host.newest_versions = 0  # at once, without a back-off: it is the same attempt
         except (KafkaError, OSError) as error:
             self._failed(host, address, error if isinstance(error, KafkaError) else _refused(address, error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 the next attempt comes after a back-off, not at once
             _log.exception("a defect in the client: connecting to %s raised", address)
             self._failed(host, address, ConnectionLost(f"connecting to {address} raised {error!r}"))
         else:
@@ -306,6 +307,7 @@ class Links:
         for use in [use for use, link in host.links.items() if link is lost]:
             del host.links[use]
             self._note_loss(host, lost, cause)
+        self._ended.set()
         self._on_change()
 
     def _note_loss(self, host: Host, lost: Connection, cause: KafkaError) -> None:
@@ -327,8 +329,9 @@ class Links:
         for link in list(self._closing):
             link.close(ConnectionLost("the client is closed"))
         await asyncio.gather(*tasks, return_exceptions=True)
-        while any(link.state is not State.CLOSED for host in self._all_hosts() for link in host.links.values()) or self._closing:
-            await asyncio.sleep(0)
+        while self._closing or any(host.links for host in self._all_hosts()):
+            self._ended.clear()
+            await self._ended.wait()
 
     def drop(self) -> None:
         """After a fork: let go of the parent's sockets, silently."""

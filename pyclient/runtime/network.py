@@ -56,7 +56,7 @@ class AsyncioNetwork:
         loop = asyncio.get_running_loop()
         sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
         try:
-            sock.setblocking(False)  # noqa: FBT003
+            sock.setblocking(False)
             _tune(sock, options)
             await loop.sock_connect(sock, endpoint.address)
             transport, _ = await loop.create_connection(protocol, sock=sock)

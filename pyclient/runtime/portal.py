@@ -46,7 +46,7 @@ class Portal:
         def work() -> None:
             try:
                 done.set_result(function())
-            except BaseException as error:  # noqa: BLE001: it belongs to the caller
+            except BaseException as error:  # noqa: BLE001 it belongs to the caller
                 done.set_exception(error)
 
         self.loop.call_soon_threadsafe(work)
