@@ -32,8 +32,7 @@ cdef class RecordBatch:
     cdef bint opened
     cdef Py_ssize_t limit               # bytes that decompression may make
     cdef Py_ssize_t start               # where the batch begins in its view
-    cdef object view                    # memoryview of the reply; None once it is no longer needed
-    cdef object payload                 # memoryview of the records once open: of the reply, or decompressed
+    cdef object view                    # memoryview of the reply, or of the records once they were decompressed
     cdef const unsigned char* records_at
     cdef uint32_t* index                # where each record begins, counted from records_at
     cdef Totals* totals
@@ -48,6 +47,6 @@ cdef class RecordBatch:
     # Private.
     cdef int verify(self, object view) except -1
     cdef object decompressed(self, object body)
-    cdef int walk_records(self, object payload) except -1
+    cdef int walk_records(self, object view, Py_ssize_t start, Py_ssize_t size) except -1
     cdef object corrupt(self, str why)
     cdef Py_ssize_t range_end(self, Py_ssize_t start, object stop) except -1

@@ -139,7 +139,7 @@ def _bytes(walk: cython.pointer(_Walk), fault: cython.int) -> int64_t:
     """Step over a length and its content; give the length, -1 for null. Too long sets *fault*."""
     size: int64_t = _varint(walk, 32)
     if size < -1 or size > walk.end - walk.at:
-        walk.fault = fault
+        walk.fault = walk.fault or fault
         return -1
     if size > 0:
         walk.at += size
@@ -203,9 +203,9 @@ def _scan_headers(walk: cython.pointer(_Walk), totals: cython.pointer(Totals), c
     while count and not walk.fault:
         size = _bytes(walk, 8)
         if size < 0:
-            walk.fault = 8
+            walk.fault = walk.fault or 8
         elif not _is_utf8(walk.at - size, size):
-            walk.fault = 9
+            walk.fault = walk.fault or 9
         totals.header_name_bytes += size
         size = _bytes(walk, 10)
         if size < 0:
@@ -361,18 +361,17 @@ class RecordBatch:
     @cython.exceptval(-1, check=False)
     def ensure_open(self) -> cython.int:
         view: object
-        body: object
         with cython.critical_section(self):
             if self.opened:
                 return 0
             view = self.view
         if self.check_crc:
             self.verify(view)
-        body = view[self.start + 61 : self.start + self.size]
         if self.attributes & 7 and self.size > 61:
-            self.walk_records(self.decompressed(body))
+            view = self.decompressed(view[self.start + 61 : self.start + self.size])
+            self.walk_records(view, 0, len(view))
         else:
-            self.walk_records(body)
+            self.walk_records(view, self.start + 61, self.size - 61)
         return 0
 
     @cython.cfunc
@@ -399,23 +398,20 @@ class RecordBatch:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def walk_records(self, payload: object) -> cython.int:
-        """Check every record of *payload*, then publish the batch as open."""
+    def walk_records(self, view: object, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
+        """Check every record in *size* bytes of *view* from *start*, then publish the batch as open."""
         walk: _Walk
-        buffer: cython.pointer(Py_buffer)
-        records: cython.p_const_uchar
         index: cython.pointer(uint32_t)
         totals: cython.pointer(Totals)
         walked: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = self.count
         last: int64_t = self.last_offset_delta
-        view: object = payload if isinstance(payload, memoryview) else memoryview(payload)
-        buffer = PyMemoryView_GET_BUFFER(view)
-        if buffer.len < count * SMALLEST_RECORD or buffer.len > 0xFFFFFFFF:
-            raise self.corrupt(f"its header counts {count} records, for which {buffer.len} bytes cannot do")
-        records = cython.cast(cython.p_const_uchar, buffer.buf)
+        buffer: cython.pointer(Py_buffer) = PyMemoryView_GET_BUFFER(view)
+        records: cython.p_const_uchar = cython.cast(cython.p_const_uchar, buffer.buf) + start
+        if size < count * SMALLEST_RECORD or size > 0xFFFFFFFF:
+            raise self.corrupt(f"its header counts {count} records, for which {size} bytes cannot do")
         walk.at = records
-        walk.end = records + buffer.len
+        walk.end = records + size
         walk.fault = 0
         totals = cython.cast(cython.pointer(Totals), PyMem_RawMalloc(cython.sizeof(Totals) + count * cython.sizeof(uint32_t)))
         if totals == cython.NULL:
@@ -436,8 +432,7 @@ class RecordBatch:
             self.totals = totals
             self.index = index
             self.records_at = records
-            self.payload = view
-            self.view = None  # a compressed reply is not needed any more
+            self.view = view  # a compressed reply is not needed any more
             self.opened = True
         return 0
 

@@ -13,6 +13,8 @@ from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.pyclient.codec.batches import RecordBatch, Totals
 from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, view_record
 
+from importlib import import_module
+
 LARGEST_CHUNK = 2**31 - 1
 
 _schemas: dict = {}
@@ -355,12 +357,11 @@ def _fill_constants(
 
 def _arrow() -> object:
     try:
-        import pyarrow
+        return import_module("pyarrow")
     except ImportError as error:
         raise ImportError(
             "Arrow columns need pyarrow, which is not installed; install it with pip install 'pyclient-kafka[arrow]'"
         ) from error
-    return pyarrow
 
 
 def _schema(arrow: object, headers: bool) -> object:
