@@ -356,6 +356,7 @@ class Accumulator:
         """Refuse records from now on, and whoever waits for memory."""
         with self._lock:
             self._closed = error or ClientClosed("this producer is closed; nothing was queued. Open a new one.")
+            self.pool.turn_away()
 
     # ---- under the lock ---------------------------------------------------------------------------------------------
 

@@ -89,6 +89,12 @@ class Pool:
             self._waiters.remove(waiter)
             self._serve()
 
+    def turn_away(self) -> None:
+        """Nobody will be served any more: let everybody look again (P08)."""
+        waiters, self._waiters = self._waiters, deque()
+        for waiter in waiters:
+            waiter.notify()
+
     def _serve(self) -> None:
         while self._waiters:
             head = self._waiters[0]

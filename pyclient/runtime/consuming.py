@@ -168,14 +168,16 @@ class ConsumerCore(ClientCore):
             raise IllegalState("committing needs a group: give the consumer a group_id")
         return self.config.group_id
 
-    def _find_committed(self, where: TopicPartition, done: Callable[[int | None, KafkaError | None], None]) -> None:
+    def _find_committed(self, partitions: Sequence[TopicPartition],
+                        tell: Callable[[TopicPartition, int | None, KafkaError | None], None]) -> None:
         def finish(found: Any, error: BaseException | None) -> None:
-            if isinstance(error, KafkaError):
-                done(None, error)
-            elif found is not None:
-                done(None if found[where] is None else found[where].offset, None)
+            for where in partitions:
+                if isinstance(error, KafkaError):
+                    tell(where, None, error)
+                elif found is not None:
+                    tell(where, None if found[where] is None else found[where].offset, None)
 
-        self.calls.submit(committed_call(self.group(), [where], finish, None))
+        self.calls.submit(committed_call(self.group(), partitions, finish, None))
 
     async def close(self) -> None:
         """Close, and end a poll that waits."""

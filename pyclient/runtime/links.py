@@ -96,7 +96,8 @@ class Links:
             return None
         ready = [host for host in hosts if self._free(host, use)]
         if ready:
-            return min(ready, key=lambda host: host.links[use].in_flight).node.id
+            fewest = min(host.links[use].in_flight for host in ready)
+            return self._random.choice([host for host in ready if host.links[use].in_flight == fewest]).node.id
         if not any(use in host.tasks or use in host.links for host in hosts):
             self._connect(self._longest_untried(hosts), use)
         return None

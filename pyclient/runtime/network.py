@@ -47,8 +47,11 @@ class AsyncioNetwork:
         self._sockets: set[socket.socket] = set()
 
     async def resolve(self, host: str, port: int) -> list[Endpoint]:
-        """Ask the system's resolver."""
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        """Ask the system's resolver, in a worker thread; a numeric address needs neither."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return list(dict.fromkeys(Endpoint(family, address) for family, _, _, _, address in found))
 
     async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:

@@ -140,8 +140,14 @@ class ProducerCore(ClientCore):
         if self.config.compression_type == "none" or batch.size <= SEAL_INLINE_BYTES:
             self.accumulator.seal(batch)
         else:
-            self._workers = self._workers or ThreadPoolExecutor(1, thread_name_prefix="pyclient-seal")
+            self._seal_in_worker(batch)
+
+    def _seal_in_worker(self, batch: Batch) -> None:
+        self._workers = self._workers or ThreadPoolExecutor(1, thread_name_prefix="pyclient-seal")
+        try:
             self._workers.submit(self.accumulator.seal, batch)
+        except RuntimeError:  # the interpreter is ending and starts no threads any more
+            self.accumulator.seal(batch)
 
     def _count(self, batch: Batch, latency: float) -> None:
         self.batches_sent += 1

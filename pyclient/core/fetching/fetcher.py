@@ -6,8 +6,8 @@ a partition is fetched ahead while the user works, at most two answers deep and 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -25,6 +25,8 @@ from pyclient.errors import (
 )
 from pyclient.records import Node, OffsetAndTimestamp, TopicPartition
 
+FindCommitted: TypeAlias = Callable[[Sequence[TopicPartition], Callable[[TopicPartition, int | None, KafkaError | None], None]], None]
+"""Looks up the committed offsets of partitions, and tells each (partition, offset or None, error or None)."""
 TOPIC_IDS_SINCE: Final = 13
 READ_COMMITTED: Final = 1
 AHEAD: Final = 2
@@ -54,7 +56,7 @@ class Fetcher:
 
     def __init__(self, buffer: FetchBuffer, metadata: Metadata, lookups: OffsetLookups, limits: FetchLimits, *,
                  backoff: WaitPolicy, reset_time: Callable[[], int | None],
-                 find_committed: Callable[[TopicPartition, Callable[[int | None, KafkaError | None], None]], None] | None) -> None:
+                 find_committed: FindCommitted | None) -> None:
         self._buffer = buffer
         self._metadata = metadata
         self._lookups = lookups
@@ -80,9 +82,7 @@ class Fetcher:
         for where in [where for where in self.positions if where not in wanted]:
             self._forget(where)
         self._metadata.pin(where.topic for where in wanted)
-        for where in wanted:
-            if where not in self.positions:
-                self._begin(where, now)
+        self._begin([where for where in wanted if where not in self.positions], now)
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """Read on at *offset*; whatever was fetched before is dropped."""
@@ -136,15 +136,17 @@ class Fetcher:
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
-    def _begin(self, where: TopicPartition, now: float) -> None:
-        self._generation += 1
-        position = self.positions[where] = Position(where, self._generation)
-        self._buffer.renew(where, position.generation)
+    def _begin(self, partitions: list[TopicPartition], now: float) -> None:
+        begun: dict[TopicPartition, Position] = {}
+        for where in partitions:
+            self._generation += 1
+            begun[where] = self.positions[where] = Position(where, self._generation)
+            self._buffer.renew(where, self._generation)
         if self._find_committed is None:
-            position.advance(Event.NOT_FOUND)
-            self._look_up(position, now)
-        else:
-            self._find_committed(where, lambda offset, error: self._committed(position, offset, error, now))
+            for position in begun.values():
+                self._committed(position, None, None, now)
+        elif begun:
+            self._find_committed(partitions, lambda where, offset, error: self._committed(begun[where], offset, error, now))
 
     def _committed(self, position: Position, offset: int | None, error: KafkaError | None, now: float) -> None:
         if not self._is_current(position) or position.phase is not Phase.INITIALIZING:
