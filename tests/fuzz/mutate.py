@@ -1,0 +1,132 @@
+"""Reads randomly damaged batches for a while and reports: ``python tests/fuzz/mutate.py SECONDS SEED``.
+
+A process of its own, so that a crash is a failed test and not a lost test run, and its memory can be measured. Starts
+from the fixtures that Java wrote and from batches of our own; half of the damaged ones get their checksum made right, so
+that decompressors and record parsing meet the damage and not only the checksum.
+"""
+from __future__ import annotations
+
+import faulthandler
+import json
+import random
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from pyclient.codec.batches import RecordBatch, read_batches
+from pyclient.codec.columns import to_arrow
+from pyclient.codec.crc import crc32c
+from pyclient.codec.encode import encode_batch
+from pyclient.errors import CorruptRecordError
+
+LIMIT: Final = 4 * 2**20  # what a batch may decompress to here
+FIXTURES: Final = Path(__file__).resolve().parents[1] / "fixtures" / "batches"
+EDGES: Final = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
+HOSTILE: Final = (-1, 0, 1, 2**7, 2**15, 2**24, 2**31 - 1, -(2**31))
+
+
+def corpus() -> list[bytes]:
+    """What is damaged: whole files, so that batches behind a damaged one are met too."""
+    files = [path.read_bytes() for path in sorted(FIXTURES.glob("*.bin"))]
+    rows = [(i, b"k%d" % i, b"v" * (i * 7), [("h%d" % i, None), ("é", b"x" * i)][: i % 3]) for i in range(40)]
+    return files + [encode_batch(rows, compression=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
+
+
+def damaged(chance: random.Random, data: bytes) -> bytes:
+    """Some changes of bytes, numbers and lengths."""
+    out = bytearray(data)
+    for _ in range(chance.choice((1, 1, 1, 2, 4, 16))):
+        at = chance.randrange(len(out)) if out else 0
+        match chance.randrange(7):
+            case 0 if out:
+                out[at] ^= 1 << chance.randrange(8)
+            case 1 if out:
+                out[at] = chance.choice(EDGES)
+            case 2:
+                del out[at : at + chance.choice((1, 2, 8, 100))]
+            case 3:
+                out[at:at] = chance.randbytes(chance.choice((1, 2, 8, 100)))
+            case 4 if len(out) > 4:
+                struct.pack_into(">i", out, chance.randrange(len(out) - 3), chance.choice(HOSTILE))
+            case 5:
+                out[at:at] = out[chance.randrange(len(out) + 1) :][: chance.choice((1, 4, 64))]
+            case _:
+                del out[at : at + chance.choice((1, 1, 1, len(out)))]
+    return bytes(out)
+
+
+def healed(data: bytes) -> bytes:
+    """With the first batch's length and checksum made right; what follows it becomes part of it."""
+    out = bytearray(data)
+    if len(out) >= 61:
+        struct.pack_into(">i", out, 8, len(out) - 12)
+        struct.pack_into(">I", out, 17, crc32c(bytes(out[21:])))
+    return bytes(out)
+
+
+def read_all(data: bytes) -> int:
+    """Every way of reading; gives the number of records. Raises CorruptRecordError, and nothing else ever."""
+    batches = read_batches(data, decompression_limit=LIMIT)
+    return sum(map(read_one, batches))
+
+
+def read_one(batch: RecordBatch) -> int:
+    """All of one batch; what two ways of reading say must agree."""
+    records = batch.records("t", 0)
+    if records != list(batch.iter_records("t", 0)) or len(records) != batch.count:
+        raise AssertionError("two ways of reading disagree")
+    for index in {0, len(records) // 2, len(records) - 1} if records else ():
+        if batch.index_of(batch.offset_of(index)) != index:
+            raise AssertionError("a position is not found again")
+    table = to_arrow([("t", 0, batch, 0, None)])
+    table.validate(full=True)
+    if table.column("value").to_pylist() != [record.value for record in records]:
+        raise AssertionError("columns and records disagree")
+    if batch.is_control:
+        batch.control_type()
+    repr(batch)
+    return len(records)
+
+
+def peak_mib() -> int:
+    """The most memory this process has had, in MiB; 0 where the platform does not say."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0
+    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) // 1024
+
+
+def main(seconds: float, seed: int) -> None:
+    """Damage and read until the time is over; print what happened as JSON."""
+    faulthandler.enable()
+    chance = random.Random(seed)
+    sources = corpus()
+    for data in sources:
+        try:
+            read_all(data)
+        except CorruptRecordError:
+            if data[16] == 2:
+                raise
+    before = peak_mib()
+    rounds = read = refused = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        data = damaged(chance, chance.choice(sources))
+        if chance.random() < 0.5:
+            data = healed(data)
+        rounds += 1
+        try:
+            read += read_all(data) > 0
+        except CorruptRecordError:
+            refused += 1
+        except BaseException:
+            print(f"seed {seed}, round {rounds}: {data.hex()}", file=sys.stderr)
+            raise
+    print(json.dumps({"rounds": rounds, "read": read, "refused": refused, "grown_mib": peak_mib() - before}))
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]))
