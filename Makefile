@@ -16,7 +16,7 @@ unexport PYTHONPATH PYTHONHOME
 JUNIT := build/junit
 PYTEST := $(BIN)/pytest
 
-.PHONY: help setup jars demo test test-containers check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-pure test-containers check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ demo: setup jars ## flights of New York 2013 through real Kafka and PySpark; res
 test: setup jars ## the whole test suite; container tests too when a Docker engine answers
 	@mkdir -p $(JUNIT)
 	@$(PYTEST) --junitxml=$(JUNIT)/test.xml $(ARGS)
+
+test-pure: setup ## unit tests with the plain Python twins of small compiled modules
+	@mkdir -p $(JUNIT)
+	@PYCLIENT_PURE=1 $(PYTEST) --junitxml=$(JUNIT)/test-pure.xml tests/unit tests/test_layout.py $(ARGS)
 
 test-containers: setup jars ## tests/broker and tests/containers against brokers in containers, nothing skipped
 	@mkdir -p $(JUNIT)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PURE, twins
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
@@ -80,10 +82,11 @@ def test_each_compiled_module_has_its_source_where_the_build_looks() -> None:
         assert ROOT / module["sources"][0] == folder(package) / f"{name}.py", module["name"]
 
 
-def test_each_compiled_module_is_the_binary_that_runs() -> None:
-    """A leftover of an interrupted set-up would make every figure and every test about the slow twin."""
+def test_each_compiled_module_runs_as_what_was_asked_for() -> None:
+    """The binary; with PYCLIENT_PURE=1 the twin of those that have one. Else figures and tests would be about the other."""
     for module in SETUPTOOLS.get("ext-modules", []):
-        spec = importlib.util.find_spec(module["name"])
-        assert spec is not None, module["name"]
-        assert spec.origin is not None, module["name"]
-        assert not spec.origin.endswith(".py"), f"{module['name']} runs as plain Python; run `make setup`"
+        name = module["name"]
+        spec = importlib.util.find_spec(name)
+        assert spec is not None, name
+        assert spec.origin is not None, name
+        assert spec.origin.endswith(".py") == (PURE and name in twins()), f"{name} runs from {spec.origin}; run `make setup`"
