@@ -77,7 +77,7 @@ class AsyncAdmin(Unpicklable):
 
     def metrics(self) -> dict[str, float]:
         """Figures by Kafka's names, as they stand now."""
-        return self._core.links.metrics()
+        return self._core.figures()
 
     async def close(self) -> None:
         """Close; calls under way end with ClientClosed. Idempotent."""
@@ -152,7 +152,7 @@ class Admin(Unpicklable):
         self.close()
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        closed = self._admin._core.closed  # noqa: SLF001: the twin of this face
+        closed = self._admin._core.closed  # noqa: SLF001 the twin of this face
         if closed is not None or self._portal is None:
             coroutine.close()
             assert closed is not None

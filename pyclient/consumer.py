@@ -70,7 +70,7 @@ class _Consumer(Unpicklable):
 
     def metrics(self) -> dict[str, float]:
         """Figures by Kafka's names, as they stand now."""
-        return self._core.metrics()
+        return self._core.figures()
 
     # ---- shared by poll and iteration -------------------------------------------------------------------------------
 

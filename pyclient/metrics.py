@@ -52,7 +52,6 @@ BUFFER_TOTAL = Metric("buffer-total-bytes", GAUGE, "B", "Size of the producer's 
 BUFFER_AVAILABLE = Metric("buffer-available-bytes", GAUGE, "B", "What of it is free.")
 
 RECORDS_CONSUMED = Metric("records-consumed-total", COUNTER, "records", "Records returned to the user.")
-BYTES_CONSUMED = Metric("bytes-consumed-total", COUNTER, "B", "Bytes of fetched batches returned to the user.")
 FETCHES = Metric("fetch-total", COUNTER, "requests", "Fetch requests answered.")
 FETCH_LATENCY = Metric("fetch-latency", SAMPLE, "ms", "From a fetch's sending to its answer, the broker's wait included.")
 FETCH_BUFFERED = Metric("fetch-buffer-bytes", GAUGE, "B", "Bytes fetched ahead of poll.")

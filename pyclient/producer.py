@@ -103,7 +103,7 @@ class Producer(Unpicklable):
 
     def metrics(self) -> dict[str, float]:
         """Figures by Kafka's names, as they stand now."""
-        return self._core.metrics()
+        return self._core.figures()
 
     def close(self, timeout: float | None = OPTION) -> None:
         """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest. Idempotent.
@@ -233,7 +233,7 @@ class AsyncProducer(Unpicklable):
 
     def metrics(self) -> dict[str, float]:
         """As `Producer.metrics`."""
-        return self._core.metrics()
+        return self._core.figures()
 
     async def close(self, timeout: float | None = OPTION) -> None:
         """As `Producer.close`."""

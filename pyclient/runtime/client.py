@@ -19,6 +19,7 @@ from pyclient.core.metadata import Metadata
 from pyclient.errors import (
     BootstrapFailed, ClientClosed, ClientForked, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for,
 )
+from pyclient.metrics import Metrics
 from pyclient.records import Node
 from pyclient.runtime import life
 from pyclient.runtime.driver import Driver
@@ -38,11 +39,12 @@ class ClientCore:
             raise IllegalState("bootstrap_servers is not set: give at least one broker's host:port")
         self.config = config
         self.clock = clock
-        self.random = random or Random()  # noqa: S311: back-off and load, not secrets
+        self.random = random or Random()  # noqa: S311 back-off and load, not secrets
         self.driver = Driver(clock)
         self.backoff = WaitPolicy(config.retry_backoff or ExponentialBackoff(
             _seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random))
         self.request_timeout = _seconds(config.request_timeout_ms)
+        self.metrics = Metrics(samples=config.metrics_num_samples, window_s=_seconds(config.metrics_sample_window_ms))
         self.links = self._make_links(network or AsyncioNetwork())
         self.metadata = self._make_metadata(topics_idle_after, create_topics=create_topics)
         self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
@@ -69,7 +71,7 @@ class ClientCore:
         # Bootstrap addresses are nodes with negative ids until the brokers tell their own.
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
         return Links(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
-                     on_change=self.driver.wake, on_trouble=self._on_trouble)
+                     metrics=self.metrics, on_change=self.driver.wake, on_trouble=self._on_trouble)
 
     def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
         config = self.config
@@ -172,6 +174,10 @@ class ClientCore:
         if isinstance(error, TimeoutError) and not self.metadata.cluster.nodes and self.links.failures:
             return BootstrapFailed(dict(self.links.failures), waited_s=waited)
         return error
+
+    def figures(self) -> dict[str, float]:
+        """The metrics by name, as they stand now."""
+        return dict(self.metrics.snapshot(self.clock()))
 
     # ---- events -----------------------------------------------------------------------------------------------------
 

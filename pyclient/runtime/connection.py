@@ -33,6 +33,7 @@ class InFlight:
     correlation_id: int
     api: Api
     version: int
+    sent_at: float
     deadline: float
     done: Callable[[float, Reply | Unknown], None]
 
@@ -41,7 +42,8 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol of one socket. ``on_change`` is called after every event that may let a manager go on."""
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
-                 on_change: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None]) -> None:
+                 on_change: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
+                 on_answer: Callable[[Api, float], None]) -> None:
         self.label = label
         self.state = State.CONNECTING
         self.versions = Versions()
@@ -53,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._max_frame = max_frame
         self._on_change = on_change
         self._on_lost = on_lost
+        self._on_answer = on_answer
         self._transport: asyncio.Transport | None = None
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
@@ -176,7 +179,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, pieces: list[Buffer], api: Api, version: int, timeout: float,
                done: Callable[[float, Reply | Unknown], None]) -> None:
-        self._in_flight.append(InFlight(self._correlation_id, api, version, self._clock() + timeout, done))
+        now = self._clock()
+        self._in_flight.append(InFlight(self._correlation_id, api, version, now, now + timeout, done))
         self._put(pieces)
 
     def _put(self, pieces: list[Buffer]) -> None:
@@ -248,6 +252,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight.popleft()
         self.idle_since = now = self._clock()
         self._throttle(now, message)
+        self._on_answer(expected.api, now - expected.sent_at)
         expected.done(now, Reply(expected.version, message))
         self._end_when_drained()
         self._on_change()

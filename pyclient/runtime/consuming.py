@@ -16,6 +16,7 @@ from pyclient.core.fetching.positions import Phase
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.manager import Manager
 from pyclient.errors import IllegalState, KafkaError, KafkaTimeout, NoOffsetForPartition, SerializationError
+from pyclient.metrics import FETCH_BUFFERED, RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.client import ClientCore
@@ -36,6 +37,7 @@ class ConsumerCore(ClientCore):
             find_committed=self._find_committed if config.group_id else None)
         self._commit_order = asyncio.Lock()
         self._news = asyncio.Event()
+        self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
 
     def managers(self) -> Sequence[Manager]:
         """Look-ups before fetches: what they find is fetched in the same turn."""
@@ -184,11 +186,6 @@ class ConsumerCore(ClientCore):
         await super().close()
         self.buffer.wake()
 
-    def metrics(self) -> dict[str, float]:
-        """Totals and levels, by Kafka's names."""
-        return {**self.links.metrics(), "assigned-partitions": float(len(self.fetcher.positions)),
-                "fetch-buffer-bytes": float(self.buffer.bytes)}
-
 
 class Progress:
     """What was handed out and what counts as consumed. Belongs to the one thread that uses the consumer.
@@ -220,6 +217,7 @@ class Progress:
 
     def hand(self, records: Records) -> None:
         """A poll returns *records*."""
+        self._core.metrics.add(RECORDS_CONSUMED, len(records))
         self._handed.update(records.positions())
 
     def settle(self) -> None:
@@ -231,6 +229,7 @@ class Progress:
 
     def begin(self, records: Records) -> None:
         """An iteration goes through *records*."""
+        self._core.metrics.add(RECORDS_CONSUMED, len(records))
         self._iterated, self.current = records, None
 
     def exhausted(self) -> None:

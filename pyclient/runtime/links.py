@@ -18,6 +18,9 @@ from pyclient.core.connection import Reconnects
 from pyclient.core.handshake import ClientInfo, TryVersionZero
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.metrics import (
+    BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, FETCH_LATENCY, FETCHES, REQUEST_LATENCY, REQUESTS, Metrics,
+)
 from pyclient.records import Node
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import Endpoint, Network, SocketOptions
@@ -59,7 +62,7 @@ class Links:
     """Implements `Ready` for the driver. ``on_change`` is called after whatever may let a manager go on."""
 
     def __init__(self, options: LinkOptions, network: Network, *, clock: Callable[[], float], random: Random,
-                 bootstrap: Iterable[Node], on_change: Callable[[], None], on_trouble: Callable[[], None]) -> None:
+                 bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_trouble: Callable[[], None]) -> None:
         self._options = options
         self._network = network
         self._clock = clock
@@ -73,9 +76,11 @@ class Links:
         self._closed = False
         self.failures: dict[str, KafkaError] = {}
         """Why each address that does not work does not: filled by failures, emptied by success."""
-        self.opened = 0
-        self.requests = 0
         self._bytes_gone = [0, 0]
+        self._metrics = metrics
+        metrics.watch(CONNECTIONS, lambda: len(self._links()))
+        metrics.watch(BYTES_IN, lambda: self._bytes_gone[0] + sum(link.bytes_in for link in self._links()))
+        metrics.watch(BYTES_OUT, lambda: self._bytes_gone[1] + sum(link.bytes_out for link in self._links()))
 
     # ---- Ready ------------------------------------------------------------------------------------------------------
 
@@ -143,7 +148,7 @@ class Links:
         if link is None or not link.ready:
             request.done(self._clock(), NotSent(ConnectionLost(f"the connection to node {request.node} is gone")))
         else:
-            self.requests += 1
+            self._metrics.add(REQUESTS, 1, str(request.node))
             self._send(link, request)
 
     def _send(self, link: Connection, request: Request) -> None:
@@ -172,16 +177,8 @@ class Links:
             *(link.idle_since + self._options.max_idle for link in links if not link.in_flight),
             *(host.reconnects.not_before for host in hosts if host.wanted and not host.links and not host.tasks))
 
-    def metrics(self) -> dict[str, float]:
-        """Totals for this client."""
-        links = [link for host in self._all_hosts() for link in host.links.values()]
-        return {
-            "connection-count": float(len(links)),
-            "connection-creation-total": float(self.opened),
-            "request-total": float(self.requests),
-            "incoming-byte-total": float(self._bytes_gone[0] + sum(link.bytes_in for link in links)),
-            "outgoing-byte-total": float(self._bytes_gone[1] + sum(link.bytes_out for link in links)),
-        }
+    def _links(self) -> list[Connection]:
+        return [link for host in self._all_hosts() for link in host.links.values()]
 
     def _all_hosts(self) -> list[Host]:
         return [*self._hosts.values(), *self._bootstrap.values()]
@@ -248,7 +245,7 @@ class Links:
             host.links[use] = link
             host.reconnects.succeeded()
             self.failures.pop(address, None)
-            self.opened += 1
+            self._metrics.add(CONNECTIONS_OPENED)
         finally:
             host.tasks.pop(use, None)
         self._on_change()
@@ -298,13 +295,22 @@ class Links:
         label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.node.host}:{host.node.port}"
         link = Connection(
             label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame,
-            on_change=self._on_change, on_lost=lambda lost, cause: self._lost(host, lost, cause))
+            on_change=self._on_change, on_lost=lambda lost, cause: self._lost(host, lost, cause),
+            on_answer=lambda api, latency: self._answered(host, api, latency))
         await self._network.open(endpoint, lambda: link, self._options.sockets)
         return link
+
+    def _answered(self, host: Host, api: Api, latency: float) -> None:
+        now, milliseconds = self._clock(), latency * 1000
+        self._metrics.sample(REQUEST_LATENCY, milliseconds, now, str(host.node.id))
+        if api is Api.FETCH:
+            self._metrics.add(FETCHES)
+            self._metrics.sample(FETCH_LATENCY, milliseconds, now)
 
     def _lost(self, host: Host, lost: Connection, cause: KafkaError) -> None:
         self._bytes_gone = [self._bytes_gone[0] + lost.bytes_in, self._bytes_gone[1] + lost.bytes_out]
         self._closing.discard(lost)
+        self._metrics.add(CONNECTIONS_CLOSED)
         for use in [use for use, link in host.links.items() if link is lost]:
             del host.links[use]
             self._note_loss(host, lost, cause)

@@ -15,8 +15,11 @@ from pyclient.codec.encode import encode_headers
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager
-from pyclient.core.sending.sender import Sender, SendingLimits
+from pyclient.core.sending.sender import Sender, SendingLimits, Watcher
 from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
+from pyclient.metrics import (
+    BATCH_SIZE, BATCHES, BUFFER_AVAILABLE, BUFFER_TOTAL, RECORDS_FAILED, RECORDS_PER_BATCH, RECORDS_RETRIED, RECORDS_SENT, Metrics,
+)
 from pyclient.plugins import Partitioner, as_serializer, load_plugin
 from pyclient.records import Headers, TopicPartition
 from pyclient.runtime.client import ClientCore
@@ -41,15 +44,15 @@ class ProducerCore(ClientCore):
             memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size,
             linger=config.linger_ms / 1000, compression=Compression[config.compression_type.upper()],
             level=_level(config), observer=observer, clock=self.clock, wall=_wall_ms, random=self.random)
-        self.records_sent = 0
-        self.batches_sent = 0
+        self.metrics.watch(BUFFER_TOTAL, lambda: self.accumulator.pool.total)
+        self.metrics.watch(BUFFER_AVAILABLE, lambda: self.accumulator.pool.total - self.accumulator.pool.used)
         self.router = Router(config)
         self._workers: ThreadPoolExecutor | None = None
         limits = SendingLimits(
             acks=config.acks, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
             delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries)
         self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal,
-                             on_batch=self._count)
+                             watcher=Counts(self.metrics, self.clock))
 
     def managers(self) -> Sequence[Manager]:
         """Metadata first: what it learns moves batches."""
@@ -149,10 +152,6 @@ class ProducerCore(ClientCore):
         except RuntimeError:  # the interpreter is ending and starts no threads any more
             self.accumulator.seal(batch)
 
-    def _count(self, batch: Batch, latency: float) -> None:
-        self.batches_sent += 1
-        self.records_sent += batch.count
-
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     async def finish(self, timeout: float | None) -> None:
@@ -183,17 +182,30 @@ class ProducerCore(ClientCore):
         if self._workers is not None:
             self._workers.shutdown(wait=True)
 
-    def metrics(self) -> dict[str, float]:
-        """Totals and levels, by Kafka's names."""
-        pool = self.accumulator.pool
-        return {
-            **self.links.metrics(),
-            "record-send-total": float(self.records_sent),
-            "batch-send-total": float(self.batches_sent),
-            "buffer-total-bytes": float(pool.total),
-            "buffer-available-bytes": float(pool.total - pool.used),
-            "waiting-threads": float(pool.waiting),
-        }
+
+class Counts(Watcher):
+    """Counts batches and their records."""
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._clock = clock
+
+    def sent(self, batch: Batch) -> None:
+        """Per attempt."""
+        now = self._clock()
+        self._metrics.add(BATCHES)
+        self._metrics.sample(BATCH_SIZE, batch.size, now)
+        self._metrics.sample(RECORDS_PER_BATCH, batch.count, now)
+        if batch.attempts > 1:
+            self._metrics.add(RECORDS_RETRIED, batch.count)
+
+    def stored(self, batch: Batch) -> None:
+        """Once."""
+        self._metrics.add(RECORDS_SENT, batch.count)
+
+    def failed(self, batch: Batch) -> None:
+        """Once."""
+        self._metrics.add(RECORDS_FAILED, batch.count)
 
 
 class Router:

@@ -7,7 +7,7 @@ Rule: a batch's memory goes back only when its request has ended, never on a tim
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -42,17 +42,30 @@ class Sealer(Protocol):
     def __call__(self, batch: Batch) -> None: ...
 
 
+class Watcher:
+    """Is told of each batch's way; the runtime counts. This one does nothing."""
+
+    def sent(self, batch: Batch) -> None:
+        """It goes to the network, for the ``batch.attempts``-th time."""
+
+    def stored(self, batch: Batch) -> None:
+        """The broker has it."""
+
+    def failed(self, batch: Batch) -> None:
+        """It was given up."""
+
+
 class Sender:
     """The manager of everything a producer writes."""
 
     def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: WaitPolicy,
-                 seal: Sealer, on_batch: Callable[[Batch, float], None] = lambda batch, latency: None) -> None:
+                 seal: Sealer, watcher: Watcher | None = None) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
         self._limits = limits
         self._backoff = backoff
         self._seal = seal
-        self._on_batch = on_batch
+        self._watcher = watcher or Watcher()
         self._by_leader: dict[int, dict[PartitionQueue, None]] = {}
         self._leaderless: dict[PartitionQueue, None] = {}
         self._resting: dict[PartitionQueue, float] = {}  # after a failure: not before this time
@@ -155,6 +168,7 @@ class Sender:
     def _request(self, node: int, batches: list[Batch]) -> Request:
         for batch in batches:
             self._accumulator.start(batch)
+            self._watcher.sent(batch)
             self._muted.add(batch.queue)
         cluster = self._metadata.cluster
         ids = {batch.queue.topic: topic.id for batch in batches
@@ -213,12 +227,13 @@ class Sender:
             return
         match verdict:
             case Stored(base_offset, stamped):
-                self._on_batch(batch, now - batch.created)
+                self._watcher.stored(batch)
                 batch.result.complete(base_offset, stamped)
                 self._accumulator.release(batch)
             case TryAgain(error, moved) if batch.attempts <= self._limits.retries:
                 self._rest(now, batch, error, moved=moved)
             case TryAgain(error) | GiveUp(error):
+                self._watcher.failed(batch)
                 batch.result.fail(self._failure(batch, error))
                 self._accumulator.release(batch)
 
@@ -244,6 +259,7 @@ class Sender:
         while (batch := self._accumulator.oldest()) is not None:
             if now < batch.created + self._limits.delivery_timeout:
                 return
+            self._watcher.failed(batch)
             batch.result.fail(self._too_late(batch, now))
             if batch.state is BatchState.IN_FLIGHT:
                 self._overdue.add(batch)  # the network may still read its buffer
