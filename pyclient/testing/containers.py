@@ -325,27 +325,32 @@ def _without_reaper() -> Iterator[None]:
 def remove_leftovers(client: Any) -> None:
     """Remove containers and networks whose owner died without doing it."""
     dead: dict[str, bool] = {}
-    for thing in (*client.containers.list(all=True, filters={"label": LABEL}), *client.networks.list(filters={"label": LABEL})):
+    for thing in labelled(client, LABEL):
         owner = _owner_of(thing)
-        if dead.setdefault(owner, dead.get(owner) or is_dead(owner)):
+        if owner not in dead:
+            dead[owner] = is_dead(owner)
+        if dead[owner]:
             _remove(thing)
 
 
 def remove_owned(owner: str) -> None:
     """Remove what *owner* left: containers first, then the networks they were in."""
     client = _engine()
-    wanted = {"label": f"{OWNER_LABEL}={owner}"}
-    for thing in client.containers.list(all=True, filters=wanted):
-        _remove(thing)
-    for thing in client.networks.list(filters=wanted):
+    for thing in labelled(client, f"{OWNER_LABEL}={owner}"):
         _remove(thing)
     is_dead(owner)  # removes its file
     client.close()
 
 
+def labelled(client: Any, label: str) -> list[Any]:
+    """The containers, then the networks with *label*; those that vanish meanwhile are left out."""
+    wanted = {"label": label}
+    return [*client.containers.list(all=True, filters=wanted, sparse=True, ignore_removed=True),
+            *client.networks.list(filters=wanted)]
+
+
 def _owner_of(thing: Any) -> str:
-    labels = thing.attrs.get("Labels") or thing.attrs.get("Config", {}).get("Labels") or {}
-    return str(labels.get(OWNER_LABEL, ""))
+    return str((thing.attrs.get("Labels") or {}).get(OWNER_LABEL, ""))
 
 
 def _remove(thing: Any) -> None:

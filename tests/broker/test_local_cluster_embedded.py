@@ -19,9 +19,11 @@ import pytest
 
 from pyclient.testing import BrokerStartFailed, LocalCluster, NotControllable
 from pyclient.testing import embedded as embedded_module
+from pyclient.testing.archive import Archive
 from pyclient.testing.jars import ensure_jars
 from pyclient.testing.jvm import prepare_jvm
 from pyclient.testing.lockfile import DEFAULT_VERSION
+from pyclient.testing.ports import reserve_ports
 from tests.waiting import eventually, is_running
 
 pytestmark = pytest.mark.embedded
@@ -79,15 +81,31 @@ def running(brokers: int = 1, then: str = "sys.stdin.read()") -> Iterator[Runnin
             program.kill()
 
 
-@pytest.fixture
-def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def cache_with_jars(folder: Path) -> Path:
     """A cache that holds the jars and nothing else, as after the first download."""
     jars = ensure_jars(DEFAULT_VERSION).directory
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / jars.name).symlink_to(jars)
+    folder.mkdir()
+    (folder / jars.name).symlink_to(jars)
+    return folder
+
+
+@pytest.fixture
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    cache = cache_with_jars(tmp_path / "cache")
     monkeypatch.setenv("PYCLIENT_CACHE", str(cache))
     return cache
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Archive, bytes]]:
+    """An archive, and its content: tests that damage it begin with that."""
+    cache = cache_with_jars(tmp_path_factory.mktemp("trained") / "cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYCLIENT_CACHE", str(cache))
+        with LocalCluster(mode="embedded"):
+            pass
+        archive = prepare_jvm().archive
+        yield archive, archive.path.read_bytes()
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
@@ -156,7 +174,7 @@ def test_a_port_taken_between_draw_and_start_is_drawn_anew(monkeypatch: pytest.M
     with socket.create_server(("127.0.0.1", 0)) as occupant:
         taken = occupant.getsockname()[1]
         draws = iter([(taken,), ()])
-        real = embedded_module.reserve_ports
+        real = reserve_ports
 
         def draw(count: int) -> tuple[int, ...]:
             return (next(draws, ()) + real(count))[:count]
@@ -195,19 +213,18 @@ def test_a_killed_first_broker_makes_no_archive_and_the_next_one_does(own_cache:
     assert prepare_jvm().archive.usable
 
 
-@pytest.mark.parametrize("damage", ["header", "middle", "all", "empty"])
-def test_a_damaged_archive_never_breaks_a_start(own_cache: Path, damage: str) -> None:
-    with LocalCluster(mode="embedded"):
-        pass
-    archive = prepare_jvm().archive
-    before = archive.path.stat()
-    archive.path.chmod(0o600)
-    content = bytearray(archive.path.read_bytes())
-    size = len(content)
-    begin, end = {"header": (0, 4096), "middle": (size // 2, size // 2 + 65536), "all": (0, size), "empty": (0, 0)}[damage]
-    content[begin:end] = bytes(byte ^ 0x5A for byte in content[begin:end])
-    archive.path.write_bytes(content if damage != "empty" else b"")
-    os.utime(archive.path, ns=(before.st_atime_ns, before.st_mtime_ns))  # so that it looks as it was
+@pytest.mark.parametrize(("begin", "end"), [(0.0, 0.001), (0.5, 0.51), (0.0, 1.0)], ids=["header", "middle", "all"])
+def test_a_damaged_archive_never_breaks_a_start(
+    trained: tuple[Archive, bytes], monkeypatch: pytest.MonkeyPatch, begin: float, end: float
+) -> None:
+    archive, pristine = trained
+    content = bytearray(pristine)
+    part = slice(int(begin * len(content)), int(end * len(content)))
+    content[part] = bytes(byte ^ 0x5A for byte in content[part])
+    archive.path.unlink(missing_ok=True)
+    archive.path.write_bytes(content)
+    archive.adopt(archive.path)  # it looks as if Java had written it so
+    monkeypatch.setenv("PYCLIENT_CACHE", str(archive.path.parent))
     with LocalCluster(mode="embedded") as cluster:
         cluster.wait_in_sync()
 
@@ -240,7 +257,7 @@ def test_a_broker_that_dies_by_itself_is_reported_with_its_log() -> None:
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(BrokerStartFailed, match="broker 1 ended by itself with exit code -9") as failed:
             cluster.wait_in_sync(timeout=20)
-        assert "Kafka Server started" in failed.value.log_tail or failed.value.log_tail
+        assert failed.value.log_tail
 
 
 def test_a_process_of_this_machine_cannot_be_taken_off_the_network() -> None:
