@@ -213,14 +213,14 @@ KINDS: Final[Mapping[str, PluginKind]] = {
 def load_plugin(kind: str, spec: object) -> Any:
     """The plugin that *spec* means: an object, a class (made without arguments), a registered name, "package.module:Class".
 
-    Plain functions serve as serializers and deserializers too.
+    Plain functions, and types such as int, serve as serializers and deserializers too.
 
     Raises:
         ConfigurationError: nothing of that name, or not what the kind needs; says what is there.
     """
     wanted = KINDS[kind]
     found = _named(kind, wanted, spec) if isinstance(spec, str) else spec
-    plugin = _made(kind, found) if inspect.isclass(found) else found
+    plugin = _made(kind, found) if inspect.isclass(found) and hasattr(found, wanted.method) else found
     if callable(getattr(plugin, wanted.method, None)) or (kind in ("serializer", "deserializer") and callable(plugin)):
         return plugin
     raise ConfigurationError(f"{spec!r} is no {kind}: it has no method {wanted.method!r}", option=kind)

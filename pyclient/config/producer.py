@@ -89,7 +89,7 @@ class ProducerConfig(ClientConfig):
 
     acks: int = option(
         "0.8", -1, Acks(), "Who must have a record before it counts as delivered: all in-sync replicas (-1), the leader (1), nobody (0).",
-        importance="high")
+        importance="low")
     retries: int = option(
         "0.8", INT32_MAX, Int(), "How often sending a batch is repeated, within delivery_timeout_ms, which is the better limit.",
         importance="high", unit="")
@@ -100,7 +100,8 @@ class ProducerConfig(ClientConfig):
         "0.9", 60_000, Int(high=INT64_MAX), "Longest time send may wait for metadata and room in buffer_memory, together.")
     enable_idempotence: bool = option(
         "0.11", False, Bool(),
-        "Write each record exactly once, in order, in spite of retries. Off until this release can do it (Java: on).")
+        "Write each record exactly once, in order, in spite of retries. Off until this release can do it (Java: on).",
+        importance="low")
     max_in_flight_requests_per_connection: int = option(
         "0.8", 5, Int(1), "Requests sent to a broker without an answer yet; above 1 retries may reorder unless idempotent.",
         importance="low", unit="")

@@ -29,7 +29,7 @@ class SecurityConfig(Config):
 
     security_protocol: str = option(
         "0.9", "PLAINTEXT", Choice(SECURITY_PROTOCOLS),
-        "How to talk to brokers: TLS for the SSL ones, a login for the SASL ones.", importance="high")
+        "How to talk to brokers: TLS for the SSL ones, a login for the SASL ones.")
 
     ssl_protocol: str = option(
         "0.9", "TLSv1.3", Choice(("TLSv1.2", "TLSv1.3", "TLS")), "The newest TLS version offered.")

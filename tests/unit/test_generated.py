@@ -1,0 +1,37 @@
+"""What is generated from the declarations is what they say now, and type checkers agree with it."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from pyclient import option_types
+from pyclient._docs import CLIENTS, PAGES, main
+from pyclient.option_types import AdminOptions, ConsumerOptions, ProducerOptions
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_generated_file_is_up_to_date(path: str) -> None:
+    assert (ROOT / path).read_text("utf-8") == PAGES[path](), "run: python -m pyclient._docs"
+
+
+def test_the_generator_writes_every_page(tmp_path: Path) -> None:
+    (tmp_path / "pyclient").mkdir()
+    main(tmp_path)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(PAGES)
+
+
+@pytest.mark.parametrize(("client", "options"), [("Producer", ProducerOptions), ("Consumer", ConsumerOptions), ("Admin", AdminOptions)])
+def test_the_typed_keywords_are_every_option_that_is_no_parameter(client: str, options: type) -> None:
+    declared = {option.name for option in CLIENTS[client].fields() if not option.explicit}
+    assert set(get_type_hints(options, vars(option_types))) == declared
+
+
+def test_every_option_and_error_stands_in_its_page() -> None:
+    page = PAGES["docs/options.md"]()
+    for config in CLIENTS.values():
+        for option in config.fields():
+            assert f"| `{option.name}` |" in page

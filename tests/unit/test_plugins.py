@@ -1,0 +1,178 @@
+"""Plugins: found as object, class, registered name or path; serializers of every shape are called alike."""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pyclient.errors import ConfigurationError, SerializationError
+from pyclient.partitioners import Murmur2Partitioner, Murmur3Partitioner, RandomPartitioner, RoundRobinPartitioner
+from pyclient.plugins import (
+    KINDS,
+    AsyncRebalanceListener,
+    ClusterView,
+    Partitioner,
+    RebalanceListener,
+    SeesNewBatches,
+    as_deserializer,
+    as_serializer,
+    available_plugins,
+    load_plugin,
+)
+from pyclient.records import Node, PartitionDescription, TopicPartition
+
+
+class Mine:
+    def __init__(self, needed: int = 0) -> None:
+        self.needed = needed
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Any) -> int:
+        return self.needed
+
+
+class Needy(Mine):
+    def __init__(self, needed: int) -> None:
+        super().__init__(needed)
+
+
+@pytest.mark.parametrize(
+    ("name", "cls"),
+    [("murmur2", Murmur2Partitioner), ("murmur3", Murmur3Partitioner), ("random", RandomPartitioner), ("round-robin", RoundRobinPartitioner)],
+)
+def test_our_partitioners_are_found_by_their_registered_names(name: str, cls: type) -> None:
+    assert type(load_plugin("partitioner", name)) is cls
+    assert name in available_plugins("partitioner")
+
+
+def test_our_serdes_are_found_by_their_registered_names() -> None:
+    assert set(available_plugins("serializer")) >= {"bytes", "double", "float", "integer", "json", "long", "short", "string", "uuid"}
+
+
+def test_an_object_is_taken_as_it_is_and_a_class_is_made() -> None:
+    mine = Mine(3)
+    assert load_plugin("partitioner", mine) is mine
+    assert isinstance(load_plugin("partitioner", Mine), Mine)
+
+
+def test_a_path_is_imported() -> None:
+    assert load_plugin("partitioner", "pyclient.partitioners.hashing:Murmur3Partitioner").__class__ is Murmur3Partitioner
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ("murmur9", "no partitioner is called 'murmur9'; there are: murmur2, murmur3, random, round-robin"),
+        ("no_such_module:X", "cannot be loaded: No module named 'no_such_module'"), ("json:NoSuch", "cannot be loaded: .*NoSuch"),
+        (":X", "package.module:Class"), ("json:", "package.module:Class"), ("json:JSONDecoder", "no method 'partition'"),
+        (object(), "no method 'partition'"), (len, "no method 'partition'"), (Needy, "cannot be made without arguments .*: pass an object"),
+    ],
+)
+def test_a_plugin_that_cannot_be_had_is_a_configuration_error_that_says_why(spec: object, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        load_plugin("partitioner", spec)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unknown_name_of_any_kind_names_where_to_register_it(kind: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(KINDS[kind].group)):
+        load_plugin(kind, "no such name")
+
+
+def test_a_partitioner_needs_no_base_class_and_its_optional_power_is_seen() -> None:
+    class Watching(Mine):
+        def on_new_batch(self, topic: str, partition: int) -> None: ...
+
+    plain: Partitioner = Mine()
+    assert not isinstance(plain, SeesNewBatches)
+    assert isinstance(Watching(), SeesNewBatches)
+
+
+class WithHeaders:
+    def serialize(self, topic: str, value: Any, headers: Any = ()) -> bytes:
+        return f"{topic}:{value}:{list(headers)}".encode()
+
+    def deserialize(self, topic: str, data: bytes | None, headers: Any = ()) -> str:
+        return f"{topic}:{data!r}:{list(headers)}"
+
+
+class WithoutHeaders:
+    def serialize(self, topic: str, value: Any) -> bytes:
+        return f"{topic}:{value}".encode()
+
+    def deserialize(self, topic: str, data: bytes | None) -> str:
+        return f"{topic}:{data!r}"
+
+
+HEADERS = [("h", b"1")]
+
+
+def test_serializers_with_and_without_headers_and_plain_functions_are_called_alike() -> None:
+    assert as_serializer(WithHeaders())("t", 5, HEADERS) == b"t:5:[('h', b'1')]"
+    assert as_serializer(WithoutHeaders())("t", 5, HEADERS) == b"t:5"
+    assert as_serializer(WithoutHeaders)("t", 5, HEADERS) == b"t:5"
+    assert as_serializer(lambda value: str(value).encode())("t", 5, HEADERS) == b"5"
+    assert as_serializer("string")("t", "ü", HEADERS) == "ü".encode()
+    assert as_deserializer(WithHeaders())("t", b"5", HEADERS) == "t:b'5':[('h', b'1')]"
+    assert as_deserializer(WithoutHeaders())("t", b"5", HEADERS) == "t:b'5'"
+    assert as_deserializer(int)("t", b"5", HEADERS) == 5
+
+
+def test_what_a_serializer_raises_becomes_a_serialization_error_with_topic_and_cause() -> None:
+    with pytest.raises(SerializationError, match="cannot serialize a dict of topic 'orders': KeyError: 'x'") as caught:
+        as_serializer(lambda value: value["x"])("orders", {}, ())
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(SerializationError, match="cannot deserialize a bytes of topic 'orders'"):
+        as_deserializer(int)("orders", b"x", ())
+
+
+def test_a_serializer_must_give_bytes_or_none() -> None:
+    assert as_serializer(lambda value: None)("t", 1, ()) is None
+    assert as_serializer(bytearray)("t", 3, ()) == b"\0\0\0"
+    with pytest.raises(SerializationError, match="gave a str; it must give bytes or None"):
+        as_serializer(str)("t", 1, ())
+
+
+def test_a_type_error_inside_a_serializer_is_not_mistaken_for_a_missing_parameter() -> None:
+    def broken(topic: str, value: Any, headers: Any = ()) -> bytes:
+        raise TypeError("serialize() takes 2 positional arguments but 3 were given")
+
+    class Broken:
+        serialize = staticmethod(broken)
+
+    with pytest.raises(SerializationError, match="3 were given"):
+        as_serializer(Broken())("t", 1, ())
+
+
+def test_partitions_lost_are_revoked_unless_the_listener_says_otherwise() -> None:
+    seen: list[Sequence[TopicPartition]] = []
+
+    class Listener(RebalanceListener):
+        def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> None: ...
+
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> None:
+            seen.append(partitions)
+
+    Listener().on_partitions_lost([TopicPartition("t", 1)])
+    assert seen == [[TopicPartition("t", 1)]]
+
+
+def test_partitions_lost_are_revoked_for_async_listeners_too() -> None:
+    seen: list[Sequence[TopicPartition]] = []
+
+    class Listener(AsyncRebalanceListener):
+        async def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> None: ...
+
+        async def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> None:
+            seen.append(partitions)
+
+    with pytest.raises(StopIteration):
+        Listener().on_partitions_lost([TopicPartition("t", 1)]).send(None)
+    assert seen == [[TopicPartition("t", 1)]]
+
+
+def test_an_assignor_sees_the_racks_of_a_partitions_replicas() -> None:
+    partition = PartitionDescription(0, 1, 0, replicas=(1, 2, 3, 9), isr=(1,))
+    view = ClusterView({"t": [partition]}, {1: Node(1, "a", 1, "east"), 2: Node(2, "b", 1, "west"), 3: Node(3, "c", 1)})
+    assert view.racks(partition) == {"east", "west"}
