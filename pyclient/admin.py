@@ -152,7 +152,7 @@ class Admin(Unpicklable):
         self.close()
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        closed = self._admin._core.closed  # noqa: SLF001 the twin of this face
+        closed = self._admin._core.closed
         if closed is not None or self._portal is None:
             coroutine.close()
             assert closed is not None

@@ -39,7 +39,7 @@ class ClientCore:
             raise IllegalState("bootstrap_servers is not set: give at least one broker's host:port")
         self.config = config
         self.clock = clock
-        self.random = random or Random()  # noqa: S311 back-off and load, not secrets
+        self.random = random or Random()
         self.driver = Driver(clock)
         self.backoff = WaitPolicy(config.retry_backoff or ExponentialBackoff(
             _seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random))
