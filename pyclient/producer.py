@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from typing_extensions import Unpack
 
@@ -28,7 +28,31 @@ EXIT_FLUSH: Final = 5.0
 OnDelivery = Callable[[Delivery], object]
 
 
-class Producer(Unpicklable):
+class _NoTransactions(Unpicklable):
+    """The calls of transactions: they come in a later release, and say so."""
+
+    def init_transactions(self, timeout: float | None = OPTION) -> NoReturn:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+    def begin_transaction(self) -> NoReturn:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+    def commit_transaction(self, timeout: float | None = OPTION) -> NoReturn:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+    def abort_transaction(self) -> NoReturn:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+    def transaction(self) -> NoReturn:
+        """Transactions come in a later release: raises UnsupportedFeature."""
+        raise _no_transactions()
+
+
+class Producer(_NoTransactions):
     """Sends records to Kafka; used by any number of threads.
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins. See
@@ -118,14 +142,6 @@ class Producer(Unpicklable):
             if self._core.closed is None:
                 self._close(limit)
 
-    def begin_transaction(self) -> None:
-        """Transactions come in a later release: raises UnsupportedFeature."""
-        raise _no_transactions()
-
-    def transaction(self) -> None:
-        """Transactions come in a later release: raises UnsupportedFeature."""
-        raise _no_transactions()
-
     def __enter__(self) -> Self:
         self._check_open()
         return self
@@ -191,7 +207,7 @@ class Producer(Unpicklable):
         return error
 
 
-class AsyncProducer(Unpicklable):
+class AsyncProducer(_NoTransactions):
     """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
@@ -238,14 +254,6 @@ class AsyncProducer(Unpicklable):
     async def close(self, timeout: float | None = OPTION) -> None:
         """As `Producer.close`."""
         await self._core.finish(seconds(timeout, self._core.config.delivery_timeout_ms))
-
-    def begin_transaction(self) -> None:
-        """Transactions come in a later release: raises UnsupportedFeature."""
-        raise _no_transactions()
-
-    def transaction(self) -> None:
-        """Transactions come in a later release: raises UnsupportedFeature."""
-        raise _no_transactions()
 
     async def __aenter__(self) -> Self:
         if self._core.closed is not None:

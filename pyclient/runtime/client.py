@@ -17,7 +17,7 @@ from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.manager import Manager, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
-    BootstrapFailed, ClientClosed, ClientForked, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for,
+    BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for,
 )
 from pyclient.metrics import Metrics
 from pyclient.records import Node
@@ -36,7 +36,7 @@ class ClientCore:
     def __init__(self, config: ClientConfig, *, network: Network | None = None, clock: Callable[[], float] = time.monotonic,
                  random: Random | None = None, topics_idle_after: float = float("inf"), create_topics: bool = False) -> None:
         if not config.bootstrap_servers:
-            raise IllegalState("bootstrap_servers is not set: give at least one broker's host:port")
+            raise ConfigurationError("bootstrap_servers is not set: give at least one broker's host:port", option="bootstrap_servers")
         self.config = config
         self.clock = clock
         self.random = random or Random()
@@ -50,7 +50,8 @@ class ClientCore:
         self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.closed: KafkaError | None = None
-        self._started_at = clock()
+        self.parting = 0.0
+        """Seconds that `close` may take to write what answers nothing (acks=0)."""
         life.register(self)
 
     def _make_links(self, network: Network) -> Links:
@@ -90,6 +91,10 @@ class ClientCore:
 
     async def start(self) -> None:
         """Bind to the running loop and begin."""
+        if self.closed is not None:
+            raise self.closed
+        if self.loop is not None:
+            raise IllegalState(f"this {self.config.ROLE} is open already: enter it once")
         self.loop = asyncio.get_running_loop()
         self.driver.start(self.links, self.managers())
 
@@ -97,10 +102,11 @@ class ClientCore:
         """End every call, close every connection; idempotent."""
         if self.closed is not None:
             return
+        self.check_loop()
         self.closed = ClientClosed(f"this {self.config.ROLE} is closed: open a new one")
         self.calls.close(self.closed)
         self.driver.stop(self.closed)
-        await self.links.close()
+        await self.links.close(self.parting)
         life.unregister(self)
 
     def forked(self) -> None:
@@ -115,8 +121,17 @@ class ClientCore:
             raise self.closed
         if self.loop is None:
             raise IllegalState(f"this {self.config.ROLE} is not open yet: use it inside `async with`")
-        if asyncio.get_running_loop() is not self.loop:
-            raise WrongLoop(f"this {self.config.ROLE} belongs to another event loop, the one it was entered on")
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Raise when the client was entered on another loop than the running one."""
+        if self.loop is not None and asyncio.get_running_loop() is not self.loop:
+            raise WrongLoop(f"this {self.config.ROLE} belongs to another event loop, the one it was entered on: use it there")
+
+    def check_process(self) -> None:
+        """Raise in a forked child; for calls that work on a closed client too."""
+        if isinstance(self.closed, ClientForked):
+            raise self.closed
 
     # ---- what facades ask for ---------------------------------------------------------------------------------------
 
@@ -155,8 +170,8 @@ class ClientCore:
 
     def metadata_timeout(self, topic: str, waited: float | None) -> KafkaError:
         """Why nothing is known of a topic."""
-        if not self.metadata.cluster.nodes and self.links.failures:
-            return BootstrapFailed(dict(self.links.failures), waited_s=waited)
+        if not self.metadata.cluster.nodes:
+            return BootstrapFailed(self.links.troubles(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
         said = f"the brokers say: {error_for(known.error).message}" if known is not None and known.error else (
             f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
@@ -171,18 +186,20 @@ class ClientCore:
 
     def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
         """A time-out before any broker was reached is told by what each address said."""
-        if isinstance(error, TimeoutError) and not self.metadata.cluster.nodes and self.links.failures:
-            return BootstrapFailed(dict(self.links.failures), waited_s=waited)
+        if isinstance(error, TimeoutError) and not self.metadata.cluster.nodes:
+            return BootstrapFailed(self.links.troubles(), waited_s=waited)
         return error
 
     def figures(self) -> dict[str, float]:
         """The metrics by name, as they stand now."""
+        self.check_process()
         return dict(self.metrics.snapshot(self.clock()))
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
-    def _on_trouble(self) -> None:
+    def _on_trouble(self, cause: KafkaError) -> None:
         """A connection failed: the view of the cluster may be stale."""
+        self.metadata.last_error = cause
         self.metadata.request_update()
 
     def _on_cluster(self, cluster: Cluster) -> None:
