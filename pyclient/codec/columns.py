@@ -3,11 +3,13 @@
 """Records as Arrow columns: from the batches' bytes straight into Arrow's buffers, with no Python object per record.
 
 Two steps per chunk: add up what its records hold, which an opened batch already knows when it is taken whole; then
-allocate each column's buffers once and fill them in one pass without the GIL. Arrow's string and binary columns count
-in 32 bits, so a chunk ends before one of them would hold more than `chunk_bytes`.
+take one block of memory for all its columns, fill it in one pass without the GIL, and hand it over through the Arrow C
+data interface: ten calls into pyarrow for ten columns would cost more than a thousand records do. Arrow's string and
+binary columns count in 32 bits, so a chunk ends before one of them would hold more than `chunk_bytes`.
 Knows batches and pyarrow (imported when asked for), nothing of consumers.
 """
 import cython
+from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uintptr_t
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.pyclient.codec.batches import RecordBatch, Totals
@@ -16,6 +18,8 @@ from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, view_re
 from importlib import import_module
 
 LARGEST_CHUNK = 2**31 - 1
+
+ALIGNMENT = cython.declare(cython.Py_ssize_t, 64)  # what Arrow recommends for the start of a buffer
 
 _schemas: dict = {}
 
@@ -130,6 +134,106 @@ def _measure(
     return stop
 
 
+# --- the Arrow C data interface -------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def release_block(root: cython.pointer(ArrowArray)) -> cython.void:
+    """Free the whole tree. Arrow calls this for the root, in any thread, when nobody uses its columns any more."""
+    PyMem_RawFree(root.private_data)
+    root.release = cython.NULL
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def release_nothing(node: cython.pointer(ArrowArray)) -> cython.void:
+    """A column is freed with its root."""
+    node.release = cython.NULL
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _node(
+    block: cython.pointer(Block), node: cython.pointer(ArrowArray), length: int64_t, nulls: int64_t, children: cython.int
+) -> cython.void:
+    """A column without buffers yet, and with room for its children."""
+    memset(node, 0, cython.sizeof(ArrowArray))
+    node.length = length
+    node.null_count = nulls
+    node.buffers = cython.address(block.buffers[block.used_buffers])
+    node.children = cython.address(block.children[block.used_children])
+    node.release = release_nothing
+    node.private_data = block
+    block.used_children += children
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _child(
+    block: cython.pointer(Block), parent: cython.pointer(ArrowArray), length: int64_t, nulls: int64_t, children: cython.int
+) -> cython.pointer(ArrowArray):
+    """The next child of *parent*."""
+    node: cython.pointer(ArrowArray) = cython.address(block.nodes[block.used_nodes])
+    block.used_nodes += 1
+    _node(block, node, length, nulls, children)
+    parent.children[parent.n_children] = node
+    parent.n_children += 1
+    return node
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _buffer(block: cython.pointer(Block), node: cython.pointer(ArrowArray), size: cython.Py_ssize_t) -> cython.p_uchar:
+    """The next buffer of the newest *node*, aligned; a size of 0 is none, as for validity when nothing is null."""
+    at: cython.p_uchar = cython.NULL
+    if size > 0:
+        at = block.free + (-cython.cast(uintptr_t, block.free) & (ALIGNMENT - 1))
+        block.free = at + size
+    node.buffers[node.n_buffers] = at
+    node.n_buffers += 1
+    block.used_buffers += 1
+    return at
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _numbers(
+    block: cython.pointer(Block), root: cython.pointer(ArrowArray), rows: int64_t, size: cython.Py_ssize_t
+) -> cython.p_uchar:
+    """A column of numbers without nulls."""
+    node: cython.pointer(ArrowArray) = _child(block, root, rows, 0, 0)
+    _buffer(block, node, 0)
+    return _buffer(block, node, rows * size)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _place(
+    block: cython.pointer(Block),
+    parent: cython.pointer(ArrowArray),
+    column: cython.pointer(_Bytes),
+    rows: int64_t,
+    size: int64_t,
+    nulls: int64_t,
+) -> cython.void:
+    """A column of strings or bytes: validity, offsets, data."""
+    node: cython.pointer(ArrowArray) = _child(block, parent, rows, nulls, 0)
+    column.valid = _buffer(block, node, (rows + 7) // 8 if nulls else 0)
+    if nulls:
+        memset(column.valid, 0, (rows + 7) // 8)
+    column.offsets = cython.cast(cython.pointer(int32_t), _buffer(block, node, (rows + 1) * 4))
+    column.offsets[0] = 0
+    column.data = _buffer(block, node, size + 1)  # never a null pointer
+
+
 # --- a chunk --------------------------------------------------------------------------------------------------------
 
 
@@ -143,15 +247,11 @@ class _Chunk:
     rows: cython.Py_ssize_t
     topic_bytes: int64_t
     limit: int64_t
-    arrow: object
     columns: _Columns
-    buffers: list
 
-    def __cinit__(self, arrow: object, limit: int64_t) -> None:
-        self.arrow = arrow
+    def __cinit__(self, limit: int64_t) -> None:
         self.limit = limit
         self.parts = []
-        self.buffers = []
         memset(cython.address(self.totals), 0, cython.sizeof(Totals))
         memset(cython.address(self.columns), 0, cython.sizeof(_Columns))
 
@@ -183,60 +283,68 @@ class _Chunk:
         return end
 
     @cython.cfunc
-    def allocate(self, size: cython.Py_ssize_t) -> cython.p_uchar:
-        """Memory of Arrow's pool, remembered in `buffers`."""
-        buffer: object = self.arrow.allocate_buffer(size)
-        address: uintptr_t = buffer.address
-        self.buffers.append(buffer)
-        return cython.cast(cython.p_uchar, address)
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def block_size(self, headers: cython.bint) -> cython.Py_ssize_t:
+        """Bytes for all columns, with room to align each of at most 27 buffers."""
+        sums: cython.pointer(Totals) = cython.address(self.totals)
+        size: cython.Py_ssize_t = cython.sizeof(Block) + 28 * (ALIGNMENT + 1) + self.rows * 24 + (self.rows + 1) * 12
+        size += self.topic_bytes + sums.key_bytes + sums.value_bytes + 2 * (self.rows // 8 + 1)
+        if headers:
+            size += (self.rows + 1) * 4 + (sums.headers + 1) * 8 + sums.headers // 8 + 1
+            size += sums.header_name_bytes + sums.header_value_bytes
+        return size
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def prepare(self, column: cython.pointer(_Bytes), rows: int64_t, size: int64_t, nulls: int64_t) -> cython.int:
-        """Buffers of a column of strings or bytes, in the order Arrow names them: validity, offsets, data."""
-        if nulls:
-            column.valid = self.allocate((rows + 7) // 8)
-            memset(column.valid, 0, (rows + 7) // 8)
-        else:
-            self.buffers.append(None)
-        column.offsets = cython.cast(cython.pointer(int32_t), self.allocate((rows + 1) * cython.sizeof(int32_t)))
-        column.offsets[0] = 0
-        column.data = self.allocate(size)
-        return 0
-
-    @cython.cfunc
-    def taken(self, kind: object, count: cython.Py_ssize_t, rows: int64_t, nulls: int64_t) -> object:
-        """An Arrow array of the next *count* buffers: three for strings and bytes, two for numbers."""
-        buffers: list = self.buffers[:count]
-        del self.buffers[:count]
-        return self.arrow.Array.from_buffers(kind, rows, buffers, nulls)
-
-    @cython.cfunc
-    def numbers(self, size: cython.Py_ssize_t) -> cython.p_uchar:
-        """Buffers of a column of numbers without nulls, *size* bytes each."""
-        self.buffers.append(None)
-        return self.allocate(self.rows * size)
-
-    def build(self, wanted: object, headers: bool) -> object:
+    def build(self, arrow: object, wanted: object, headers: cython.bint) -> object:
         """The Arrow record batch."""
+        root: ArrowArray
+        part: tuple
+        block: cython.pointer(Block) = cython.cast(cython.pointer(Block), PyMem_RawMalloc(self.block_size(headers)))
+        if block == cython.NULL:
+            raise MemoryError(f"no memory for columns of {self.rows} records")
+        self.lay_out(block, cython.address(root), headers)
+        try:
+            for part in self.parts:
+                self.fill(part[0], part[1], part[2], part[3], part[4])
+            return arrow.RecordBatch._import_from_c(cython.cast(uintptr_t, cython.address(root)), wanted)
+        finally:
+            if root.release != cython.NULL:  # nobody took it over
+                root.release(cython.address(root))
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def lay_out(self, block: cython.pointer(Block), root: cython.pointer(ArrowArray), headers: cython.bint) -> cython.void:
+        """Place every column in the block, in the order of the schema, under *root*."""
         columns: cython.pointer(_Columns) = cython.address(self.columns)
         sums: cython.pointer(Totals) = cython.address(self.totals)
-        part: tuple
-        self.prepare(cython.address(columns.topic), self.rows, self.topic_bytes, 0)
-        columns.partition = cython.cast(cython.pointer(int32_t), self.numbers(4))
-        columns.offset = cython.cast(cython.pointer(int64_t), self.numbers(8))
-        columns.timestamp = cython.cast(cython.pointer(int64_t), self.numbers(8))
-        columns.timestamp_type = cython.cast(cython.pointer(int32_t), self.numbers(4))
-        self.prepare(cython.address(columns.key), self.rows, sums.key_bytes, sums.null_keys)
-        self.prepare(cython.address(columns.value), self.rows, sums.value_bytes, sums.null_values)
+        node: cython.pointer(ArrowArray)
+        pair: cython.pointer(ArrowArray)
+        rows: int64_t = self.rows
+        block.used_nodes = block.used_buffers = block.used_children = 0
+        block.free = cython.cast(cython.p_uchar, block + 1)
+        _node(block, root, rows, 0, 8 if headers else 7)
+        root.release = release_block
+        _buffer(block, root, 0)
+        _place(block, root, cython.address(columns.topic), rows, self.topic_bytes, 0)
+        columns.partition = cython.cast(cython.pointer(int32_t), _numbers(block, root, rows, 4))
+        columns.offset = cython.cast(cython.pointer(int64_t), _numbers(block, root, rows, 8))
+        columns.timestamp = cython.cast(cython.pointer(int64_t), _numbers(block, root, rows, 8))
+        columns.timestamp_type = cython.cast(cython.pointer(int32_t), _numbers(block, root, rows, 4))
+        _place(block, root, cython.address(columns.key), rows, sums.key_bytes, sums.null_keys)
+        _place(block, root, cython.address(columns.value), rows, sums.value_bytes, sums.null_values)
         if headers:
-            self.prepare(cython.address(columns.header_name), sums.headers, sums.header_name_bytes, 0)
-            self.prepare(cython.address(columns.header_value), sums.headers, sums.header_value_bytes, sums.null_header_values)
-            columns.headers = cython.cast(cython.pointer(int32_t), self.allocate((self.rows + 1) * 4))
+            node = _child(block, root, rows, 0, 1)
+            _buffer(block, node, 0)
+            columns.headers = cython.cast(cython.pointer(int32_t), _buffer(block, node, (rows + 1) * 4))
             columns.headers[0] = 0
-        for part in self.parts:
-            self.fill(part[0], part[1], part[2], part[3], part[4])
-        return self.arrow.RecordBatch.from_arrays(self.arrays(wanted, headers), schema=wanted)
+            pair = _child(block, node, sums.headers, 0, 2)
+            _buffer(block, pair, 0)
+            _place(block, pair, cython.address(columns.header_name), sums.headers, sums.header_name_bytes, 0)
+            _place(
+                block, pair, cython.address(columns.header_value), sums.headers, sums.header_value_bytes, sums.null_header_values
+            )
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -250,28 +358,6 @@ class _Chunk:
             _fill_records(cython.address(self.columns), batch, start, stop)
             _fill_constants(cython.address(self.columns), first, name, size, partition, 1 if batch.attributes & 8 else 0)
         return 0
-
-    @cython.cfunc
-    def arrays(self, wanted: object, headers: bool) -> list:
-        """The columns, from the buffers in the order in which `build` made them."""
-        sums: cython.pointer(Totals) = cython.address(self.totals)
-        types: list = wanted.types
-        made: list = [
-            self.taken(types[0], 3, self.rows, 0),
-            self.taken(types[1], 2, self.rows, 0),
-            self.taken(types[2], 2, self.rows, 0),
-            self.taken(types[3], 2, self.rows, 0),
-            self.taken(types[4], 2, self.rows, 0),
-            self.taken(types[5], 3, self.rows, sums.null_keys),
-            self.taken(types[6], 3, self.rows, sums.null_values),
-        ]
-        if headers:
-            pair = types[7].value_type
-            names = self.taken(types[0], 3, sums.headers, 0)
-            values = self.taken(types[6], 3, sums.headers, sums.null_header_values)
-            pairs = self.arrow.Array.from_buffers(pair, sums.headers, [None], 0, children=[names, values])
-            made.append(self.arrow.Array.from_buffers(types[7], self.rows, [None, self.buffers.pop()], 0, children=[pairs]))
-        return made
 
 
 @cython.cfunc
@@ -417,7 +503,7 @@ def to_arrow(parts: object, *, headers: bool = True, chunk_bytes: int64_t = LARG
     chunks: list = []
     if not 1 <= chunk_bytes <= 0x7FFFFFFF:
         raise ValueError(f"chunk_bytes is {chunk_bytes}; Arrow's columns count 1 to {0x7FFFFFFF} bytes")
-    chunk = _Chunk(arrow, chunk_bytes)
+    chunk = _Chunk(chunk_bytes)
     for topic, partition, taken, start, stop in parts:
         batch = taken
         begin = start
@@ -426,8 +512,8 @@ def to_arrow(parts: object, *, headers: bool = True, chunk_bytes: int64_t = LARG
         while begin < end:
             begin = chunk.take(name, partition, batch, begin, end)
             if begin < end:
-                chunks.append(chunk.build(wanted, headers))
-                chunk = _Chunk(arrow, chunk_bytes)
+                chunks.append(chunk.build(arrow, wanted, headers))
+                chunk = _Chunk(chunk_bytes)
     if chunk.rows:
-        chunks.append(chunk.build(wanted, headers))
+        chunks.append(chunk.build(arrow, wanted, headers))
     return arrow.Table.from_batches(chunks, schema=wanted)
