@@ -1,1 +1,29 @@
-"""Kafka as a source and sink of PySpark, without any JAR."""
+"""Kafka as a source and sink of PySpark, without any JAR. Names are loaded when first used: looking for formats is light."""
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from pyclient.integration.spark.datasource import PyclientDataSource, register
+    from pyclient.integration.spark.producers import shared_producer
+    from pyclient.integration.spark.sink import KafkaSink
+
+_HOMES: Final = {
+    "KafkaSink": "sink",
+    "PyclientDataSource": "datasource",
+    "register": "datasource",
+    "shared_producer": "producers",
+}
+
+__all__ = ["KafkaSink", "PyclientDataSource", "register", "shared_producer"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

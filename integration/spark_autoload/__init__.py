@@ -1,4 +1,7 @@
-"""Installed as ``pyspark_pyclient``: Spark looks at top-level modules of that prefix for a class ``DefaultSource``.
+"""Makes ``format("pyclient")`` known: Spark looks for installed packages called ``pyspark_…`` with a class `DefaultSource`.
 
-Imported by every process that looks a format up, so it stays light and never fails.
+Light on purpose: it is imported in every process that looks for formats.
 """
+from pyclient.integration.spark.datasource import PyclientDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,67 @@
+"""``format("pyclient")``: what Spark finds under that name. Decides nothing: readers and writers do.
+
+Imports nothing but pyspark: Spark loads it in processes that only look for formats, where a failure would hide every other
+package's formats too.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.session import SparkSession
+    from pyspark.sql.types import StructType
+
+
+class PyclientDataSource(DataSource):
+    """Kafka topics as tables and streams, with the option names and columns of Spark's own Kafka source.
+
+    See docs/spark.md. Installed packages are found by Spark itself; elsewhere `register` makes the name known.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in ``format(...)``."""
+        return "pyclient"
+
+    def schema(self) -> StructType:
+        """The columns of the source. Checks the options, so that mistakes show when ``load()`` is called."""
+        from pyclient.integration.spark.columns import spark_schema
+        from pyclient.integration.spark.options import SourceOptions
+
+        return spark_schema(headers=SourceOptions.parse(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For ``spark.read``."""
+        from pyclient.integration.spark.options import SourceOptions
+        from pyclient.integration.spark.source import BatchReader
+
+        return BatchReader(SourceOptions.parse(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For ``spark.readStream``."""
+        from pyclient.integration.spark.options import SourceOptions
+        from pyclient.integration.spark.source import StreamReader
+
+        return StreamReader(SourceOptions.parse(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For ``df.write``."""
+        from pyclient.integration.spark.options import SinkOptions
+        from pyclient.integration.spark.sink import BatchWriter
+
+        return BatchWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For ``df.writeStream``."""
+        from pyclient.integration.spark.options import SinkOptions
+        from pyclient.integration.spark.sink import StreamWriter
+
+        return StreamWriter(SinkOptions.parse(self.options), schema)
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("pyclient")`` known to *spark*; needed where Spark does not find it by itself, as in editable installs."""
+    spark.dataSource.register(PyclientDataSource)

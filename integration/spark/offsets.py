@@ -1,0 +1,149 @@
+"""Offsets in Spark's own JSON form, and which ranges of them a batch reads.
+
+Pure: knows no broker and no Spark. Rule: the same offsets always make the same text, for Spark compares texts.
+"""
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from pyclient.errors import ConfigurationError
+from pyclient.records import TopicPartition
+
+Offsets: TypeAlias = dict[TopicPartition, int]
+Json: TypeAlias = dict[str, dict[str, int]]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+
+@attrs.frozen
+class OffsetRange:
+    """What one task reads: the records of *where* from offset *start* up to, not including, *end*."""
+
+    where: TopicPartition
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.where} offsets {self.start} to {self.end - 1}"
+
+    def cut(self, pieces: int) -> list[OffsetRange]:
+        """The same range in up to *pieces* parts of nearly one size, none empty."""
+        pieces = min(pieces, len(self))
+        edges = [self.start + len(self) * piece // pieces for piece in range(pieces + 1)]
+        return [OffsetRange(self.where, *edge) for edge in itertools.pairwise(edges)]
+
+
+# ---- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
+    """``{"topic": {"0": 23}}``, topics and partitions in order."""
+    nested: Json = {}
+    for where in sorted(offsets):
+        nested.setdefault(where.topic, {})[str(where.partition)] = offsets[where]
+    return nested
+
+
+def from_json(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """The offsets that `to_json` wrote."""
+    return {TopicPartition(topic, int(partition)): offset for topic, each in nested.items() for partition, offset in each.items()}
+
+
+def parse_offsets(option: str, text: str, *, lowest: int = 0) -> Offsets:
+    """A number per partition as users write it: ``{"topic": {"0": 23, "1": -2}}``.
+
+    Raises:
+        ConfigurationError: it is something else, or a number is below *lowest*.
+    """
+    try:
+        return {where: _number(number, lowest) for where, number in from_json(_object(text)).items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f'{option} = {text!r} is not understood ({error}): write a number per topic and partition, {{"topic": {{"0": 23}}}}',
+            option=option) from None
+
+
+def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
+    """Partitions as users write them: ``{"topic": [0, 1]}``.
+
+    Raises:
+        ConfigurationError: it is something else, or names no partition.
+    """
+    try:
+        found = [TopicPartition(topic, _number(partition, 0)) for topic, each in _object(text).items() for partition in each]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f'{option} = {text!r} is not understood ({error}): write the partitions of each topic, {{"topic": [0, 1]}}',
+            option=option) from None
+    if not found:
+        raise ConfigurationError(f'{option} = {text!r} names no partition: write {{"topic": [0, 1]}}', option=option)
+    return tuple(sorted(set(found)))
+
+
+def _object(text: str) -> dict[str, Any]:
+    parsed = json.loads(text)
+    if not isinstance(parsed, dict):
+        raise TypeError(f"it is a {type(parsed).__name__}, not an object")
+    return parsed
+
+
+def _number(value: Any, lowest: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+        raise ValueError(f"{value!r} is not a whole number from {lowest} on")
+    return value
+
+
+# ---- how much a batch reads ------------------------------------------------------------------------------------------
+
+
+def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int) -> Offsets:
+    """*latest*, brought nearer to *start* so that about *most* records lie between, each partition in proportion.
+
+    A partition with records always gets at least one: none starves behind a large one.
+    """
+    sizes = {where: max(0, end - start[where]) for where, end in latest.items()}
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(latest)
+    return {where: start[where] + _share(size, most, total) if size else latest[where] for where, size in sizes.items()}
+
+
+def _share(size: int, most: int, total: int) -> int:
+    return max(1, size * most // total)
+
+
+def divided(ranges: Sequence[OffsetRange], *, at_least: int | None = None, most_records: int | None = None) -> list[OffsetRange]:
+    """The ranges cut into about *at_least* parts at least, large ones first, none with more than *most_records* offsets."""
+    total = sum(map(len, ranges))
+    parts: list[OffsetRange] = []
+    for each in ranges:
+        by_size = math.ceil(len(each) / most_records) if most_records else 1
+        by_count = round(len(each) * at_least / total) if at_least and at_least > len(ranges) else 1
+        parts.extend(each.cut(max(by_size, by_count, 1)))
+    return parts
+
+
+def complete(option: str, given: Mapping[TopicPartition, int], partitions: Iterable[TopicPartition]) -> Offsets:
+    """*given*, when it names exactly *partitions*.
+
+    Raises:
+        ConfigurationError: some are missing, or are not read by this query: a typing error that would lose data.
+    """
+    wanted = set(partitions)
+    missing, extra = sorted(wanted - set(given)), sorted(set(given) - wanted)
+    if missing or extra:
+        faults = [f"{text} {', '.join(map(str, each))}" for text, each in (("lacks", missing), ("names", extra)) if each]
+        raise ConfigurationError(
+            f"{option} {' and '.join(faults)}: it must name every partition that is read, and no other "
+            f"(-2 is the earliest offset, -1 the latest)", option=option)
+    return dict(given)

@@ -1,0 +1,289 @@
+"""Spark's option names and what they ask of us: checked, typed, or refused with the way out. Knows no broker.
+
+Names arrive in lower case; messages show them as Spark's documentation writes them. Nothing is ignored in silence.
+"""
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Self, TypeVar
+
+import attrs
+
+from pyclient.config import ConsumerConfig, ProducerConfig
+from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
+from pyclient.integration.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
+from pyclient.records import TopicPartition
+
+T = TypeVar("T")
+
+CLIENT: Final = "kafka."
+SERVERS: Final = "kafka.bootstrap.servers"
+
+_NO_GROUP: Final = "this source keeps positions in Spark's checkpoint and joins no consumer group: leave it out"
+_BYTES: Final = "keys and values are columns of bytes: decode them with Spark's functions, such as CAST(value AS STRING)"
+_WHOLE: Final = "give the columns key and value as strings or bytes, made with Spark's functions"
+
+REFUSED_BY_SOURCE: Final[Mapping[str, str]] = {
+    "groupIdPrefix": _NO_GROUP,
+    "kafka.group.id": _NO_GROUP,
+    "kafka.auto.offset.reset": "startingOffsets says where a new query begins; later its checkpoint does",
+    "kafka.enable.auto.commit": _NO_GROUP,
+    "kafka.key.deserializer": _BYTES,
+    "kafka.value.deserializer": _BYTES,
+    "kafka.interceptor.classes": "change records with Spark's functions",
+    "fetchOffset.numRetries": "look-ups are repeated for kafka.default.api.timeout.ms: set that",
+    "fetchOffset.retryIntervalMs": "the pause before a repetition is kafka.retry.backoff.ms: set that",
+}
+NOT_YET_IN_SOURCE: Final[Mapping[str, str]] = {
+    "minOffsetsPerTrigger": "until then make batches larger with a longer trigger(processingTime=...)",
+    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger; until then use trigger(processingTime=...)",
+}
+REFUSED_BY_SINK: Final[Mapping[str, str]] = {
+    "kafka.key.serializer": _WHOLE,
+    "kafka.value.serializer": _WHOLE,
+    "kafka.interceptor.classes": "change records with Spark's functions",
+}
+SOURCE_NAMES: Final = (
+    "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss",
+    "maxOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "kafkaConsumer.pollTimeoutMs",
+)
+SINK_NAMES: Final = ("topic", "includeHeaders")
+SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+"""Options that Spark itself puts among a sink's."""
+BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+
+@attrs.frozen
+class Bound:
+    """Where reading begins or ends: an offset for each partition, a time, or, for what those do not name, the start or end."""
+
+    otherwise: int
+    offsets: Offsets | None = None
+    times: Offsets | None = None
+    time: int | None = None
+    """One time for all partitions, in ms since the epoch."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether it depends on when it is looked up: the end of a log does."""
+        named = LATEST in (self.offsets or {}).values()
+        return named or (self.offsets is None and self.otherwise == LATEST)
+
+
+@attrs.frozen(kw_only=True)
+class SourceOptions:
+    """What a reading query asked for."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    starting: Bound | None = None
+    ending: Bound | None = None
+    late_start_is_latest: bool = False
+    """What a start by time means where no record is that late: the end, or an error."""
+    fail_on_data_loss: bool = True
+    max_offsets: int | None = None
+    min_partitions: int | None = None
+    max_records: int | None = None
+    include_headers: bool = False
+    poll_timeout: float = 120.0
+    client: Mapping[str, str] = attrs.field(repr=False)
+    given: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Check everything that holds for batches and streams alike.
+
+        Raises:
+            ConfigurationError: an option is unknown, malformed, refused, or contradicts another one.
+        """
+        given = _Given(options, SOURCE_NAMES, REFUSED_BY_SOURCE, NOT_YET_IN_SOURCE)
+        parsed = cls(
+            **_subscription(given),
+            starting=_bound(given, "starting", EARLIEST),
+            ending=_bound(given, "ending", LATEST),
+            late_start_is_latest=given.word("startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
+            fail_on_data_loss=given.truth("failOnDataLoss", default=True),
+            max_offsets=given.count("maxOffsetsPerTrigger"),
+            min_partitions=given.count("minPartitions"),
+            max_records=given.count("maxRecordsPerPartition"),
+            include_headers=given.truth("includeHeaders", default=False),
+            poll_timeout=(given.count("kafkaConsumer.pollTimeoutMs") or 120_000) / 1000,
+            client={"auto.offset.reset": "none", "allow.auto.create.topics": "false", "max.poll.records": "50000", **given.client()},
+            given=given.names,
+        )
+        ConsumerConfig.parse(parsed.client)
+        return parsed
+
+    def for_batch(self) -> Self:
+        """The same for one batch: from the earliest offset to the latest unless said otherwise."""
+        if "maxOffsetsPerTrigger" in self.given:
+            raise ConfigurationError(
+                "maxOffsetsPerTrigger is for streams; a batch reads up to endingOffsets in parts of maxRecordsPerPartition",
+                option="maxOffsetsPerTrigger")
+        starting, ending = self.starting or Bound(EARLIEST), self.ending or Bound(LATEST)
+        if starting.moves:
+            raise ConfigurationError("startingOffsets of a batch cannot be latest (-1): it would read nothing", option="startingOffsets")
+        if ending.otherwise == EARLIEST or EARLIEST in (ending.offsets or {}).values():
+            raise ConfigurationError("endingOffsets cannot be earliest (-2): it would read nothing", option="endingOffsets")
+        return attrs.evolve(self, starting=starting, ending=ending)
+
+    def for_stream(self) -> Self:
+        """The same for a stream: a new query begins at the latest offset unless said otherwise."""
+        for name in BATCH_ONLY:
+            if name in self.given:
+                raise ConfigurationError(
+                    f"{name} is for batches, a stream has no end: leave it out, or use spark.read or trigger(availableNow=True)",
+                    option=name)
+        return attrs.evolve(self, starting=self.starting or Bound(LATEST), ending=None)
+
+
+@attrs.frozen(kw_only=True)
+class SinkOptions:
+    """What a writing query asked for."""
+
+    topic: str | None = None
+    include_headers: bool = True
+    client: Mapping[str, Any] = attrs.field(repr=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Check the options of ``format("pyclient")`` for writing.
+
+        Raises:
+            ConfigurationError: an option is unknown, malformed or refused.
+        """
+        own = {name: value for name, value in options.items() if name.lower() not in SPARKS_OWN}
+        given = _Given(own, SINK_NAMES, REFUSED_BY_SINK, {})
+        parsed = cls(topic=given.text("topic"), include_headers=given.truth("includeHeaders", default=True), client=given.client())
+        ProducerConfig.parse(parsed.client)
+        return parsed
+
+
+class _Given:
+    """The options as given, by Spark's names; each is taken with its type."""
+
+    def __init__(self, options: Mapping[str, str], names: tuple[str, ...], refused: Mapping[str, str],
+                 not_yet: Mapping[str, str]) -> None:
+        spelled = {name.lower(): name for name in names}
+        self._values: dict[str, str] = {}
+        self._client: dict[str, str] = {}
+        for key, value in options.items():
+            name = key.lower()
+            _refuse(name, refused, not_yet)
+            if name.startswith(CLIENT):
+                self._client[name.removeprefix(CLIENT)] = value
+            elif name in spelled:
+                self._values[spelled[name]] = value
+            else:
+                raise _unknown(key, (*names, SERVERS))
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._values)
+
+    def client(self) -> dict[str, str]:
+        if not self._client.get("bootstrap.servers", "").strip():
+            raise ConfigurationError(f'{SERVERS} is missing: .option("{SERVERS}", "host:9092") says where Kafka is', option=SERVERS)
+        return self._client
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name)
+        if value is not None and not value.strip():
+            raise ConfigurationError(f"{name} is empty: leave it out, or give it a value", option=name)
+        return None if value is None else value.strip()
+
+    def count(self, name: str) -> int | None:
+        return self._convert(name, _positive, "expected a whole number from 1 on")
+
+    def truth(self, name: str, *, default: bool) -> bool:
+        found = self._convert(name, lambda text: {"true": True, "false": False}[text.lower()], "expected true or false")
+        return default if found is None else found
+
+    def word(self, name: str, words: tuple[str, ...], default: str) -> str:
+        expected = f"expected {' or '.join(words)}"
+        return self._convert(name, lambda text: {word: word for word in words}[text.lower()], expected) or default
+
+    def time(self, name: str) -> int | None:
+        return self._convert(name, _time, "expected milliseconds since 1970")
+
+    def _convert(self, name: str, convert: Callable[[str], T], expected: str) -> T | None:
+        text = self.text(name)
+        try:
+            return None if text is None else convert(text)
+        except (KeyError, ValueError):
+            raise ConfigurationError(f"{name} = {text!r} is not allowed: {expected}", option=name) from None
+
+
+def _positive(text: str) -> int:
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
+
+
+def _time(text: str) -> int:
+    if int(text) < 0:
+        raise ValueError(text)
+    return int(text)
+
+
+def _subscription(given: _Given) -> dict[str, Any]:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name in given.names]
+    if len(ways) != 1:
+        raise ConfigurationError(
+            f"exactly one of subscribe, subscribePattern and assign says what to read; given: {', '.join(ways) or 'none'}",
+            option=(ways or ["subscribe"])[0])
+    text = given.text(ways[0]) or ""
+    if ways[0] == "assign":
+        return {"partitions": parse_partitions("assign", text)}
+    if ways[0] == "subscribePattern":
+        return {"pattern": _pattern(text)}
+    topics = tuple(sorted({topic.strip() for topic in text.split(",") if topic.strip()}))
+    if not topics:
+        raise ConfigurationError(f"subscribe = {text!r} names no topic: write them with commas between", option="subscribe")
+    return {"topics": topics}
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigurationError(
+            f"subscribePattern = {text!r} is no regular expression of Python's: {error}", option="subscribePattern") from None
+    return text
+
+
+def _bound(given: _Given, side: str, by_time_otherwise: int) -> Bound | None:
+    """The most exact of the three options of one side, as Spark ranks them."""
+    time = given.time(f"{side}Timestamp")
+    times = given.text(f"{side}OffsetsByTimestamp")
+    if time is not None:
+        return Bound(by_time_otherwise, time=time)
+    if times is not None:
+        return Bound(by_time_otherwise, times=parse_offsets(f"{side}OffsetsByTimestamp", times))
+    text = given.text(f"{side}Offsets")
+    if text is None:
+        return None
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in words:
+        return Bound(words[text.lower()])
+    return Bound(by_time_otherwise, offsets=parse_offsets(f"{side}Offsets", text, lowest=EARLIEST))
+
+
+def _refuse(name: str, refused: Mapping[str, str], not_yet: Mapping[str, str]) -> None:
+    for option, why in refused.items():
+        if name == option.lower():
+            raise ConfigurationError(f"{option} cannot be set here: {why}", option=option)
+    for option, instead in not_yet.items():
+        if name == option.lower():
+            raise UnsupportedFeature(f"{option} comes in a later release; {instead}", option=option)
+
+
+def _unknown(key: str, names: tuple[str, ...]) -> UnknownOption:
+    alike = difflib.get_close_matches(key.lower(), [name.lower() for name in (*names, f"{CLIENT}{key}")], n=1)
+    nearest = [name for name in names if name.lower() in alike]
+    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(names)}, and Kafka's own options after 'kafka.'"
+    return UnknownOption(f"{key!r} is no option here: {hint}", option=key, nearest=nearest)

@@ -1,0 +1,83 @@
+"""One producer per worker process and set of options, kept from task to task.
+
+Knows nothing of rows. Rule: between two tasks nothing waits in a producer: a task that ended well has flushed, the producer
+of one that failed is thrown away. (Spark ends its workers without a goodbye; nothing may rely on close or exit handlers.)
+"""
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from pyspark import cloudpickle
+from typing_extensions import Unpack
+
+from pyclient.errors import KafkaError
+from pyclient.option_types import ProducerOptions
+from pyclient.producer import Producer
+
+MOST: Final = 4
+"""Producers kept per process; the one unused for the longest time is closed."""
+
+_Key: TypeAlias = tuple[int, bytes]
+_kept: Final[OrderedDict[_Key, Producer]] = OrderedDict()
+_guard = threading.Lock()
+
+
+def _new_guard() -> None:
+    global _guard
+    _guard = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A child may be born while another thread holds the lock; it has no producers of its own yet, for keys hold the pid.
+    os.register_at_fork(after_in_child=_new_guard)
+
+
+@contextlib.contextmanager
+def shared_producer(config: Mapping[str, object] | None = None, /, **options: Unpack[ProducerOptions]) -> Iterator[Producer]:
+    """The producer of this worker process for these options, for one task at a time: use it in ``with``, inside the task.
+
+    At the end of the block everything sent is flushed, which waits at most ``delivery_timeout_ms``. Do not close it.
+
+    Raises:
+        ConfigurationError: as `pyclient.Producer`.
+        DeliveryFailed: records were not delivered. Let it end the task: Spark repeats it, and with it all its records.
+    """
+    key = (os.getpid(), _same_bytes({**(config or {}), **options}))
+    producer = _taken(key, config, options)
+    try:
+        yield producer
+        producer.flush()
+    except BaseException:
+        _discard(key)
+        raise
+
+
+def _same_bytes(options: Mapping[str, object]) -> bytes:
+    # Pickled as Spark pickles tasks: options may be functions of the user's main program.
+    made: bytes = cloudpickle.dumps(sorted(options.items()))  # type: ignore[no-untyped-call]
+    return made
+
+
+def _taken(key: _Key, config: Mapping[str, object] | None, options: Any) -> Producer:
+    with _guard:
+        if key not in _kept:
+            _kept[key] = Producer(config, **options)
+        _kept.move_to_end(key)
+        surplus = [_kept.pop(old) for old in list(_kept)[:-MOST] if old[0] == key[0]]
+        producer = _kept[key]
+    for each in surplus:
+        each.close()
+    return producer
+
+
+def _discard(key: _Key) -> None:
+    with _guard:
+        producer = _kept.pop(key, None)
+    if producer is not None:
+        with contextlib.suppress(KafkaError):  # the task's own error is on its way, and says more
+            producer.close(timeout=0)

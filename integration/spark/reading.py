@@ -1,0 +1,93 @@
+"""One task's work: read exactly one range of offsets and hand it on in Arrow batches.
+
+Runs on executors. Rules: it ends when the position reaches the end of the range, offsets that hold no record (compaction,
+transactions) are passed over, and it never ends early in silence.
+"""
+from __future__ import annotations
+
+import bisect
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyclient.consumer import Consumer
+from pyclient.errors import KafkaTimeout, OffsetOutOfRangeError
+from pyclient.integration.spark.columns import table_for_spark
+from pyclient.integration.spark.offsets import OffsetRange
+from pyclient.integration.spark.options import SourceOptions
+from pyclient.records import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyclient.buffers.fetched import Records
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.2
+"""Longest wait in one poll: a range may end with offsets that hold no record, which poll waits through."""
+DATA_LOSS: Final = (
+    "set failOnDataLoss=false to go on without them, and see that the topic keeps its data (retention.ms, retention.bytes) "
+    "longer than this query may stand still"
+)
+
+
+def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The records of *wanted* in the columns of the source.
+
+    Raises:
+        OffsetOutOfRangeError: part of it is not in the log any more, and ``failOnDataLoss`` is on.
+        KafkaTimeout: nothing came for ``kafkaConsumer.pollTimeoutMs``.
+    """
+    with Consumer(options.client) as consumer:
+        consumer.assign([wanted.where])
+        consumer.seek(wanted.where, wanted.start)
+        for records in _polled(consumer, wanted, options):
+            yield from _batches(records, wanted, options)
+
+
+def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> Iterator[Records]:
+    """What each poll brings, until the position is at the end of *wanted*."""
+    position, silent_since = wanted.start, time.monotonic()
+    while position < wanted.end:
+        try:
+            records = consumer.poll(LOOK_S)
+        except OffsetOutOfRangeError as error:
+            position = _after_the_hole(consumer, wanted, position, options, error)
+            continue
+        if records:
+            yield records
+        reached = _reached(consumer, records, wanted.where)
+        if reached > position:
+            position, silent_since = reached, time.monotonic()
+        elif time.monotonic() - silent_since > options.poll_timeout:
+            raise KafkaTimeout(
+                f"no records of {wanted} came for {options.poll_timeout:g} s; position {position}. Is the leader up? Was the log cut "
+                "short? kafkaConsumer.pollTimeoutMs is how long a task waits.", topic_partition=wanted.where)
+
+
+def _reached(consumer: Consumer, records: Records, where: TopicPartition) -> int:
+    """The next offset to read: polls pass over offsets without records, too."""
+    return max(consumer.position(where), records.positions().get(where, 0))
+
+
+def _after_the_hole(consumer: Consumer, wanted: OffsetRange, position: int, options: SourceOptions, error: OffsetOutOfRangeError) -> int:
+    """Where reading goes on when *position* is not in the log, if data may be lost."""
+    begin = consumer.beginning_offsets([wanted.where])[wanted.where]
+    gone_until = min(begin, wanted.end) if begin > position else wanted.end
+    what = f"offsets {position} to {gone_until - 1} of {wanted.where} are not in the log any more"
+    if options.fail_on_data_loss:
+        raise OffsetOutOfRangeError(f"{what}: {DATA_LOSS}", topic_partition=wanted.where) from error
+    log.warning("%s: going on without them, for failOnDataLoss=false", what)
+    if gone_until < wanted.end:
+        consumer.seek(wanted.where, gone_until)
+    return gone_until
+
+
+def _batches(records: Records, wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """*records* as batches, without those behind the range."""
+    if records[-1].offset >= wanted.end:
+        records = records.split(bisect.bisect_left(records, wanted.end, key=lambda record: record.offset))[0]
+    if records:
+        yield from table_for_spark(records, headers=options.include_headers).to_batches()

@@ -1,0 +1,146 @@
+"""Rows of a DataFrame as records: which columns mean what, and one task's rows into its worker's producer.
+
+`check_columns` runs on the driver, before any task; `write_rows` in tasks. Knows no queries and no batches.
+"""
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.types import (
+    ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType,
+)
+
+from pyclient.errors import ConfigurationError, KafkaError, SerializationError
+from pyclient.integration.spark.options import SinkOptions
+from pyclient.integration.spark.producers import shared_producer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyclient.producer import Producer
+
+_TEXT: Final = (StringType, BinaryType)
+COLUMNS: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
+    "topic": ((StringType,), "a string"),
+    "value": (_TEXT, "a string or binary"),
+    "key": (_TEXT, "a string or binary"),
+    "partition": ((IntegerType,), "an int"),
+    "timestamp": ((TimestampType,), "a timestamp"),
+    "headers": ((ArrayType,), "an array<struct<key: string, value: binary>>"),
+}
+OF_THE_SOURCE: Final = frozenset({"offset", "timestampType"})
+"""Columns that reading gives and writing has no use for: a topic can be copied without a select."""
+
+
+# ---- on the driver --------------------------------------------------------------------------------------------------
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    """Whether rows of *schema* can be written.
+
+    Raises:
+        ConfigurationError: a column is missing, unknown or of a wrong type.
+    """
+    names = schema.fieldNames()
+    for field in schema.fields:
+        if field.name in COLUMNS:
+            _check_type(field.name, field.dataType)
+        elif field.name not in OF_THE_SOURCE:
+            raise _unknown(field.name)
+    if "value" not in names:
+        raise ConfigurationError(f"there is no column value, only {', '.join(names)}: every record needs one (it may be null)")
+    if options.topic is None and "topic" not in names:
+        raise ConfigurationError("nothing says which topic to write to: set the option topic, or add a column topic", option="topic")
+
+
+def used_columns(names: Iterable[str], options: SinkOptions) -> list[str]:
+    """The columns that go into records."""
+    unused = {*OF_THE_SOURCE, *(() if options.topic is None else ("topic",)), *(() if options.include_headers else ("headers",))}
+    return [name for name in names if name not in unused]
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    allowed, words = COLUMNS[name]
+    good = isinstance(kind, allowed)
+    if good and isinstance(kind, ArrayType):
+        pair = kind.elementType
+        good = isinstance(pair, StructType) and [(each.name, each.dataType) for each in pair.fields] == [
+            ("key", StringType()), ("value", BinaryType())]
+    if not good:
+        raise ConfigurationError(f"the column {name} is {kind.simpleString()}, but must be {words}: cast it")
+
+
+def _unknown(name: str) -> ConfigurationError:
+    alike = difflib.get_close_matches(name, COLUMNS, n=1)
+    hint = f" (did you mean {alike[0]}?)" if alike else ""
+    return ConfigurationError(
+        f"the column {name} is no part of a record{hint}: select {', '.join(COLUMNS)}, and pack other columns into value, as with "
+        "to_json(struct(*))")
+
+
+# ---- in a task ------------------------------------------------------------------------------------------------------
+
+
+def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
+    """Write every row and wait until all are acknowledged; the number of rows. Reads its input to the end.
+
+    Raises:
+        DeliveryFailed: records were not acknowledged.
+        KafkaError: a row cannot be written; names its number within the task and its topic.
+    """
+    written = 0
+    with shared_producer(options.client) as producer:
+        for batch in batches:
+            _write_batch(producer, batch, options, written)
+            written += batch.num_rows
+    return written
+
+
+def _write_batch(producer: Producer, batch: pa.RecordBatch, options: SinkOptions, before: int) -> None:
+    columns = {name: batch.column(name) for name in used_columns(batch.schema.names, options)}
+    rows = zip(
+        itertools.repeat(options.topic, batch.num_rows) if options.topic is not None else _listed(columns, "topic", batch),
+        _as_bytes(columns["value"]),
+        _as_bytes(columns["key"]) if "key" in columns else itertools.repeat(None),
+        _listed(columns, "partition", batch),
+        _milliseconds(columns, batch),
+        map(_pairs, _listed(columns, "headers", batch)),
+        strict=False)
+    sent = 0
+    topic = None
+    try:
+        for topic, value, key, partition, timestamp, headers in rows:
+            if topic is None:
+                raise SerializationError("the column topic is null")
+            producer.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
+            sent += 1
+    except (KafkaError, TypeError, ValueError) as error:
+        raise KafkaError(f"row {before + sent} of this task, for topic {topic!r}, cannot be written: {error}") from error
+
+
+def _listed(columns: dict[str, pa.Array[Any]], name: str, batch: pa.RecordBatch) -> Sequence[Any] | Iterator[Any]:
+    return columns[name].to_pylist() if name in columns else itertools.repeat(None, batch.num_rows)
+
+
+def _as_bytes(column: pa.Array[Any]) -> list[bytes | None]:
+    """Strings are UTF-8 in Arrow already, so their bytes are taken as they are."""
+    import pyarrow as pa
+
+    large = pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+    return column.cast(pa.large_binary() if large else pa.binary()).to_pylist()
+
+
+def _milliseconds(columns: dict[str, pa.Array[Any]], batch: pa.RecordBatch) -> Sequence[int | None] | Iterator[None]:
+    import pyarrow as pa
+
+    if "timestamp" not in columns:
+        return itertools.repeat(None, batch.num_rows)
+    stamps = columns["timestamp"].cast(pa.timestamp("ms", tz="UTC"), safe=False)
+    return stamps.cast(pa.int64()).to_pylist()
+
+
+def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | tuple[()]:
+    return [(each["key"], each["value"]) for each in headers] if headers else ()
