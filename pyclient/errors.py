@@ -6,8 +6,10 @@ Knows nothing of sockets, managers or retries: a caller reads the facts (``retri
     KafkaError ─ code, name, retriable, refresh, abortable, fatal, topic_partition, node
     ├─ RetriableError                  the same call may succeed later; the client has already retried within its time limits
     │  ├─ RefreshRetriableError        … after metadata or the coordinator was looked up again (NotLeaderOrFollowerError …)
-    │  ├─ BufferExhausted, MetadataTimeout, KafkaTimeout, DeliveryTimeout      also TimeoutError
-    │  └─ ConnectionLost, RequestTimedOut                                      sent, outcome unknown
+    │  ├─ KafkaTimeout                 also TimeoutError
+    │  │  └─ BootstrapFailed, MetadataTimeout, BufferExhausted, DeliveryTimeout
+    │  ├─ RequestTimedOutError         also TimeoutError; RequestTimedOut is the client's own: outcome unknown
+    │  └─ ConnectionLost               also ConnectionError: outcome unknown
     ├─ TransactionAbortableError       abort the transaction, then go on
     ├─ ApplicationRecoverableError     close this client and open a new one (ProducerFencedError …)
     ├─ InvalidConfigurationError       fix options, rights or data: repeating cannot help

@@ -12,6 +12,12 @@ from pyclient.config.kinds import INT64_MAX, Addresses, Anything, Bool, Choice, 
 from pyclient.config.security import SecurityConfig
 
 NOT_YET = (
+    NotYet(
+        "client_dns_lookup",
+        lambda value: value != "use_all_dns_ips",
+        "Leave it out, and write the brokers' canonical names in bootstrap_servers.",
+    ),
+    NotYet("metrics_recording_level", lambda value: value != "INFO", "Leave it out: there are only metrics of level INFO."),
     NotYet("metric_reporters", bool, "Until then read metrics() and export them yourself."),
     NotYet(
         "enable_metrics_push",

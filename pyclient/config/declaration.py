@@ -138,17 +138,16 @@ class Config:
 
     @classmethod
     def parse(cls, config: Mapping[str, object] | None = None, options: Mapping[str, object] | None = None) -> Self:
-        """Build it from a mapping and keywords; dotted and snake_case names in both, a keyword wins, None is the default.
+        """Build it from a mapping and keywords; dotted and snake_case names in both, a keyword wins.
 
-        Values may be texts, as a properties file has them.
+        Values may be texts, as a properties file has them. None is the same as leaving the option out.
 
         Raises:
             UnknownOption: a name that is neither ours nor another client's; names the nearest ones.
             UnsupportedFeature: asked for something a later release brings.
             ConfigurationError: a value of a wrong type or range, or two that contradict each other.
         """
-        named = {**_named(cls, config or {}), **_named(cls, options or {})}
-        values: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        values: dict[str, Any] = {**_named(cls, config or {}), **_named(cls, options or {})}
         return cls(**values, given=frozenset(values))
 
     @classmethod
@@ -223,7 +222,8 @@ def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]
         settings = _settled(cls, key, value)
         into = ours if key in _catalog(cls).spellings else theirs
         for name, meant in settings:
-            _add(into, name, key, meant)
+            if meant is not None:  # the name is checked all the same
+                _add(into, name, key, meant)
     return {name: meant for name, (_, meant) in {**theirs, **ours}.items()}
 
 

@@ -53,9 +53,11 @@ def test_real_world_configurations_construct_as_pasted(config: type[Config], pas
         assert getattr(dotted, name.replace(".", "_")) == value
 
 
-def test_a_keyword_wins_over_the_mapping_and_none_means_the_default() -> None:
+def test_a_keyword_wins_over_the_mapping_and_none_is_the_same_as_leaving_it_out() -> None:
     assert ProducerConfig.parse({"linger.ms": 20}, {"linger_ms": 7}).linger_ms == 7
-    assert ProducerConfig.parse({"linger.ms": 20}, {"linger_ms": None}).linger_ms == 5
+    # constructors hand on their own parameters, None unless given: that must not hide what the mapping says
+    assert ProducerConfig.parse({"key.serializer": "string"}, {"key_serializer": None}).key_serializer == "string"
+    assert ProducerConfig.parse({"linger.ms": None, "linger_ms": 7}).linger_ms == 7
     assert ProducerConfig.parse({"linger.ms": None}).linger_ms == 5
     assert "linger_ms" not in ProducerConfig.parse({"linger.ms": None}).given
 
@@ -263,7 +265,9 @@ def test_the_defaults_keep_every_law(config: type[Config]) -> None:
         (ConsumerConfig, {"group_remote_assignor": "uniform"}), (ConsumerConfig, {"assignors": ["range"]}),
         (ConsumerConfig, {"share_acknowledgement_mode": "explicit"}), (ConsumerConfig, {"share_acquire_mode": "record_limit"}),
         (ConsumerConfig, {"metric_reporters": "my.module:Reporter"}), (ConsumerConfig, {"enable_metrics_push": True}),
-        (AdminConfig, {"bootstrap_controllers": "c:9093"}),
+        (AdminConfig, {"bootstrap_controllers": "c:9093"}), (AdminConfig, {"metrics_recording_level": "DEBUG"}),
+        (AdminConfig, {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}),
+        (ProducerConfig, {"partitioner_adaptive_partitioning_enable": True}), (ProducerConfig, {"partitioner.availability.timeout.ms": 1}),
     ],
 )
 def test_asking_for_what_a_later_release_brings_raises_and_says_what_to_do(config: type[Config], settings: Mapping[str, object]) -> None:
@@ -354,6 +358,7 @@ def java_facts() -> list[list[str]]:
 OTHER_DEFAULTS = {  # name: why ours differs; each is told in the option's doc
     "batch.size", "send.buffer.bytes", "receive.buffer.bytes", "ssl.truststore.type", "ssl.keystore.type",
     "enable.idempotence", "enable.metrics.push", "metric.reporters", "partition.assignment.strategy",
+    "partitioner.adaptive.partitioning.enable",
 }
 
 

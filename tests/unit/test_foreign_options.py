@@ -173,7 +173,7 @@ def test_a_refused_option_names_the_way_out(client: str, name: str, value: objec
 
 
 @pytest.mark.parametrize("name", ["zookeeper.connect", "socks5_proxy", "selector", "sasl.jaas.config"])
-def test_none_is_the_default_for_other_clients_names_too(name: str) -> None:
+def test_none_is_as_if_left_out_for_other_clients_names_too(name: str) -> None:
     assert parse("consumer", name, None) == (ConsumerConfig.parse(), [])
 
 
