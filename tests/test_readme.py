@@ -99,11 +99,11 @@ def test_the_python_block_runs(block: Block, address: str, installed: Path, tmp_
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
 def test_the_python_block_passes_strict_mypy(block: Block, tmp_path: Path) -> None:
-    """As users are told to write it, so it must be accepted."""
+    """As users are told to write it, so it must be accepted. (The client's own sources are `make check`'s affair.)"""
     program = tmp_path / "readme.py"
     program.write_text(block.text)
-    run(sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(ROOT / ".mypy_cache" / "readme"), str(program),
-        cwd=tmp_path, MYPYPATH=str(ROOT))
+    settings = ("--config-file", str(ROOT / "pyproject.toml"), "--follow-imports", "silent")
+    run(sys.executable, "-m", "mypy", *settings, "--cache-dir", str(ROOT / ".mypy_cache" / "readme"), str(program))
 
 
 def pip_install(line: str) -> None:
