@@ -1,7 +1,8 @@
 """The admin client's two faces, sync and async: topics and the cluster. No protocol logic lives here."""
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,13 +15,13 @@ from pyclient.errors import ItemsFailed, KafkaError, error_for
 from pyclient.option_types import AdminOptions
 from pyclient.records import ClusterDescription, NewTopic, TopicDescription
 from pyclient.runtime.client import ClientCore
-from pyclient.runtime.facade import OPTION, Unpicklable, seconds
+from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, seconds
 from pyclient.runtime.portal import Portal
 
 T = TypeVar("T")
 
 
-class AsyncAdmin(Unpicklable):
+class AsyncAdmin(AsyncFacade):
     """Topics and the cluster, for asyncio. Bound to the loop of ``async with``; for concurrent use.
 
     An item that fails raises its own error when it was asked for alone, and else `ItemsFailed` after all were tried.
@@ -81,16 +82,16 @@ class AsyncAdmin(Unpicklable):
 
     async def close(self) -> None:
         """Close; calls under way end with ClientClosed. Idempotent."""
+        self._core.check_process()
         await self._core.close()
 
     async def __aenter__(self) -> Self:
-        if self._core.closed is not None:
-            raise self._core.closed
         await self._core.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self.close()
+        if not self._core.is_forked:
+            await self.close()
 
     async def _describe(self, topics: list[str] | None, timeout: float | None) -> Cluster:
         found: Cluster = await self._core.call(
@@ -106,33 +107,35 @@ class AsyncAdmin(Unpicklable):
         return longest if limit is None else min(limit, longest)
 
 
-class Admin(Unpicklable):
+class Admin(Facade):
     """Topics and the cluster; for any number of threads. As `AsyncAdmin`, without awaiting."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
         self._admin = AsyncAdmin(config, **options)
-        self._portal: Portal | None = Portal("pyclient-admin")
+        self._core = self._admin._core
+        self._closing = threading.Lock()
+        self._portal = Portal("pyclient-admin")
         self._portal.call(self._admin.__aenter__)
 
     def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.create_topics`."""
-        self._call(self._admin.create_topics(topics, validate_only=validate_only, timeout=timeout))
+        self._call(lambda: self._admin.create_topics(topics, validate_only=validate_only, timeout=timeout))
 
     def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
         """As `AsyncAdmin.delete_topics`."""
-        self._call(self._admin.delete_topics(names, timeout=timeout))
+        self._call(lambda: self._admin.delete_topics(names, timeout=timeout))
 
     def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
         """As `AsyncAdmin.list_topics`."""
-        return self._call(self._admin.list_topics(internal=internal, timeout=timeout))
+        return self._call(lambda: self._admin.list_topics(internal=internal, timeout=timeout))
 
     def describe_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> dict[str, TopicDescription]:
         """As `AsyncAdmin.describe_topics`."""
-        return self._call(self._admin.describe_topics(names, timeout=timeout))
+        return self._call(lambda: self._admin.describe_topics(names, timeout=timeout))
 
     def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
         """As `AsyncAdmin.describe_cluster`."""
-        return self._call(self._admin.describe_cluster(timeout=timeout))
+        return self._call(lambda: self._admin.describe_cluster(timeout=timeout))
 
     def metrics(self) -> dict[str, float]:
         """As `AsyncAdmin.metrics`."""
@@ -140,24 +143,26 @@ class Admin(Unpicklable):
 
     def close(self) -> None:
         """Close; calls under way end with ClientClosed. Idempotent."""
-        portal, self._portal = self._portal, None
-        if portal is not None:
-            portal.call(self._admin.close)
-            portal.stop()
+        self._core.check_process()
+        with self._closing:
+            if self._core.closed is None:
+                self._portal.call(self._core.close)
+                self._portal.stop()
 
     def __enter__(self) -> Self:
+        self._open_core()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        if not self._core.is_forked:
+            self.close()
 
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        closed = self._admin._core.closed
-        if closed is not None or self._portal is None:
-            coroutine.close()
-            assert closed is not None
-            raise closed
-        return self._portal.call(lambda: coroutine)
+    def _forget(self) -> None:
+        self._portal.end_after(self._admin.close)
+
+    def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._open_core()
+        return self._portal.call(make)
 
 
 def _raise(asked: int, errors: Mapping[str, KafkaError | None]) -> None:

@@ -5,7 +5,6 @@ import asyncio
 import concurrent.futures
 import logging
 import threading
-import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,19 +21,22 @@ from pyclient.errors import ConcurrentUse, KafkaError, UnsupportedFeature, Wakeu
 from pyclient.option_types import ConsumerOptions
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.consuming import ConsumerCore, Progress, as_offsets
-from pyclient.runtime.facade import OPTION, Unpicklable, left, seconds
+from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, left, seconds
 from pyclient.runtime.portal import Portal
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+MAX_OFFSET: Final = 2**63 - 1
 CLOSE_TIMEOUT_MS: Final = 30_000
 Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
 _Commit: TypeAlias = "concurrent.futures.Future[None] | asyncio.Task[None]"
 
 
-class _Consumer(Unpicklable):
+class _Consumer(Facade):
     """What both faces share: state of the one thread or task that uses the consumer."""
+
+    _core: ConsumerCore
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: Any = None,
                  key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
@@ -54,6 +56,7 @@ class _Consumer(Unpicklable):
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics: none, until group membership comes in a later release."""
+        self._open_core()
         return frozenset()
 
     def subscribe(self, topics: Any, *, rebalance_listener: Any = None) -> NoReturn:
@@ -66,6 +69,7 @@ class _Consumer(Unpicklable):
 
     def wakeup(self) -> None:
         """Make a poll that waits, or the next one, raise `WakeupError`. For any thread."""
+        self._core.check_process()
         self._core.buffer.wake()
 
     def metrics(self) -> dict[str, float]:
@@ -103,7 +107,7 @@ class _Consumer(Unpicklable):
         """Tell the outcome of commits that have ended, in their order."""
         while self._commits and self._commits[0][0].done():
             commit, offsets, callback = self._commits.popleft()
-            error = concurrent.futures.CancelledError() if commit.cancelled() else commit.exception()
+            error = self._core.closed if commit.cancelled() else commit.exception()
             if error is None:
                 self._progress.saved(offsets)
             try:
@@ -113,6 +117,8 @@ class _Consumer(Unpicklable):
 
     def _note_seek(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         wanted = [TopicPartition(*where) for where in partitions] or list(self._core.fetcher.positions)
+        for where in wanted:
+            self._core.check_assigned(where)
         self._progress.forget(wanted)
         return wanted
 
@@ -151,18 +157,23 @@ class Consumer(_Consumer):
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The assigned partitions."""
+        self._open_core()
         return frozenset(self._core.fetcher.positions)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`; what is fetched is kept."""
-        self._portal.run(lambda: self._core.pause(partitions))
+        with self._alone():
+            self._portal.run(lambda: self._core.pause(partitions))
+            self._progress.interrupt()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End `pause` for these."""
-        self._portal.run(lambda: self._core.resume(partitions))
+        with self._alone():
+            self._portal.run(lambda: self._core.resume(partitions))
 
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
+        self._open_core()
         return self._core.fetcher.paused
 
     # ---- reading ----------------------------------------------------------------------------------------------------
@@ -194,14 +205,18 @@ class Consumer(_Consumer):
                 self._save()
                 records = self._wait_for_records(limit, None)
                 progress.begin(records)
+            last: Record | None = None
             try:
                 for record in records:
-                    progress.current = record
+                    progress.current = last = record
                     yield record
+                    if progress.current is not record:
+                        break  # a seek, pause, poll or other loop in this one's body: go on with what is next now
+                else:
+                    progress.exhausted()
             except BaseException:
-                progress.abandon()
+                progress.abandon(last)
                 raise
-            progress.exhausted()
 
     def _wait_for_records(self, limit: int, timeout: float | None) -> Records:
         core = self._core
@@ -227,8 +242,7 @@ class Consumer(_Consumer):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at *offset*; nothing fetched before is handed out any more."""
         where = TopicPartition(*partition)
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative; seek_to_beginning() and seek_to_end() go to the ends")
+        _check_offset(offset)
         with self._alone():
             self._portal.run(lambda: self._core.seek(where, offset))
             self._progress.start_at(where, offset)
@@ -306,13 +320,14 @@ class Consumer(_Consumer):
 
     def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
         limit = self._config.default_api_timeout_ms / 1000
-        future = asyncio.run_coroutine_threadsafe(self._core.commit(offsets, limit), self._portal.loop)
+        future = self._portal.submit(lambda: self._core.commit(offsets, limit))
         self._commits.append((future, offsets, callback))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float | None = OPTION) -> None:
         """Commit what is consumed (when enable_auto_commit applies) and close, within *timeout* seconds (left out: 30). Idempotent."""
+        self._core.check_process()
         self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True)
 
     def __enter__(self) -> Self:
@@ -327,10 +342,8 @@ class Consumer(_Consumer):
             if error is None:
                 raise
 
-    def __del__(self) -> None:
-        core = getattr(self, "_core", None)
-        if core is not None and core.closed is None and hasattr(self, "_portal"):
-            warnings.warn(f"unclosed {type(self).__name__}: use `with` or close()", ResourceWarning, source=self, stacklevel=2)
+    def _forget(self) -> None:
+        self._portal.end_after(self._core.close)
 
     def _close(self, limit: float | None, *, clean: bool) -> None:
         if self._core.closed is not None:
@@ -355,7 +368,7 @@ class Consumer(_Consumer):
             return self._portal.call(make)
 
 
-class AsyncConsumer(_Consumer):
+class AsyncConsumer(AsyncFacade, _Consumer):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     # ---- assignment -------------------------------------------------------------------------------------------------
@@ -374,18 +387,25 @@ class AsyncConsumer(_Consumer):
 
     def assignment(self) -> frozenset[TopicPartition]:
         """As `Consumer.assignment`."""
+        self._open_core()
         return frozenset(self._core.fetcher.positions)
 
     def pause(self, *partitions: TopicPartition) -> None:
         """As `Consumer.pause`."""
-        self._core.pause(partitions)
+        with self._alone():
+            self._core.check_open()
+            self._core.pause(partitions)
+            self._progress.interrupt()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """As `Consumer.resume`."""
-        self._core.resume(partitions)
+        with self._alone():
+            self._core.check_open()
+            self._core.resume(partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
         """As `Consumer.paused`."""
+        self._open_core()
         return self._core.fetcher.paused
 
     # ---- reading ----------------------------------------------------------------------------------------------------
@@ -411,14 +431,18 @@ class AsyncConsumer(_Consumer):
                 self._save()
                 records = await self._wait_for_records(limit, None)
                 progress.begin(records)
+            last: Record | None = None
             try:
                 for record in records:
-                    progress.current = record
+                    progress.current = last = record
                     yield record
+                    if progress.current is not record:
+                        break  # as in Consumer.__iter__
+                else:
+                    progress.exhausted()
             except BaseException:
-                progress.abandon()
+                progress.abandon(last)
                 raise
-            progress.exhausted()
 
     async def _wait_for_records(self, limit: int, timeout: float | None) -> Records:
         core = self._core
@@ -437,6 +461,7 @@ class AsyncConsumer(_Consumer):
         """As `Consumer.position`."""
         where = TopicPartition(*partition)
         with self._alone():
+            self._core.check_open()
             known = self._progress.position(where)
             limit = seconds(timeout, self._config.default_api_timeout_ms)
             return known if known is not None else await self._core.position(where, limit)
@@ -444,8 +469,7 @@ class AsyncConsumer(_Consumer):
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """As `Consumer.seek`."""
         where = TopicPartition(*partition)
-        if offset < 0:
-            raise ValueError(f"offset {offset} is negative; seek_to_beginning() and seek_to_end() go to the ends")
+        _check_offset(offset)
         with self._alone():
             self._core.check_open()
             self._core.seek(where, offset)
@@ -499,6 +523,7 @@ class AsyncConsumer(_Consumer):
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
         """As `Consumer.commit_async`."""
         with self._alone():
+            self._core.check_open()
             self._core.group()
             self._commit_soon(as_offsets(self._progress.committable() if offsets is None else offsets), callback or _unheard)
 
@@ -522,11 +547,10 @@ class AsyncConsumer(_Consumer):
 
     async def close(self, timeout: float | None = OPTION) -> None:
         """As `Consumer.close`."""
+        self._core.check_process()
         await self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True)
 
     async def __aenter__(self) -> Self:
-        if self._core.closed is not None:
-            raise self._core.closed
         self._core.buffer.on_data = self._core.tell
         await self._core.start()
         return self
@@ -541,11 +565,13 @@ class AsyncConsumer(_Consumer):
     async def _close(self, limit: float | None, *, clean: bool) -> None:
         if self._core.closed is not None:
             return
+        self._core.check_loop()
         try:
             if clean:
                 await self._save_all(limit)
         finally:
             await self._core.close()
+            await asyncio.gather(*(commit for commit, _, _ in self._commits if isinstance(commit, asyncio.Task)), return_exceptions=True)
             self._told()
 
     async def _save_all(self, limit: float | None) -> None:
@@ -558,6 +584,11 @@ class AsyncConsumer(_Consumer):
 def _no_membership() -> UnsupportedFeature:
     return UnsupportedFeature("group membership (topics=, subscribe) comes in a later release: assign([TopicPartition(...)]) "
                               "the partitions; commits and committed offsets work with a group_id", option="topics")
+
+
+def _check_offset(offset: int) -> None:
+    if not 0 <= offset <= MAX_OFFSET:
+        raise ValueError(f"offset {offset} is not between 0 and {MAX_OFFSET}; seek_to_beginning() and seek_to_end() go to the ends")
 
 
 def _time(when: int) -> int:

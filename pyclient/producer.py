@@ -4,31 +4,28 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from typing_extensions import Unpack
 
 from pyclient.buffers.accumulator import TopicQueues
 from pyclient.buffers.delivery import Delivery
 from pyclient.config import ProducerConfig
-from pyclient.errors import BufferExhausted, DeliveryFailed, KafkaError, UnsupportedFeature
+from pyclient.errors import BufferExhausted, KafkaError, UnsupportedFeature
 from pyclient.option_types import ProducerOptions
 from pyclient.records import Headers
-from pyclient.runtime import life
 from pyclient.runtime.callbacks import LoopObserver, ThreadObserver
-from pyclient.runtime.facade import OPTION, Unpicklable, left, seconds
+from pyclient.runtime.ending import ProducerEnd
+from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, left, seconds
 from pyclient.runtime.portal import Portal
 from pyclient.runtime.producing import ProducerCore, check_timestamp, headers_bytes
 
-EXIT_FLUSH: Final = 5.0
-"""Seconds that an unclosed producer may take to deliver when the interpreter ends."""
 OnDelivery = Callable[[Delivery], object]
 
 
-class _NoTransactions(Unpicklable):
+class _NoTransactions(Facade):
     """The calls of transactions: they come in a later release, and say so."""
 
     def init_transactions(self, timeout: float | None = OPTION) -> NoReturn:
@@ -64,6 +61,8 @@ class Producer(_NoTransactions):
         UnsupportedFeature: something a later release brings.
     """
 
+    _core: ProducerCore
+
     def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
                  partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
@@ -71,9 +70,8 @@ class Producer(_NoTransactions):
         self._core = ProducerCore(parsed, self._observer)
         self._max_block = parsed.max_block_ms / 1000
         self._portal = Portal("pyclient-producer")
-        self._closing = threading.Lock()
+        self._end = ProducerEnd(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
-        life.at_exit(self)
 
     def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
              headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
@@ -115,13 +113,14 @@ class Producer(_NoTransactions):
             DeliveryFailed: records failed that nobody has looked at: their number, and the first cause per partition.
             KafkaTimeout: not all are settled; they are still being sent.
         """
+        self._open_core()
         self._observer.check_wait()
         limit = seconds(timeout, self._core.config.delivery_timeout_ms)
-        self._portal.call(lambda: self._flush(limit))
+        self._portal.call(lambda: self._core.flush(limit))
 
     def partitions_for(self, topic: str) -> int:
         """The number of partitions of a topic; waits for unknown ones up to ``max_block_ms``."""
-        self._check_open()
+        self._open_core()
         deadline = self._core.clock() + self._max_block
         return len(self._core.accumulator.topic(topic) or self._wait_for_topic(topic, None, deadline))
 
@@ -135,47 +134,31 @@ class Producer(_NoTransactions):
         Raises:
             DeliveryFailed: records failed that nobody has looked at.
         """
+        self._core.check_process()
         limit = seconds(timeout, self._core.config.delivery_timeout_ms)
         if limit != 0:
             self._observer.check_wait()
-        with self._closing:
-            if self._core.closed is None:
-                self._close(limit)
+        self._end.close(limit)
 
     def __enter__(self) -> Self:
-        self._check_open()
+        self._open_core()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _close_after(self.close, error)
-
-    def __del__(self) -> None:
-        core = getattr(self, "_core", None)
-        if core is not None and core.closed is None and hasattr(self, "_portal"):
-            warnings.warn(f"unclosed {type(self).__name__}: use `with` or close()", ResourceWarning, source=self, stacklevel=2)
-
-    def at_exit(self) -> None:
-        """The interpreter ends: deliver what can be delivered in a few seconds, and say what was lost."""
         try:
-            self.close(EXIT_FLUSH)
-        except DeliveryFailed as failed:
-            warnings.warn(f"a producer was not closed before exit: {failed}", ResourceWarning, stacklevel=1)
+            if not self._core.is_forked:  # the parent goes on with it; here there is nothing to end
+                self.close()
+        except KafkaError:
+            if error is None:
+                raise
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
-        if self._core.closed is not None:
-            raise self._core.closed
+    def _forget(self) -> None:
+        self._end.forget()
 
-    async def _flush(self, timeout: float | None) -> None:
-        await self._core.flush(timeout)
-
-    def _close(self, limit: float | None) -> None:
-        try:
-            self._portal.call(lambda: self._core.finish(limit))
-        finally:
-            self._portal.stop()
-            self._observer.close()
+    def _unclosed(self) -> str:
+        return f"unclosed Producer, {self._core.unsettled()} records not acknowledged: use `with` or close()"
 
     def _wait_for_topic(self, topic: str, partition: int | None, deadline: float) -> TopicQueues:
         budget = 0.0 if self._observer.on_callback_thread() else left(deadline, self._core.clock)
@@ -207,8 +190,10 @@ class Producer(_NoTransactions):
         return error
 
 
-class AsyncProducer(_NoTransactions):
+class AsyncProducer(AsyncFacade, _NoTransactions):
     """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
+
+    _core: ProducerCore
 
     def __init__(self, config: Mapping[str, object] | None = None, /, *, key_serializer: Any = None, value_serializer: Any = None,
                  partitioner: Any = None, interceptors: Any = (), **options: Unpack[ProducerOptions]) -> None:
@@ -253,18 +238,21 @@ class AsyncProducer(_NoTransactions):
 
     async def close(self, timeout: float | None = OPTION) -> None:
         """As `Producer.close`."""
+        self._core.check_process()
         await self._core.finish(seconds(timeout, self._core.config.delivery_timeout_ms))
 
     async def __aenter__(self) -> Self:
-        if self._core.closed is not None:
-            raise self._core.closed
         await self._core.start()
         return self
 
+    def _unclosed(self) -> str:
+        return f"unclosed AsyncProducer, {self._core.unsettled()} records not acknowledged: use `async with` or close()"
+
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            await self.close()
-        except DeliveryFailed:
+            if not self._core.is_forked:
+                await self.close()
+        except KafkaError:
             if error is None:
                 raise
 
@@ -300,15 +288,6 @@ def _index(partition: int | None) -> int | None:
     if partition is not None and partition < 0:
         raise ValueError(f"partition {partition} is negative: partitions are numbered from 0; None asks the partitioner")
     return partition
-
-
-def _close_after(close: Callable[[], None], error: BaseException | None) -> None:
-    """End of ``with``: failures are raised unless another error is on its way already."""
-    try:
-        close()
-    except KafkaError:
-        if error is None:
-            raise
 
 
 def _no_transactions() -> UnsupportedFeature:

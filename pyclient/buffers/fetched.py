@@ -159,6 +159,11 @@ class Records(Sequence[Record]):
         return Records((part for part in self._parts if part.where not in gone),
                        {where: offset for where, offset in self._positions.items() if where not in gone}, self._decode)
 
+    def only(self, partitions: Iterable[TopicPartition]) -> Records:
+        """The records of these partitions."""
+        kept = set(partitions)
+        return self.without(where for where in self._positions if where not in kept)
+
     def joined(self, others: Records) -> Records:
         """These records and then *others*."""
         return Records([*self._parts, *others._parts], {**self._positions, **others._positions}, self._decode)

@@ -9,11 +9,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalState, KafkaError
 
 _log = logging.getLogger(__name__)
+LAST_CALLBACKS: Final = 1.0
+"""Seconds that callbacks may take at least when a producer is closed with less."""
 
 
 def _run(work: Callable[[], object]) -> None:
@@ -26,12 +29,19 @@ def _run(work: Callable[[], object]) -> None:
 class LoopObserver(Observer):
     """Deliveries of an async producer: callbacks are plain functions on the loop."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed: KafkaError | None = None
+        """Set in a forked child: nothing that is pending will ever be settled there."""
+
     def dispatch(self, work: Callable[[], object]) -> None:
         """Run it now: outcomes are told on the loop."""
         _run(work)
 
     async def awaiting(self, result: BatchResult) -> None:
         """Wait on whatever loop the caller runs."""
+        if self.closed is not None:
+            raise self.closed
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -44,6 +54,8 @@ class LoopObserver(Observer):
 
     def check_wait(self) -> None:
         """A blocking wait on the loop would never end."""
+        if self.closed is not None:
+            raise self.closed
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -60,10 +72,13 @@ class ThreadObserver(LoopObserver):
         self._work: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self.closed: KafkaError | None = None
+        self._ended = False
 
     def dispatch(self, work: Callable[[], object]) -> None:
-        """Queue it for the callback thread."""
+        """Queue it for the callback thread; after the end, run it now: outcomes are final then."""
+        if self._ended:
+            _run(work)
+            return
         self._work.put(work)
         if self._thread is None:
             self._start()
@@ -79,21 +94,36 @@ class ThreadObserver(LoopObserver):
         if self.on_callback_thread():
             raise IllegalState("a delivery callback must not block: result(), flush() and close() cannot be called in it")
 
-    def close(self) -> None:
-        """Run what is queued, then end the thread (the thread itself may call this: then it ends after its work)."""
+    def close(self, timeout: float | None) -> None:
+        """Run what is queued, then end the thread. Waits for it at most *timeout* seconds, and not when it calls this itself."""
         thread = self._thread
-        if thread is None:
-            return
-        self._work.put(None)
-        if thread is not threading.current_thread():
-            thread.join()
+        if thread is not None:
+            self._work.put(None)
+            if thread is not threading.current_thread():
+                thread.join(None if timeout is None else max(timeout, LAST_CALLBACKS))
+                if thread.is_alive():
+                    _log.warning("a delivery callback is still running; it is not waited for any longer")
+        self._ended = True
 
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
-                self._thread.start()
+                self._thread = self._started()
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter is ending and starts no threads any more: run here what is queued
+            self._ended = True
+            while not self._work.empty():
+                _run(self._work.get() or _nothing)
+        return thread
 
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
             _run(work)
+
+
+def _nothing() -> None:
+    """Stands for no work."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyclient.config import ClientConfig
 from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
-from pyclient.core.cluster import Cluster, Topic
+from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
@@ -128,9 +128,14 @@ class ClientCore:
         if self.loop is not None and asyncio.get_running_loop() is not self.loop:
             raise WrongLoop(f"this {self.config.ROLE} belongs to another event loop, the one it was entered on: use it there")
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a forked child of the one that opened it."""
+        return isinstance(self.closed, ClientForked)
+
     def check_process(self) -> None:
-        """Raise in a forked child; for calls that work on a closed client too."""
-        if isinstance(self.closed, ClientForked):
+        """Raise in a forked child; for calls that are allowed on a closed client."""
+        if self.closed is not None and self.is_forked:
             raise self.closed
 
     # ---- what facades ask for ---------------------------------------------------------------------------------------
@@ -158,16 +163,6 @@ class ClientCore:
         finally:
             self.calls.cancel(call)
 
-    async def topic(self, name: str, timeout: float | None) -> Topic:
-        """A topic with its partitions, asked for if need be.
-
-        Raises:
-            MetadataTimeout: no broker told it in time. A topic error that waiting cannot cure is raised at once.
-        """
-        self.check_open()
-        self.metadata.want(name, self.clock())
-        return await self.driver.until(lambda: self._usable(name), timeout, lambda: self.metadata_timeout(name, timeout))
-
     def metadata_timeout(self, topic: str, waited: float | None) -> KafkaError:
         """Why nothing is known of a topic."""
         if not self.metadata.cluster.nodes:
@@ -178,11 +173,20 @@ class ClientCore:
         return MetadataTimeout(
             f"topic {topic!r} is not known after {waited} s; {said} Create the topic, or check its name and the addresses.")
 
-    def _usable(self, name: str) -> Topic | None:
-        known = self.metadata.cluster.topics.get(name)
-        if known is not None and known.error and not error_for(known.error).retriable:
-            raise error_for(known.error, f"topic {name!r}")
-        return self.metadata.usable(name)
+    def _doubt(self, topic: str) -> int:
+        """An error known of a topic may be cured by now: ask anew, and believe only views newer than the one returned."""
+        known = self.metadata.cluster.topics.get(topic)
+        if known is None or not known.error:
+            return -1
+        self.metadata.request_update()
+        return self.metadata.cluster.version
+
+    def _raise_topic_error(self, topic: str, *, newer_than: int) -> None:
+        """M03: raise what waiting cannot cure."""
+        cluster = self.metadata.cluster
+        known = cluster.topics.get(topic)
+        if known is not None and known.error and cluster.version > newer_than and not error_for(known.error).retriable:
+            raise error_for(known.error, f"topic {topic!r}")
 
     def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
         """A time-out before any broker was reached is told by what each address said."""

@@ -50,6 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         self.muted_until = 0.0
         self.idle_since = clock()
         self.lost_work = False  # it ended with requests in flight
+        self.unanswered = False  # something was sent on it that has no answer (acks=0)
         self._client_id = client_id or None
         self._clock = clock
         self._max_frame = max_frame
@@ -78,7 +79,13 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def ready(self) -> bool:
         """Whether requests may be written, apart from their number."""
-        return self.state is State.READY and not self._full and self._clock() >= self.muted_until
+        return (self.state is State.READY and self._cause is None and not self._full
+                and self._clock() >= self.muted_until)
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether the kernel has not taken everything yet."""
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
 
     def next_deadline(self) -> float | None:
         """When the oldest request is overdue or muting ends."""
@@ -174,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
         if request.answered:
             self._write(pieces, request.api, version, request.timeout, request.done)
         else:
+            self.unanswered = True
+            self.idle_since = self._clock()
             self._put([b"".join(pieces)])  # no answer will tell when the pieces are free again: keep none of them
             request.done(self._clock(), Reply(version, None))
 

@@ -74,14 +74,14 @@ class ConsumerCore(ClientCore):
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """Read on at *offset*."""
-        self._assigned(where)
+        self.check_assigned(where)
         self.fetcher.seek(where, offset)
         self.driver.wake()
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         """Read on at the start or the end of the log."""
         for where in partitions:
-            self._assigned(where)
+            self.check_assigned(where)
             self.fetcher.reset(where, timestamp, self.clock())
         self.driver.wake()
 
@@ -97,7 +97,7 @@ class ConsumerCore(ClientCore):
     async def position(self, where: TopicPartition, timeout: float | None) -> int:
         """Where reading began, once that is known."""
         self.check_open()
-        self._assigned(where)
+        self.check_assigned(where)
 
         def known() -> int | None:
             position = self.fetcher.positions[where]
@@ -112,14 +112,15 @@ class ConsumerCore(ClientCore):
         """The end of each assigned partition as the last fetch told it."""
         return {where: position.high_watermark for where, position in self.fetcher.positions.items()}
 
-    def _assigned(self, where: TopicPartition) -> None:
+    def check_assigned(self, where: TopicPartition) -> None:
+        """Raise when the partition is not assigned."""
         if where not in self.fetcher.positions:
             raise IllegalState(f"{where} is not assigned to this consumer: assign([...]) it first")
 
     def _all_assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         wanted = list(partitions)
         for where in wanted:
-            self._assigned(where)
+            self.check_assigned(where)
         return wanted
 
     # ---- offsets ----------------------------------------------------------------------------------------------------
@@ -148,10 +149,23 @@ class ConsumerCore(ClientCore):
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None) -> None:
         """Store offsets for the group; commits of one consumer are carried out in the order they were asked for (C24)."""
+        self.check_open()
         group = self.group()
-        async with self._commit_order:
+        deadline = None if timeout is None else self.clock() + timeout
+        await self._my_turn(timeout)
+        try:
             if offsets:
-                await self.call(lambda finish, deadline: commit_call(group, offsets, finish, deadline), timeout)
+                left = None if deadline is None else max(0.0, deadline - self.clock())
+                await self.call(lambda finish, until: commit_call(group, offsets, finish, until), left)
+        finally:
+            self._commit_order.release()
+
+    async def _my_turn(self, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._commit_order.acquire()
+        except TimeoutError:
+            raise KafkaTimeout(f"commits asked for before this one have not ended after {timeout} s; nothing was sent for it") from None
 
     async def committed(self, partitions: Iterable[TopicPartition], timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where nothing is."""
@@ -210,8 +224,11 @@ class Progress:
 
     def take(self, limit: int) -> Records:
         """What is there now, at most *limit* records; positions may move even if there is none."""
-        if self._rest:
-            records, self._rest = self._rest.split(limit)
+        paused = self._core.fetcher.paused
+        rest = self._rest.without(paused)
+        if rest:
+            records, later = rest.split(limit)
+            self._rest = later.joined(self._rest.only(paused))
             return records
         return collect(self._core.buffer, limit, self._decode)
 
@@ -221,7 +238,8 @@ class Progress:
         self._handed.update(records.positions())
 
     def settle(self) -> None:
-        """What was handed out counts as consumed from now on."""
+        """What was handed out counts as consumed from now on; an iteration under way gives back what it has not shown."""
+        self.interrupt()
         self._consumed.update(self._handed)
         self._handed.clear()
 
@@ -229,20 +247,31 @@ class Progress:
 
     def begin(self, records: Records) -> None:
         """An iteration goes through *records*."""
-        self._core.metrics.add(RECORDS_CONSUMED, len(records))
         self._iterated, self.current = records, None
 
     def exhausted(self) -> None:
         """The iteration asks for more: all of it is consumed."""
+        self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated))
         self._consumed.update(self._iterated.positions())
         self.begin(Records())
 
-    def abandon(self) -> None:
-        """The iteration ended early: its last record counts like a poll's, what was not seen comes first in the next poll."""
+    def abandon(self, last: Record | None) -> None:
+        """An iteration that has shown *last* ended early; one that was interrupted before has nothing to say any more."""
+        if last is self.current:
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """The iteration under way, if any, ends here: its last record counts like a poll's, the others come first in the next poll."""
         if self.current is not None:
             self._consumed.update(self._iterated.through(self.current, inclusive=False))
             self._handed[TopicPartition(self.current.topic, self.current.partition)] = self.current.offset + 1
-            self._rest = self._iterated.after(self.current).joined(self._rest)
+            rest = self._iterated.after(self.current)
+            if not rest:
+                self._handed.update(self._iterated.positions())  # with what lies behind the last record and is not handed out
+        else:
+            rest = self._iterated
+        self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
+        self._rest = rest.joined(self._rest)
         self.begin(Records())
 
     # ---- positions --------------------------------------------------------------------------------------------------
@@ -254,15 +283,16 @@ class Progress:
 
     def committable(self) -> dict[TopicPartition, int]:
         """What ``commit()`` stores: everything handed out, of an iteration up to and with the current record."""
-        self.settle()
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
+        self._consumed.update(self._handed)
+        self._handed.clear()
         return {**self._consumed, **inside}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These were assigned anew or sought: nothing from before counts."""
         gone = set(partitions)
+        self.interrupt()  # in the body of a loop: its next record comes from the new position
         self._rest = self._rest.without(gone)
-        self._iterated = self._iterated.without(gone)
         for where in gone:
             for each in (self._consumed, self._handed, self._saved):
                 each.pop(where, None)

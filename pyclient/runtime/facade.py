@@ -1,8 +1,13 @@
 """What the sync and async facades share: left-out timeouts, refusing to pickle, deadlines."""
 from __future__ import annotations
 
+import sys
+import threading
+import warnings
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
+
+from pyclient.runtime.client import ClientCore
 
 
 class _Option(float):
@@ -26,14 +31,47 @@ def seconds(timeout: float | None, option_ms: int) -> float | None:
 
 
 def left(deadline: float, clock: Callable[[], float]) -> float:
-    """Seconds until *deadline*, never negative."""
-    return max(0.0, deadline - clock())
+    """Seconds until *deadline*, never negative, and not more than a lock can wait."""
+    return min(max(0.0, deadline - clock()), threading.TIMEOUT_MAX)
 
 
-class Unpicklable:
-    """A client: it has threads and sockets, so it cannot travel to another process."""
+class Facade:
+    """What users hold: it cannot travel to another process, and says so when it is dropped without being closed."""
+
+    _core: ClientCore
+
+    def _open_core(self) -> ClientCore:
+        if self._core.closed is not None:
+            raise self._core.closed
+        return self._core
+
+    def _forget(self) -> None:
+        """It was collected unclosed: end in the background what it had."""
+        raise NotImplementedError
+
+    def _unclosed(self) -> str:
+        """What the warning says is lost or left."""
+        return f"unclosed {type(self).__name__}: use `with` or close()"
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is None or core.closed is not None or core.loop is None:
+            return  # never made, never opened, or closed
+        warnings.warn(self._unclosed(), ResourceWarning, source=self, stacklevel=2)
+        if not sys.is_finalizing():
+            self._forget()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} cannot be pickled: it has threads and sockets. Open one in each process; in Spark tasks "
             "use pyclient.integration.spark.shared_producer, which keeps one per worker.")
+
+
+class AsyncFacade(Facade):
+    """A facade whose core runs on the user's loop."""
+
+    def _forget(self) -> None:
+        """Let go of its connections there, if that loop still runs."""
+        core, loop = self._core, self._core.loop
+        if loop is not None and loop.is_running():
+            loop.call_soon_threadsafe(lambda: loop.create_task(core.close(), name="pyclient ends an unclosed client"))

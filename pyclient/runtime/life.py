@@ -5,9 +5,12 @@ POSIX-only calls are here too: elsewhere there is no fork to guard against.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import weakref
 from typing import Any, Final, Protocol
+
+_log = logging.getLogger(__name__)
 
 
 class Living(Protocol):
@@ -17,13 +20,13 @@ class Living(Protocol):
 
 
 class Farewell(Protocol):
-    """A client with something to finish before the interpreter ends."""
+    """Something to finish before the interpreter ends."""
 
     def at_exit(self) -> None: ...
 
 
 _open: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_leaving: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
+_leaving: Final[dict[int, Farewell]] = {}  # held strongly: a producer that was collected may still have records to send
 _kept_in_child: Final[list[Any]] = []
 
 
@@ -37,22 +40,31 @@ def unregister(client: Living) -> None:
     _open.discard(client)
 
 
-def at_exit(client: Farewell) -> None:
-    """Give *client* its last chance before the interpreter ends, while daemon threads still run."""
-    _leaving.add(client)
+def at_exit(farewell: Farewell) -> None:
+    """Give it a last chance before the interpreter ends, while daemon threads still run."""
+    _leaving[id(farewell)] = farewell
+
+
+def left(farewell: Farewell) -> None:
+    """It has nothing to finish any more."""
+    _leaving.pop(id(farewell), None)
 
 
 def _after_fork_in_child() -> None:
+    _kept_in_child.extend(_leaving.values())  # never collected here: nothing may touch the parent's descriptors
+    _leaving.clear()
     for client in list(_open):
-        _kept_in_child.append(client)  # never collected here: its transports must not touch the parent's descriptors
+        _kept_in_child.append(client)
         client.forked()
     _open.clear()
-    _leaving.clear()
 
 
 def _at_exit() -> None:
-    for client in list(_leaving):
-        client.at_exit()
+    for farewell in list(_leaving.values()):
+        try:
+            farewell.at_exit()
+        except Exception:  # noqa: BLE001 the others have something to finish too
+            _log.exception("ending a client with the interpreter failed")
 
 
 atexit.register(_at_exit)

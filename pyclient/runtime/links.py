@@ -13,8 +13,9 @@ from typing import Final
 import attrs
 
 from pyclient.codec.apis import SPOKEN, Api
+from pyclient.config.addresses import Address
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.core.connection import Reconnects
+from pyclient.core.connection import Reconnects, State
 from pyclient.core.handshake import ClientInfo, TryVersionZero
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
@@ -23,9 +24,10 @@ from pyclient.metrics import (
 )
 from pyclient.records import Node
 from pyclient.runtime.connection import Connection
-from pyclient.runtime.network import Endpoint, Network, SocketOptions
+from pyclient.runtime.network import Endpoint, Network, SocketOptions, reason
 
 _log = logging.getLogger(__name__)
+NOT_TRIED: Final = "not tried yet"
 CLIENT: Final = ClientInfo("pyclient", "0.1.0")
 
 
@@ -55,14 +57,22 @@ class Host:
     tasks: dict[Use, asyncio.Task[None]] = attrs.field(factory=dict)
     newest_versions: int = SPOKEN[Api.API_VERSIONS].high
     tried_at: float = -1.0
+    stage: str = NOT_TRIED  # of the last attempt
+    turn: int = 0  # which of the name's addresses comes first in the next attempt
     wanted: bool = False  # somebody asked for it while its back-off ran
+
+    @property
+    def address(self) -> str:
+        """Where it is, as users write it."""
+        return str(Address(self.node.host, self.node.port))
 
 
 class Links:
     """Implements `Ready` for the driver. ``on_change`` is called after whatever may let a manager go on."""
 
     def __init__(self, options: LinkOptions, network: Network, *, clock: Callable[[], float], random: Random,
-                 bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_trouble: Callable[[], None]) -> None:
+                 bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None],
+                 on_trouble: Callable[[KafkaError], None]) -> None:
         self._options = options
         self._network = network
         self._clock = clock
@@ -71,7 +81,8 @@ class Links:
         self._on_trouble = on_trouble
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
-        self._closing: set[Connection] = set()
+        self._closing: set[Connection] = set()  # they end by themselves; nobody sends on them any more
+        self._connecting: set[asyncio.Task[None]] = set()
         self._ended = asyncio.Event()  # a connection has ended
         self._closed = False
         self.failures: dict[str, KafkaError] = {}
@@ -175,7 +186,7 @@ class Links:
         return earliest(
             *(link.next_deadline() for link in links),
             *(link.idle_since + self._options.max_idle for link in links if not link.in_flight),
-            *(host.reconnects.not_before for host in hosts if host.wanted and not host.links and not host.tasks))
+            *(host.reconnects.not_before for host in hosts if host.wanted))
 
     def _links(self) -> list[Connection]:
         return [link for host in self._all_hosts() for link in host.links.values()]
@@ -210,6 +221,7 @@ class Links:
         for task in host.tasks.values():
             task.cancel()
         for link in list(host.links.values()):
+            self._closing.add(link)
             link.close(ConnectionLost(f"{link.label}: {why}"))
 
     def _retire(self, host: Host, link: Connection) -> None:
@@ -229,70 +241,79 @@ class Links:
         host.wanted = False
         task = asyncio.get_running_loop().create_task(self._establish(host, use), name=f"pyclient connects to {host.node}")
         host.tasks[use] = task
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
 
     async def _establish(self, host: Host, use: Use) -> None:
-        address = f"{host.node.host}:{host.node.port}"
         try:
             link = await self._open_and_introduce(host, use)
         except TryVersionZero:
             host.newest_versions = 0  # at once, without a back-off: it is the same attempt
         except (KafkaError, OSError) as error:
-            self._failed(host, address, error if isinstance(error, KafkaError) else _refused(address, error))
+            self._failed(host, error if isinstance(error, KafkaError) else ConnectionLost(reason(error)))
         except Exception as error:  # noqa: BLE001 the next attempt comes after a back-off, not at once
-            _log.exception("a defect in the client: connecting to %s raised", address)
-            self._failed(host, address, ConnectionLost(f"connecting to {address} raised {error!r}"))
+            _log.exception("a defect in the client: connecting to %s raised", host.address)
+            self._failed(host, ConnectionLost(f"connecting to {host.address} raised {error!r}"))
         else:
             host.links[use] = link
             host.reconnects.succeeded()
-            self.failures.pop(address, None)
+            self.failures.pop(host.address, None)
             self._metrics.add(CONNECTIONS_OPENED)
         finally:
             host.tasks.pop(use, None)
         self._on_change()
 
-    def _failed(self, host: Host, address: str, error: KafkaError) -> None:
-        self.failures[address] = error
+    def _failed(self, host: Host, error: KafkaError) -> None:
+        self.failures[host.address] = error
+        host.turn += 1
         host.reconnects.failed(self._clock())
-        _log.info("connecting to %s failed (%d in a row): %s", address, host.reconnects.failures, error)
-        self._on_trouble()
+        _log.info("connecting to %s failed (%d in a row): %s", host.address, host.reconnects.failures, error)
+        self._on_trouble(error)
 
     async def _open_and_introduce(self, host: Host, use: Use) -> Connection:
         timeout = host.reconnects.setup_timeout()
-        address = f"{host.node.host}:{host.node.port}"
         link: Connection | None = None
         try:
             async with asyncio.timeout(timeout):
                 link = await self._open(host, use)
+                host.stage = "connected, no answer to ApiVersions"
                 await link.introduce(CLIENT, host.newest_versions, timeout)
         except TimeoutError:
             self._abort(link)
-            stage = "connecting" if link is None else link.state.value
-            raise RequestTimedOut(f"no answer from {address} within {timeout:.1f} s (while {stage})") from None
+            raise RequestTimedOut(f"{host.stage} within {timeout:.1f} s") from None
         except BaseException:
             self._abort(link)
             raise
         return link
 
     def _abort(self, link: Connection | None) -> None:
-        if link is not None:
+        if link is not None and link.state is not State.CLOSED:
+            self._closing.add(link)
             link.close(ConnectionLost(f"the connection to {link.label} was given up before it was ready"))
 
     async def _open(self, host: Host, use: Use) -> Connection:
-        """Try every address of the name, in the resolver's order; the names are resolved anew each time (M05)."""
+        """Try every address of the name; names are resolved anew each time (M05).
+
+        In the resolver's order, save that each failed attempt lets the next begin one further: an address that swallows
+        everything takes all the time of an attempt, and must not keep the others from their turn.
+        """
+        host.stage = f"the name {host.node.host!r} was not resolved"
         try:
             endpoints = await self._network.resolve(host.node.host, host.node.port)
-        except OSError as error:
-            raise ConnectionLost(f"the name {host.node.host!r} cannot be resolved: {error.strerror or error}") from error
+        except (OSError, UnicodeError) as error:
+            raise ConnectionLost(f"the name {host.node.host!r} cannot be resolved: {reason(error)}") from error
         causes: list[str] = []
-        for endpoint in endpoints:
+        first = host.turn % max(len(endpoints), 1)
+        for endpoint in endpoints[first:] + endpoints[:first]:
+            host.stage = f"no connection to {endpoint}"
             try:
                 return await self._open_endpoint(host, use, endpoint)
             except OSError as error:
-                causes.append(f"{endpoint}: {error.strerror or error}")
+                causes.append(reason(error) if str(endpoint) == host.address else f"{endpoint}: {reason(error)}")
         raise ConnectionLost("; ".join(causes) or f"the name {host.node.host!r} has no address")
 
     async def _open_endpoint(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
-        label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.node.host}:{host.node.port}"
+        label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
         link = Connection(
             label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame,
             on_change=self._on_change, on_lost=lambda lost, cause: self._lost(host, lost, cause),
@@ -319,32 +340,58 @@ class Links:
 
     def _note_loss(self, host: Host, lost: Connection, cause: KafkaError) -> None:
         """An idle connection that the peer closes is everyday life; one with work on it is a sign of trouble."""
-        if lost.lost_work and not self._closed:
-            self.failures[f"{host.node.host}:{host.node.port}"] = cause
+        if self._closed:
+            return
+        if lost.lost_work:
+            self.failures[host.address] = cause
             host.reconnects.failed(self._clock())
             _log.info("%s: %s", lost.label, cause)
-            self._on_trouble()
+            self._on_trouble(cause)
+        elif lost.unanswered:
+            self._on_trouble(cause)  # P22: with acks=0 hanging up is the only way a broker can say that something is wrong
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Close every connection; nothing is left behind."""
+    async def close(self, parting: float = 0.0) -> None:
+        """Close every connection; nothing is left behind. What has no answer to wait for is written first, within *parting* s."""
         self._closed = True
-        tasks = [task for host in self._all_hosts() for task in host.tasks.values()]
+        if parting > 0:
+            await self._write_out(parting)
         for host in self._all_hosts():
             self._drop(host, "the client is closed")
         for link in list(self._closing):
             link.close(ConnectionLost("the client is closed"))
-        await asyncio.gather(*tasks, return_exceptions=True)
-        while self._closing or any(host.links for host in self._all_hosts()):
-            self._ended.clear()
-            await self._ended.wait()
+        for task in list(self._connecting):
+            task.cancel()
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+        while self._closing:
+            await self._next_end()
+
+    async def _write_out(self, limit: float) -> None:
+        unwritten = {link for link in self._links() if link.unwritten and not link.in_flight}
+        for host in self._all_hosts():
+            for link in unwritten.intersection(host.links.values()):
+                self._retire(host, link)
+        try:
+            async with asyncio.timeout(limit):
+                while unwritten & self._closing:
+                    await self._next_end()
+        except TimeoutError:
+            _log.warning("what was sent with acks=0 last could not be written within %.1f s and is lost", limit)
+
+    async def _next_end(self) -> None:
+        self._ended.clear()
+        await self._ended.wait()
+
+    def troubles(self) -> dict[str, BaseException]:
+        """For each bootstrap address, and each other one that failed: why there is no connection yet."""
+        pending = {host.address: self._pending(host) for host in self._bootstrap.values() if host.tasks or host.stage == NOT_TRIED}
+        return {**pending, **self.failures}
+
+    def _pending(self, host: Host) -> KafkaError:
+        after = f" after {self._clock() - host.tried_at:.1f} s" if host.tasks else ""
+        return RequestTimedOut(host.stage + after)
 
     def drop(self) -> None:
         """After a fork: let go of the parent's sockets, silently."""
         self._network.drop()
-
-
-def _refused(address: str, error: OSError) -> KafkaError:
-    return ConnectionLost(f"{address}: {error.strerror or error}")
-

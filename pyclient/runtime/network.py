@@ -2,10 +2,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import os
 import socket
+import threading
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+T = TypeVar("T")
 SYSTEM_DEFAULT: Final = -1
 
 
@@ -47,17 +52,19 @@ class AsyncioNetwork:
         self._sockets: set[socket.socket] = set()
 
     async def resolve(self, host: str, port: int) -> list[Endpoint]:
-        """Ask the system's resolver, in a worker thread; a numeric address needs neither."""
+        """Ask the system's resolver, in a thread that ends with it; a numeric address needs neither."""
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except socket.gaierror:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await _in_a_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         return list(dict.fromkeys(Endpoint(family, address) for family, _, _, _, address in found))
 
     async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:
         """Connect one socket."""
         loop = asyncio.get_running_loop()
         sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+        self._sockets = {each for each in self._sockets if each.fileno() >= 0}
+        self._sockets.add(sock)
         try:
             sock.setblocking(False)
             _tune(sock, options)
@@ -66,8 +73,6 @@ class AsyncioNetwork:
         except BaseException:
             sock.close()
             raise
-        self._sockets = {each for each in self._sockets if each.fileno() >= 0}
-        self._sockets.add(sock)
         return transport
 
     def drop(self) -> None:
@@ -76,6 +81,46 @@ class AsyncioNetwork:
             descriptor = sock.detach()
             if descriptor >= 0:
                 socket.close(descriptor)
+
+
+def reason(error: OSError | UnicodeError) -> str:
+    """What the system says, without the wording of whoever called it."""
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
+        return os.strerror(error.errno)
+    return str(getattr(error, "strerror", None) or error)
+
+
+async def _in_a_thread(work: Callable[[], T]) -> T:
+    """Run a blocking call in a daemon thread of its own.
+
+    Not in the loop's executor: its threads would outlive the client, closing would wait for a name server that does not
+    answer, and while the interpreter ends it takes no work any more.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(settle: Callable[[], None]) -> None:
+        if not done.done():  # cancelled meanwhile
+            settle()
+
+    def run() -> None:
+        try:
+            found = work()
+        except Exception as error:  # noqa: BLE001 it belongs to whoever waits
+            outcome = functools.partial(done.set_exception, error)
+        else:
+            outcome = functools.partial(done.set_result, found)
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            loop.call_soon_threadsafe(tell, outcome)
+
+    thread = threading.Thread(target=run, name="pyclient-resolver", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # the interpreter is ending and starts no threads any more
+        return work()
+    found = await done
+    thread.join()  # it has said its last word
+    return found
 
 
 def _tune(sock: socket.socket, options: SocketOptions) -> None:

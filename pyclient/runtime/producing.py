@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from pyclient.buffers.accumulator import Accumulator, Batch, TopicQueues
-from pyclient.buffers.delivery import Observer
 from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import encode_headers
@@ -22,8 +22,10 @@ from pyclient.metrics import (
 )
 from pyclient.plugins import Partitioner, as_serializer, load_plugin
 from pyclient.records import Headers, TopicPartition
+from pyclient.runtime.callbacks import LoopObserver
 from pyclient.runtime.client import ClientCore
 
+_log = logging.getLogger(__name__)
 SEAL_INLINE_BYTES: Final = 65_536
 """Compressing more than this would hold up the loop: it is done by a worker."""
 KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
@@ -37,7 +39,7 @@ class ProducerCore(ClientCore):
 
     config: ProducerConfig
 
-    def __init__(self, config: ProducerConfig, observer: Observer, **injected: Any) -> None:
+    def __init__(self, config: ProducerConfig, observer: LoopObserver, **injected: Any) -> None:
         super().__init__(config, topics_idle_after=config.metadata_max_idle_ms / 1000, create_topics=True, **injected)
         self.observer = observer
         self.accumulator = Accumulator(
@@ -79,9 +81,10 @@ class ProducerCore(ClientCore):
         """
         self.check_open()
         self.metadata.want(topic, self.clock())
+        doubted = self._doubt(topic)
 
         def known() -> TopicQueues | None:
-            self._usable(topic)
+            self._raise_topic_error(topic, newer_than=doubted)
             queues: TopicQueues | None = self.accumulator.topic(topic)
             if queues is not None and partition is not None and partition >= len(queues):
                 self.metadata.request_update()
@@ -106,6 +109,10 @@ class ProducerCore(ClientCore):
         except TimeoutError:
             return waiter.grant is not None
         return True
+
+    def unsettled(self) -> int:
+        """How many records are neither acknowledged nor failed."""
+        return sum(batch.result.count for batch in self.accumulator.hurry() if not batch.result.done)
 
     async def flush(self, timeout: float | None) -> None:
         """Wait until everything sent before this call is settled, and nothing else.
@@ -148,9 +155,16 @@ class ProducerCore(ClientCore):
     def _seal_in_worker(self, batch: Batch) -> None:
         self._workers = self._workers or ThreadPoolExecutor(1, thread_name_prefix="pyclient-seal")
         try:
-            self._workers.submit(self.accumulator.seal, batch)
+            self._workers.submit(self._seal_or_fail, batch)
         except RuntimeError:  # the interpreter is ending and starts no threads any more
+            self._seal_or_fail(batch)
+
+    def _seal_or_fail(self, batch: Batch) -> None:
+        try:
             self.accumulator.seal(batch)
+        except Exception as error:  # noqa: BLE001 no memory, a fault of the codec: the records must not wait for ever
+            _log.exception("sealing %r failed", batch)
+            batch.result.fail(KafkaError(f"the batch could not be compressed: {error!r}", topic_partition=batch.queue.topic_partition))
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
@@ -162,9 +176,13 @@ class ProducerCore(ClientCore):
         """
         if self.closed is not None:
             return
+        self.check_loop()
+        until = self.clock() + (self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
         self.accumulator.close()
         try:
             await self._settled(timeout)
+            if self.config.acks == 0:
+                self.parting = max(0.0, until - self.clock())
         except KafkaTimeout:
             self.sender.abandon(ClientClosed(
                 "the producer was closed before the record was acknowledged; it may or may not be stored. "
@@ -173,8 +191,14 @@ class ProducerCore(ClientCore):
             await self.close()
         self.raise_failures()
 
+    def forked(self) -> None:
+        """Nothing that is pending will be settled in this process."""
+        super().forked()
+        self.observer.closed = self.closed
+
     async def close(self) -> None:
         """Drop everything; `finish` delivers first."""
+        self.check_loop()
         self.accumulator.close()
         if self.closed is None:
             self.sender.abandon(ClientClosed("the producer was closed before the record was acknowledged"))
@@ -233,9 +257,9 @@ class Router:
             return wanted
         if self._custom is None and (key is None or self._ignore_keys):
             return STICKY
-        chosen = self._keyed.partition(queues.topic, key, value, queues)
-        if not 0 <= chosen < len(queues):
-            raise ValueError(f"{type(self._keyed).__name__} chose partition {chosen} of topic {queues.topic!r}, "
+        chosen: object = self._keyed.partition(queues.topic, key, value, queues)
+        if not isinstance(chosen, int) or not 0 <= chosen < len(queues):
+            raise ValueError(f"{type(self._keyed).__name__} chose partition {chosen!r} of topic {queues.topic!r}, "
                              f"which has {len(queues)}: it must return a number in range(len(partitions))")
         return chosen
 
