@@ -368,7 +368,7 @@ class Reader:
         whole: cython.Py_ssize_t = self.size
         self.size = end  # a field may not read past its own tag
         try:
-            value = self.array(field, True) if field.array else self.value(field, True, False)
+            value = self.array(field, True) if field.array else self.value(field, True, field.nullable)
         finally:
             self.size = whole
         if self.at != end:

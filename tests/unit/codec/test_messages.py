@@ -1,0 +1,184 @@
+"""Requests are written as kio writes them, in every version; answers are read whole or refused."""
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
+from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
+from kio.serial import entity_writer
+
+from pyclient.codec.apis import SPOKEN, Api, VersionRange
+from pyclient.codec.entities import Reader
+from pyclient.codec.messages import correlation_id_of, decode_response, encode_request, field_names, is_flexible
+from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
+from pyclient.core.calls import Call, find_coordinator
+from pyclient.core.group.offsets import commit_call, committed_call
+from pyclient.core.handshake import ClientInfo, agree_on_versions
+from pyclient.errors import ProtocolError
+from pyclient.records import NewTopic, OffsetAndMetadata, TopicPartition
+from tests.unit.codec.entity_strategies import SPOKEN_PAIRS, entities
+
+PAIRS = [pytest.param(api, version, id=f"{api.title}-v{version}") for api, version in SPOKEN_PAIRS]
+
+
+def kios_request(api: Api, version: int, correlation_id: int, client_id: str | None, entity: Any) -> bytes:
+    return kios_header(api, version, correlation_id, client_id) + written(entity)
+
+
+def kios_header(api: Api, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    header: Any = HeaderV2 if load_request_schema(api, version).__flexible__ else HeaderV1
+    return written(header(
+        request_api_key=api.value, request_api_version=version, correlation_id=correlation_id, client_id=client_id))
+
+
+def kios_response(api: Api, version: int, correlation_id: int, entity: Any) -> bytes:
+    header: Any = load_response_schema(api, version).__header_schema__
+    return written(header(correlation_id=correlation_id)) + written(entity)
+
+
+def written(entity: Any) -> bytes:
+    out = io.BytesIO()
+    entity_writer(type(entity))(out, entity)
+    return out.getvalue()
+
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("api", "version"), PAIRS)
+@settings(max_examples=8)
+@given(data=st.data(), correlation_id=st.integers(0, 2**31 - 1), client_id=st.none() | st.text("client-1", max_size=8))
+def test_a_request_of_plain_fields_is_written_as_kio_writes_the_entity(
+    api: Api, version: int, data: st.DataObject, correlation_id: int, client_id: str | None
+) -> None:
+    entity = data.draw(entities(load_request_schema(api, version)))
+    mine = encode_request(api, version, correlation_id, client_id, dataclasses.asdict(entity))
+    assert mine == kios_request(api, version, correlation_id, client_id, entity)
+
+
+def nothing(result: object, error: BaseException | None) -> None:
+    """Nobody waits for these calls."""
+
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 7)
+CALLS: Mapping[str, Call] = {
+    "create topics": create_topics_call(
+        [NewTopic("t", 3, 1, {"retention.ms": "1"}), NewTopic("u", replica_assignments={0: [1, 2]})],
+        validate_only=True, timeout=30.0, finish=nothing, deadline=None),
+    "delete topics": delete_topics_call(["t", "u"], timeout=30.0, finish=nothing, deadline=None),
+    "all topics": metadata_call(None, finish=nothing, deadline=None),
+    "some topics": metadata_call(["t", "u"], finish=nothing, deadline=None),
+    "commit": commit_call("g", {A: OffsetAndMetadata(5), B: OffsetAndMetadata(6, "note", 3)}, nothing, None),
+    "committed": committed_call("g", [A, B], nothing, None),
+    "coordinator": find_coordinator("g", lambda group, node, error: None),
+}
+CALL_VERSIONS = [
+    pytest.param(call, version, id=f"{what} v{version}")
+    for what, call in CALLS.items()
+    for version in range(SPOKEN[call.api].low, SPOKEN[call.api].high + 1)
+]
+
+
+@pytest.mark.parametrize(("call", "version"), CALL_VERSIONS)
+def test_every_call_can_be_written_in_every_version_spoken(call: Call, version: int) -> None:
+    wire = encode_request(call.api, version, 1, "client", call.fields(version))
+    reader = Reader(wire, len(kios_header(call.api, version, 1, "client")))
+    assert reader.read(load_request_schema(call.api, version)) is not None
+    assert reader.left == 0
+
+
+@pytest.mark.parametrize(("call", "version"), CALL_VERSIONS)
+def test_every_field_a_call_gives_exists_in_some_version(call: Call, version: int) -> None:
+    """A field's name that no version knows would be left out in silence."""
+    assert set(names_in(call.fields(version))) <= field_names(call.api)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_introduction_can_be_written_in_every_version(version: int) -> None:
+    question = next(agree_on_versions(ClientInfo("pyclient", "1.0"), version))
+    assert set(question.fields) <= field_names(Api.API_VERSIONS)
+    assert encode_request(question.api, question.version, 1, None, question.fields)
+
+
+def names_in(value: object) -> Iterable[str]:
+    """Every key at any depth, but not the keys of arrays of plain values."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield name
+            yield from names_in(inner)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from names_in(item)
+
+
+def test_fields_that_a_version_lacks_are_left_out() -> None:
+    fields = {"topics": None, "allow_auto_topic_creation": True, "include_topic_authorized_operations": True, "no_such_field": 1}
+    assert len(encode_request(Api.METADATA, 1, 1, None, {**fields, "topics": ()})) < len(
+        encode_request(Api.METADATA, 8, 1, None, {**fields, "topics": (), "include_cluster_authorized_operations": False}))
+
+
+def test_a_value_that_is_no_structure_is_refused_with_its_name() -> None:
+    with pytest.raises(TypeError, match="MetadataRequestTopic"):
+        encode_request(Api.METADATA, 1, 1, None, {"topics": 5})
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("api", "version"), PAIRS)
+@settings(max_examples=4)
+@given(data=st.data(), correlation_id=st.integers(0, 2**31 - 1))
+def test_an_answer_is_read_with_the_header_of_its_version(api: Api, version: int, data: st.DataObject, correlation_id: int) -> None:
+    entity = data.draw(entities(load_response_schema(api, version)))
+    frame = memoryview(kios_response(api, version, correlation_id, entity))
+    assert correlation_id_of(frame) == correlation_id
+    assert decode_response(api, version, frame) == entity
+
+
+@pytest.mark.parametrize(("api", "version"), PAIRS)
+@settings(max_examples=2)
+@given(data=st.data(), rest=st.binary(min_size=1, max_size=4))
+def test_bytes_after_the_end_of_an_answer_are_refused(api: Api, version: int, data: st.DataObject, rest: bytes) -> None:
+    frame = kios_response(api, version, 1, data.draw(entities(load_response_schema(api, version)))) + rest
+    with pytest.raises(ProtocolError, match="after its end"):
+        decode_response(api, version, memoryview(frame))
+
+
+def test_M12_a_damaged_answer_is_refused_with_the_name_and_version_of_its_api() -> None:
+    with pytest.raises(ProtocolError, match="ListOffsets v5 answer does not decode"):
+        decode_response(Api.LIST_OFFSETS, 5, memoryview(bytes(4) + b"\x7f" * 8))
+
+
+@pytest.mark.parametrize("frame", [b"", b"\0", b"\0\0\0"])
+def test_an_answer_shorter_than_its_correlation_id_is_refused(frame: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        correlation_id_of(memoryview(frame))
+
+
+# --- versions --------------------------------------------------------------------------------------------------------
+
+
+@given(*[st.integers(-2, 20)] * 5)
+def test_M15_the_common_range_holds_what_both_hold(low: int, high: int, other_low: int, other_high: int, version: int) -> None:
+    mine, other = VersionRange(low, high), VersionRange(other_low, other_high)
+    assert (version in mine.common(other)) == (version in mine and version in other)
+    assert bool(mine) == (low <= high)
+
+
+def test_M15_the_floors_are_what_brokers_of_Kafka_4_still_take() -> None:
+    floors = {Api.PRODUCE: 3, Api.FETCH: 4, Api.LIST_OFFSETS: 1, Api.OFFSET_COMMIT: 2, Api.OFFSET_FETCH: 1}
+    assert {api: SPOKEN[api].low for api in floors} == floors
+
+
+@pytest.mark.parametrize("api", SPOKEN)
+def test_flexible_versions_stay_flexible(api: Api) -> None:
+    flexible: Callable[[int], bool] = lambda version: is_flexible(api, version)  # noqa: E731
+    known = [flexible(version) for version in range(SPOKEN[api].low, SPOKEN[api].high + 1)]
+    assert known == sorted(known)
