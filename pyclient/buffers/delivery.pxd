@@ -16,6 +16,7 @@ cdef class BatchResult:
     cdef cython.pymutex _lock
     cdef list _gates
     cdef set _seen
+    cdef object _round
     cdef object _finish(self, long long base_offset, long long append_time, object error)
 
 

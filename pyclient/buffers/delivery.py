@@ -21,6 +21,7 @@ class Observer:
         self._lock = threading.Lock()
         self._unobserved = {}
         self._causes = {}
+        self.round = 0  # counts take_failures: what was reported then is no longer unseen
 
     def dispatch(self, work):
         """Run *work* where this producer's callbacks run."""
@@ -34,14 +35,17 @@ class Observer:
         """Raise when the calling thread must not block."""
 
     def failed(self, where, count, error):
-        """*count* records of partition *where* failed with *error*, not seen by anybody yet."""
+        """*count* records of partition *where* failed with *error*, not seen by anybody yet; what `seen` is to be told."""
         with self._lock:
             self._unobserved[where] = self._unobserved.get(where, 0) + count
             self._causes.setdefault(where, error)
+            return self.round
 
-    def seen(self, where, count):
-        """The failure of *count* records of *where* was seen."""
+    def seen(self, where, count, told_in):
+        """The failure of *count* records of *where* was seen; if it was reported before, others that failed since stay unseen."""
         with self._lock:
+            if told_in != self.round:
+                return
             left = self._unobserved.get(where, 0) - count
             if left > 0:
                 self._unobserved[where] = left
@@ -54,6 +58,7 @@ class Observer:
         with self._lock:
             count, causes = sum(self._unobserved.values()), self._causes
             self._unobserved, self._causes = {}, {}
+            self.round += 1
             return count, causes
 
 
@@ -98,10 +103,10 @@ class BatchResult:
             self.base_offset = base_offset
             self.append_time = append_time
             self.error = error
+            if error is not None:  # counted before anybody can see it
+                self._round = self.observer.failed(self.topic_partition, self.count, error)
             self._done = True
             gates, self._gates = self._gates, None
-        if error is not None:
-            self.observer.failed(self.topic_partition, self.count, error)
         for gate in gates or ():
             gate()
         return True
@@ -123,7 +128,7 @@ class BatchResult:
         gate = threading.Lock()
         gate.acquire()
         self.when_done(gate.release)
-        return gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout)) or self._done
+        return gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)) or self._done
 
     def see(self, index):
         """Somebody looked at the outcome of record *index*: a failure of it is no longer silent."""
@@ -134,7 +139,7 @@ class BatchResult:
             if index in self._seen:
                 return
             self._seen.add(index)
-        self.observer.seen(self.topic_partition, 1)
+        self.observer.seen(self.topic_partition, 1, self._round)
 
 
 @cython.no_gc

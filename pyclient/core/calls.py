@@ -101,14 +101,17 @@ class Calls:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """Requests of the calls whose node is ready."""
-        for call in list(self._open):
-            if call.deadline is not None and now >= call.deadline:
-                self._end(call, None, self._timeout(call))
-            elif not call.in_flight and now >= call.not_before:
-                call.not_before = 0.0  # the pause is over: from here on it waits for a node, not for the clock
-                node = self._locate(call.target, ready)
-                if node is not None:
-                    yield self._request(call, node)
+        seen: set[Call] = set()
+        while fresh := [call for call in self._open if call not in seen]:  # a look-up of a coordinator joins on the way
+            seen.update(fresh)
+            for call in fresh:
+                if call.deadline is not None and now >= call.deadline:
+                    self._end(call, None, self._timeout(call))
+                elif not call.in_flight and now >= call.not_before:
+                    call.not_before = 0.0  # the pause is over: from here on it waits for a node, not for the clock
+                    node = self._locate(call.target, now, ready)
+                    if node is not None:
+                        yield self._request(call, node)
 
     def next_deadline(self) -> float | None:
         """The earliest end of a call, or of its pause between two tries."""
@@ -119,14 +122,14 @@ class Calls:
 
     # ---- where ------------------------------------------------------------------------------------------------------
 
-    def _locate(self, target: Target, ready: Ready) -> int | None:
+    def _locate(self, target: Target, now: float, ready: Ready) -> int | None:
         match target:
             case Anywhere.ANY_NODE:
                 return ready.least_loaded(Use.CONTROL)
             case Anywhere.CONTROLLER:
                 return self._controller(ready)
             case Coordinator(group):
-                return self._coordinator(group, ready)
+                return self._coordinator(group, now, ready)
 
     def _controller(self, ready: Ready) -> int | None:
         node = self._metadata.cluster.controller
@@ -135,20 +138,25 @@ class Calls:
             return None
         return node if ready.slots(node, Use.CONTROL) else None
 
-    def _coordinator(self, group: str, ready: Ready) -> int | None:
+    def _coordinator(self, group: str, now: float, ready: Ready) -> int | None:
         node = self._coordinators.get(group)
         if node is None:
-            self._find(group)
+            self._find(group, not_before=0.0)
             return None
         if node not in self._metadata.cluster.nodes:
+            # It has left the cluster, or is newer than our view of it: look again, at both, but not at the network's speed.
             self._metadata.request_update()
+            del self._coordinators[group]
+            self._find(group, not_before=now + self._backoff.after(1))
             return None
         return node if ready.slots(node, Use.COORDINATION) else None
 
-    def _find(self, group: str) -> None:
+    def _find(self, group: str, *, not_before: float) -> None:
         if group not in self._finding:
             self._finding.add(group)
-            self.submit(find_coordinator(group, self._found))
+            call = find_coordinator(group, self._found)
+            call.not_before = not_before
+            self.submit(call)
 
     def _found(self, group: str, node: int | None, error: BaseException | None) -> None:
         self._finding.discard(group)

@@ -41,7 +41,7 @@ class Metadata:
         self._fruitless = 0  # failures and equivalent answers in a row
         self._not_before = 0.0
         self._refresh_at: float = 0.0
-        self._last_success: float | None = None
+        self._trying_since: float | None = None  # no answer since then, though one was wanted
 
     # ---- wishes -----------------------------------------------------------------------------------------------------
 
@@ -82,9 +82,13 @@ class Metadata:
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """One request at a time."""
         self._blocked = False
-        if self._in_flight or not self._due(now):
+        if self._in_flight:
             return
         self._rebootstrap_when_overdue(now)
+        if not self._due(now):
+            return
+        if self._trying_since is None:
+            self._trying_since = now
         node = ready.least_loaded(Use.CONTROL)
         if node is None:
             self._blocked = True
@@ -145,7 +149,7 @@ class Metadata:
     def _adopt(self, now: float, message: object, *, partial: bool) -> None:
         before = self.cluster
         after = before.updated(message, everything=not partial)
-        self._last_success = now
+        self._trying_since = None
         self.last_error = None
         if not partial:
             self._refresh_at = now + self._max_age
@@ -161,8 +165,6 @@ class Metadata:
         self._not_before = now + self._backoff.after(self._fruitless)
         self.last_error = cause
         self._asked = True
-        if self._last_success is None:
-            self._last_success = now
 
     def _unfinished(self, topic: Topic | None) -> bool:
         """A wanted topic that cannot be used yet, though it may become usable."""
@@ -185,9 +187,9 @@ class Metadata:
     # ---- starting over ----------------------------------------------------------------------------------------------
 
     def _overdue_at(self) -> float | None:
-        if self._rebootstrap_after is None or self._last_success is None or not self.cluster.nodes:
+        if self._rebootstrap_after is None or self._trying_since is None or not self.cluster.nodes:
             return None
-        return self._last_success + self._rebootstrap_after
+        return self._trying_since + self._rebootstrap_after
 
     def _rebootstrap_when_overdue(self, now: float) -> None:
         """KIP-1102: after so long without an answer, the known addresses are worth nothing."""
@@ -196,7 +198,7 @@ class Metadata:
             self._rebootstrap(now)
 
     def _rebootstrap(self, now: float) -> None:
-        self._last_success = now
+        self._trying_since = now
         self._asked = True
         self._not_before = now
         self._publish(Cluster(version=self.cluster.version + 1, topics=self.cluster.topics, names=self.cluster.names))

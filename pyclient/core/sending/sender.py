@@ -70,7 +70,6 @@ class Sender:
         self._leaderless: dict[PartitionQueue, None] = {}
         self._resting: dict[PartitionQueue, float] = {}  # after a failure: not before this time
         self._muted: set[PartitionQueue] = set()  # a batch is under way
-        self._overdue: set[Batch] = set()  # under way, but its deliveries have failed already
         self._view = 0
 
     # ---- the manager ------------------------------------------------------------------------------------------------
@@ -102,9 +101,8 @@ class Sender:
     def abandon(self, error: KafkaError) -> None:
         """Fail whatever is not settled (the end of ``close``)."""
         for batch in self._accumulator.hurry():
+            self._release_unless_read(batch)
             batch.result.fail(error)
-            if batch.state is not BatchState.IN_FLIGHT:
-                self._accumulator.release(batch)
 
     # ---- where queues stand -----------------------------------------------------------------------------------------
 
@@ -221,8 +219,7 @@ class Sender:
                     yield batch, GiveUp(cause)
 
     def _settle(self, now: float, batch: Batch, verdict: Verdict) -> None:
-        if batch in self._overdue:
-            self._overdue.discard(batch)
+        if batch.result.done:  # overdue or abandoned while it was under way: only now does nobody read its buffer any more
             self._accumulator.release(batch)
             return
         match verdict:
@@ -259,12 +256,14 @@ class Sender:
         while (batch := self._accumulator.oldest()) is not None:
             if now < batch.created + self._limits.delivery_timeout:
                 return
+            self._release_unless_read(batch)  # first: an open batch must take no record that would be counted by nobody
             self._watcher.failed(batch)
             batch.result.fail(self._too_late(batch, now))
-            if batch.state is BatchState.IN_FLIGHT:
-                self._overdue.add(batch)  # the network may still read its buffer
-            elif batch.state is not BatchState.SEALING:
-                self._accumulator.release(batch)
+
+    def _release_unless_read(self, batch: Batch) -> None:
+        """The network or a compressor may still read the buffer: then whoever ends that releases it."""
+        if batch.state not in (BatchState.IN_FLIGHT, BatchState.SEALING):
+            self._accumulator.release(batch)
 
     def _too_late(self, batch: Batch, now: float) -> KafkaError:
         where = batch.queue.topic_partition
