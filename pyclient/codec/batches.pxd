@@ -2,18 +2,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from pyclient.codec.record cimport Record
-
-
-# Sums over the records of an opened batch: what columns need to know before they are allocated.
-cdef struct Totals:
-    int64_t key_bytes
-    int64_t value_bytes
-    int64_t null_keys
-    int64_t null_values
-    int64_t headers
-    int64_t header_name_bytes
-    int64_t header_value_bytes
-    int64_t null_header_values
+from pyclient.codec.scan cimport Totals
 
 
 cdef class RecordBatch:
@@ -40,9 +29,9 @@ cdef class RecordBatch:
     # What RecordBatch.open() does, for C callers.
     cdef int ensure_open(self) except -1
 
-    # After open(), with position in range(count) and *topic* not None: none of these is checked again.
-    cdef Record record_at(self, str topic, int32_t partition, Py_ssize_t position)
-    cdef int64_t timestamp_of(self, int64_t delta) noexcept nogil
+    # After open(), with position in range(count) and *topic* not None: none of these is checked again. *before* is the
+    # record made before this one, or None; their header names are then the same objects where they are equal.
+    cdef Record record_at(self, str topic, int32_t partition, Py_ssize_t position, Record before)
 
     # Private.
     cdef int verify(self, object view) except -1

@@ -16,11 +16,12 @@ from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc
 from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
-from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
-from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from cython.cimports.libc.string import memset
-from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, offset_delta_at, view_record
+from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
+from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from cython.cimports.libc.string import memcmp
+from cython.cimports.pyclient.codec.parse import PyObject_GC_UnTrack, RecordView, next_bytes, offset_delta_at, timestamp_of, view_record
 from cython.cimports.pyclient.codec.record import Record
+from cython.cimports.pyclient.codec.scan import Scan, Totals, fault_text, scan_records
 
 from crc32c import crc32c
 
@@ -29,26 +30,9 @@ from pyclient.errors import CorruptRecordError
 from pyclient.records import TimestampType
 
 HEADER_SIZE = 61
-SMALLEST_BODY = cython.declare(cython.int, 6)  # attributes, timestamp, offset, key, value, headers: a byte each
-SMALLEST_RECORD = cython.declare(cython.int, 7)  # and its length
+SMALLEST_RECORD = cython.declare(cython.int, 7)  # length, attributes, timestamp, offset, key, value, headers: a byte each
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
-
-# What `_scan` found wrong, by number, as the end of a sentence about one record.
-_FAULTS: tuple = (
-    "",
-    "its length field is damaged or runs past the end of the batch",
-    "its length is not that of its fields",
-    "a number in it is damaged (a varint that is too long or does not end)",
-    "its offset is not between those of the record before it and the end of the batch",
-    "its key is longer than the record",
-    "its value is longer than the record",
-    "its number of headers is negative or more than the record can hold",
-    "a header's name is null or longer than the record",
-    "a header's name is not UTF-8",
-    "a header's value is longer than the record",
-)
-
 
 @cython.cfunc
 @cython.inline
@@ -85,195 +69,6 @@ def _int32(at: cython.p_const_uchar) -> int32_t:
 @cython.exceptval(check=False)
 def _int64(at: cython.p_const_uchar) -> int64_t:
     return cython.cast(int64_t, (cython.cast(uint64_t, _uint32(at)) << 32) | _uint32(at + 4))
-
-
-# --- the walk that checks every record ------------------------------------------------------------------------------
-
-_Walk = cython.struct(
-    at=cython.p_const_uchar,  # the next byte
-    end=cython.p_const_uchar,  # of what may be read: the records', or while in a record, the record's
-    fault=cython.int,  # a number of _FAULTS, 0 while all is well
-)
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _long_varint(walk: cython.pointer(_Walk), widest: cython.int) -> int64_t:
-    """A zig-zag varint of at most *widest* bits; what does not fit or end sets the fault and gives 0."""
-    raw: uint64_t = 0
-    low: uint64_t
-    shift: cython.int = 0
-    while walk.at < walk.end and shift < widest:
-        low = walk.at[0]
-        walk.at += 1
-        if shift + 7 > widest and (low & 0x7F) >> (widest - shift):
-            break
-        raw |= (low & 0x7F) << shift
-        if low < 0x80:
-            return cython.cast(int64_t, (raw >> 1) ^ (0 - (raw & 1)))
-        shift += 7
-    walk.fault = 3
-    return 0
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _varint(walk: cython.pointer(_Walk), widest: cython.int) -> int64_t:
-    """As `_long_varint`, with the usual single byte done here."""
-    low: uint8_t
-    if walk.at < walk.end and walk.at[0] < 0x80:
-        low = walk.at[0]
-        walk.at += 1
-        return (low >> 1) ^ -cython.cast(int64_t, low & 1)
-    return _long_varint(walk, widest)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _bytes(walk: cython.pointer(_Walk), fault: cython.int) -> int64_t:
-    """Step over a length and its content; give the length, -1 for null. Too long sets *fault*."""
-    size: int64_t = _varint(walk, 32)
-    if size < -1 or size > walk.end - walk.at:
-        walk.fault = walk.fault or fault
-        return -1
-    if size > 0:
-        walk.at += size
-    return size
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _is_utf8(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-    """Exactly what Python's strict decoder accepts: no overlong form, no surrogate, nothing above U+10FFFF."""
-    end: cython.p_const_uchar = at + size
-    lead: uint8_t
-    low: uint8_t
-    high: uint8_t
-    more: cython.int
-    while at < end:
-        lead = at[0]
-        at += 1
-        if lead < 0x80:
-            continue
-        low = 0x80
-        high = 0xBF
-        if 0xC2 <= lead <= 0xDF:
-            more = 1
-        elif 0xE0 <= lead <= 0xEF:
-            more = 2
-            if lead == 0xE0:
-                low = 0xA0
-            elif lead == 0xED:
-                high = 0x9F
-        elif 0xF0 <= lead <= 0xF4:
-            more = 3
-            if lead == 0xF0:
-                low = 0x90
-            elif lead == 0xF4:
-                high = 0x8F
-        else:
-            return False
-        if end - at < more:
-            return False
-        while more:
-            if at[0] < low or at[0] > high:
-                return False
-            low = 0x80
-            high = 0xBF
-            at += 1
-            more -= 1
-    return True
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _scan_headers(walk: cython.pointer(_Walk), totals: cython.pointer(Totals), count: int64_t) -> cython.void:
-    size: int64_t
-    if count < 0 or count > (walk.end - walk.at) // 2:  # a header has at least two lengths
-        walk.fault = 7
-        return
-    totals.headers += count
-    while count and not walk.fault:
-        size = _bytes(walk, 8)
-        if size < 0:
-            walk.fault = walk.fault or 8
-        elif not _is_utf8(walk.at - size, size):
-            walk.fault = walk.fault or 9
-        totals.header_name_bytes += size
-        size = _bytes(walk, 10)
-        if size < 0:
-            totals.null_header_values += 1
-        else:
-            totals.header_value_bytes += size
-        count -= 1
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _scan_record(walk: cython.pointer(_Walk), totals: cython.pointer(Totals), before: int64_t, last: int64_t) -> int64_t:
-    """Walk one record, adding to *totals*; give its offset delta, which must lie above *before* and not above *last*."""
-    rest: cython.p_const_uchar = walk.end
-    size: int64_t = _varint(walk, 32)
-    delta: int64_t
-    headers: int64_t
-    if walk.fault or size < SMALLEST_BODY or size > rest - walk.at:
-        walk.fault = 1
-        return 0
-    walk.end = walk.at + size
-    walk.at += 1  # attributes: none is defined
-    _varint(walk, 64)  # the timestamp: any is possible
-    delta = _varint(walk, 32)
-    if delta <= before or delta > last:
-        walk.fault = walk.fault or 4
-        return 0
-    size = _bytes(walk, 5)
-    if size < 0:
-        totals.null_keys += 1
-    else:
-        totals.key_bytes += size
-    size = _bytes(walk, 6)
-    if size < 0:
-        totals.null_values += 1
-    else:
-        totals.value_bytes += size
-    headers = _varint(walk, 32)
-    if headers and not walk.fault:
-        _scan_headers(walk, totals, headers)
-    if walk.at != walk.end:
-        walk.fault = walk.fault or 2
-    walk.end = rest
-    return delta
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _scan(
-    walk: cython.pointer(_Walk),
-    totals: cython.pointer(Totals),
-    index: cython.pointer(uint32_t),
-    count: cython.Py_ssize_t,
-    last: int64_t,
-) -> cython.Py_ssize_t:
-    """Walk *count* records and note where each begins. Gives the number walked; on less, `walk.fault` says why."""
-    start: cython.p_const_uchar = walk.at
-    delta: int64_t = -1
-    position: cython.Py_ssize_t
-    for position in range(count):
-        index[position] = cython.cast(uint32_t, walk.at - start)
-        delta = _scan_record(walk, totals, delta, last)
-        if walk.fault:
-            return position
-    return count
 
 
 # --- a batch --------------------------------------------------------------------------------------------------------
@@ -400,7 +195,7 @@ class RecordBatch:
     @cython.exceptval(-1, check=False)
     def walk_records(self, view: object, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
         """Check every record in *size* bytes of *view* from *start*, then publish the batch as open."""
-        walk: _Walk
+        scan: Scan
         index: cython.pointer(uint32_t)
         totals: cython.pointer(Totals)
         walked: cython.Py_ssize_t = 0
@@ -410,21 +205,19 @@ class RecordBatch:
         records: cython.p_const_uchar = cython.cast(cython.p_const_uchar, buffer.buf) + start
         if size < count * SMALLEST_RECORD or size > 0xFFFFFFFF:
             raise self.corrupt(f"its header counts {count} records, for which {size} bytes cannot do")
-        walk.at = records
-        walk.end = records + size
-        walk.fault = 0
         totals = cython.cast(cython.pointer(Totals), PyMem_RawMalloc(cython.sizeof(Totals) + count * cython.sizeof(uint32_t)))
         if totals == cython.NULL:
-            raise MemoryError
-        memset(totals, 0, cython.sizeof(Totals))
+            raise MemoryError(f"no memory for the positions of {count} records")
         index = cython.cast(cython.pointer(uint32_t), totals + 1)
+        scan.at = records
+        scan.end = records + size
         with cython.nogil:
-            walked = _scan(cython.address(walk), totals, index, count, last)
-        if walked < count or walk.at != walk.end:
+            walked = scan_records(cython.address(scan), totals, index, count, last)
+        if walked < count or scan.at != scan.end:
             PyMem_RawFree(totals)
             if walked < count:
-                raise self.corrupt(f"record {walked} of {count} is damaged: {_FAULTS[walk.fault]}")
-            raise self.corrupt(f"{walk.end - walk.at} bytes follow the last of its {count} records")
+                raise self.corrupt(f"record {walked} of {count} is damaged: {fault_text(scan.fault)}")
+            raise self.corrupt(f"{scan.end - scan.at} bytes follow the last of its {count} records")
         with cython.critical_section(self):
             if self.opened:
                 PyMem_RawFree(totals)  # another thread was first
@@ -447,23 +240,14 @@ class RecordBatch:
     # --- records
 
     @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def timestamp_of(self, delta: int64_t) -> int64_t:
-        """The timestamp of a record: the broker's for all, or base plus *delta*, wrapping at 64 bits as Java's does."""
-        if self.attributes & 8:
-            return self.max_timestamp
-        return cython.cast(int64_t, cython.cast(uint64_t, self.base_timestamp) + cython.cast(uint64_t, delta))
-
-    @cython.cfunc
-    def record_at(self, topic: str, partition: int32_t, position: cython.Py_ssize_t) -> Record:
+    def record_at(self, topic: str, partition: int32_t, position: cython.Py_ssize_t, before: Record | None) -> Record:
         view: RecordView
         record: Record = Record.__new__(Record)
         view_record(self.records_at + self.index[position], cython.address(view))
         record._topic = topic
         record._partition = partition
         record._offset = self.base_offset + view.offset_delta
-        record._timestamp = self.timestamp_of(view.timestamp_delta)
+        record._timestamp = timestamp_of(self.attributes, self.base_timestamp, self.max_timestamp, view.timestamp_delta)
         record._timestamp_type = 1 if self.attributes & 8 else 0
         record._leader_epoch = self.leader_epoch
         if view.key_len >= 0:
@@ -471,7 +255,7 @@ class RecordBatch:
         if view.value_len >= 0:
             record._value = PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, view.value), view.value_len)
         if view.headers:
-            record._headers = _headers(view.header, view.headers)
+            record._headers = _headers(view.header, view.headers, None if before is None else before._headers)
         return record
 
     @cython.cfunc
@@ -495,10 +279,10 @@ class RecordBatch:
         end: cython.Py_ssize_t = self.range_end(start, stop)
         number: int32_t = partition
         position: cython.Py_ssize_t
-        record: Record
+        record: Record | None = None
         out: list = PyList_New(end - start)
         for position in range(start, end):
-            record = self.record_at(topic, number, position)
+            record = self.record_at(topic, number, position, record)
             Py_INCREF(record)  # SET_ITEM steals one
             PyList_SET_ITEM(out, position - start, record)
         return out
@@ -570,20 +354,43 @@ class RecordBatch:
 
 
 @cython.cfunc
-def _headers(at: cython.p_const_uchar, count: cython.Py_ssize_t) -> tuple:
-    """The headers of a checked record."""
+@cython.inline
+def _name(data: cython.p_const_uchar, size: cython.Py_ssize_t, before: tuple | None, position: cython.Py_ssize_t) -> str:
+    """A header's name: the same object as in the record before, if it is the same there, as it mostly is."""
+    known: str
+    known_size: cython.Py_ssize_t = 0
+    known_data: cython.p_const_char
+    if before is not None and position < len(before):
+        known = before[position][0]
+        known_data = PyUnicode_AsUTF8AndSize(known, cython.address(known_size))
+        if known_size == size and memcmp(known_data, data, size) == 0:
+            return known
+    return PyUnicode_DecodeUTF8(cython.cast(cython.p_const_char, data), size, cython.NULL)
+
+
+@cython.cfunc
+def _headers(at: cython.p_const_uchar, count: cython.Py_ssize_t, before: tuple | None) -> tuple:
+    """The headers of a checked record; *before* are those of the record before it, None if it has none.
+
+    Tuples of text and bytes can be in no cycle, so the collector need not know them (it would find that out later).
+    """
     data: cython.p_const_uchar = cython.NULL
     size: cython.Py_ssize_t = 0
     position: cython.Py_ssize_t
+    name: str
+    value: object
+    pair: tuple
     pairs: tuple = PyTuple_New(count)
     for position in range(count):
         at = next_bytes(at, cython.address(data), cython.address(size))
-        name: str = PyUnicode_DecodeUTF8(cython.cast(cython.p_const_char, data), size, cython.NULL)
+        name = _name(data, size, before, position)
         at = next_bytes(at, cython.address(data), cython.address(size))
-        value: bytes = None if size < 0 else PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, data), size)
-        pair: tuple = (name, value)
-        Py_INCREF(pair)
+        value = None if size < 0 else PyBytes_FromStringAndSize(cython.cast(cython.p_const_char, data), size)
+        pair = (name, value)
+        PyObject_GC_UnTrack(cython.cast(cython.p_void, pair))
+        Py_INCREF(pair)  # SET_ITEM steals one
         PyTuple_SET_ITEM(pairs, position, pair)
+    PyObject_GC_UnTrack(cython.cast(cython.p_void, pairs))
     return pairs
 
 
@@ -598,6 +405,7 @@ class _Records:
     partition: int32_t
     position: cython.Py_ssize_t
     end: cython.Py_ssize_t
+    before: Record
 
     def __iter__(self) -> object:
         return self
@@ -605,8 +413,9 @@ class _Records:
     def __next__(self) -> Record:
         if self.position >= self.end:
             raise StopIteration
+        self.before = self.batch.record_at(self.topic, self.partition, self.position, self.before)
         self.position += 1
-        return self.batch.record_at(self.topic, self.partition, self.position - 1)
+        return self.before
 
     def __length_hint__(self) -> int:
         return self.end - self.position

@@ -12,8 +12,9 @@ import cython
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uintptr_t
 from cython.cimports.libc.string import memcpy, memset
-from cython.cimports.pyclient.codec.batches import RecordBatch, Totals
-from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, view_record
+from cython.cimports.pyclient.codec.batches import RecordBatch
+from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, timestamp_of, view_record
+from cython.cimports.pyclient.codec.scan import Totals
 
 from importlib import import_module
 
@@ -399,12 +400,13 @@ def _fill_records(
 ) -> cython.void:
     """What differs from record to record."""
     view: RecordView
+    base: int64_t = batch.base_timestamp
     row: cython.Py_ssize_t = columns.row
     position: cython.Py_ssize_t
     for position in range(start, stop):
         view_record(batch.records_at + batch.index[position], cython.address(view))
         columns.offset[row] = batch.base_offset + view.offset_delta
-        columns.timestamp[row] = batch.timestamp_of(view.timestamp_delta)
+        columns.timestamp[row] = timestamp_of(batch.attributes, base, batch.max_timestamp, view.timestamp_delta)
         _put(cython.address(columns.key), row, view.key, view.key_len)
         _put(cython.address(columns.value), row, view.value, view.value_len)
         if columns.headers != cython.NULL:

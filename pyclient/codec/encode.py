@@ -9,6 +9,7 @@ known only when a batch leaves. `encode_batch` is the one-shot form for fixtures
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcpy
 from cython.cimports.pyclient.codec.crc import combine_crcs
@@ -189,6 +190,24 @@ def put_record(
     return at + 1
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _content(data: bytes | None) -> cython.p_const_uchar:
+    """Where the bytes are; NULL for None."""
+    if data is None:
+        return cython.NULL
+    return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _length(data: bytes | None) -> cython.Py_ssize_t:
+    """-1 for None."""
+    return -1 if data is None else PyBytes_GET_SIZE(data)
+
+
 # --- headers of a record --------------------------------------------------------------------------------------------
 
 
@@ -210,13 +229,36 @@ def _header_fault(index: cython.Py_ssize_t, header: object) -> object:
 
 
 @cython.cfunc
-def _utf8(index: cython.Py_ssize_t, name: str) -> bytes:
+@cython.exceptval(-1, check=False)
+def _utf8(index: cython.Py_ssize_t, name: str, text: cython.pointer(cython.p_const_char)) -> cython.Py_ssize_t:
+    """Point *text* at the UTF-8 bytes of *name*, which it keeps; give their number."""
+    size: cython.Py_ssize_t = 0
     try:
-        return name.encode()
+        text[0] = PyUnicode_AsUTF8AndSize(name, cython.address(size))
     except UnicodeEncodeError as error:
         raise ValueError(
             f"the name of header {index}, {name!r}, cannot be written as UTF-8: {error.reason} at character {error.start}"
         ) from None
+    return size
+
+
+@cython.cfunc
+def _pairs(headers: object) -> list:
+    """Headers as exact tuples `(str, bytes | None)`, which nobody can change while they are written."""
+    pairs: list = []
+    if isinstance(headers, (str, bytes, dict)):
+        raise TypeError(
+            f"headers are a {type(headers).__name__}; pass a list of (str, bytes | None) pairs"
+            + (", list(headers.items())" if isinstance(headers, dict) else "")
+        )
+    for header in headers:
+        if not isinstance(header, (tuple, list)) or len(header) != 2:
+            raise _header_fault(len(pairs), header)
+        name, value = header
+        if type(name) is not str or not (value is None or type(value) is bytes):
+            raise _header_fault(len(pairs), header)
+        pairs.append(header if type(header) is tuple else (name, value))
+    return pairs
 
 
 def encode_headers(headers: object) -> bytes:
@@ -226,40 +268,24 @@ def encode_headers(headers: object) -> bytes:
         TypeError: an item is not a ``(str, bytes | None)`` pair; the message names its index.
         ValueError: a name holds a lone surrogate, which UTF-8 cannot carry.
     """
-    pairs: list = []
+    pairs: list = [] if headers is None else _pairs(headers)
     pair: tuple
-    encoded: bytes
-    content: bytes
-    size: cython.Py_ssize_t = 5
-    if headers is not None:
-        if isinstance(headers, (str, bytes, dict)):
-            raise TypeError(
-                f"headers are a {type(headers).__name__}; pass a list of (str, bytes | None) pairs"
-                + (", list(headers.items())" if isinstance(headers, dict) else "")
-            )
-        for header in headers:
-            if not isinstance(header, (tuple, list)) or len(header) != 2:
-                raise _header_fault(len(pairs), header)
-            name, value = header
-            if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-                raise _header_fault(len(pairs), header)
-            encoded = _utf8(len(pairs), name)
-            size += 10 + PyBytes_GET_SIZE(encoded)
-            if value is not None:
-                size += PyBytes_GET_SIZE(value)
-            pairs.append((encoded, value))
-    section: bytearray = PyByteArray_FromStringAndSize(cython.NULL, size)
-    start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(section))
-    at: cython.p_uchar = put_varint(start, len(pairs))
-    for pair in pairs:
-        encoded = pair[0]
-        at = put_bytes(at, cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(encoded)), PyBytes_GET_SIZE(encoded))
-        if pair[1] is None:
-            at = put_varint(at, -1)
-        else:
-            content = pair[1]
-            at = put_bytes(at, cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(content)), PyBytes_GET_SIZE(content))
-    return PyBytes_FromStringAndSize(cython.cast(cython.p_char, start), at - start)
+    text: cython.p_const_char = cython.NULL
+    size: cython.Py_ssize_t = varint_size(len(pairs))
+    length: cython.Py_ssize_t
+    index: cython.Py_ssize_t
+    for index, pair in enumerate(pairs):
+        length = _utf8(index, pair[0], cython.address(text))
+        size += varint_size(length) + length
+        length = _length(pair[1])
+        size += varint_size(length) + (length if length > 0 else 0)
+    section: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
+    at: cython.p_uchar = put_varint(cython.cast(cython.p_uchar, PyBytes_AS_STRING(section)), len(pairs))
+    for index, pair in enumerate(pairs):
+        length = _utf8(index, pair[0], cython.address(text))
+        at = put_bytes(at, cython.cast(cython.p_const_uchar, text), length)
+        at = put_bytes(at, _content(pair[1]), _length(pair[1]))
+    return section
 
 
 # --- a batch --------------------------------------------------------------------------------------------------------
@@ -321,24 +347,6 @@ def batch_header(
     own: uint32_t = crc32c(memoryview(header)[CRC_END:])
     put_int32(at + 17, combine_crcs(own, records_crc, records_size))
     return PyBytes_FromStringAndSize(cython.cast(cython.p_char, at), 61)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _content(data: bytes | None) -> cython.p_const_uchar:
-    """Where the bytes are; NULL for None."""
-    if data is None:
-        return cython.NULL
-    return cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data))
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _length(data: bytes | None) -> cython.Py_ssize_t:
-    """-1 for None."""
-    return -1 if data is None else PyBytes_GET_SIZE(data)
 
 
 @cython.final

@@ -3,6 +3,10 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(void* item) noexcept
+
+
 cdef struct RecordView:
     int64_t timestamp_delta
     int64_t offset_delta
@@ -56,3 +60,10 @@ cdef inline int64_t offset_delta_at(const unsigned char* at) noexcept nogil:
     at = next_varint(at, &number)
     next_varint(at, &number)
     return number
+
+
+# The timestamp of a record: the broker's for all, or base plus delta, wrapping at 64 bits as Java's does.
+cdef inline int64_t timestamp_of(int attributes, int64_t base, int64_t latest, int64_t delta) noexcept nogil:
+    if attributes & 8:
+        return latest
+    return <int64_t>(<uint64_t>base + <uint64_t>delta)

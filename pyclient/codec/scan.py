@@ -1,0 +1,213 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True
+"""Whether bytes are records: one walk over all of them, in which every length is checked before it is used.
+
+Runs without the GIL, allocates nothing and stops at the first fault. What it has passed may be read without any check
+(`parse.pxd`). Numbers may be written longer than needed, as some clients do, but not wider than their type.
+"""
+import cython
+from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
+from cython.cimports.libc.string import memset
+
+SMALLEST_BODY = cython.declare(cython.int, 6)  # attributes, timestamp, offset, key, value, headers: a byte each
+
+# What may be wrong with a record, by the number in `Scan.fault`, as the end of a sentence about it.
+_FAULTS: tuple = (
+    "",
+    "its length field is damaged or runs past the end of the batch",
+    "its length is not that of its fields",
+    "a number in it is damaged (a varint that is too long or does not end)",
+    "its offset is not between those of the record before it and the end of the batch",
+    "its key is longer than the record",
+    "its value is longer than the record",
+    "its number of headers is negative or more than the record can hold",
+    "a header's name is null or longer than the record",
+    "a header's name is not UTF-8",
+    "a header's value is longer than the record",
+)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _long_varint(scan: cython.pointer(Scan), widest: cython.int) -> int64_t:
+    """A zig-zag varint of at most *widest* bits; what does not fit or end sets the fault and gives 0."""
+    raw: uint64_t = 0
+    low: uint64_t
+    shift: cython.int = 0
+    while scan.at < scan.end and shift < widest:
+        low = scan.at[0]
+        scan.at += 1
+        if shift + 7 > widest and (low & 0x7F) >> (widest - shift):
+            break
+        raw |= (low & 0x7F) << shift
+        if low < 0x80:
+            return cython.cast(int64_t, (raw >> 1) ^ (0 - (raw & 1)))
+        shift += 7
+    scan.fault = scan.fault or 3
+    return 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint(scan: cython.pointer(Scan), widest: cython.int) -> int64_t:
+    """As `_long_varint`, with the usual single byte done here."""
+    low: uint8_t
+    if scan.at < scan.end and scan.at[0] < 0x80:
+        low = scan.at[0]
+        scan.at += 1
+        return (low >> 1) ^ -cython.cast(int64_t, low & 1)
+    return _long_varint(scan, widest)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _bytes(scan: cython.pointer(Scan), fault: cython.int) -> int64_t:
+    """Step over a length and its content; give the length, -1 for null. Too long sets *fault*."""
+    size: int64_t = _varint(scan, 32)
+    if size < -1 or size > scan.end - scan.at:
+        scan.fault = scan.fault or fault
+        return -1
+    if size > 0:
+        scan.at += size
+    return size
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_utf8(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+    """Exactly what Python's strict decoder accepts: no overlong form, no surrogate, nothing above U+10FFFF."""
+    end: cython.p_const_uchar = at + size
+    lead: uint8_t
+    low: uint8_t
+    high: uint8_t
+    more: cython.int
+    while at < end:
+        lead = at[0]
+        at += 1
+        if lead < 0x80:
+            continue
+        low = 0x80
+        high = 0xBF
+        if 0xC2 <= lead <= 0xDF:
+            more = 1
+        elif 0xE0 <= lead <= 0xEF:
+            more = 2
+            if lead == 0xE0:
+                low = 0xA0
+            elif lead == 0xED:
+                high = 0x9F
+        elif 0xF0 <= lead <= 0xF4:
+            more = 3
+            if lead == 0xF0:
+                low = 0x90
+            elif lead == 0xF4:
+                high = 0x8F
+        else:
+            return False
+        if end - at < more:
+            return False
+        while more:
+            if at[0] < low or at[0] > high:
+                return False
+            low = 0x80
+            high = 0xBF
+            at += 1
+            more -= 1
+    return True
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _scan_headers(scan: cython.pointer(Scan), totals: cython.pointer(Totals), count: int64_t) -> cython.void:
+    size: int64_t
+    if count < 0 or count > (scan.end - scan.at) // 2:  # a header has at least two lengths
+        scan.fault = 7
+        return
+    totals.headers += count
+    while count and not scan.fault:
+        size = _bytes(scan, 8)
+        if size < 0:
+            scan.fault = scan.fault or 8
+        elif not _is_utf8(scan.at - size, size):
+            scan.fault = scan.fault or 9
+        totals.header_name_bytes += size
+        size = _bytes(scan, 10)
+        if size < 0:
+            totals.null_header_values += 1
+        else:
+            totals.header_value_bytes += size
+        count -= 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _scan_record(scan: cython.pointer(Scan), totals: cython.pointer(Totals), before: int64_t, last: int64_t) -> int64_t:
+    """Step over one record, adding to *totals*; give its offset delta, which must lie above *before* and not above *last*."""
+    rest: cython.p_const_uchar = scan.end
+    size: int64_t = _varint(scan, 32)
+    delta: int64_t
+    headers: int64_t
+    if scan.fault or size < SMALLEST_BODY or size > rest - scan.at:
+        scan.fault = 1
+        return 0
+    scan.end = scan.at + size
+    scan.at += 1  # attributes: none is defined
+    _varint(scan, 64)  # the timestamp: any is possible
+    delta = _varint(scan, 32)
+    if delta <= before or delta > last:
+        scan.fault = scan.fault or 4
+        return 0
+    size = _bytes(scan, 5)
+    if size < 0:
+        totals.null_keys += 1
+    else:
+        totals.key_bytes += size
+    size = _bytes(scan, 6)
+    if size < 0:
+        totals.null_values += 1
+    else:
+        totals.value_bytes += size
+    headers = _varint(scan, 32)
+    if headers and not scan.fault:
+        _scan_headers(scan, totals, headers)
+    if scan.at != scan.end:
+        scan.fault = scan.fault or 2
+    scan.end = rest
+    return delta
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def scan_records(
+    scan: cython.pointer(Scan),
+    totals: cython.pointer(Totals),
+    index: cython.pointer(uint32_t),
+    count: cython.Py_ssize_t,
+    last: int64_t,
+) -> cython.Py_ssize_t:
+    start: cython.p_const_uchar = scan.at
+    delta: int64_t = -1
+    position: cython.Py_ssize_t
+    scan.fault = 0
+    memset(totals, 0, cython.sizeof(Totals))
+    for position in range(count):
+        index[position] = cython.cast(uint32_t, scan.at - start)
+        delta = _scan_record(scan, totals, delta, last)
+        if scan.fault:
+            return position
+    return count
+
+
+@cython.cfunc
+def fault_text(fault: cython.int) -> str:
+    return _FAULTS[fault]
