@@ -62,7 +62,7 @@ def ours(rows: list[bytes], codec: str) -> Iterator[Case]:
 
 
 def aiokafka(rows: list[bytes], codec: str) -> Iterator[Case]:
-    """aiokafka's compiled builder and reader."""
+    """The compiled builder and reader of aiokafka."""
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
     from aiokafka.record.memory_records import MemoryRecords
 

@@ -278,7 +278,7 @@ def encode_headers(headers: object) -> bytes:
         length = _utf8(index, pair[0], cython.address(text))
         size += varint_size(length) + length
         length = _length(pair[1])
-        size += varint_size(length) + (length if length > 0 else 0)
+        size += varint_size(length) + max(0, length)
     section: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
     at: cython.p_uchar = put_varint(cython.cast(cython.p_uchar, PyBytes_AS_STRING(section)), len(pairs))
     for index, pair in enumerate(pairs):

@@ -30,7 +30,7 @@ HOSTILE: Final = (-1, 0, 1, 2**7, 2**15, 2**24, 2**31 - 1, -(2**31))
 def corpus() -> list[bytes]:
     """What is damaged: whole files, so that batches behind a damaged one are met too."""
     files = [path.read_bytes() for path in sorted(FIXTURES.glob("*.bin"))]
-    rows = [(i, b"k%d" % i, b"v" * (i * 7), [("h%d" % i, None), ("é", b"x" * i)][: i % 3]) for i in range(40)]
+    rows = [(i, b"k%d" % i, b"v" * (i * 7), [(f"h{i}", None), ("é", b"x" * i)][: i % 3]) for i in range(40)]
     return files + [encode_batch(rows, compression=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
 
 

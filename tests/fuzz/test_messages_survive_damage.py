@@ -1,6 +1,7 @@
 """Answers of the control plane, damaged at random: read or refused with ProtocolError, never more, and cheaply."""
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 import tracemalloc
@@ -14,7 +15,6 @@ from kio.serial import entity_writer
 from pyclient.codec.entities import Reader, schema_of
 from pyclient.errors import ProtocolError
 from tests.unit.codec.entity_strategies import RESPONSES, entities
-import contextlib
 
 EVERY_ANSWER = [pytest.param(schema, id=schema.__module__.removeprefix("kio.schema.")) for schema in RESPONSES]
 HURTFUL: Final = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f", b"\xff" * 10, b"\xfe", b"\0"]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 from pyclient.codec.crc import crc32c
@@ -20,7 +21,7 @@ def healed(data: bytes | bytearray) -> bytes:
     return bytes(out)
 
 
-def changed(data: bytes, *, heal: bool = True, **fields: int) -> bytes:
+def changed(data: bytes, fields: Mapping[str, int], *, heal: bool = True) -> bytes:
     """With fields of the header replaced."""
     out = bytearray(data)
     for name, value in fields.items():
@@ -45,7 +46,7 @@ def zigzag(number: int) -> bytes:
 def with_records(template: bytes, *records: bytes, count: int | None = None) -> bytes:
     """The header of *template* before records given as bytes."""
     body = b"".join(records)
-    return healed(changed(template[:61], heal=False, count=len(records) if count is None else count) + body)
+    return healed(changed(template[:61], {"count": len(records) if count is None else count}, heal=False) + body)
 
 
 def record(body: bytes) -> bytes:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import pickle
 import sys
 import threading
@@ -31,7 +32,7 @@ def one(data: bytes | bytearray | memoryview, **options: Any) -> RecordBatch:
 def sparse(*deltas: int, last: int | None = None) -> bytes:
     """A compacted batch at offset 50 of which records at these deltas are left."""
     records = [record(b"\0\0" + zigzag(delta) + zigzag(-1) + zigzag(-1) + zigzag(0)) for delta in deltas]
-    return changed(with_records(THREE, *records), last_offset_delta=max(deltas) if last is None else last)
+    return changed(with_records(THREE, *records), {"last_offset_delta": max(deltas) if last is None else last})
 
 
 # --- positions -------------------------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def test_part_of_a_batch_is_read_by_indexes() -> None:
 def test_an_iterator_outlives_the_batch_and_the_reply() -> None:
     data = bytearray(THREE)
     iterator = one(data).iter_records("t", 0)
-    assert iterator.__length_hint__() == 3
+    assert operator.length_hint(iterator) == 3
     del data
     gc.collect()
     assert [r.key for r in iterator] == [b"k0", b"k1", b"k2"]
@@ -190,12 +191,12 @@ def test_asking_a_data_batch_for_its_control_type_is_an_error_that_names_the_que
 )
 def test_a_damaged_header_is_refused_with_offset_place_and_reason(fields: dict[str, int], message: str) -> None:
     with pytest.raises(CorruptRecordError, match=message) as caught:
-        read_batches(changed(THREE, **fields))
+        read_batches(changed(THREE, fields))
     assert str(caught.value).startswith(f"the record batch at offset {fields.get('base_offset', 50)} (byte 0 of ")
 
 
 def test_whole_batches_before_a_damaged_header_are_returned_and_reading_on_raises() -> None:
-    bad = changed(THREE, magic=1)
+    bad = changed(THREE, {"magic": 1})
     (good,) = read_batches(THREE + bad)
     assert good.next_offset == 53
     with pytest.raises(CorruptRecordError):
@@ -213,7 +214,7 @@ def test_a_wrong_checksum_raises_with_both_sums_and_the_way_out() -> None:
 
 
 def test_the_checksum_is_compared_before_anything_is_decompressed() -> None:
-    data = changed(encode_values([bytes(1000)], compression="zstd"), heal=False, crc=0)
+    data = changed(encode_values([bytes(1000)], compression="zstd"), {"crc": 0}, heal=False)
     with pytest.raises(CorruptRecordError, match="CRC-32C"):
         one(data, decompression_limit=10).open()
 
@@ -313,7 +314,7 @@ def test_reading_takes_at_most_four_times_the_reply_and_a_mebibyte(data: bytes) 
 
 def test_opening_a_batch_of_the_smallest_records_takes_less_than_the_batch() -> None:
     body = b"".join(record(b"\0\0" + zigzag(delta) + b"\1\1\0") for delta in range(100_000))
-    header = changed(THREE[:61], heal=False, count=100_000, last_offset_delta=99_999)
+    header = changed(THREE[:61], {"count": 100_000, "last_offset_delta": 99_999}, heal=False)
     data = healed(header + body)
     batch = one(data)
     tracemalloc.start()
@@ -380,8 +381,8 @@ def test_no_headers_are_a_count_of_zero(headers: Any) -> None:
 
 
 @given(headers=st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"])), CONTENT)))
-def test_headers_may_come_from_any_iterable_of_pairs(headers: list[tuple[str, bytes | None]]) -> None:
-    assert encode_headers(iter([list(pair) for pair in headers])) == encode_headers(headers)  # type: ignore[misc]
+def test_headers_may_come_from_any_iterable_of_pairs(headers: list[Any]) -> None:
+    assert encode_headers(iter([list(pair) for pair in headers])) == encode_headers(headers)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("key", "value"), [("text", b""), (b"", "text"), (1, None), (bytearray(), None)])

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from pyclient.codec.batches import RecordBatch, read_batches
@@ -70,10 +71,10 @@ def test_arrow_columns_of_a_batch_that_java_wrote_hold_the_same_records(name: st
     table.validate(full=True)
     expected = [record for batch in EXPECTED[name] for record in batch["records"]]
     assert table.column("offset").to_pylist() == [record["offset"] for record in expected]
-    assert table.column("timestamp").cast("int64").to_pylist() == [record["timestamp"] for record in expected]
+    assert table.column("timestamp").cast(pyarrow.int64()).to_pylist() == [record["timestamp"] for record in expected]
     assert [shown(key) for key in table.column("key").to_pylist()] == [record["key"] for record in expected]
     assert [shown(value) for value in table.column("value").to_pylist()] == [record["value"] for record in expected]
-    headers = [[[pair["key"], shown(pair["value"])] for pair in pairs] for pairs in table.column("headers").to_pylist()]
+    headers = [[[pair["key"], shown(pair["value"])] for pair in pairs or ()] for pairs in table.column("headers").to_pylist()]
     assert headers == [record["headers"] for record in expected]
 
 

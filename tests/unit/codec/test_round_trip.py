@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,7 +130,7 @@ def test_arrow_columns_hold_what_the_records_hold_in_chunks_of_any_size(
     columns: dict[str, list[Any]] = {name: table.column(name).to_pylist() for name in table.column_names if name != "timestamp"}
     for name in ("topic", "partition", "offset", "timestamp_type", "key", "value"):
         assert columns[name] == [getattr(record, name) for record in expected], name
-    assert table.column("timestamp").cast("int64").to_pylist() == [record.timestamp for record in expected]
+    assert table.column("timestamp").cast(pyarrow.int64()).to_pylist() == [record.timestamp for record in expected]
     assert [[(pair["key"], pair["value"]) for pair in pairs] for pairs in columns["headers"]] == [r.headers for r in expected]
     for chunk in table.column("value").chunks:
         assert len(chunk) == 1 or sum(len(value or b"") for value in chunk.to_pylist()) <= chunk_bytes
