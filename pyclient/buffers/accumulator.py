@@ -462,9 +462,8 @@ class Accumulator:
         """The compressed bytes replace the buffer, which is free again."""
         records.release()
         batch._charged = size
-        self.pool.charge(size)
         buffer, batch._buffer = batch._buffer, None
-        self.pool.give(buffer)
+        self.pool.swap(buffer, size)
 
     @cython.cfunc
     def _free(self, batch: Batch) -> object:

@@ -59,17 +59,18 @@ class Pool:
         size = len(buffer)
         self.used -= size
         free = self._free.get(size)
-        if free is not None:
+        if free is not None and self.used + self.free_bytes + size <= self.total:
             free.append(buffer)
             self.free_bytes += size
         self._serve()
 
-    def charge(self, size: int) -> None:
-        """Account *size* bytes held elsewhere (compressed output). Never refused: it replaces a larger buffer."""
+    def swap(self, buffer: bytearray, size: int) -> None:
+        """Take a buffer back and account *size* bytes held elsewhere for it (smaller: compressed output)."""
         self.used += size
+        self.give(buffer)
 
     def discharge(self, size: int) -> None:
-        """End of a charge."""
+        """The *size* bytes that `swap` accounted are free."""
         self.used -= size
         self._serve()
 
