@@ -1,11 +1,13 @@
 from collections.abc import Iterator
-from typing import final
+from typing import Final, final
 
 from typing_extensions import Buffer
 
 from pyclient.codec.compression import Compression
 from pyclient.codec.record import Record
 from pyclient.records import TimestampType
+
+HEADER_SIZE: Final = 61
 
 @final
 class RecordBatch:

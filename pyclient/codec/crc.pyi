@@ -1,4 +1,6 @@
 from typing_extensions import Buffer
 
+__all__ = ["combine", "crc32c"]
+
 def crc32c(data: Buffer, value: int = 0, gil_release_mode: int = -1) -> int: ...
 def combine(first: int, second: int, length: int) -> int: ...

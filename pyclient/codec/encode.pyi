@@ -4,7 +4,7 @@ from typing import Final, TypeAlias
 from pyclient.codec.compression import Compression
 from pyclient.records import Header
 
-RecordFields: TypeAlias = tuple[int, bytes | None, bytes | None, Iterable[Header] | None]
+_RecordFields: TypeAlias = tuple[int, bytes | None, bytes | None, Iterable[Header] | None]
 
 HEADER_SIZE: Final = 61
 CRC_END: Final = 21
@@ -37,7 +37,7 @@ def batch_header(
     last_offset_delta: int | None = None,
 ) -> bytes: ...
 def encode_batch(
-    records: Iterable[RecordFields],
+    records: Iterable[_RecordFields],
     *,
     base_offset: int = 0,
     compression: str | Compression = "none",
