@@ -13,14 +13,14 @@ from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, new
 from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
 import enum
-from collections import deque
+from collections import OrderedDict, deque
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
 from pyclient.buffers.pool import Pool
 from pyclient.codec.compression import Compression, compress
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import HEADER_SIZE, batch_header
-from pyclient.errors import BufferExhausted, ClientClosed, RecordTooLargeError
+from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, RecordTooLargeError
 from pyclient.records import TopicPartition
 
 
@@ -111,6 +111,7 @@ class Batch:
     _limit: cython.Py_ssize_t
     _state: cython.int
     _charged: cython.Py_ssize_t
+    _dropped: cython.bint  # given up while somebody reads its buffer: released when that ends
     _crc: object
     _codec: object
 
@@ -159,8 +160,8 @@ class Accumulator:
     _level: object
     _closed: object
     _ready: list
-    _lingering: object
-    _live: object
+    _lingering: object  # open batches in the order in which their linger ends
+    _live: object  # batches not done, in the order of their creation
 
     def __init__(self, *, memory, batch_size, max_request_size, linger, compression, level, observer, clock, wall, random):
         limit = max(min(batch_size, max_request_size) - HEADER_SIZE, 1)
@@ -178,8 +179,8 @@ class Accumulator:
         self._codec = compression
         self._level = level
         self._ready = []
-        self._lingering = deque()
-        self._live = deque()
+        self._lingering = OrderedDict()
+        self._live = OrderedDict()
 
     # ---- any thread -------------------------------------------------------------------------------------------------
 
@@ -228,6 +229,8 @@ class Accumulator:
         need = record_bound(
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers))
         with self._lock:
+            if self._closed is not None:
+                raise self._closed
             waiter = self.pool.wait(self.pool.size_for(need), notify)
             self._hurry()
         self.on_ready()
@@ -241,24 +244,29 @@ class Accumulator:
     def exhausted(self, topic: TopicQueues, waited):
         """The error for a record that found no room within its time."""
         with self._lock:
-            batches = sum(1 for batch in self._live if cython.cast(Batch, batch)._state != DONE)
+            batches = len(self._live)
             return BufferExhausted(
                 f"no room for a record of topic {topic.topic} after {waited:.3f} s: {self.pool.used} of {self.pool.total} B "
                 f"wait in {batches} unsent batches. Nothing was queued. Send slower, raise buffer_memory, or check the brokers.")
 
     def seal(self, batch: Batch):
-        """Compress and checksum a detached batch, by the calling thread and without the lock."""
+        """Compress and checksum a detached batch, by the calling thread and without the lock.
+
+        A batch that cannot be compressed fails with the cause, like one that was dropped meanwhile it is released.
+        """
         records = memoryview(batch._buffer)[:batch._at]
-        codec, payload = self._codec, records
-        if codec != Compression.NONE:
-            payload = compress(codec, records, self._level)
-            if len(payload) >= batch._at:
-                codec, payload = Compression.NONE, records  # does not pay: send it as it is
-        crc = crc32c(payload)
+        try:
+            codec, payload = self._compressed(records)
+            batch._crc = crc32c(payload)
+        except Exception as error:  # noqa: BLE001: the batch is nobody's any more, and its records must learn why
+            batch.result.fail(self._unsealed(batch, error))
+            codec, payload, batch._dropped = Compression.NONE, records, True
         with self._lock:
-            batch._codec, batch.payload, batch._crc = codec, payload, crc
+            batch._codec, batch.payload = codec, payload
             batch._state = SEALED
-            if payload is not records:
+            if batch._dropped:
+                self._release(batch)
+            elif payload is not records:
                 self._swap(batch, len(payload), records)
             self._list(batch.queue)
         self.on_ready()
@@ -275,13 +283,12 @@ class Accumulator:
         """Queues with something that may leave now which were not given before."""
         with self._lock:
             while self._lingering:
-                batch: Batch = self._lingering[0]
-                if batch._state == OPEN and now < batch.created + self._linger:
+                batch: Batch = next(iter(self._lingering))
+                if now < batch.created + self._linger:
                     break
-                self._lingering.popleft()
-                if batch._state == OPEN:
-                    batch.queue._due = True
-                    self._list(batch.queue)
+                self._lingering.popitem(False)
+                batch.queue._due = True
+                self._list(batch.queue)
             ready, self._ready = self._ready, []
             queue: PartitionQueue
             for queue in ready:
@@ -291,13 +298,10 @@ class Accumulator:
     def next_linger(self):
         """When the oldest open batch's linger ends, or None."""
         with self._lock:
-            batch: Batch
-            while self._lingering:
-                batch = self._lingering[0]
-                if batch._state == OPEN:
-                    return batch.created + self._linger
-                self._lingering.popleft()
-            return None
+            if not self._lingering:
+                return None
+            batch: Batch = next(iter(self._lingering))
+            return batch.created + self._linger
 
     def head(self, queue: PartitionQueue):
         """The batch of *queue* to send next: SEALED; or SEALING, then the caller seals it first; or None for now.
@@ -326,29 +330,30 @@ class Accumulator:
     def release(self, batch: Batch):
         """Nothing reads the batch any more: forget it and reuse its memory."""
         with self._lock:
-            if batch._state == DONE:
-                return
-            batch._state = DONE
-            if batch in batch.queue.waiting:
-                batch.queue.waiting.remove(batch)
-            if batch.queue._open is batch:
-                batch.queue._open = None
-            self._free(batch)
-            while self._live and cython.cast(Batch, self._live[0])._state == DONE:
-                self._live.popleft()
+            self._release(batch)
+
+    def drop(self, batch: Batch):
+        """Give the batch up: it takes no record any more, and its memory goes back, at once if nothing reads it.
+
+        A batch under way is released by whoever learns that its request has ended (P07), one that is being sealed after that.
+        """
+        with self._lock:
+            batch._dropped = True
+            if batch._state == OPEN or batch._state == SEALED:
+                self._release(batch)
 
     def hurry(self):
         """Let every open batch leave at once (flush), and give all batches not done yet."""
         with self._lock:
             self._hurry()
-            return [batch for batch in self._live if cython.cast(Batch, batch)._state != DONE]
+            return list(self._live)
 
     def oldest(self):
         """The unsettled batch created first, or None."""
         with self._lock:
             batch: Batch
             for batch in self._live:
-                if batch._state != DONE and not batch.result._done:
+                if not batch.result._done:
                     return batch
             return None
 
@@ -368,6 +373,8 @@ class Accumulator:
                 topic._sticky_bytes = 0
             topic._sticky_bytes += need
             partition = topic._sticky
+        if partition >= len(topic.queues):
+            raise IndexError(f"topic {topic.topic} has {len(topic.queues)} partitions, numbered from 0; there is no {partition}")
         return topic.queues[partition]
 
     @cython.cfunc
@@ -409,11 +416,11 @@ class Accumulator:
         batch._limit = len(buffer) if need > self._batch_limit else min(len(buffer), self._batch_limit)
         queue._open = batch
         queue._due = self.pool.waiting > 0
-        self._live.append(batch)
+        self._live[batch] = None
         if queue._due:
             self._list(queue)
         else:
-            self._lingering.append(batch)
+            self._lingering[batch] = None
         return batch
 
     @cython.cfunc
@@ -438,6 +445,7 @@ class Accumulator:
         """Close the open batch for appends and put it in line; whoever detaches also seals."""
         batch: Batch = queue._open
         batch._state = SEALING
+        self._lingering.pop(batch, None)
         queue._open = None
         queue._due = False
         queue.waiting.append(batch)
@@ -466,6 +474,20 @@ class Accumulator:
         self.pool.swap(buffer, size)
 
     @cython.cfunc
+    def _release(self, batch: Batch) -> object:
+        if batch._state == DONE:
+            return
+        if batch._state == OPEN:
+            self._lingering.pop(batch, None)
+            batch.queue._open = None
+            batch.queue._due = False
+        else:
+            batch.queue.waiting.remove(batch)
+        batch._state = DONE
+        self._live.pop(batch, None)
+        self._free(batch)
+
+    @cython.cfunc
     def _free(self, batch: Batch) -> object:
         batch.payload = None
         if batch._charged:
@@ -474,6 +496,21 @@ class Accumulator:
         if batch._buffer is not None:
             buffer, batch._buffer = batch._buffer, None
             self.pool.give(buffer)
+
+    # ---- without the lock -------------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def _compressed(self, records: object) -> tuple:
+        if self._codec == Compression.NONE:
+            return Compression.NONE, records
+        payload = compress(self._codec, records, self._level)
+        # What does not pay is sent as it is.
+        return (self._codec, payload) if len(payload) < len(records) else (Compression.NONE, records)
+
+    @cython.cfunc
+    def _unsealed(self, batch: Batch, error: object) -> object:
+        return KafkaError(f"{batch.count} records could not be compressed with {self._codec.name.lower()}: {error!r}. They were "
+                          "not sent.", topic_partition=batch.queue.topic_partition)
 
     @cython.cfunc
     def _too_large(self, topic: TopicQueues, need: cython.Py_ssize_t) -> object:

@@ -26,6 +26,5 @@ cdef class Delivery:
     cdef BatchResult _batch
     cdef int _index
     cdef int _delta
-    cdef object _metadata(self)
 
 cdef Delivery new_delivery(BatchResult batch, int index, int delta)

@@ -128,7 +128,12 @@ class BatchResult:
         gate = threading.Lock()
         gate.acquire()
         self.when_done(gate.release)
-        return gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)) or self._done
+        if gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)):
+            return True
+        with self._lock:  # whoever asks again and again must leave nothing behind
+            if self._gates is not None and gate.release in self._gates:
+                self._gates.remove(gate.release)
+        return self._done
 
     def see(self, index):
         """Somebody looked at the outcome of record *index*: a failure of it is no longer silent."""
@@ -173,7 +178,7 @@ class Delivery:
         error = self.exception(timeout)
         if error is not None:
             raise error
-        return self._metadata()
+        return _metadata(self)
 
     def exception(self, timeout=None):
         """Wait as `result` does; the error, or None when the record was delivered."""
@@ -201,15 +206,17 @@ class Delivery:
         return self.result(0)
 
     def __repr__(self):
-        state = "pending" if not self._batch._done else repr(self._batch.error or self._metadata())
+        state = "pending" if not self._batch._done else repr(self._batch.error or _metadata(self))
         return f"<Delivery {self._batch.topic}-{self._batch.partition} {state}>"
 
-    @cython.cfunc
-    def _metadata(self) -> object:
-        batch: BatchResult = self._batch
-        offset = batch.base_offset + self._index if batch.base_offset >= 0 else None
-        timestamp = batch.append_time if batch.append_time >= 0 else batch.base_timestamp + self._delta
-        return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
+
+@cython.cfunc
+def _metadata(delivery: Delivery) -> object:
+    """Not a method: C methods would put a pointer to their table into each of millions of deliveries."""
+    batch: BatchResult = delivery._batch
+    offset = batch.base_offset + delivery._index if batch.base_offset >= 0 else None
+    timestamp = batch.append_time if batch.append_time >= 0 else batch.base_timestamp + delivery._delta
+    return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
 
 
 @cython.cfunc

@@ -101,7 +101,7 @@ class Sender:
     def abandon(self, error: KafkaError) -> None:
         """Fail whatever is not settled (the end of ``close``)."""
         for batch in self._accumulator.hurry():
-            self._release_unless_read(batch)
+            self._accumulator.drop(batch)
             batch.result.fail(error)
 
     # ---- where queues stand -----------------------------------------------------------------------------------------
@@ -152,16 +152,15 @@ class Sender:
         return self._request(node, batches) if batches else None
 
     def _sendable(self, queue: PartitionQueue) -> Batch | None:
-        """The queue's head once it is sealed; heads that failed while they were being sealed are dropped on the way."""
+        """The queue's head once it is sealed; None while somebody else seals it, or when nothing may leave."""
         while (batch := self._accumulator.head(queue)) is not None:
             if batch.state is BatchState.SEALING:
                 self._seal(batch)
-            if batch.state is not BatchState.SEALED:
-                return None
-            if not batch.result.done:
+            if batch.state is BatchState.SEALED:
                 return batch
-            self._accumulator.release(batch)
-        return None
+            if batch.state is BatchState.SEALING:
+                return None
+        return None  # what could not be compressed is gone already
 
     def _request(self, node: int, batches: list[Batch]) -> Request:
         for batch in batches:
@@ -256,14 +255,9 @@ class Sender:
         while (batch := self._accumulator.oldest()) is not None:
             if now < batch.created + self._limits.delivery_timeout:
                 return
-            self._release_unless_read(batch)  # first: an open batch must take no record that would be counted by nobody
+            self._accumulator.drop(batch)  # first: an open batch must take no record that would be counted by nobody
             self._watcher.failed(batch)
             batch.result.fail(self._too_late(batch, now))
-
-    def _release_unless_read(self, batch: Batch) -> None:
-        """The network or a compressor may still read the buffer: then whoever ends that releases it."""
-        if batch.state not in (BatchState.IN_FLIGHT, BatchState.SEALING):
-            self._accumulator.release(batch)
 
     def _too_late(self, batch: Batch, now: float) -> KafkaError:
         where = batch.queue.topic_partition

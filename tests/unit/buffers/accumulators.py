@@ -1,0 +1,41 @@
+"""Accumulators for tests: time stands still until it is moved, chance is seeded."""
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.delivery import Observer
+from pyclient.codec.compression import Compression
+
+WALL_MS: Final = 1_700_000_000_000
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def accumulator(
+    clock: Clock,
+    *,
+    memory: int = 1_000_000,
+    batch_size: int = 16_384,
+    max_request_size: int = 1_000_000,
+    linger: float = 0.005,
+    compression: Compression = Compression.NONE,
+    observer: Observer | None = None,
+    topic: str = "orders",
+    partitions: int = 4,
+) -> Accumulator:
+    """An accumulator that knows one topic."""
+    made = Accumulator(
+        memory=memory, batch_size=batch_size, max_request_size=max_request_size, linger=linger, compression=compression,
+        level=None, observer=observer or Observer(), clock=clock, wall=lambda: WALL_MS, random=Random(1))
+    made.set_topic(topic, partitions, range(partitions))
+    return made

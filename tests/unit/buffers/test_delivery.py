@@ -1,0 +1,285 @@
+"""The fate of records: settled once, told to everybody, and a failure nobody looked at is not forgotten."""
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Awaitable, Generator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyclient.buffers.delivery import BatchResult, Delivery, Observer
+from pyclient.errors import KafkaError, KafkaTimeout
+from pyclient.records import RecordMetadata, TopicPartition
+from tests.unit.buffers.accumulators import Clock, accumulator
+from tests.waiting import eventually
+
+WHERE = TopicPartition("orders", 3)
+
+
+class Later(Awaitable[None]):
+    """What an asyncio future is to `await`: it yields until the batch is done."""
+
+    def __init__(self, result: BatchResult) -> None:
+        self.result = result
+
+    def __await__(self) -> Generator[Any, None, None]:
+        while not self.result.done:
+            yield self
+
+
+class Awaits(Observer):
+    """An observer whose deliveries can be awaited by hand."""
+
+    def awaiting(self, result: BatchResult) -> Awaitable[None]:
+        return Later(result)
+
+
+def deliveries(count: int, observer: Observer | None = None, *, gap: int = 10) -> tuple[BatchResult, list[Delivery]]:
+    """One batch of *count* records, *gap* ms apart, and the deliveries of its records."""
+    buffers = accumulator(Clock(), observer=observer or Observer())
+    topic = buffers.topic("orders")
+    assert topic is not None
+    made = [buffers.append(topic, 3, 1000 + gap * number, None, b"value", None) for number in range(count)]
+    (batch,) = buffers.hurry()
+    return batch.result, [delivery for delivery in made if delivery is not None]
+
+
+# --- what it costs ---------------------------------------------------------------------------------------------------
+
+
+def test_a_delivery_takes_32_bytes_and_no_time_of_the_garbage_collector() -> None:
+    _, (delivery,) = deliveries(1)
+    assert sys.getsizeof(delivery) == 32
+    assert not gc.is_tracked(delivery)
+
+
+# --- outcomes --------------------------------------------------------------------------------------------------------
+
+
+@given(base=st.integers(0, 2**62), gap=st.integers(0, 1000))
+def test_each_record_has_its_offset_and_the_timestamp_its_producer_gave(base: int, gap: int) -> None:
+    result, made = deliveries(4, gap=gap)
+    result.complete(base)
+    assert [each.result() for each in made] == [RecordMetadata("orders", 3, base + n, 1000 + gap * n) for n in range(4)]
+
+
+def test_each_record_has_the_brokers_timestamp_where_the_broker_stamps() -> None:
+    result, made = deliveries(3)
+    result.complete(40, 99_000)
+    assert [each.result() for each in made] == [RecordMetadata("orders", 3, 40 + n, 99_000) for n in range(3)]
+
+
+def test_P22_without_acknowledgement_a_record_is_done_and_its_offset_unknown() -> None:
+    result, (delivery,) = deliveries(1)
+    result.complete(-1)
+    assert delivery.done()
+    assert delivery.result() == RecordMetadata("orders", 3, None, 1000)
+
+
+def test_a_failure_is_raised_and_given() -> None:
+    result, (delivery, other) = deliveries(2)
+    error = KafkaError("no")
+    result.fail(error)
+    assert delivery.exception() is error
+    with pytest.raises(KafkaError) as caught:
+        other.result()
+    assert caught.value is error
+
+
+@given(st.lists(st.one_of(st.integers(-1, 100), st.just("fail")), min_size=2, max_size=5))
+def test_P23_the_first_outcome_stands(outcomes: list[int | str]) -> None:
+    result, (delivery,) = deliveries(1)
+    told: list[Delivery] = []
+    delivery.add_done_callback(told.append)
+    changed = [result.fail(KafkaError("no")) if outcome == "fail" else result.complete(int(outcome)) for outcome in outcomes]
+    assert changed == [True] + [False] * (len(outcomes) - 1)
+    assert (delivery.exception() is None) == (outcomes[0] != "fail")
+    assert told == [delivery]
+
+
+def test_a_pending_delivery_says_so() -> None:
+    result, (delivery,) = deliveries(1)
+    assert "pending" in repr(delivery)
+    with pytest.raises(KafkaTimeout, match="not acknowledged after 0 s"):
+        delivery.result(0)
+    result.complete(5)
+    assert "offset=5" in repr(delivery)
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def test_everybody_who_waits_wakes() -> None:
+    result, made = deliveries(5)
+    seen: list[RecordMetadata] = []
+    threads = [threading.Thread(target=lambda each=each: seen.append(each.result(20))) for each in made]
+    for thread in threads:
+        thread.start()
+    result.complete(7)
+    for thread in threads:
+        thread.join(20)
+    assert sorted(each.offset or 0 for each in seen) == [7, 8, 9, 10, 11]
+
+
+def test_waiting_for_ever_so_long_is_no_error() -> None:
+    result, (delivery,) = deliveries(1)
+    thread = threading.Thread(target=lambda: delivery.result(float("inf")))
+    thread.start()
+    result.complete(1)
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_asking_again_and_again_leaves_nothing_behind() -> None:
+    result, (delivery,) = deliveries(1)
+    before = len(gc.get_referrers(result)), sys.getallocatedblocks()
+    for _ in range(2000):
+        assert not result.wait(0)
+        assert not result.wait(1e-9)
+    assert sys.getallocatedblocks() - before[1] < 500
+    assert not delivery.done()
+
+
+def test_await_gives_what_result_gives() -> None:
+    result, (delivery,) = deliveries(1, Awaits())
+    steps = delivery.__await__()
+    next(steps)
+    result.complete(3)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value == RecordMetadata("orders", 3, 3, 1000)
+
+
+# --- callbacks -------------------------------------------------------------------------------------------------------
+
+
+def test_P23_callbacks_run_in_the_order_they_were_added_and_once_more_for_those_that_come_late() -> None:
+    result, made = deliveries(3)
+    told: list[Delivery] = []
+    for delivery in made:
+        delivery.add_done_callback(told.append)
+    assert told == []
+    result.complete(1)
+    made[0].add_done_callback(told.append)
+    assert told == [*made, made[0]]
+
+
+# --- failures nobody looked at ---------------------------------------------------------------------------------------
+
+
+def look_by_result(delivery: Delivery) -> None:
+    with pytest.raises(KafkaError):
+        delivery.result(0)
+
+
+def look_by_exception(delivery: Delivery) -> None:
+    assert delivery.exception(0) is not None
+
+
+def look_by_callback(delivery: Delivery) -> None:
+    delivery.add_done_callback(lambda done: None)
+
+
+def look_by_await(delivery: Delivery) -> None:
+    with pytest.raises(KafkaError):
+        list(delivery.__await__())
+
+
+@pytest.mark.parametrize("look", [look_by_result, look_by_exception, look_by_callback, look_by_await])
+def test_a_failure_is_seen_by_whoever_asked_for_the_outcome(look: Any) -> None:
+    observer = Awaits()
+    result, made = deliveries(3, observer)
+    result.fail(KafkaError("no"))
+    look(made[1])
+    look(made[1])
+    count, causes = observer.take_failures()
+    assert (count, list(causes)) == (2, [WHERE])
+
+
+def test_a_failure_is_seen_by_a_callback_that_was_added_before() -> None:
+    observer = Observer()
+    result, made = deliveries(3, observer)
+    made[0].add_done_callback(lambda done: None)
+    result.fail(KafkaError("no"))
+    assert observer.take_failures()[0] == 2
+
+
+def test_done_and_repr_do_not_count_as_looking() -> None:
+    observer = Observer()
+    result, (delivery,) = deliveries(1, observer)
+    result.fail(KafkaError("no"))
+    assert delivery.done()
+    repr(delivery)
+    assert observer.take_failures()[0] == 1
+
+
+def test_a_failure_is_reported_once() -> None:
+    observer = Observer()
+    result, _ = deliveries(2, observer)
+    first = KafkaError("the first")
+    result.fail(first)
+    assert observer.take_failures() == (2, {WHERE: first})
+    assert observer.take_failures() == (0, {})
+
+
+def test_looking_at_a_failure_that_was_reported_hides_no_later_one() -> None:
+    observer = Observer()
+    old, (early,) = deliveries(1, observer)
+    old.fail(KafkaError("old"))
+    assert observer.take_failures()[0] == 1
+    new, _ = deliveries(1, observer)
+    new.fail(KafkaError("new"))
+    early.exception()
+    count, causes = observer.take_failures()
+    assert count == 1
+    assert str(causes[WHERE].args[0]) == "new"
+
+
+def test_a_success_is_never_counted() -> None:
+    observer = Observer()
+    result, (delivery,) = deliveries(1, observer)
+    result.complete(1)
+    delivery.exception()
+    assert observer.take_failures() == (0, {})
+
+
+class SeenAtOnce(Observer):
+    """A record's owner who looks the very moment the outcome can be seen, before anybody else goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.delivery: Delivery | None = None
+
+    def failed(self, where: TopicPartition, count: int, error: KafkaError) -> int:
+        assert self.delivery is not None
+        assert not self.delivery.done(), "it could be seen before it was counted: then it is counted after it was seen"
+        return super().failed(where, count, error)
+
+
+def test_a_failure_is_counted_before_anybody_can_see_it() -> None:
+    observer = SeenAtOnce()
+    result, (delivery,) = deliveries(1, observer)
+    observer.delivery = delivery
+    result.fail(KafkaError("no"))
+    delivery.exception()
+    assert observer.take_failures()[0] == 0
+
+
+def test_failures_seen_by_many_threads_are_counted_exactly() -> None:
+    observer = Observer()
+    pairs = [deliveries(50, observer) for _ in range(20)]
+    looked = [delivery for _, made in pairs for delivery in made[:30]]
+    threads = [threading.Thread(target=lambda part=part: [each.exception(20) for each in part])  # type: ignore[misc]
+               for part in (looked[:200], looked[200:400], looked[400:])]
+    for thread in threads:
+        thread.start()
+    for result, _ in pairs:
+        result.fail(KafkaError("no"))
+    for thread in threads:
+        thread.join(20)
+    eventually(lambda: not any(thread.is_alive() for thread in threads))
+    assert observer.take_failures()[0] == 20 * 20
