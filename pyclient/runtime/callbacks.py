@@ -99,7 +99,7 @@ class ThreadObserver(LoopObserver):
         thread = self._thread
         if thread is not None:
             self._work.put(None)
-            if thread is not threading.current_thread():
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(None if timeout is None else max(timeout, LAST_CALLBACKS))
                 if thread.is_alive():
                     _log.warning("a delivery callback is still running; it is not waited for any longer")
@@ -108,17 +108,16 @@ class ThreadObserver(LoopObserver):
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
-                self._thread = self._started()
+                self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+                self._run_thread(self._thread)
 
-    def _started(self) -> threading.Thread:
-        thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+    def _run_thread(self, thread: threading.Thread) -> None:
         try:
             thread.start()
         except RuntimeError:  # the interpreter is ending and starts no threads any more: run here what is queued
             self._ended = True
             while not self._work.empty():
                 _run(self._work.get() or _nothing)
-        return thread
 
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:

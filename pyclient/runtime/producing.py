@@ -258,6 +258,8 @@ class Router:
         if self._custom is None and (key is None or self._ignore_keys):
             return STICKY
         chosen: object = self._keyed.partition(queues.topic, key, value, queues)
+        if chosen == STICKY:
+            return STICKY  # a hash has nothing to say without a key
         if not isinstance(chosen, int) or not 0 <= chosen < len(queues):
             raise ValueError(f"{type(self._keyed).__name__} chose partition {chosen!r} of topic {queues.topic!r}, "
                              f"which has {len(queues)}: it must return a number in range(len(partitions))")

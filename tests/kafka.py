@@ -1,0 +1,44 @@
+"""What tests of the clients on real brokers share: topics, short ways to write and to read everything."""
+from __future__ import annotations
+
+from typing import Any
+
+from pyclient import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
+from pyclient.testing import LocalCluster
+
+
+def make_topic(cluster: LocalCluster, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> list[TopicPartition]:
+    """Create a topic (config names with underscores for dots) and give its partitions."""
+    dotted = {key.replace("_", "."): value for key, value in configs.items()}
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, partitions, replicas, dotted)])
+    return [TopicPartition(name, number) for number in range(partitions)]
+
+
+def produce(cluster: LocalCluster, topic: str, values: list[bytes], **options: Any) -> None:
+    """Store *values*, in partition 0, acknowledged."""
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, **options) as producer:
+        for value in values:
+            producer.send(topic, value, partition=0)
+
+
+def consumer(cluster: LocalCluster, **options: Any) -> Consumer:
+    """A consumer that begins at the first record, unless *options* say otherwise."""
+    return Consumer(bootstrap_servers=cluster.bootstrap_servers, **{"auto_offset_reset": "earliest", **options})
+
+
+def read(cluster: LocalCluster, partitions: list[TopicPartition], count: int, **options: Any) -> list[Record]:
+    """The first *count* records of the partitions; fails when they do not come."""
+    found: list[Record] = []
+    with consumer(cluster, **options) as reader:
+        reader.assign(partitions)
+        while len(found) < count:
+            records = reader.poll(20)
+            assert records, f"{len(found)} of {count} records, and no more"
+            found += records
+    return found
+
+
+def first_address(cluster: LocalCluster) -> tuple[str, int]:
+    """Where the first broker listens."""
+    return cluster.nodes[0].host, cluster.nodes[0].port
