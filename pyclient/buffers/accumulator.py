@@ -258,7 +258,7 @@ class Accumulator:
         try:
             codec, payload = self._compressed(records)
             batch._crc = crc32c(payload)
-        except Exception as error:  # noqa: BLE001: the batch is nobody's any more, and its records must learn why
+        except Exception as error:  # noqa: BLE001 the batch is nobody's any more, and its records must learn why
             batch.result.fail(self._unsealed(batch, error))
             codec, payload, batch._dropped = Compression.NONE, records, True
         with self._lock:

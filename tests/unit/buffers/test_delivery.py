@@ -273,7 +273,7 @@ def test_failures_seen_by_many_threads_are_counted_exactly() -> None:
     observer = Observer()
     pairs = [deliveries(50, observer) for _ in range(20)]
     looked = [delivery for _, made in pairs for delivery in made[:30]]
-    threads = [threading.Thread(target=lambda part=part: [each.exception(20) for each in part])  # type: ignore[misc]
+    threads = [threading.Thread(target=lambda part=part: [each.exception(20) for each in part])
                for part in (looked[:200], looked[200:400], looked[400:])]
     for thread in threads:
         thread.start()

@@ -108,7 +108,7 @@ class PoolRules(RuleBasedStateMachine):
 
     @invariant()
     def the_total_is_never_exceeded(self) -> None:
-        assert 0 <= self.pool.used
+        assert self.pool.used >= 0
         assert self.pool.used + self.pool.free_bytes <= TOTAL
 
     @invariant()

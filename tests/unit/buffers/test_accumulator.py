@@ -1,0 +1,559 @@
+"""Records become batches: in order, within their limits, when they are due, and every byte of memory comes back."""
+from __future__ import annotations
+
+import itertools
+import sys
+from collections import defaultdict
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pyclient.buffers import accumulator as module
+from pyclient.buffers.accumulator import Accumulator, Batch, BatchState, PartitionQueue, TopicQueues
+from pyclient.buffers.delivery import Delivery, Observer
+from pyclient.codec.batches import read_batches
+from pyclient.codec.compression import Compression
+from pyclient.codec.encode import HEADER_SIZE, encode_headers
+from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, RecordTooLargeError
+from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator
+
+LINGER = 0.005
+Sent = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def topic_of(buffers: Accumulator) -> TopicQueues:
+    topic = buffers.topic("orders")
+    assert topic is not None
+    return topic
+
+
+def state_of(batch: Batch) -> BatchState:
+    return batch.state
+
+
+def put(buffers: Accumulator, value: bytes | None = b"v", *, partition: int = 0, key: bytes | None = None, timestamp: int = -1,
+        headers: Any = ()) -> Delivery | None:
+    return buffers.append(topic_of(buffers), partition, timestamp, key, value, encode_headers(headers) if headers else None)
+
+
+def drain(buffers: Accumulator, queue: PartitionQueue) -> Batch | None:
+    """The head of a queue, sealed."""
+    batch = buffers.head(queue)
+    if batch is not None and batch.state is BatchState.SEALING:
+        buffers.seal(batch)
+    return batch
+
+
+def decoded(batch: Batch) -> list[Sent]:
+    """The records of a sealed batch, read from what would be sent."""
+    (read,) = read_batches(b"".join(bytes(piece) for piece in batch.pieces()))
+    return [(record.timestamp, record.key, record.value, record.headers) for record in read.records("t", 0)]
+
+
+class AccumulatorRules(RuleBasedStateMachine):
+    """Senders and the loop in any order, at any time; the model is a list of records per partition."""
+
+    MEMORY = 60_000
+    BATCH = 8_000
+    LARGEST = 20_000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.buffers = accumulator(self.clock, memory=self.MEMORY, batch_size=self.BATCH, max_request_size=self.LARGEST,
+                                   linger=LINGER, compression=self.codec(), partitions=3)
+        self.queues = topic_of(self.buffers).queues
+        self.sent: dict[PartitionQueue, list[Sent]] = defaultdict(list)
+        self.deliveries: dict[PartitionQueue, list[Delivery]] = defaultdict(list)
+        self.seen_ready: set[PartitionQueue] = set()
+        self.under_way: list[Batch] = []
+        self.dropped: list[Batch] = []
+
+    def codec(self) -> Compression:
+        return Compression.NONE
+
+    # --- senders -----------------------------------------------------------------------------------------------------
+
+    @rule(partition=st.integers(0, 2), size=st.one_of(st.none(), st.integers(0, 300), st.integers(0, 9_000), st.integers(7_000, 25_000)),
+          key=st.none() | st.binary(max_size=20), later=st.integers(-5_000, 5_000) | st.sampled_from([2**40, 2**50]),
+          headers=st.lists(st.tuples(st.text("ab", max_size=3), st.none() | st.binary(max_size=5)), max_size=2), fill=st.booleans())
+    def append(self, partition: int, size: int | None, key: bytes | None, later: int, headers: Any, fill: bool) -> None:
+        value = None if size is None else (b"x" * size if fill else noise(size))
+        timestamp = WALL_MS + later
+        queue = self.queues[partition]
+        try:
+            delivery = put(self.buffers, value, partition=partition, key=key, timestamp=timestamp, headers=headers)
+        except RecordTooLargeError:
+            assert (size or 0) + len(key or b"") > self.LARGEST - 300
+            return
+        if delivery is not None:
+            assert delivery.partition == partition
+            self.sent[queue].append((timestamp, key, value, headers))
+            self.deliveries[queue].append(delivery)
+        else:
+            assert self.buffers.pool.used + (size or 0) + self.BATCH > self.MEMORY / 2, "refused though memory is free"
+
+    @rule(seconds=st.sampled_from([0.001, LINGER, 1.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    @rule()
+    def flush(self) -> None:
+        self.buffers.hurry()
+
+    # --- the loop ----------------------------------------------------------------------------------------------------
+
+    @rule()
+    def look(self) -> None:
+        before = self.buffers.next_linger()
+        ready = self.buffers.take_ready(self.clock.now)
+        assert len(ready) == len(set(ready))
+        self.seen_ready.update(ready)
+        after = self.buffers.next_linger()
+        assert after is None or after > self.clock.now, "the loop would spin"
+        assert before is None or after is None or after >= before
+
+    @precondition(lambda self: self.seen_ready)
+    @rule(data=st.data())
+    def send(self, data: st.DataObject) -> None:
+        queue = data.draw(st.sampled_from(sorted(self.seen_ready, key=lambda each: each.partition)))
+        batch = drain(self.buffers, queue)
+        if batch is None or batch.state is not BatchState.SEALED:
+            self.seen_ready.discard(queue)
+            return
+        self.check_head(queue, batch)
+        self.buffers.start(batch)
+        assert self.buffers.head(queue) is None, "P17: nothing later of the partition leaves"
+        self.under_way.append(batch)
+
+    def check_head(self, queue: PartitionQueue, batch: Batch) -> None:
+        """The batch holds the oldest records not sent yet, in order, within its limits."""
+        assert batch is queue.waiting[0]
+        assert decoded(batch) == self.sent[queue][: batch.count]
+        assert batch.size <= self.BATCH or batch.count == 1
+        assert batch.max_timestamp == max(record[0] for record in self.sent[queue][: batch.count])
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data(), offset=st.integers(0, 2**40))
+    def stored(self, data: st.DataObject, offset: int) -> None:
+        batch = self.end_one(data)
+        if batch in self.dropped:
+            return
+        records, deliveries = self.settle(batch)
+        batch.result.complete(offset)
+        for number, (record, delivery) in enumerate(zip(records, deliveries, strict=True)):
+            assert delivery.result(0).offset == offset + number
+            assert delivery.result(0).timestamp == record[0]
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data())
+    def failed(self, data: st.DataObject) -> None:
+        batch = self.end_one(data)
+        if batch not in self.dropped:
+            self.settle(batch)
+            batch.result.fail(KafkaError("no"))
+
+    def end_one(self, data: st.DataObject) -> Batch:
+        batch = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
+        used = self.buffers.pool.used
+        self.buffers.release(batch)
+        freed = used - self.buffers.pool.used
+        assert freed > 0
+        self.buffers.release(batch)
+        assert self.buffers.pool.used == used - freed, "memory went back twice"
+        assert batch.state is BatchState.DONE
+        return batch
+
+    def settle(self, batch: Batch) -> tuple[list[Sent], list[Delivery]]:
+        records, deliveries = self.sent[batch.queue][: batch.count], self.deliveries[batch.queue][: batch.count]
+        del self.sent[batch.queue][: batch.count], self.deliveries[batch.queue][: batch.count]
+        return records, deliveries
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data())
+    def comes_back(self, data: st.DataObject) -> None:
+        batch = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
+        if batch in self.dropped:
+            self.buffers.release(batch)
+            return
+        self.buffers.retry(batch)
+        assert self.buffers.head(batch.queue) is batch
+        self.seen_ready.add(batch.queue)
+
+    @rule()
+    def expire_the_oldest(self) -> None:
+        """P07: what is under way keeps its buffer; everything else gives its memory back at once."""
+        batch = self.buffers.oldest()
+        if batch is None:
+            return
+        used, busy = self.buffers.pool.used, batch.state is BatchState.IN_FLIGHT
+        records = self.queue_position(batch)
+        self.buffers.drop(batch)
+        batch.result.fail(KafkaError("late"))
+        del self.sent[batch.queue][records], self.deliveries[batch.queue][records]
+        assert (self.buffers.pool.used == used) == busy
+        if busy:
+            self.dropped.append(batch)
+
+    def queue_position(self, batch: Batch) -> slice:
+        """Where its records stand among those of its partition that are not settled."""
+        before = 0
+        for each in batch.queue.waiting:
+            if each is batch:
+                break
+            before += 0 if each in self.dropped else each.count
+        return slice(before, before + batch.count)
+
+    # --- what must hold ----------------------------------------------------------------------------------------------
+
+    @invariant()
+    def memory_is_within_its_bound(self) -> None:
+        assert self.buffers.pool.used >= 0
+        assert self.buffers.pool.used + self.buffers.pool.free_bytes <= self.MEMORY
+
+    @invariant()
+    def the_oldest_is_the_first_not_settled(self) -> None:
+        oldest = self.buffers.oldest()
+        assert (oldest is None) == (not any(self.sent.values()))
+        assert oldest is None or not oldest.result.done
+
+    def teardown(self) -> None:
+        for batch in self.under_way:
+            self.buffers.release(batch)
+            if batch not in self.dropped:
+                self.settle(batch)
+        self.buffers.hurry()
+        for queue in self.queues:
+            while (head := drain(self.buffers, queue)) is not None:
+                self.check_head(queue, head)
+                self.settle(head)
+                self.buffers.release(head)
+        assert not any(self.sent.values()), "records were lost"
+        assert self.buffers.pool.used == 0
+        assert self.buffers.hurry() == []
+        assert self.buffers.next_linger() is None
+
+
+def noise(size: int) -> bytes:
+    """Bytes that do not compress."""
+    return Random(size).randbytes(size)
+
+
+class CompressingRules(AccumulatorRules):
+    def codec(self) -> Compression:
+        return Compression.ZSTD
+
+
+TestAccumulator = AccumulatorRules.TestCase
+TestAccumulator.settings = settings(max_examples=60, stateful_step_count=50)
+TestCompressing = CompressingRules.TestCase
+TestCompressing.settings = settings(max_examples=40, stateful_step_count=50)
+
+
+# --- when a batch may leave ------------------------------------------------------------------------------------------
+
+
+def test_P11_a_batch_leaves_when_its_linger_is_over_and_not_before() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=LINGER)
+    put(buffers)
+    queue = topic_of(buffers).queues[0]
+    assert buffers.next_linger() == clock.now + LINGER
+    assert buffers.take_ready(clock.now) == []
+    assert buffers.head(queue) is None
+    clock.now += LINGER
+    assert buffers.take_ready(clock.now) == [queue]
+    assert buffers.take_ready(clock.now) == [], "a queue is given once"
+    assert drain(buffers, queue) is not None
+
+
+def test_P11_without_linger_a_batch_leaves_at_once() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=0)
+    put(buffers)
+    assert buffers.take_ready(clock.now) == [topic_of(buffers).queues[0]]
+
+
+def test_P11_a_full_batch_leaves_at_once() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, batch_size=1000, linger=1000)
+    for _ in range(3):
+        put(buffers, b"x" * 400)
+    queue = topic_of(buffers).queues[0]
+    assert buffers.take_ready(clock.now) == [queue]
+    batch = drain(buffers, queue)
+    assert batch is not None
+    assert batch.count == 2
+
+
+def test_P11_a_flush_lets_everything_leave() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=1000)
+    for partition in (2, 0):
+        put(buffers, partition=partition)
+    assert [batch.queue.partition for batch in buffers.hurry()] == [2, 0]
+    assert [queue.partition for queue in buffers.take_ready(clock.now)] == [2, 0]
+
+
+def test_P05_when_somebody_waits_for_memory_every_batch_may_leave_also_those_begun_since() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, memory=8192, batch_size=4096, linger=1000)
+    put(buffers, b"x" * 3000, partition=0)
+    put(buffers, b"x" * 1000, partition=1)
+    assert put(buffers, b"x" * 3000, partition=2) is None
+    waiter = buffers.wait(topic_of(buffers), None, b"x" * 3000, None, lambda: None)
+    assert {queue.partition for queue in buffers.take_ready(clock.now)} == {0, 1}
+    batch = drain(buffers, topic_of(buffers).queues[0])
+    assert batch is not None
+    buffers.release(batch)
+    assert waiter.grant is not None
+    other = buffers.wait(topic_of(buffers), None, b"x" * 3000, None, lambda: None)
+    delivery = buffers.append(topic_of(buffers), 2, -1, None, b"x" * 3000, None, waiter)
+    assert delivery is not None
+    assert topic_of(buffers).queues[2] in buffers.take_ready(clock.now)
+    for each in (waiter, other):
+        buffers.leave(each)
+
+
+def test_an_open_batch_goes_on_filling_until_it_can_be_sent() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=0)
+    put(buffers)
+    buffers.take_ready(clock.now)
+    put(buffers)
+    batch = drain(buffers, topic_of(buffers).queues[0])
+    assert batch is not None
+    assert batch.count == 2
+
+
+def test_the_loop_is_woken_by_a_new_batch_and_a_sealed_one_and_a_wait_and_by_nothing_else() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, batch_size=1000, linger=1000)
+    woken: list[str] = []
+    buffers.on_ready = lambda: woken.append("woken")
+    put(buffers, b"x" * 400)
+    assert len(woken) == 1
+    put(buffers, b"x" * 400)
+    assert len(woken) == 1
+    put(buffers, b"x" * 400)
+    assert len(woken) == 2
+    buffers.leave(buffers.wait(topic_of(buffers), None, b"", None, lambda: None))
+    assert len(woken) == 3
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_grows_through_the_size_classes_and_holds_no_more_than_it_needs() -> None:
+    buffers = accumulator(Clock(), batch_size=64_000)
+    used = []
+    for _ in range(600):
+        put(buffers, b"x" * 100)
+        used.append(buffers.pool.used)
+    assert sorted(set(used[:550])) == [2048, 4096, 8192, 16384, 32768, 64_000 - HEADER_SIZE]
+    assert buffers.pool.free_bytes + buffers.pool.used <= buffers.pool.total
+
+
+def test_a_record_larger_than_a_batch_gets_a_buffer_of_its_own() -> None:
+    buffers = accumulator(Clock(), batch_size=1000, max_request_size=50_000)
+    put(buffers, b"a")
+    put(buffers, b"x" * 20_000)
+    put(buffers, b"b")
+    assert [batch.count for batch in buffers.hurry()] == [1, 1, 1]
+    assert 20_000 < buffers.pool.used < 30_000
+
+
+@pytest.mark.parametrize(("memory", "option"), [(1_000_000, "max_request_size=10000"), (5_000, "buffer_memory=5000")])
+def test_a_record_that_can_never_be_sent_is_refused_with_the_option_that_forbids_it(memory: int, option: str) -> None:
+    buffers = accumulator(Clock(), memory=memory, batch_size=1000, max_request_size=10_000)
+    with pytest.raises(RecordTooLargeError, match=option):
+        put(buffers, b"x" * 10_000)
+    assert buffers.pool.used == 0
+    assert buffers.hurry() == []
+
+
+def test_old_options_of_ten_kilobytes_work() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, memory=10_240, batch_size=10_240, linger=0, compression=Compression.SNAPPY)
+    queue = topic_of(buffers).queues[0]
+    for number in range(500):
+        while put(buffers, noise(number)) is None:
+            batch = drain(buffers, queue)
+            assert batch is not None
+            buffers.release(batch)
+        buffers.take_ready(clock.now)
+    while (batch := drain(buffers, queue)) is not None:
+        buffers.release(batch)
+    assert buffers.pool.used == 0
+
+
+def test_a_partition_that_does_not_exist_is_refused() -> None:
+    buffers = accumulator(Clock(), partitions=3)
+    with pytest.raises(IndexError, match="3 partitions"):
+        put(buffers, partition=3)
+
+
+def test_timestamps_too_far_apart_for_one_batch_begin_another() -> None:
+    buffers = accumulator(Clock())
+    for timestamp in (0, 2**31 - 1, 2**31, 2**40, 5):
+        put(buffers, timestamp=timestamp)
+    assert [batch.count for batch in buffers.hurry()] == [2, 1, 1, 1]
+
+
+# --- sealing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE])
+@given(fill=st.booleans(), count=st.integers(1, 20))
+@settings(max_examples=10)
+def test_what_does_not_get_smaller_is_sent_as_it_is(codec: Compression, fill: bool, count: int) -> None:
+    buffers = accumulator(Clock(), compression=codec)
+    values = [b"x" * 500 if fill else noise(500 + number) for number in range(count)]
+    for value in values:
+        put(buffers, value)
+    buffers.hurry()
+    batch = drain(buffers, topic_of(buffers).queues[0])
+    assert batch is not None
+    (read,) = read_batches(b"".join(bytes(piece) for piece in batch.pieces()))
+    assert read.compression is (codec if fill else Compression.NONE)
+    assert [record.value for record in read.records("orders", 0)] == values
+    assert batch.size == sum(len(piece) for piece in batch.pieces())
+
+
+def test_compressed_output_is_accounted_instead_of_the_buffer() -> None:
+    buffers = accumulator(Clock(), compression=Compression.ZSTD)
+    for _ in range(20):
+        put(buffers, b"x" * 500)
+    buffers.hurry()
+    batch = drain(buffers, topic_of(buffers).queues[0])
+    assert batch is not None
+    assert buffers.pool.used == batch.size - HEADER_SIZE < 500
+    buffers.release(batch)
+    assert buffers.pool.used == 0
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_P07_a_batch_given_up_while_it_is_sealed_keeps_its_buffer_until_then(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffers = accumulator(Clock(), compression=codec)
+    put(buffers, b"x" * 1000)
+    buffers.hurry()
+    queue = topic_of(buffers).queues[0]
+    batch = buffers.head(queue)
+    assert batch is not None
+    put(buffers, b"later")
+    used = buffers.pool.used
+    buffers.drop(batch)
+    assert buffers.pool.used == used
+    assert state_of(batch) is BatchState.SEALING
+    buffers.seal(batch)
+    assert state_of(batch) is BatchState.DONE
+    assert buffers.pool.used == used - 2048
+    buffers.hurry()
+    assert buffers.take_ready(0.0) == [queue]
+    later = drain(buffers, queue)
+    assert later is not None
+    assert decoded(later) == [(WALL_MS, None, b"later", [])]
+
+
+def test_records_that_cannot_be_compressed_fail_and_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object) -> bytes:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(module, "compress", broken)
+    observer = Observer()
+    buffers = accumulator(Clock(), compression=Compression.ZSTD, observer=observer)
+    delivery = put(buffers)
+    assert delivery is not None
+    buffers.hurry()
+    queue = topic_of(buffers).queues[0]
+    assert drain(buffers, queue) is not None
+    with pytest.raises(KafkaError, match="could not be compressed with zstd.*no more"):
+        delivery.result(0)
+    assert buffers.head(queue) is None
+    assert buffers.pool.used == 0
+    monkeypatch.undo()
+    put(buffers)
+    buffers.hurry()
+    following = drain(buffers, queue)
+    assert following is not None
+    assert following.state is BatchState.SEALED
+
+
+def test_a_retried_batch_is_sent_with_the_same_bytes() -> None:
+    buffers = accumulator(Clock(), compression=Compression.GZIP)
+    put(buffers, b"x" * 500)
+    buffers.hurry()
+    batch = drain(buffers, topic_of(buffers).queues[0])
+    assert batch is not None
+    first = [bytes(piece) for piece in batch.pieces()]
+    for attempt in (1, 2):
+        buffers.start(batch)
+        assert batch.attempts == attempt
+        buffers.retry(batch)
+    assert [bytes(piece) for piece in batch.pieces()] == first
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_P08_close_refuses_records_and_tells_whoever_waits() -> None:
+    buffers = accumulator(Clock(), memory=4096, batch_size=4096)
+    put(buffers, b"x" * 3000)
+    told: list[int] = []
+    waiter = buffers.wait(topic_of(buffers), None, b"x" * 3000, None, lambda: told.append(1))
+    buffers.close()
+    assert told == [1]
+    with pytest.raises(ClientClosed):
+        buffers.append(topic_of(buffers), 0, -1, None, b"x", None, waiter)
+    with pytest.raises(ClientClosed):
+        buffers.wait(topic_of(buffers), None, b"x", None, lambda: None)
+    buffers.leave(waiter)
+
+
+def test_P04_the_error_of_a_full_buffer_says_how_full_and_what_to_do() -> None:
+    buffers = accumulator(Clock(), memory=4096, batch_size=4096)
+    put(buffers, b"x" * 3000)
+    error = buffers.exhausted(topic_of(buffers), 1.5)
+    assert isinstance(error, BufferExhausted)
+    assert isinstance(error, TimeoutError)
+    for part in ("orders", "1.500 s", "4096 B", "1 unsent", "buffer_memory"):
+        assert part in str(error)
+
+
+def test_batches_that_are_done_are_kept_by_nobody_however_long_another_lingers() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=1000)
+    put(buffers, partition=1)
+    queue = topic_of(buffers).queues[0]
+    references = []
+    for _ in range(50):
+        delivery = put(buffers)
+        (_, batch) = buffers.hurry()
+        sealed = drain(buffers, queue)
+        assert sealed is batch
+        buffers.release(batch)
+        references.append(sys.getrefcount(batch))
+        del batch, sealed, delivery
+    assert set(references) == {3}, "besides this test's two names and the argument somebody keeps it"
+
+
+# --- spreading -------------------------------------------------------------------------------------------------------
+
+
+def test_records_without_key_stay_on_a_partition_for_about_a_batch() -> None:
+    buffers = accumulator(Clock(), batch_size=4000, partitions=8)
+    chosen = [delivery.partition for _ in range(400) if (delivery := put(buffers, b"x" * 100, partition=-1)) is not None]
+    runs = [len(list(same)) for _, same in itertools.groupby(chosen)]
+    assert all(run * 100 > 2000 for run in runs[:-1])
+    assert len(set(chosen)) > 4
+
+
+def test_records_without_key_go_to_partitions_with_a_leader() -> None:
+    buffers = accumulator(Clock(), batch_size=200, partitions=8)
+    buffers.set_topic("orders", 8, [3, 5])
+    chosen = {delivery.partition for _ in range(100) if (delivery := put(buffers, b"x" * 50, partition=-1)) is not None}
+    assert chosen == {3, 5}
