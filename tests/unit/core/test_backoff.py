@@ -1,0 +1,48 @@
+"""Back-off: KIP-580's formula, and any tenacity wait as a function of failures."""
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tenacity import wait_fixed, wait_incrementing
+
+from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
+
+
+@given(failures=st.integers(1, 10_000), seed=st.integers(), initial=st.floats(0.001, 10), maximum=st.floats(0.001, 100))
+def test_each_wait_is_within_a_fifth_of_the_doubled_term_and_never_above_the_maximum(
+        failures: int, seed: int, initial: float, maximum: float) -> None:
+    bound = max(initial, maximum)
+    term = min(initial * 2 ** min(failures - 1, 62), bound)
+    wait = ExponentialBackoff(initial, maximum, Random(seed)).after(failures)
+    assert 0.8 * term * 0.999 <= wait <= min(1.2 * term * 1.001, bound)
+
+
+def test_the_same_seed_gives_the_same_waits() -> None:
+    one, other = (ExponentialBackoff(0.1, 1.0, Random(7)) for _ in range(2))
+    assert [one.after(n) for n in range(1, 20)] == [other.after(n) for n in range(1, 20)]
+
+
+def test_waits_of_clients_that_failed_together_differ() -> None:
+    backoff = ExponentialBackoff(0.1, 1.0, Random(7))
+    assert len({backoff.after(1) for _ in range(20)}) == 20
+
+
+def test_a_maximum_below_the_initial_wait_is_raised_to_it() -> None:
+    assert 0.8 <= ExponentialBackoff(1.0, 0.1, Random(1)).after(9) <= 1.0
+
+
+def test_the_first_failure_and_none_at_all_wait_the_initial_time() -> None:
+    backoff = ExponentialBackoff(1.0, 100.0, Random(1))
+    assert all(0.8 <= backoff.after(failures) <= 1.2 for failures in (-3, 0, 1))
+
+
+def test_any_tenacity_wait_is_a_policy() -> None:
+    assert WaitPolicy(wait_fixed(3)).after(5) == 3.0
+    assert [WaitPolicy(wait_incrementing(start=1, increment=2)).after(n) for n in (1, 2, 3)] == [1.0, 3.0, 5.0]
+
+
+def test_the_exponential_backoff_is_itself_a_tenacity_wait() -> None:
+    direct, through = (ExponentialBackoff(0.1, 10.0, Random(3)) for _ in range(2))
+    assert [WaitPolicy(through).after(n) for n in (1, 4)] == [direct.after(n) for n in (1, 4)]
