@@ -23,6 +23,8 @@ BATCHES: Final = 5
 QUERY_LIMIT_S: Final = 900.0
 STOP_LIMIT_S: Final = 120.0
 LOOK_S: Final = 0.5
+HOLD_S: Final = 0.05
+BATCHES_BEFORE_STOP: Final = 2
 QUIET_LOG: Final = Path(__file__).with_name("log4j2.properties")
 FIELDS: Final = "carrier STRING, month INT, dep_delay INT, arr_delay INT"
 
@@ -80,17 +82,17 @@ class _Query:
         self._show = show
         self._rows: dict[int, int] = {}
         self._runs: list[tuple[str, str]] = []
-        self._third_began = threading.Event()
-        self._stopping = threading.Event()
+        self._held = threading.Event()
+        self._to_stop: StreamingQuery | None = None
 
     def first_part(self) -> None:
-        """Run until two batches are complete, then stop with the others still to do."""
+        """Run until some batches are complete, then stop with the others still to do."""
         query = self._start()
-        while not self._third_began.wait(LOOK_S):
+        self._to_stop = query
+        while not self._held.wait(LOOK_S):
             if not query.isActive:
                 raise RuntimeError(f"the query ended before it could be stopped: {query.exception()}")
             self._note(query)
-        self._stopping.set()
         query.stop()
         self._note(query)
 
@@ -120,10 +122,19 @@ class _Query:
 
     def _write(self, changes: DataFrame, batch: int) -> None:
         """Runs in the driver for each batch; the rows themselves are written by Spark's tasks."""
-        if batch > 1:
-            self._third_began.set()
-            self._stopping.wait(STOP_LIMIT_S)  # however fast Spark is: work is left when the query is stopped
+        if batch == BATCHES_BEFORE_STOP and not self._held.is_set():
+            self._hold()
         self._sink(changes, batch)
+
+    def _hold(self) -> None:
+        """However fast Spark is, work is left when the query is stopped: this batch does not go on before."""
+        assert self._to_stop is not None
+        self._held.set()
+        for _ in range(int(STOP_LIMIT_S / HOLD_S)):
+            if not self._to_stop.isActive:
+                break
+            threading.Event().wait(HOLD_S)
+        raise InterruptedError("this query is being stopped; the next one does this batch")
 
     def _note(self, query: StreamingQuery) -> None:
         for progress in query.recentProgress:

@@ -63,7 +63,7 @@ class Report:
         def advance(more: int) -> None:
             nonlocal done, shown_at
             done += more
-            if total and time.monotonic() - shown_at > LINE_EVERY_S:
+            if total and more and time.monotonic() - shown_at > LINE_EVERY_S:
                 shown_at = time.monotonic()
                 self.say(f"{what}: {done:,} of {total:,}")
 
