@@ -65,7 +65,7 @@ class FetchBuffer:
         self._counts: dict[TopicPartition, int] = {}
         self._paused: frozenset[TopicPartition] = frozenset()
         self._bytes = 0
-        self._drained: set[TopicPartition] = set()
+        self._drained: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
         self._woken = False
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class FetchBuffer:
             for entry in [entry for entry in self._entries if entry.where == where]:
                 self._entries.remove(entry)
                 self._remove(entry)
-            self._drained.discard(where)
+            self._drained.pop(where, None)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hold back the data of exactly these partitions, keeping it."""
@@ -114,10 +114,10 @@ class FetchBuffer:
             self._condition.notify()
         self.on_data()
 
-    def take_drained(self) -> set[TopicPartition]:
+    def take_drained(self) -> list[TopicPartition]:
         """Partitions whose data was taken since the last call."""
         with self._condition:
-            drained, self._drained = self._drained, set()
+            drained, self._drained = list(self._drained), {}
             return drained
 
     # ---- the user's thread ------------------------------------------------------------------------------------------
@@ -129,17 +129,23 @@ class FetchBuffer:
             if entry is not None:
                 self._entries.remove(entry)
                 self._remove(entry)
-                self._drained.add(entry.where)
+                self._drained[entry.where] = None
         if entry is not None:
             self.on_room()
         return entry
 
     def give_back(self, entry: Entry, *, last: bool = False) -> None:
-        """Put an entry back, partly taken (first in line) or to be raised again (last)."""
+        """Put an entry back, partly taken (first in line) or to be raised again (last, and its partition's data behind it)."""
         with self._condition:
-            if self._generations.get(entry.where) == entry.generation:
-                self._add(entry)
-                (self._entries.append if last else self._entries.appendleft)(entry)
+            if self._generations.get(entry.where) != entry.generation:
+                return
+            self._add(entry)
+            if last:
+                behind = [each for each in self._entries if each.where == entry.where]
+                others = [each for each in self._entries if each.where != entry.where]
+                self._entries = deque([*others, entry, *behind])
+            else:
+                self._entries.appendleft(entry)
 
     def wait(self, timeout: float | None) -> bool:
         """Block until there is data, `wake` was called, or *timeout* seconds passed (None: no limit); whether there is data."""

@@ -213,7 +213,7 @@ def _take(chunk: Chunk, limit: int, parts: list[Part], positions: dict[TopicPart
         else:
             chunk.batches.popleft()
             chunk.index = 0
-            chunk.position = batch.next_offset
+            chunk.position = max(chunk.position, batch.next_offset)
         positions[chunk.where] = chunk.position
     if not chunk.batches:
         positions[chunk.where] = chunk.next_offset
