@@ -12,7 +12,7 @@ import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.errors import BootstrapFailed, KafkaError, KafkaTimeout
-from tests.unit.runtime.peers import API_VERSIONS, METADATA, OLD_BROKER, Peer, answer, metadata_v1, request, silence
+from tests.unit.runtime.raw_peers import API_VERSIONS, METADATA, OLD_BROKER, Peer, answer, metadata_v1, request, silence
 
 
 def nobody() -> str:
