@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from examples.flights.topics import Names
+from examples.flights.topics import PARTITIONS, Names
 from pyclient.integration.spark import KafkaSink, register
 from pyclient.integration.spark.java_home import prepare_environment
 
@@ -76,7 +76,7 @@ class _Query:
     """Two runs of one query, and what its progress reports have told: rows by number of the batch."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, names: Names, total: int, checkpoint: Path, show: Show) -> None:
-        self._changes = aggregated(flights(spark, bootstrap, names.flights, total // BATCHES))
+        self._changes = aggregated(flights(spark, bootstrap, names.flights, total // BATCHES + PARTITIONS))
         self._sink = KafkaSink(names.delays, bootstrap_servers=bootstrap)
         self._checkpoint = checkpoint
         self._show = show
