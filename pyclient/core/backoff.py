@@ -43,5 +43,5 @@ class WaitPolicy:
     def after(self, failures: int) -> float:
         """Seconds to wait after this many failures in a row (≥ 1)."""
         state = RetryCallState(None, None, (), {})  # type: ignore[arg-type]
-        state.attempt_number = failures
+        state.attempt_number = max(failures, 1)  # a request that was never written counts as no attempt
         return float(self._wait(state))

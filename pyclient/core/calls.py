@@ -15,7 +15,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
-from pyclient.errors import KafkaError, KafkaTimeout, UnsupportedVersionError, error_for
+from pyclient.errors import KafkaError, KafkaTimeout, error_for
 
 
 class Anywhere(enum.Enum):
@@ -191,9 +191,7 @@ class Calls:
     def _verdict(self, call: Call, outcome: Outcome) -> Verdict:
         if isinstance(outcome, Reply):
             return call.judge(outcome.message)
-        if isinstance(outcome.cause, UnsupportedVersionError):
-            return outcome.cause
-        return Again(outcome.cause, elsewhere=True)
+        return Again(outcome.cause, elsewhere=True) if outcome.cause.retriable else outcome.cause
 
     def _pause(self, now: float, call: Call, error: KafkaError, *, elsewhere: bool) -> None:
         call.attempts += 1

@@ -140,11 +140,11 @@ def _partition(answer: Any) -> Partition:
 
 def _merged(old: Topic | None, new: Topic) -> Topic:
     """The newer of two tellings, partition by partition."""
-    if old is None or old.id != new.id:
-        return new
-    if new.error:
-        return attrs.evolve(new, id=old.id, partitions=old.partitions)  # its error, and what was known before
-    return attrs.evolve(new, partitions=tuple(_newer(old.partitions, part) for part in new.partitions))
+    if old is None or (old.id is not None and new.id is not None and old.id != new.id):
+        return new  # created anew
+    if new.error:  # told without id or partitions: the error, and what was known before
+        return attrs.evolve(new, id=old.id, partitions=old.partitions)
+    return attrs.evolve(new, id=new.id or old.id, partitions=tuple(_newer(old.partitions, part) for part in new.partitions))
 
 
 def _newer(known: tuple[Partition, ...], told: Partition) -> Partition:

@@ -102,12 +102,11 @@ class Metadata:
         overdue = self._overdue_at()
         if self._blocked:
             return overdue
-        return earliest(self._not_before if self._asked or self._fresh else None, self._refresh_at, overdue)
+        due = self._not_before if self._asked else max(self._not_before, self._refresh_at)
+        return earliest(due, overdue)
 
     def _due(self, now: float) -> bool:
-        if self._fresh and self._fruitless == 0:
-            return True
-        return now >= self._not_before and (self._asked or bool(self._fresh) or now >= self._refresh_at)
+        return bool(self._fresh) or (now >= self._not_before and (self._asked or now >= self._refresh_at))
 
     def _request(self, node: int, now: float) -> Request:
         # Only what is new is asked for, while the rest is fresh and nothing else is wanted (a partial update, M01).
@@ -128,23 +127,24 @@ class Metadata:
             }
 
         def done(then: float, outcome: Outcome) -> None:
-            self._answered(then, outcome, topics, partial=partial)
+            self._answered(then, outcome, partial=partial)
 
         return Request(node=node, use=Use.CONTROL, api=Api.METADATA, done=done, timeout=self._request_timeout, fields=fields)
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
-    def _answered(self, now: float, outcome: Outcome, topics: list[str], *, partial: bool) -> None:
+    def _answered(self, now: float, outcome: Outcome, *, partial: bool) -> None:
         self._in_flight = False
         match outcome:
             case Reply(message=message) if getattr(message, "error_code", 0) == REBOOTSTRAP_REQUIRED:
                 self._rebootstrap(now)
+                self._failed(now, None)  # not at the network's speed, should every address say the same
             case Reply(message=message) if message.brokers:
                 self._adopt(now, message, partial=partial)
             case Reply():
-                self._failed(now, topics, None)  # a broker that knows no brokers is still starting: ask another
+                self._failed(now, None)  # a broker that knows no brokers is still starting: ask another
             case NotSent(cause) | Unknown(cause):
-                self._failed(now, topics, cause)
+                self._failed(now, cause)
 
     def _adopt(self, now: float, message: object, *, partial: bool) -> None:
         before = self.cluster
@@ -153,14 +153,14 @@ class Metadata:
         self.last_error = None
         if not partial:
             self._refresh_at = now + self._max_age
-        unfinished = any(self._unfinished(after.topics.get(topic)) for topic in self._used)
+        unfinished = any(self._unfinished(after.topics.get(topic)) for topic in self._used if topic not in self._fresh)
         fruitless = unfinished or _same(before, after)
         self._fruitless = self._fruitless + 1 if fruitless else 0
         self._not_before = now + self._backoff.after(max(self._fruitless, 1))
         self._asked = self._asked or unfinished
         self._publish(after)
 
-    def _failed(self, now: float, topics: list[str], cause: KafkaError | None) -> None:
+    def _failed(self, now: float, cause: KafkaError | None) -> None:
         self._fruitless += 1
         self._not_before = now + self._backoff.after(self._fruitless)
         self.last_error = cause

@@ -16,12 +16,12 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.isolation import committed_only
-from pyclient.core.fetching.lookups import CONSUMER_ID, OffsetLookups
+from pyclient.core.fetching.lookups import CONSUMER_ID, LATEST, OffsetLookups
 from pyclient.core.fetching.positions import Event, Phase, Position
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
-    CorruptRecordError, KafkaError, NoOffsetForPartition, OffsetOutOfRangeError, RecordTooLargeError, error_for,
+    CorruptRecordError, KafkaError, NoOffsetForPartition, OffsetOutOfRangeError, RecordTooLargeError, UnknownServerError, error_for,
 )
 from pyclient.records import Node, OffsetAndTimestamp, TopicPartition
 
@@ -81,6 +81,7 @@ class Fetcher:
         wanted = dict.fromkeys(partitions)
         for where in [where for where in self.positions if where not in wanted]:
             self._forget(where)
+        self._buffer.pause(self._paused)
         self._metadata.pin(where.topic for where in wanted)
         self._begin([where for where in wanted if where not in self.positions], now)
 
@@ -104,9 +105,10 @@ class Fetcher:
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """End `pause` for these."""
-        self._paused.difference_update(partitions)
+        resumed = list(partitions)
+        self._paused.difference_update(resumed)
         self._buffer.pause(self._paused)
-        for where in partitions:
+        for where in resumed:
             self._place(where)
 
     @property
@@ -173,13 +175,17 @@ class Fetcher:
 
         def found(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
             if self._is_current(position) and position.generation == generation and position.phase is Phase.AWAIT_RESET:
-                self._looked_up(position, answer, error)
+                self._looked_up(position, timestamp, answer, error, now)
 
         self._lookups.submit({position.where: timestamp}, found, deadline=None, now=now)
 
-    def _looked_up(self, position: Position, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
+    def _looked_up(self, position: Position, timestamp: int, answer: OffsetAndTimestamp | None, error: KafkaError | None,
+                   now: float) -> None:
         if error is not None:
             self._fail(position, error, lasting=True)
+        elif answer is None and timestamp != LATEST:
+            position.reset_to = LATEST  # every record is older: what is read next is the next one that comes
+            self._look_up(position, now)
         else:
             position.found(answer.offset if answer is not None else 0)
             self._place(position.where)
@@ -254,9 +260,12 @@ class Fetcher:
             self._place(where)
 
     def _room(self) -> int:
-        """Bytes the next answer may have; 0 while the buffer is full. An empty buffer takes any one answer."""
+        """Bytes the next answer may have; 0 while the buffer is full.
+
+        A buffer that has nothing to hand out takes any one answer: what is kept for paused partitions must not starve the others.
+        """
         room = self._limits.buffer_memory - self._buffer.bytes - self._reserved
-        if not self._buffer.bytes and not self._reserved:
+        if not self._reserved and not self._buffer.ready():
             return self._limits.max_bytes
         return min(room, self._limits.max_bytes) if room >= self._limits.max_partition_bytes else 0
 
@@ -271,7 +280,7 @@ class Fetcher:
         ids = {where.topic: cluster.topics[where.topic].id for where in asked}
         by_id = all(ids.values())
         names = {topic_id: name for name, topic_id in ids.items()}
-        wait = SHORT_WAIT if len(self._buffer) else self._limits.max_wait
+        wait = SHORT_WAIT if self._buffer.ready() else self._limits.max_wait
 
         def fields(version: int) -> dict[str, object]:
             offsets = {where: offset for where, (_, _, offset) in asked.items()}
@@ -313,7 +322,8 @@ class Fetcher:
             self._rest(now, asked, error_for(outcome.message.error_code))
         else:
             self._read(now, asked, outcome.message, names)
-        for where in asked:
+        # Those that got nothing stand first in the next request: a full answer must not go to the same ones again and again.
+        for where in sorted(asked, key=lambda where: asked[where][0].offset != asked[where][2]):
             self._place(where)
 
     def _read(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], message: Any,
@@ -326,15 +336,17 @@ class Fetcher:
                 position, generation, offset = asked.get(TopicPartition(str(name), part.partition_index), (None, 0, 0))
                 if position is None or not self._is_current(position) or (position.generation, position.offset) != (generation, offset):
                     continue  # C03: a seek or a new assignment overtook this answer
+                if not position.known:
+                    continue  # told twice, and the first time ended it
                 if part.error_code:
                     self._on_error(now, position, part, nodes)
                 else:
-                    self._on_data(position, part)
+                    self._on_data(now, position, part)
 
-    def _on_data(self, position: Position, part: Any) -> None:
-        position.failures = 0
+    def _on_data(self, now: float, position: Position, part: Any) -> None:
         position.high_watermark = part.high_watermark
         if not part.records:
+            position.failures = 0
             return
         try:
             batches = read_batches(part.records, decompression_limit=self._limits.decompression_limit,
@@ -347,8 +359,11 @@ class Fetcher:
             position.advance(Event.NO_POLICY)
             return
         if fresh:
+            position.failures = 0
             self._buffer_up(position, fresh, data)
-        elif not batches:
+            return
+        self._pause_after_failure(now, position)  # what came does not help: not again at once
+        if not batches:
             self._fail(position, RecordTooLargeError(
                 f"the batch at offset {position.offset} of {position.where} does not fit max_partition_fetch_bytes="
                 f"{self._limits.max_partition_bytes}: raise it.", topic_partition=position.where), lasting=False)
@@ -374,8 +389,11 @@ class Fetcher:
             self._metadata.hint(self._metadata.cluster.moved(position.where, hint.leader_id, hint.leader_epoch, nodes.get(hint.leader_id)))
         if error.refresh or error.retriable:
             self._metadata.request_update()
-        if not error.retriable:
+        if _is_for_the_user(error):
             self._fail(position, error, lasting=False)
+        self._pause_after_failure(now, position)
+
+    def _pause_after_failure(self, now: float, position: Position) -> None:
         position.failures += 1
         self._resting[position.where] = now + self._backoff.after(position.failures)
 
@@ -393,12 +411,16 @@ class Fetcher:
     def _rest(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], cause: KafkaError) -> None:
         for where, (position, _, _) in asked.items():
             if self._is_current(position):
-                position.failures += 1
-                self._resting[where] = now + self._backoff.after(position.failures)
-                if not cause.retriable:
+                self._pause_after_failure(now, position)
+                if _is_for_the_user(cause):
                     self._fail(position, cause, lasting=False)
 
     def _corrupt(self, position: Position, error: CorruptRecordError) -> CorruptRecordError:
         return CorruptRecordError(
             f"the data of {position.where} at offset {position.offset} is damaged: {error.message}. seek() past it to go on.",
             topic_partition=position.where)
+
+
+def _is_for_the_user(error: KafkaError) -> bool:
+    """C13: raised by poll, though reading is tried again: what waiting will hardly cure, and data the broker calls damaged."""
+    return isinstance(error, CorruptRecordError) or not (error.retriable or isinstance(error, UnknownServerError))

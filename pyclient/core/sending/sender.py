@@ -78,10 +78,9 @@ class Sender:
         """One request per node that has room, as full as ``max_request_size`` allows."""
         self._expire(now)
         self._wake_rested(now)
-        self._follow_leaders()
+        self._follow_leaders(now)
         for queue in self._accumulator.take_ready(now):
-            self._metadata.want(queue.topic, now)
-            self._place(queue)
+            self._place(queue, now)
         for node in [node for node, queues in self._by_leader.items() if queues]:
             if ready.slots(node, Use.PRODUCE):
                 request = self._drain(node, ready)
@@ -106,9 +105,10 @@ class Sender:
 
     # ---- where queues stand -----------------------------------------------------------------------------------------
 
-    def _place(self, queue: PartitionQueue) -> None:
+    def _place(self, queue: PartitionQueue, now: float) -> None:
         if queue in self._muted or queue in self._resting:
             return
+        self._metadata.want(queue.topic, now)  # also while nothing new is sent: a batch that waits must find its leader
         leader = self._metadata.cluster.leader(queue.topic_partition)
         if leader is None:
             self._leaderless[queue] = None
@@ -116,7 +116,7 @@ class Sender:
         else:
             self._by_leader.setdefault(leader, {})[queue] = None
 
-    def _follow_leaders(self) -> None:
+    def _follow_leaders(self, now: float) -> None:
         """After a new view of the cluster, every waiting queue goes to where its leader is now."""
         if self._view == self._metadata.cluster.version:
             return
@@ -125,12 +125,12 @@ class Sender:
         self._leaderless.clear()
         self._by_leader.clear()
         for queue in waiting:
-            self._place(queue)
+            self._place(queue, now)
 
     def _wake_rested(self, now: float) -> None:
         for queue in [queue for queue, until in self._resting.items() if now >= until]:
             del self._resting[queue]
-            self._place(queue)
+            self._place(queue, now)
 
     # ---- draining ---------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Sender:
         for batch, verdict in self._verdicts(batches, outcome, names):
             self._muted.discard(batch.queue)
             self._settle(now, batch, verdict)
-            self._place(batch.queue)  # what came in meanwhile may leave now
+            self._place(batch.queue, now)  # what came in meanwhile may leave now
 
     def _verdicts(self, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> Iterator[tuple[Batch, Verdict]]:
         answers = _answers(outcome, names)
