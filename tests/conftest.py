@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 PURE: Final = os.environ.get("PYCLIENT_PURE") == "1"
 ON_CONTAINERS: Final = os.environ.get("PYCLIENT_BROKERS") == "container"
+
+# A test is not wrong because the machine is busy: examples have no deadline of their own.
+hypothesis.settings.register_profile(
+    "pyclient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("pyclient")
 
 
 # --- imports ---------------------------------------------------------------------------------------------------------
