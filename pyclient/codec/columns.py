@@ -428,16 +428,33 @@ def _fill_constants(
     partition: int32_t,
     timestamp_type: int32_t,
 ) -> cython.void:
-    """What is the same in all records of a part, from row *first* to the last one filled: tight loops of their own."""
+    """What is the same in all records of a part, from row *first* to the last one filled: loops that compile to few."""
     row: cython.Py_ssize_t
-    for row in range(first, columns.row):
-        columns.partition[row] = partition
-    for row in range(first, columns.row):
-        columns.timestamp_type[row] = timestamp_type
-    for row in range(first, columns.row):
-        memcpy(columns.topic.data + columns.topic.used, topic, size)
-        columns.topic.used += cython.cast(int32_t, size)
-        columns.topic.offsets[row + 1] = columns.topic.used
+    rows: cython.Py_ssize_t = columns.row - first
+    used: int32_t = columns.topic.used
+    for row in range(rows):
+        columns.partition[first + row] = partition
+    for row in range(rows):
+        columns.timestamp_type[first + row] = timestamp_type
+    for row in range(rows):
+        columns.topic.offsets[first + row + 1] = used + cython.cast(int32_t, (row + 1) * size)
+    _repeat(columns.topic.data + used, topic, size, rows)
+    columns.topic.used = used + cython.cast(int32_t, rows * size)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _repeat(at: cython.p_uchar, text: cython.p_const_uchar, size: cython.Py_ssize_t, times: cython.Py_ssize_t) -> cython.void:
+    """Write *text* that many times, each copy as long as all before it."""
+    total: cython.Py_ssize_t = size * times
+    done: cython.Py_ssize_t = min(size, total)
+    more: cython.Py_ssize_t
+    memcpy(at, text, done)
+    while done < total:
+        more = min(done, total - done)
+        memcpy(at + done, at, more)
+        done += more
 
 
 # --- the table ------------------------------------------------------------------------------------------------------

@@ -20,18 +20,23 @@ cdef struct RecordView:
 
 cdef inline const unsigned char* next_varint(const unsigned char* at, int64_t* value) noexcept nogil:
     cdef uint64_t raw = at[0]
-    cdef int shift
-    if raw >= 0x80:
-        raw &= 0x7F
-        shift = 7
+    cdef int shift = 14
+    if raw < 0x80:
         at += 1
+    elif at[1] < 0x80:
+        raw = (raw & 0x7F) | (<uint64_t>at[1] << 7)
+        at += 2
+    else:
+        raw = (raw & 0x7F) | (<uint64_t>(at[1] & 0x7F) << 7)
+        at += 2
         while at[0] >= 0x80:
             raw |= <uint64_t>(at[0] & 0x7F) << shift
             shift += 7
             at += 1
         raw |= <uint64_t>at[0] << shift
+        at += 1
     value[0] = <int64_t>((raw >> 1) ^ (0 - (raw & 1)))
-    return at + 1
+    return at
 
 
 cdef inline const unsigned char* next_bytes(const unsigned char* at, const unsigned char** data, Py_ssize_t* size) noexcept nogil:

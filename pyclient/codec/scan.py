@@ -53,12 +53,17 @@ def _long_varint(scan: cython.pointer(Scan), widest: cython.int) -> int64_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def _varint(scan: cython.pointer(Scan), widest: cython.int) -> int64_t:
-    """As `_long_varint`, with the usual single byte done here."""
-    low: uint8_t
-    if scan.at < scan.end and scan.at[0] < 0x80:
-        low = scan.at[0]
-        scan.at += 1
-        return (low >> 1) ^ -cython.cast(int64_t, low & 1)
+    """As `_long_varint`, with the usual one and two bytes done here."""
+    raw: uint64_t
+    if scan.end - scan.at >= 2:
+        raw = scan.at[0]
+        if raw < 0x80:
+            scan.at += 1
+            return cython.cast(int64_t, (raw >> 1) ^ (0 - (raw & 1)))
+        if scan.at[1] < 0x80:
+            raw = (raw & 0x7F) | (cython.cast(uint64_t, scan.at[1]) << 7)
+            scan.at += 2
+            return cython.cast(int64_t, (raw >> 1) ^ (0 - (raw & 1)))
     return _long_varint(scan, widest)
 
 

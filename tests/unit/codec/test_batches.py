@@ -54,7 +54,7 @@ def test_positions_at_the_ends_of_the_offset_range() -> None:
     assert [batch.index_of(offset) for offset in (-(2**63), 2**63 - 3, 2**63 - 2, 2**63 - 1)] == [0, 0, 1, 2]
 
 
-def test_a_compacted_batch_stands_for_all_its_offsets() -> None:
+def test_C04_a_compacted_batch_stands_for_all_its_offsets() -> None:
     batch = one(sparse(2, 5, last=9))
     assert (batch.base_offset, batch.last_offset, batch.next_offset, batch.count) == (50, 59, 60, 2)
 
@@ -213,7 +213,7 @@ def test_a_wrong_checksum_raises_with_both_sums_and_the_way_out() -> None:
     assert [r.value for r in one(data, check_crcs=False).records("t", 0)] != []
 
 
-def test_the_checksum_is_compared_before_anything_is_decompressed() -> None:
+def test_C06_the_checksum_is_compared_before_anything_is_decompressed() -> None:
     data = changed(encode_values([bytes(1000)], compression="zstd"), {"crc": 0}, heal=False)
     with pytest.raises(CorruptRecordError, match="CRC-32C"):
         one(data, decompression_limit=10).open()
@@ -298,7 +298,7 @@ def test_every_two_bytes_of_a_header_name_are_judged_as_python_judges_them(lead:
 
 
 @pytest.mark.parametrize("data", [b"\0" * 7, GOOD], ids=["empty batches", "batches of one empty record"])
-def test_reading_takes_at_most_four_times_the_reply_and_a_mebibyte(data: bytes) -> None:
+def test_M12_reading_takes_at_most_four_times_the_reply_and_a_mebibyte(data: bytes) -> None:
     reply = encode_batch([]) * 40_000 if data[0] == 0 else with_records(THREE, data) * 40_000
     tracemalloc.start()
     try:

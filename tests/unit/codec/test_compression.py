@@ -198,7 +198,7 @@ def test_a_bomb_is_real(codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_decompression_bomb_is_stopped_at_the_limit(codec: Compression) -> None:
+def test_M12_a_decompression_bomb_is_stopped_at_the_limit(codec: Compression) -> None:
     bomb = BOMBS[codec](1024 * MIB)
     limit = 3 * MIB
     tracemalloc.start()
@@ -220,7 +220,7 @@ def test_a_decompression_bomb_is_stopped_at_the_limit(codec: Compression) -> Non
     ],
     ids=["snappy preamble", "zstd content size", "zstd content size within the limit"],
 )
-def test_a_size_that_the_data_cannot_hold_is_refused_before_memory_is_taken(codec: Compression, data: bytes) -> None:
+def test_M12_a_size_that_the_data_cannot_hold_is_refused_before_memory_is_taken(codec: Compression, data: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(CorruptRecordError):
