@@ -409,7 +409,7 @@ class Fetcher:
             "between beginning_offsets() and end_offsets().", topic_partition=position.where), lasting=True)
 
     def _rest(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], cause: KafkaError) -> None:
-        for where, (position, _, _) in asked.items():
+        for position, _, _ in asked.values():
             if self._is_current(position):
                 self._pause_after_failure(now, position)
                 if _is_for_the_user(cause):
