@@ -33,7 +33,7 @@ ROWS = {  # written from the design, not from the table
 }
 
 
-@pytest.mark.parametrize(("pair", "after"), ROWS.items(), ids=lambda value: str(value))
+@pytest.mark.parametrize(("pair", "after"), ROWS.items(), ids=str)
 def test_every_row_of_the_table_is_taken(pair: tuple[State, Event], after: State) -> None:
     assert next_state(*pair) is after
 

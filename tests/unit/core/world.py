@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
@@ -21,7 +21,9 @@ from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.entities import Reader, schema_of
 from pyclient.codec.messages import decode_response, encode_request, field_names
 from pyclient.core.backoff import WaitPolicy
+from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, NotSent, Outcome, Reply, Request, Unknown, Use
+from pyclient.core.metadata import Metadata
 from pyclient.errors import ConnectionLost, KafkaError
 
 DOUBLING: Final = WaitPolicy(wait_exponential(multiplier=1, max=64))
@@ -135,6 +137,23 @@ class Sent:
         self.request.done(self.world.now, outcome)
 
 
+# ---- metadata -------------------------------------------------------------------------------------------------------
+
+MAX_AGE: Final = 300.0
+
+
+def make_metadata(*, max_idle: float = 1000.0, rebootstrap_after: float | None = None, create_topics: bool = False,
+                  on_update: Callable[[Cluster], object] = lambda cluster: None) -> Metadata:
+    """A Metadata manager that knows nothing yet."""
+    return Metadata(
+        max_age=MAX_AGE, max_idle=max_idle, rebootstrap_after=rebootstrap_after, request_timeout=30.0, backoff=DOUBLING,
+        create_topics=create_topics, on_update=lambda cluster: _ignore(on_update(cluster)))
+
+
+def _ignore(result: object) -> None:
+    """What a view is used for is no business of the manager."""
+
+
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +207,7 @@ def _value(name: str, nested: type | None, value: object) -> object:
     return tuple(_entity(nested, item) for item in value)
 
 
-# ---- metadata -------------------------------------------------------------------------------------------------------
+# ---- what brokers tell of the cluster -------------------------------------------------------------------------------
 
 
 def topic_id(name: str) -> UUID:
