@@ -516,6 +516,7 @@ class AsyncConsumer(AsyncFacade, _Consumer):
         """As `Consumer.commit`."""
         with self._alone():
             given = as_offsets(self._progress.committable() if offsets is None else offsets)
+            await self._let_earlier_ones_begin()
             await self._core.commit(given, seconds(timeout, self._config.default_api_timeout_ms))
             self._progress.saved(given)
             self._told()
@@ -578,7 +579,12 @@ class AsyncConsumer(AsyncFacade, _Consumer):
         self._progress.settle()
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
+            await self._let_earlier_ones_begin()
             await self._core.commit(as_offsets(unsaved), limit)
+
+    async def _let_earlier_ones_begin(self) -> None:
+        """C24: the task of a commit_async takes its place in line with its first step, which must come before this call's."""
+        await asyncio.sleep(0)
 
 
 def _no_membership() -> UnsupportedFeature:

@@ -166,7 +166,7 @@ class Records(Sequence[Record]):
 
     def joined(self, others: Records) -> Records:
         """These records and then *others*."""
-        return Records([*self._parts, *others._parts], {**self._positions, **others._positions}, self._decode)
+        return Records([*self._parts, *others._parts], {**self._positions, **others._positions}, self._decode or others._decode)
 
     def _slice(self, index: slice) -> Sequence[Record]:
         start, stop, step = index.indices(self._count)

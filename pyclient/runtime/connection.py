@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._take()
         except KafkaError as error:
-            _log.warning("%s: %s; closing the connection", self.label, error)
+            _log.warning("%s; closing the connection", error)
             self.close(error)
 
     def _take(self) -> None:

@@ -247,7 +247,8 @@ class Links:
     async def _establish(self, host: Host, use: Use) -> None:
         try:
             link = await self._open_and_introduce(host, use)
-        except TryVersionZero:
+        except TryVersionZero as error:
+            host.stage = str(error)
             host.newest_versions = 0  # at once, without a back-off: it is the same attempt
         except (KafkaError, OSError) as error:
             self._failed(host, error if isinstance(error, KafkaError) else ConnectionLost(reason(error)))
@@ -385,7 +386,7 @@ class Links:
 
     def troubles(self) -> dict[str, BaseException]:
         """For each bootstrap address, and each other one that failed: why there is no connection yet."""
-        pending = {host.address: self._pending(host) for host in self._bootstrap.values() if host.tasks or host.stage == NOT_TRIED}
+        pending = {host.address: self._pending(host) for host in self._bootstrap.values() if not host.links}
         return {**pending, **self.failures}
 
     def _pending(self, host: Host) -> KafkaError:

@@ -16,19 +16,16 @@ class Peer:
     def __init__(self, talk: Talk, *, host: str = "127.0.0.1") -> None:
         self._talk = talk
         self._server = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._host, self.port = self._server.getsockname()[:2]
         self._threads: list[threading.Thread] = []
         self._sockets: list[socket.socket] = []
         self.connections = 0
         self._main = threading.Thread(target=self._accept, daemon=True)
 
     @property
-    def port(self) -> int:
-        return int(self._server.getsockname()[1])
-
-    @property
     def address(self) -> str:
-        host = self._server.getsockname()[0]
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        """As users write it; the same after the end."""
+        return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
     def __enter__(self) -> Self:
         self._main.start()
@@ -38,7 +35,7 @@ class Peer:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for each in self._sockets:
-            each.close() if each.fileno() < 0 else _hang_up(each)
+            _hang_up(each)
         for thread in [self._main, *self._threads]:
             thread.join(10)
 

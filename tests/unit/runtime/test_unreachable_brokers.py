@@ -12,7 +12,10 @@ import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.errors import BootstrapFailed, KafkaError, KafkaTimeout
+from tests.waiting import eventually
 from tests.unit.runtime.raw_peers import API_VERSIONS, METADATA, OLD_BROKER, Peer, answer, metadata_v1, request, silence
+
+WHERE = TopicPartition("t", 0)
 
 
 def nobody() -> str:
@@ -62,19 +65,18 @@ def test_every_address_is_named_with_its_own_trouble() -> None:
         assert address in text
 
 
-@pytest.mark.parametrize("call", [
-    lambda server: Producer(bootstrap_servers=server, max_block_ms=300).send("t", b"x"),
-    lambda server: Producer(bootstrap_servers=server, max_block_ms=300).partitions_for("t"),
-    lambda server: Consumer(bootstrap_servers=server).end_offsets([TopicPartition("t", 0)], timeout=0.3),
-    lambda server: Consumer(bootstrap_servers=server, group_id="g").commit({TopicPartition("t", 0): 1}, timeout=0.3),
-    lambda server: Consumer(bootstrap_servers=server, group_id="g").committed([TopicPartition("t", 0)], timeout=0.3),
-    lambda server: Admin(bootstrap_servers=server).describe_cluster(timeout=0.3),
+@pytest.mark.parametrize(("kind", "options", "call"), [
+    (Producer, {"max_block_ms": 300}, lambda client: client.send("t", b"x")),
+    (Producer, {"max_block_ms": 300}, lambda client: client.partitions_for("t")),
+    (Consumer, {}, lambda client: client.end_offsets([WHERE], timeout=0.3)),
+    (Consumer, {"group_id": "g"}, lambda client: client.commit({WHERE: 1}, timeout=0.3)),
+    (Consumer, {"group_id": "g"}, lambda client: client.committed([WHERE], timeout=0.3)),
+    (Admin, {}, lambda client: client.describe_cluster(timeout=0.3)),
 ])
-@pytest.mark.filterwarnings("ignore:unclosed")
-def test_every_call_that_waits_names_the_address(call: Callable[[str], object]) -> None:
+def test_every_call_that_waits_names_the_address(kind: Any, options: dict[str, Any], call: Callable[[Any], object]) -> None:
     address = nobody()
-    with pytest.raises(KafkaTimeout, match=f"{address}: Connection refused"):
-        call(address)
+    with kind(bootstrap_servers=address, **options) as client, pytest.raises(KafkaTimeout, match=f"{address}: Connection refused"):
+        call(client)
 
 
 def test_a_poll_without_brokers_returns_nothing_in_time() -> None:
@@ -162,9 +164,9 @@ def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
             key, version, correlation_id = request(connection)
             if key != API_VERSIONS:
                 break
-            answer(connection, correlation_id, OLD_BROKER) if version == 0 else connection.close()
-        if not connection.recv(1):
-            ended.set()
+            answer(connection, correlation_id, OLD_BROKER if version == 0 else b"\x00\x23\x00\x00\x00\x00")
+        silence(connection)
+        ended.set()
 
     with Peer(deaf) as peer, Admin(bootstrap_servers=peer.address, request_timeout_ms=200, default_api_timeout_ms=60_000) as admin:
         with pytest.raises(BootstrapFailed, match="did not answer Metadata within request_timeout_ms"):
@@ -206,10 +208,9 @@ def test_an_idle_client_that_wants_a_quick_rebootstrap_does_not_spin(caplog: pyt
 def test_clients_close_quickly_and_cleanly_while_they_connect(kind: Any) -> None:
     async def main(address: str) -> set[asyncio.Task[Any]]:
         async with kind(bootstrap_servers=address) as client:
-            while not peer.connections:
-                await asyncio.sleep(0)
+            await asyncio.to_thread(eventually, lambda: peer.connections)
             assert client._core.links
-        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+        return asyncio.all_tasks() - {asyncio.current_task()}
 
     with Peer(silence) as peer:
         assert asyncio.run(main(peer.address)) == set()

@@ -1,0 +1,193 @@
+"""The sync and async faces are twins, and what does not depend on a broker holds for all six clients."""
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import inspect
+import pickle
+import threading
+import warnings
+from typing import Any
+
+import pytest
+
+from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from pyclient.errors import ClientClosed, ConfigurationError, IllegalState, WrongLoop
+
+from tests.waiting import eventually
+
+SERVER: dict[str, Any] = {"bootstrap_servers": "127.0.0.1:1"}
+TWINS = [(Producer, AsyncProducer), (Consumer, AsyncConsumer), (Admin, AsyncAdmin)]
+SYNC = [sync for sync, _ in TWINS]
+ASYNC = [twin for _, twin in TWINS]
+WHERE = TopicPartition("t", 0)
+CALLS: dict[type, list[tuple[str, tuple[Any, ...]]]] = {
+    AsyncProducer: [("send", ("t", b"x")), ("flush", ()), ("partitions_for", ("t",))],
+    AsyncConsumer: [("poll", (0,)), ("position", (WHERE,)), ("assign", ([WHERE],)), ("seek", (WHERE, 0)), ("commit", ({WHERE: 1},)),
+                    ("end_offsets", ([WHERE],)), ("committed", ([WHERE],)), ("offsets_for_times", ({WHERE: 0},))],
+    AsyncAdmin: [("list_topics", ()), ("create_topics", (["t"],)), ("describe_cluster", ())],
+}
+
+
+def options_of(kind: type) -> dict[str, Any]:
+    return {**SERVER, "group_id": "g"} if "Consumer" in kind.__name__ else SERVER
+
+
+def public(kind: type) -> dict[str, Any]:
+    members = inspect.getmembers(kind, callable)
+    return {name: member for name, member in members if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("sync", "twin"), TWINS)
+def test_twins_have_the_same_names_and_the_same_signatures(sync: type, twin: type) -> None:
+    assert public(sync).keys() == public(twin).keys()
+    for name, method in [*public(sync).items(), ("__init__", sync.__init__)]:  # type: ignore[misc]
+        assert parameters(method) == parameters(getattr(twin, name)), name
+
+
+def parameters(method: Any) -> list[tuple[Any, ...]]:
+    return [(each.name, each.kind, repr(each.default)) for each in inspect.signature(method).parameters.values()]
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+def test_before_it_is_entered_an_async_client_says_how_to_open_it(kind: type) -> None:
+    async def main() -> None:
+        client = kind(**options_of(kind))
+        for name, arguments in CALLS[kind]:
+            with pytest.raises(IllegalState, match="async with"):
+                await getattr(client, name)(*arguments)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+def test_on_another_loop_every_call_of_an_async_client_raises(kind: type) -> None:
+    async def elsewhere(client: Any) -> None:
+        for name, arguments in [*CALLS[kind], ("close", ())]:
+            with pytest.raises(WrongLoop, match="another event loop"):
+                await getattr(client, name)(*arguments)
+
+    async def main() -> None:
+        async with kind(**options_of(kind)) as client:
+            await asyncio.to_thread(asyncio.run, elsewhere(client))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+def test_an_async_client_is_entered_once(kind: type) -> None:
+    async def main() -> None:
+        async with kind(**options_of(kind)) as client:
+            with pytest.raises(IllegalState, match="enter it once"):
+                await client.__aenter__()
+        with pytest.raises(ClientClosed):
+            await client.__aenter__()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+def test_after_close_every_call_of_an_async_client_says_closed(kind: type) -> None:
+    async def main() -> None:
+        async with kind(**options_of(kind)) as client:
+            pass
+        for name, arguments in CALLS[kind]:
+            with pytest.raises(ClientClosed, match="closed"):
+                await getattr(client, name)(*arguments)
+        await client.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("sync", "twin"), TWINS)
+def test_after_close_every_call_of_a_sync_client_says_closed(sync: type, twin: type) -> None:
+    client = sync(**options_of(sync))
+    client.close()
+    for name, arguments in [*CALLS[twin], ("__enter__", ())]:
+        with pytest.raises(ClientClosed, match="closed"):
+            getattr(client, name)(*arguments)
+    client.close()
+
+
+@pytest.mark.parametrize("kind", [*SYNC, *ASYNC])
+def test_a_client_without_bootstrap_servers_says_what_is_missing(kind: type) -> None:
+    with pytest.raises(ConfigurationError, match="bootstrap_servers"):
+        kind()
+
+
+@pytest.mark.parametrize("kind", SYNC)
+def test_a_client_refuses_to_travel_to_another_process_and_names_what_does(kind: type) -> None:
+    with kind(**SERVER) as client:
+        for travel in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match=f"a {kind.__name__} cannot be pickled.*shared_producer"):
+                travel(client)
+
+
+@pytest.mark.parametrize("kind", SYNC)
+def test_a_client_dropped_unclosed_warns_and_its_thread_ends(kind: type) -> None:
+    before = set(threading.enumerate())
+    client = kind(**SERVER)
+    left = set(threading.enumerate()) - before
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del client
+        gc.collect()
+    assert [each.category for each in caught] == [ResourceWarning]
+    assert f"unclosed {kind.__name__}" in str(caught[0].message)
+    for thread in left:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+def test_an_async_client_dropped_unclosed_warns(kind: type) -> None:
+    async def main() -> None:
+        client = kind(**SERVER)
+        await client.__aenter__()
+        core = client._core
+        del client
+        gc.collect()
+        await asyncio.to_thread(eventually, lambda: core.closed)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(main())
+    assert [str(each.message).split(":")[0].split(",")[0] for each in caught] == [f"unclosed {kind.__name__}"]
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+def test_an_async_client_never_entered_is_dropped_without_a_word(kind: type) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        kind(**SERVER)
+        gc.collect()
+    assert not caught
+
+
+def test_a_timeout_is_a_number_of_seconds_or_none() -> None:
+    with Producer(**SERVER) as producer, pytest.raises(ValueError, match="timeout -1"):
+        producer.flush(-1)
+    with Producer(**SERVER) as producer:
+        producer.flush(None)
+        producer.flush(float("inf"))
+
+
+def test_closing_a_client_ends_the_calls_of_other_threads() -> None:
+    raised: list[BaseException] = []
+    admin = Admin(**SERVER)
+
+    def ask() -> None:
+        try:
+            admin.list_topics(timeout=None)
+        except ClientClosed as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(admin._core.calls._open) == 5)
+    admin.close()
+    for thread in threads:
+        thread.join(20)
+    assert len(raised) == 5
