@@ -15,7 +15,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
-from pyclient.errors import KafkaError, KafkaTimeout, error_for
+from pyclient.errors import KafkaError, KafkaTimeout, UnknownServerError, error_for
 
 
 class Anywhere(enum.Enum):
@@ -81,18 +81,18 @@ class Calls:
         self._metadata = metadata
         self._request_timeout = request_timeout
         self._backoff = backoff
-        self._open: list[Call] = []
+        self._open: dict[Call, None] = {}  # in the order they were submitted
         self._coordinators: dict[str, int] = {}
-        self._finding: set[str] = set()
+        self._finding: dict[str, Call] = {}
 
     def submit(self, call: Call) -> None:
         """Begin a call; it ends by an answer, its deadline, `cancel` or `close`."""
-        self._open.append(call)
+        self._open[call] = None
 
     def cancel(self, call: Call) -> None:
         """Forget a call: its finish is not called any more. What was sent may still be carried out."""
         if call in self._open:
-            self._open.remove(call)
+            self._take_out(call)
 
     def close(self, error: KafkaError) -> None:
         """End every call with *error*."""
@@ -105,6 +105,8 @@ class Calls:
         while fresh := [call for call in self._open if call not in seen]:  # a look-up of a coordinator joins on the way
             seen.update(fresh)
             for call in fresh:
+                if call not in self._open:
+                    continue  # the end of another one ended it
                 if call.deadline is not None and now >= call.deadline:
                     self._end(call, None, self._timeout(call))
                 elif not call.in_flight and now >= call.not_before:
@@ -153,13 +155,12 @@ class Calls:
 
     def _find(self, group: str, *, not_before: float) -> None:
         if group not in self._finding:
-            self._finding.add(group)
-            call = find_coordinator(group, self._found)
+            call = self._finding[group] = find_coordinator(group, self._found)
             call.not_before = not_before
             self.submit(call)
 
     def _found(self, group: str, node: int | None, error: BaseException | None) -> None:
-        self._finding.discard(group)
+        self._finding.pop(group, None)
         if node is not None:
             self._coordinators[group] = node
         elif isinstance(error, KafkaError):
@@ -204,8 +205,17 @@ class Calls:
 
     def _end(self, call: Call, result: Any, error: BaseException | None) -> None:
         if call in self._open:
-            self._open.remove(call)
+            self._take_out(call)
             call.finish(result, error)
+
+    def _take_out(self, call: Call) -> None:
+        """It is open no more, and neither is the look-up of a coordinator that nobody waits for now."""
+        del self._open[call]
+        target = call.target
+        if isinstance(target, Coordinator) and not any(each.target == target for each in self._open):
+            search = self._finding.pop(target.group, None)
+            if search is not None:
+                self._open.pop(search, None)
 
     def _timeout(self, call: Call) -> KafkaError:
         cause = call.last_error or self._metadata.last_error
@@ -223,7 +233,10 @@ def find_coordinator(group: str, found: Callable[[str, int | None, BaseException
         return {"key": group, "key_type": KEY_TYPE_GROUP}
 
     def judge(message: Any) -> Verdict:
-        answer = message.coordinators[0] if getattr(message, "coordinators", None) else message
+        answers = getattr(message, "coordinators", (message,))  # since version 4 one of several
+        if not answers:
+            return Again(UnknownServerError(f"the answer leaves out group {group!r}"))
+        answer = answers[0]
         if not answer.error_code:
             return Done(answer.node_id)
         error = error_for(answer.error_code, f"group {group!r}: {answer.error_message or 'no coordinator yet'}")

@@ -16,7 +16,7 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.isolation import committed_only
-from pyclient.core.fetching.lookups import CONSUMER_ID, LATEST, OffsetLookups
+from pyclient.core.fetching.lookups import CONSUMER_ID, LATEST, Lookup, OffsetLookups
 from pyclient.core.fetching.positions import Event, Phase, Position
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use
 from pyclient.core.metadata import Metadata
@@ -66,6 +66,7 @@ class Fetcher:
         self._find_committed = find_committed
         self.positions: dict[TopicPartition, Position] = {}
         self._generation = 0
+        self._searches: dict[TopicPartition, Lookup] = {}
         self._paused: set[TopicPartition] = set()
         self._by_leader: dict[int, dict[TopicPartition, None]] = {}
         self._leaderless: set[TopicPartition] = set()
@@ -177,7 +178,7 @@ class Fetcher:
             if self._is_current(position) and position.generation == generation and position.phase is Phase.AWAIT_RESET:
                 self._looked_up(position, timestamp, answer, error, now)
 
-        self._lookups.submit({position.where: timestamp}, found, deadline=None, now=now)
+        (self._searches[position.where],) = self._lookups.submit({position.where: timestamp}, found, deadline=None, now=now)
 
     def _looked_up(self, position: Position, timestamp: int, answer: OffsetAndTimestamp | None, error: KafkaError | None,
                    now: float) -> None:
@@ -197,6 +198,7 @@ class Fetcher:
         position.failures = 0
         self._buffer.renew(where, position.generation)
         self._unplace(where)
+        self._end_search(where)
         return position
 
     def _forget(self, where: TopicPartition) -> None:
@@ -204,6 +206,13 @@ class Fetcher:
         self._paused.discard(where)
         self._buffer.renew(where, None)
         self._unplace(where)
+        self._end_search(where)
+
+    def _end_search(self, where: TopicPartition) -> None:
+        """Nobody wants the answer any more: without this a question that cannot be answered would be asked for good."""
+        search = self._searches.pop(where, None)
+        if search is not None:
+            self._lookups.cancel(search)
 
     def _is_current(self, position: Position) -> bool:
         return self.positions.get(position.where) is position
@@ -266,7 +275,7 @@ class Fetcher:
         """
         room = self._limits.buffer_memory - self._buffer.bytes - self._reserved
         if not self._reserved and not self._buffer.ready():
-            return self._limits.max_bytes
+            return min(self._limits.max_bytes, self._limits.buffer_memory)  # a broker sends one batch even if it is larger
         return min(room, self._limits.max_bytes) if room >= self._limits.max_partition_bytes else 0
 
     # ---- requests ---------------------------------------------------------------------------------------------------
@@ -385,13 +394,19 @@ class Fetcher:
         if isinstance(error, OffsetOutOfRangeError):
             self._out_of_range(now, position)
             return
-        if hint is not None and hint.leader_id >= 0:
-            self._metadata.hint(self._metadata.cluster.moved(position.where, hint.leader_id, hint.leader_epoch, nodes.get(hint.leader_id)))
         if error.refresh or error.retriable:
             self._metadata.request_update()
+        if hint is not None and self._follow_hint(position.where, hint, nodes):
+            return
         if _is_for_the_user(error):
             self._fail(position, error, lasting=False)
         self._pause_after_failure(now, position)
+
+    def _follow_hint(self, where: TopicPartition, hint: Any, nodes: Mapping[int, Node]) -> bool:
+        """C12: whether the answer names a newer leader; then that one is asked at once."""
+        before = self._metadata.cluster
+        self._metadata.hint(before.moved(where, hint.leader_id, hint.leader_epoch, nodes.get(hint.leader_id)))
+        return self._metadata.cluster is not before
 
     def _pause_after_failure(self, now: float, position: Position) -> None:
         position.failures += 1
@@ -401,6 +416,7 @@ class Fetcher:
         """C10: the position is not in the log (any more): reset by policy, else raise and wait for a seek."""
         position.advance(Event.OUT_OF_RANGE)
         if self._reset_time() is not None:
+            self._pause_after_failure(now, position)  # should the offset found be refused too, not at the network's speed
             self._look_up(position, now)
             return
         position.advance(Event.NO_POLICY)

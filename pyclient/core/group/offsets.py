@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
 from pyclient.errors import (
-    CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError, error_for,
+    CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError, UnknownServerError, error_for,
 )
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
@@ -52,7 +52,10 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
         return {"group_id": group, "topics": topics, "require_stable": True}
 
     def judge(message: Any) -> Verdict:
-        answer = message.groups[0] if getattr(message, "groups", None) else message
+        answers = getattr(message, "groups", (message,))  # since version 8 one of several
+        if not answers:
+            return Again(UnknownServerError(f"the answer leaves out group {group!r}"))
+        answer = answers[0]
         if getattr(answer, "error_code", 0):
             return _refused(answer.error_code, group, None)
         return _read_committed(group, wanted, answer.topics)
@@ -62,17 +65,24 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
 
 
 def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> Verdict:
-    found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(wanted)
+    found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in topics:
         for part in topic.partitions:
             where = TopicPartition(topic.name, part.partition_index)
             if part.error_code:
                 return _refused(part.error_code, group, where)
-            if part.committed_offset > NOTHING_COMMITTED:
-                epoch = getattr(part, "committed_leader_epoch", NO_LEADER_EPOCH)
-                found[where] = OffsetAndMetadata(
-                    part.committed_offset, part.metadata or "", epoch if epoch > NO_LEADER_EPOCH else None)
-    return Done(found)
+            found[where] = _committed(part)
+    for where in wanted:
+        if where not in found:  # not the same as nothing committed: reading must not begin elsewhere for it
+            return Again(UnknownServerError(f"the answer leaves out {where}", topic_partition=where))
+    return Done({where: found[where] for where in wanted})
+
+
+def _committed(part: Any) -> OffsetAndMetadata | None:
+    if part.committed_offset <= NOTHING_COMMITTED:
+        return None
+    epoch = getattr(part, "committed_leader_epoch", NO_LEADER_EPOCH)
+    return OffsetAndMetadata(part.committed_offset, part.metadata or "", epoch if epoch > NO_LEADER_EPOCH else None)
 
 
 def _commit_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, object]]:
