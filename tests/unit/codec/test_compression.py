@@ -215,10 +215,11 @@ def test_M12_a_decompression_bomb_is_stopped_at_the_limit(codec: Compression) ->
     ("codec", "data"),
     [
         (Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(10)),
+        (Compression.SNAPPY, b"\x80\x80\x80\x10" + bytes(10)),
         (Compression.ZSTD, b"\x28\xb5\x2f\xfd\xe0" + b"\xff" * 7 + b"\x7f" + b"\x01\0\0"),
         (Compression.ZSTD, b"\x28\xb5\x2f\xfd\xa0" + b"\xff\xff\xff\x03" + b"\x01\0\0"),
     ],
-    ids=["snappy preamble", "zstd content size", "zstd content size within the limit"],
+    ids=["snappy preamble", "snappy preamble within the limit", "zstd content size", "zstd content size within the limit"],
 )
 def test_M12_a_size_that_the_data_cannot_hold_is_refused_before_memory_is_taken(codec: Compression, data: bytes) -> None:
     tracemalloc.start()
@@ -237,3 +238,18 @@ def test_the_limit_of_a_reader_reaches_the_decompressor() -> None:
     with pytest.raises(CorruptRecordError, match="at offset 0 .* more than the 5000 bytes .* raise decompression_limit"):
         batch.open()
     read_batches(data, decompression_limit=20_000)[0].open()
+
+
+def test_a_small_batch_does_not_keep_the_room_its_bound_asked_for() -> None:
+    compressor = cramjam.zstd.Compressor(level=1)  # streaming: the frame does not declare its size
+    compressor.compress(b"small " * 100)
+    frame = bytes(compressor.finish())
+    assert zstd_bound(memoryview(frame)) == 128 * 1024
+    tracemalloc.start()
+    try:
+        kept = decompress(Compression.ZSTD, frame)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept == b"small " * 100
+    assert size < 8_000

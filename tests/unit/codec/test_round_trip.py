@@ -62,6 +62,14 @@ def test_log_append_time_is_the_same_for_every_record_and_is_the_batchs_largest(
         assert (record.timestamp, record.timestamp_type) == (batch.max_timestamp, TimestampType.LOG_APPEND_TIME)
 
 
+@given(records=RECORDS.filter(bool), base=INT64)
+def test_the_largest_timestamp_is_that_of_the_records_whatever_they_are_counted_from(
+    records: list[RecordFields], base: int
+) -> None:
+    (batch,) = read_batches(encode_batch(records, base_timestamp=base))
+    assert batch.max_timestamp == max(timestamp for timestamp, *_ in records)
+
+
 @given(records=RECORDS, compression=CODECS, cut=st.data())
 def test_a_batch_cut_off_at_the_end_is_left_out(records: list[RecordFields], compression: str, cut: st.DataObject) -> None:
     whole = encode_batch(records, compression=compression)
