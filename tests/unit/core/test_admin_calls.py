@@ -1,19 +1,118 @@
 """Admin operations: requests in every version, and one result or error per item."""
 from __future__ import annotations
 
+import datetime
+from typing import Any
+
 import pytest
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.core.admin import delete_topics_call
-from pyclient.core.calls import Done
-from pyclient.errors import UnknownTopicOrPartitionError
-from tests.unit.core.world import answer
+from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
+from pyclient.core.calls import Again, Anywhere, Call, Done
+from pyclient.core.manager import Request, Use
+from pyclient.errors import NotControllerError, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient.records import NewTopic
+from tests.unit.core.world import answer, read_request, topic, view
+
+NOT_CONTROLLER, EXISTS, UNKNOWN_TOPIC = 41, 36, 3
+THREE_SECONDS = datetime.timedelta(seconds=3)
 
 
-@pytest.mark.parametrize("version", range(SPOKEN[Api.DELETE_TOPICS].low, SPOKEN[Api.DELETE_TOPICS].high + 1))
-def test_each_topic_has_its_own_outcome(version: int) -> None:
-    call = delete_topics_call(["a", "b"], timeout=3.0, finish=lambda result, error: None, deadline=None)
-    verdict = call.judge(answer(Api.DELETE_TOPICS, version, responses=[{"name": "a"}, {"name": "b", "error_code": 3}]))
+def versions(api: Api) -> range:
+    return range(SPOKEN[api].low, SPOKEN[api].high + 1)
+
+
+def nobody(result: object, error: object) -> None:
+    """Nobody waits."""
+
+
+def body(call: Call, version: int) -> Any:
+    return read_request(Request(node=1, use=Use.CONTROL, api=call.api, fields=call.fields, timeout=1.0,
+                                done=lambda now, outcome: None), version)
+
+
+def create(*topics: NewTopic, validate_only: bool = False) -> Call:
+    return create_topics_call(topics, validate_only=validate_only, timeout=3.0, finish=nobody, deadline=None)
+
+
+def delete(*names: str) -> Call:
+    return delete_topics_call(names, timeout=3.0, finish=nobody, deadline=None)
+
+
+@pytest.mark.parametrize("version", versions(Api.CREATE_TOPICS))
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_creating_says_partitions_replicas_and_configs_in_every_version(version: int, validate_only: bool) -> None:
+    read = body(create(NewTopic("a", 3, 2, {"retention.ms": "1"}), NewTopic("b"), validate_only=validate_only), version)
+    assert (read.validate_only, read.timeout) == (validate_only, THREE_SECONDS)
+    a, b = read.topics
+    assert (a.name, a.num_partitions, a.replication_factor) == ("a", 3, 2)
+    assert [(each.name, each.value) for each in a.configs] == [("retention.ms", "1")]
+    assert (b.num_partitions, b.replication_factor, b.configs, b.assignments) == (-1, -1, (), ())
+
+
+@pytest.mark.parametrize("version", versions(Api.CREATE_TOPICS))
+def test_given_replicas_leave_both_numbers_to_the_assignment(version: int) -> None:
+    (read,) = body(create(NewTopic("a", 5, 1, replica_assignments={0: [1, 2], 1: [2, 3]})), version).topics
+    assert (read.num_partitions, read.replication_factor) == (-1, -1)
+    assert [(each.partition_index, tuple(each.broker_ids)) for each in read.assignments] == [(0, (1, 2)), (1, (2, 3))]
+
+
+@pytest.mark.parametrize("version", versions(Api.CREATE_TOPICS))
+def test_each_topic_created_has_its_own_outcome(version: int) -> None:
+    told = [{"name": "a"}, {"name": "b", "error_code": EXISTS, "error_message": "b is there"}]
+    verdict = create(NewTopic("a"), NewTopic("b")).judge(answer(Api.CREATE_TOPICS, version, topics=told))
+    assert isinstance(verdict, Done)
+    assert verdict.result["a"] is None
+    assert isinstance(verdict.result["b"], TopicExistsError)
+    assert "topic 'b': b is there" in str(verdict.result["b"])
+
+
+@pytest.mark.parametrize("version", versions(Api.DELETE_TOPICS))
+def test_deleting_names_the_topics_in_every_version(version: int) -> None:
+    read = body(delete("a", "b"), version)
+    named = [each.name for each in read.topics] if version >= 6 else list(read.topic_names)
+    assert (named, read.timeout) == (["a", "b"], THREE_SECONDS)
+
+
+@pytest.mark.parametrize("version", versions(Api.DELETE_TOPICS))
+def test_each_topic_deleted_has_its_own_outcome(version: int) -> None:
+    told = [{"name": "a"}, {"name": "b", "error_code": UNKNOWN_TOPIC}]
+    verdict = delete("a", "b").judge(answer(Api.DELETE_TOPICS, version, responses=told))
     assert isinstance(verdict, Done)
     assert verdict.result["a"] is None
     assert isinstance(verdict.result["b"], UnknownTopicOrPartitionError)
+
+
+def test_changes_are_the_controllers_business_and_another_controller_is_asked_when_it_moved() -> None:
+    for call, message in (
+        (create(NewTopic("a")), answer(Api.CREATE_TOPICS, 7, topics=[{"name": "a", "error_code": NOT_CONTROLLER}])),
+        (delete("a"), answer(Api.DELETE_TOPICS, 6, responses=[{"name": "a", "error_code": NOT_CONTROLLER}])),
+    ):
+        assert call.target is Anywhere.CONTROLLER
+        verdict = call.judge(message)
+        assert isinstance(verdict, Again)
+        assert (type(verdict.error), verdict.elsewhere) == (NotControllerError, True)
+
+
+@pytest.mark.parametrize("version", versions(Api.METADATA))
+def test_describing_all_topics_is_not_describing_none(version: int) -> None:
+    def asked(names: list[str] | None) -> Any:
+        return body(metadata_call(names, finish=nobody, deadline=None), version).topics
+
+    assert asked(None) is None
+    assert asked([]) == ()
+    assert [each.name for each in asked(["a", "b"])] == ["a", "b"]
+
+
+@pytest.mark.parametrize("version", [version for version in versions(Api.METADATA) if version >= 4])
+def test_describing_creates_nothing(version: int) -> None:
+    assert body(metadata_call(["a"], finish=nobody, deadline=None), version).allow_auto_topic_creation is False
+
+
+def test_a_description_is_a_view_of_its_own_with_the_error_of_each_topic() -> None:
+    call = metadata_call(["a", "b"], finish=nobody, deadline=None)
+    verdict = call.judge(answer(Api.METADATA, 13, **view(topic("a", 1, 2), topic("b", error=UNKNOWN_TOPIC), controller=3)))
+    assert isinstance(verdict, Done)
+    assert (verdict.result.version, verdict.result.controller, verdict.result.id) == (1, 3, "cluster")
+    assert verdict.result.topics["a"].available == (0, 1)
+    assert verdict.result.topics["b"].error == UNKNOWN_TOPIC

@@ -4,10 +4,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.handshake import Ask, ClientInfo, Exchange, TryVersionZero, Versions, agree_on_versions
-from pyclient.errors import ConnectionLost, ProtocolError, UnsupportedVersionError
+from pyclient.errors import ClusterAuthorizationError, ConnectionLost, ProtocolError, UnsupportedVersionError
 from tests.unit.core.world import answer
 
 CLIENT = ClientInfo("pyclient", "1.0")
@@ -31,3 +33,81 @@ def test_M08_the_newest_version_is_asked_for_first_and_introduces_the_client() -
     question = next(agree_on_versions(CLIENT))
     introduction: dict[str, object] = {"client_software_name": "pyclient", "client_software_version": "1.0"}
     assert question == Ask(Api.API_VERSIONS, NEWEST, introduction)
+
+
+@pytest.mark.parametrize("version", range(NEWEST + 1))
+def test_M08_an_answer_of_any_version_tells_the_ranges(version: int) -> None:
+    exchange = agree_on_versions(CLIENT, version)
+    next(exchange)
+    versions = agreed(exchange, offers(version, (Api.FETCH, 4, 99), (Api.METADATA, 0, 7)))
+    assert dict(versions.offered) == {Api.FETCH: VersionRange(4, 99), Api.METADATA: VersionRange(0, 7)}
+
+
+def test_M08_a_broker_that_does_not_know_the_version_is_asked_in_what_it_has() -> None:
+    exchange = agree_on_versions(CLIENT)
+    next(exchange)
+    again = exchange.send(offers(0, (Api.API_VERSIONS, 0, 2), error=UNSUPPORTED))
+    assert again == Ask(Api.API_VERSIONS, 2, {})
+    assert agreed(exchange, offers(2, (Api.METADATA, 0, 7))).choose(Api.METADATA) == 7
+
+
+def test_M08_a_refusal_that_tells_no_range_is_asked_again_in_version_0() -> None:
+    exchange = agree_on_versions(CLIENT)
+    next(exchange)
+    assert exchange.send(offers(0, error=UNSUPPORTED)) == Ask(Api.API_VERSIONS, 0, {})
+
+
+@given(data=st.data())
+def test_M08_every_refusal_is_asked_again_in_a_lower_version_until_none_is_left(data: st.DataObject) -> None:
+    exchange = agree_on_versions(CLIENT)
+    asked = [next(exchange).version]
+    while asked[-1] > 0:
+        high = data.draw(st.integers(-1, 9))
+        asked.append(exchange.send(offers(0, (Api.API_VERSIONS, 0, high), error=UNSUPPORTED)).version)
+        assert 0 <= asked[-1] < asked[-2]
+    with pytest.raises(UnsupportedVersionError, match="API versions"):
+        exchange.send(offers(0, error=UNSUPPORTED))
+
+
+@pytest.mark.parametrize("failure", [ProtocolError("not Kafka"), ConnectionLost("it hung up")])
+def test_M08_an_answer_that_cannot_be_decoded_or_a_peer_that_hangs_up_is_asked_again_in_version_0(failure: Exception) -> None:
+    exchange = agree_on_versions(CLIENT)
+    next(exchange)
+    with pytest.raises(TryVersionZero, match=str(failure.args[0])):
+        exchange.throw(failure)
+    anew = agree_on_versions(CLIENT, 0)
+    assert next(anew) == Ask(Api.API_VERSIONS, 0, {})
+    with pytest.raises(type(failure)):
+        anew.throw(failure)
+
+
+def test_another_error_of_the_broker_is_raised_with_its_name() -> None:
+    exchange = agree_on_versions(CLIENT)
+    next(exchange)
+    with pytest.raises(ClusterAuthorizationError, match="API versions"):
+        exchange.send(offers(NEWEST, error=31))
+
+
+@pytest.mark.parametrize("api", Api)
+def test_M15_the_highest_common_version_is_chosen(api: Api) -> None:
+    low, high = SPOKEN[api]
+    for offered in (VersionRange(0, high + 5), VersionRange(0, high), VersionRange(low, low), VersionRange(high, high + 1)):
+        assert Versions({api: offered}).choose(api) == min(high, offered.high)
+
+
+@pytest.mark.parametrize("api", Api)
+@pytest.mark.parametrize("offered", ["too new", "too old", "not there"])
+def test_M15_without_a_common_version_the_error_names_both_ranges(api: Api, offered: str) -> None:
+    low, high = SPOKEN[api]
+    told = {"too new": {api: VersionRange(high + 1, high + 3)}, "too old": {api: VersionRange(-5, low - 1)}, "not there": {}}[offered]
+    with pytest.raises(UnsupportedVersionError) as caught:
+        Versions(told).choose(api)
+    assert all(word in str(caught.value) for word in (api.title, str(SPOKEN[api]), str(told.get(api, "none"))))
+    assert not Versions(told).usable(api)
+
+
+def test_M15_a_request_may_bound_its_versions() -> None:
+    versions = Versions({Api.FETCH: VersionRange(0, 17)})
+    assert versions.choose(Api.FETCH, VersionRange(0, 12)) == 12
+    with pytest.raises(UnsupportedVersionError, match="0-3"):
+        versions.choose(Api.FETCH, VersionRange(0, 3))

@@ -175,7 +175,7 @@ def answer(api: Api, version: int, **fields: object) -> Any:
     """An answer as it is read from the wire; what *version* lacks is left out, usual values are filled in."""
     schema = load_response_schema(api, version)
     out = io.BytesIO()
-    header = schema.__header_schema__
+    header: Any = schema.__header_schema__  # of version 0 or 1: both have a correlation id only
     entity_writer(header)(out, header(correlation_id=i32(1)))
     entity_writer(schema)(out, _entity(schema, fields))
     return decode_response(api, version, memoryview(out.getvalue()))
@@ -198,6 +198,7 @@ def _entity(schema: type, fields: Mapping[str, object]) -> object:
 
 def _value(name: str, nested: type | None, value: object) -> object:
     if name == "error_code":
+        assert isinstance(value, int)
         return ErrorCode(value)
     if nested is None or value is None:
         return tuple(value) if isinstance(value, list) else value
