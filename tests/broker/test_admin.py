@@ -1,0 +1,99 @@
+"""Topics and the cluster, on real brokers."""
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pyclient import Admin, AsyncAdmin, NewTopic
+from pyclient.errors import InvalidPartitionsError, InvalidTopicError, ItemsFailed, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient.testing import LocalCluster
+
+
+def admin(cluster: LocalCluster) -> Admin:
+    return Admin(bootstrap_servers=cluster.bootstrap_servers)
+
+
+def test_a_topic_is_created_described_listed_and_deleted(kafka_cluster: LocalCluster, topic: str) -> None:
+    with admin(kafka_cluster) as client:
+        client.create_topics([NewTopic(topic, 3, 1, {"cleanup.policy": "compact"})])
+        described = client.describe_topics([topic])[topic]
+        assert described.name == topic
+        assert described.topic_id is not None
+        assert [(part.partition, part.leader, part.replicas, part.isr) for part in described.partitions] == [
+            (number, 1, (1,), (1,)) for number in range(3)]
+        assert topic in client.list_topics()
+        client.delete_topics([topic])
+        assert topic not in client.list_topics()
+
+
+def test_a_name_alone_takes_the_brokers_defaults(kafka_cluster: LocalCluster, topic: str) -> None:
+    with admin(kafka_cluster) as client:
+        client.create_topics([topic])
+        assert len(client.describe_topics([topic])[topic].partitions) == 1
+
+
+def test_validate_only_checks_and_creates_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
+    with admin(kafka_cluster) as client:
+        client.create_topics([topic], validate_only=True)
+        assert topic not in client.list_topics()
+        with pytest.raises(InvalidTopicError):
+            client.create_topics(["no/such"], validate_only=True)
+
+
+def test_the_error_of_a_single_item_is_raised_as_it_is(kafka_cluster: LocalCluster, topic: str) -> None:
+    with admin(kafka_cluster) as client:
+        client.create_topics([topic])
+        with pytest.raises(TopicExistsError, match=topic):
+            client.create_topics([topic])
+        with pytest.raises(InvalidPartitionsError):
+            client.create_topics([NewTopic(f"{topic}-0", 0)])
+        with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+            client.describe_topics(["nowhere"])
+        with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+            client.delete_topics(["nowhere"])
+
+
+def test_of_several_items_those_that_can_are_done_and_the_others_named(kafka_cluster: LocalCluster, topic: str) -> None:
+    with admin(kafka_cluster) as client:
+        client.create_topics([topic])
+        with pytest.raises(ItemsFailed) as failed:
+            client.create_topics([topic, f"{topic}-2", "no/such"])
+        assert {name: type(error) for name, error in failed.value.errors.items()} == {
+            topic: TopicExistsError, "no/such": InvalidTopicError}
+        assert f"{topic}-2" in client.list_topics()
+
+
+def test_no_items_are_no_work(kafka_cluster: LocalCluster) -> None:
+    with admin(kafka_cluster) as client:
+        client.create_topics([])
+        client.delete_topics([])
+        assert client.describe_topics([]) == {}
+
+
+def test_the_cluster_tells_its_id_brokers_and_controller(kafka_cluster: LocalCluster) -> None:
+    with admin(kafka_cluster) as client:
+        cluster = client.describe_cluster()
+    assert cluster.cluster_id
+    assert [(node.id, node.host, node.port) for node in cluster.nodes] == [
+        (node.id, node.host, node.port) for node in kafka_cluster.nodes]
+    assert cluster.controller == 1
+
+
+def test_describing_creates_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
+    with admin(kafka_cluster) as client:
+        with pytest.raises(UnknownTopicOrPartitionError):
+            client.describe_topics([topic])
+        assert topic not in client.list_topics()
+
+
+def test_async_calls_may_run_at_once(kafka_cluster: LocalCluster, topic: str) -> None:
+    names = [f"{topic}-{n}" for n in range(20)]
+
+    async def main() -> None:
+        async with AsyncAdmin(bootstrap_servers=kafka_cluster.bootstrap_servers) as client:
+            await asyncio.gather(*(client.create_topics([name]) for name in names))
+            assert set(names) <= set(await client.list_topics())
+            await client.delete_topics(names)
+
+    asyncio.run(main())
