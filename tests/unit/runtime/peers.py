@@ -1,110 +1,214 @@
-"""TCP peers that follow a script, byte by byte: what no real broker does, or does too rarely."""
+"""TCP peers that follow a script, on the loop of the test: brokers that are old, broken or hostile.
+
+A script is a coroutine that is given one `Conversation` for each connection; what it says decides what the client sees.
+(`raw_peers` has peers in threads of their own, for clients that block.)
+"""
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import datetime
+import io
 import socket
 import struct
-import threading
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Self, TypeAlias
 
-Talk = Callable[[socket.socket], None]
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+
+from pyclient.codec.apis import SPOKEN, Api
+from pyclient.codec.entities import schema_of
+
+NO_THROTTLE = datetime.timedelta()
+
+
+class Question:
+    """A request as it stands on the wire."""
+
+    def __init__(self, frame: bytes) -> None:
+        key, self.version, self.correlation_id = struct.unpack_from(">hhi", frame)
+        self.api = Api(key)
+        self.frame = frame
+
+    def __repr__(self) -> str:
+        return f"<{self.api.title} v{self.version} {self.correlation_id}>"
+
+
+class Conversation:
+    """One connection of a client, seen from the peer."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.here: tuple[str, int] = writer.get_extra_info("sockname")[:2]
+
+    async def question(self) -> Question:
+        """The next request. Raises IncompleteReadError when the client has hung up."""
+        size = int.from_bytes(await self._reader.readexactly(4), "big")
+        return Question(await self._reader.readexactly(size))
+
+    async def end(self) -> None:
+        """Returns when the client has hung up."""
+        while await self._reader.read(65_536):
+            pass
+
+    def say(self, raw: bytes) -> None:
+        """Send bytes as they are."""
+        self._writer.write(raw)
+
+    def frame(self, body: bytes) -> None:
+        """Send bytes as one answer."""
+        self.say(len(body).to_bytes(4, "big") + body)
+
+    def answer(self, question: Question, *, version: int | None = None, **fields: object) -> None:
+        """Answer with these fields, encoded in the question's version unless told otherwise."""
+        written_in = question.version if version is None else version
+        self.frame(encoded(question.api, written_in, question.correlation_id, fields))
+
+    def hang_up(self, *, reset: bool = False) -> None:
+        """End the connection, in order or with a reset."""
+        if reset:
+            connection = self._writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._writer.transport.abort()
+        else:
+            self._writer.close()
+
+    async def introduce(self, **fields: Any) -> Question:
+        """Answer ApiVersions as a broker does that speaks all this client speaks."""
+        question = await self.question()
+        assert question.api is Api.API_VERSIONS
+        self.answer(question, **{**versions(), **fields})
+        return question
+
+
+Script: TypeAlias = Callable[[Conversation], Awaitable[None]]
 
 
 class Peer:
-    """Listens, and talks to each connection as told, in a thread of its own."""
+    """Listens and runs a script for each connection: the first for the first one, the last for all further ones."""
 
-    def __init__(self, talk: Talk, *, host: str = "127.0.0.1") -> None:
-        self._talk = talk
-        self._server = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-        self._threads: list[threading.Thread] = []
-        self._sockets: list[socket.socket] = []
+    def __init__(self, *scripts: Script, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._scripts = scripts
+        self._host = host
+        self._port = port
+        self._server: asyncio.Server
+        self._tasks: set[asyncio.Task[None]] = set()
         self.connections = 0
-        self._main = threading.Thread(target=self._accept, daemon=True)
+        self.faults: list[BaseException] = []
 
     @property
     def port(self) -> int:
-        return int(self._server.getsockname()[1])
+        return self._port
 
     @property
     def address(self) -> str:
-        host = self._server.getsockname()[0]
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
-    def __enter__(self) -> Self:
-        self._main.start()
+    @property
+    def open(self) -> int:
+        """How many clients are connected now."""
+        return len(self._tasks)
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, self._host, self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+        if self.faults:
+            raise self.faults[0]
+
+    async def stop(self) -> None:
+        """Hang up on everybody and listen no more."""
         self._server.close()
-        for each in self._sockets:
-            each.close() if each.fileno() < 0 else _hang_up(each)
-        for thread in [self._main, *self._threads]:
-            thread.join(10)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            self.connections += 1
-            self._sockets.append(connection)
-            thread = threading.Thread(target=self._serve, args=[connection], daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                self._talk(connection)
-            except (OSError, EOFError):
-                return
-
-
-def _hang_up(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        script = self._scripts[min(self.connections, len(self._scripts) - 1)]
+        self.connections += 1
+        try:
+            await script(Conversation(reader, writer))
+        except (OSError, EOFError, asyncio.CancelledError):  # the client hung up, or the test is over
+            pass
+        except Exception as fault:  # noqa: BLE001 raised by the test that ends the peer
+            self.faults.append(fault)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
 
 
-def request(connection: socket.socket) -> tuple[int, int, int]:
-    """Read one request: (API key, version, correlation id)."""
-    size, = struct.unpack(">i", exactly(connection, 4))
-    key, version, correlation_id = struct.unpack(">hhi", exactly(connection, size)[:8])
-    return key, version, correlation_id
+# ---- answers --------------------------------------------------------------------------------------------------------
 
 
-def exactly(connection: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        more = connection.recv(size - len(found))
-        if not more:
-            raise EOFError
-        found += more
-    return found
+def encoded(api: Api, version: int, correlation_id: int, fields: Mapping[str, object]) -> bytes:
+    """An answer's bytes, header included, as kio writes them."""
+    schema = load_response_schema(api, version)
+    out = io.BytesIO()
+    out.write(struct.pack(">i", correlation_id))
+    if schema.__header_schema__.__version__ > 0:
+        out.write(b"\0")  # no tagged fields
+    entity_writer(schema)(out, _entity(schema, fields))
+    return out.getvalue()
 
 
-def answer(connection: socket.socket, correlation_id: int, body: bytes) -> None:
-    connection.sendall(struct.pack(">ii", len(body) + 4, correlation_id) + body)
+def _entity(schema: type, fields: Mapping[str, Any]) -> Any:
+    """A kio entity of those fields that its version has."""
+    nested = schema_of(schema).nested_classes()
+    return schema(**{name: _value(name, nested[name], value) for name, value in fields.items() if name in nested})
 
 
-def silence(connection: socket.socket) -> None:
-    """Take everything, say nothing, until the other side has enough."""
-    while connection.recv(65536):
-        pass
+def _value(name: str, inner: type | None, value: Any) -> Any:
+    if inner is not None:
+        return tuple(_entity(inner, each) for each in value)
+    return ErrorCode(value) if name == "error_code" else value
 
 
-API_VERSIONS = 18
-METADATA = 3
-OLD_BROKER = struct.pack(">h", 0) + struct.pack(">i", 3) + struct.pack(">hhh", 18, 0, 0) + struct.pack(">hhh", 3, 0, 1) \
-    + struct.pack(">hhh", 19, 0, 1)
-"""An ApiVersions answer in version 0: ApiVersions 0, Metadata 0-1 and CreateTopics 0-1 are spoken."""
+def versions(**limits: tuple[int, int]) -> dict[str, Any]:
+    """The fields of an ApiVersions answer: everything this client speaks, save the APIs given with other limits."""
+    offered = {api: limits.get(api.name.lower(), SPOKEN[api]) for api in SPOKEN}
+    return {
+        "error_code": 0, "throttle_time": NO_THROTTLE,
+        "api_keys": [{"api_key": int(api), "min_version": low, "max_version": high} for api, (low, high) in offered.items()],
+    }
 
 
-def metadata_v1(host: str, port: int) -> bytes:
-    """A cluster of one broker without topics."""
-    name = host.encode()
-    return (struct.pack(">i", 1) + struct.pack(">ih", 1, len(name)) + name + struct.pack(">ih", port, -1)
-            + struct.pack(">i", 1) + struct.pack(">i", 0))
+def metadata(*brokers: tuple[int, str, int], **fields: object) -> dict[str, Any]:
+    """The fields of a Metadata answer that knows these brokers (id, host, port) and no topics."""
+    return {
+        "throttle_time": NO_THROTTLE, "cluster_id": "scripted", "controller_id": brokers[0][0] if brokers else -1, "topics": [],
+        "brokers": [{"node_id": number, "host": host, "port": port, "rack": None} for number, host, port in brokers],
+        "error_code": 0, **fields,
+    }
+
+
+# ---- scripts --------------------------------------------------------------------------------------------------------
+
+
+async def broker(conversation: Conversation) -> None:
+    """Tells its versions, knows itself alone, and answers Metadata for ever."""
+    await conversation.introduce()
+    while True:
+        conversation.answer(await conversation.question(), **metadata((1, *conversation.here)))
+
+
+async def silence(conversation: Conversation) -> None:
+    """Takes everything and says nothing."""
+    await conversation.end()
+
+
+async def muted_after_introduction(conversation: Conversation) -> None:
+    """Tells its versions, and nothing more."""
+    await conversation.introduce()
+    await conversation.end()
