@@ -1,0 +1,204 @@
+"""Spark's option names: each accepted, or refused with the way out. No broker is asked."""
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pyclient import TopicPartition
+from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
+from pyclient.integration.spark import KafkaSink, PyclientDataSource
+from pyclient.integration.spark.columns import arrow_schema, spark_schema
+from pyclient.integration.spark.offsets import EARLIEST, LATEST
+from pyclient.integration.spark.options import (
+    NOT_YET_IN_SOURCE, REFUSED_BY_SINK, REFUSED_BY_SOURCE, Bound, SinkOptions, SourceOptions,
+)
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def source(**options: str) -> SourceOptions:
+    return SourceOptions.parse({**SERVERS, "subscribe": "t", **{name.lower(): value for name, value in options.items()}})
+
+
+def with_dots(options: dict[str, str]) -> SourceOptions:
+    return SourceOptions.parse({**SERVERS, "subscribe": "t", **options})
+
+
+def test_names_are_known_in_any_case_for_spark_sends_lower_case() -> None:
+    assert source(maxOffsetsPerTrigger="7").max_offsets == 7
+    assert with_dots({"MaxOffsetsPerTrigger": "7"}).max_offsets == 7
+
+
+def test_several_topics_are_separated_by_commas() -> None:
+    assert source(subscribe=" b , a,b").topics == ("a", "b")
+
+
+def test_assign_names_partitions() -> None:
+    parsed = SourceOptions.parse({**SERVERS, "assign": '{"t": [1]}'})
+    assert parsed.partitions == (TopicPartition("t", 1),)
+
+
+@pytest.mark.parametrize("ways", [{}, {"subscribe": "t", "assign": '{"t": [0]}'}, {"subscribe": "t", "subscribepattern": "t.*"}])
+def test_exactly_one_option_says_what_to_read(ways: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="exactly one of subscribe, subscribePattern and assign"):
+        SourceOptions.parse({**SERVERS, **ways})
+
+
+def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="subscribePattern = '\\(' is no regular expression"):
+        SourceOptions.parse({**SERVERS, "subscribepattern": "("})
+
+
+def test_servers_are_asked_for_by_sparks_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.bootstrap\.servers is missing"):
+        SourceOptions.parse({"subscribe": "t"})
+
+
+def test_kafkas_options_reach_the_client_without_their_prefix() -> None:
+    assert with_dots({"kafka.isolation.level": "read_committed"}).client["isolation.level"] == "read_committed"
+
+
+def test_kafkas_options_are_checked_when_the_source_is_loaded() -> None:
+    with pytest.raises(UnknownOption, match="fetch.min.bites"):
+        with_dots({"kafka.fetch.min.bites": "1"})
+
+
+def test_an_unknown_option_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(UnknownOption, match="'startingoffset' is no option here: did you mean startingOffsets?"):
+        source(startingOffset="earliest")
+
+
+def test_an_option_of_kafka_without_its_prefix_is_answered_with_it() -> None:
+    with pytest.raises(UnknownOption, match=r"did you mean kafka\.bootstrap\.servers?"):
+        with_dots({"bootstrap.servers": "localhost:9092"})
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_SOURCE)
+def test_what_the_source_decides_itself_cannot_be_set(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} cannot be set here: ."):
+        with_dots({name.lower(): "1"})
+
+
+@pytest.mark.parametrize("name", NOT_YET_IN_SOURCE)
+def test_what_a_later_release_brings_says_so(name: str) -> None:
+    with pytest.raises(UnsupportedFeature, match=f"{name} comes in a later release; ."):
+        with_dots({name.lower(): "1"})
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_SINK)
+def test_what_the_sink_decides_itself_cannot_be_set(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} cannot be set here: ."):
+        SinkOptions.parse({**SERVERS, "topic": "t", name: "1"})
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), [
+    ("maxOffsetsPerTrigger", "0", "a whole number from 1 on"),
+    ("minPartitions", "many", "a whole number from 1 on"),
+    ("maxRecordsPerPartition", "-1", "a whole number from 1 on"),
+    ("failOnDataLoss", "yes", "true or false"),
+    ("includeHeaders", "1", "true or false"),
+    ("startingTimestamp", "-5", "milliseconds since 1970"),
+    ("startingOffsetsByTimestampStrategy", "newest", "error or latest"),
+    ("kafkaConsumer.pollTimeoutMs", "0", "a whole number from 1 on"),
+])
+def test_a_wrong_value_names_option_value_and_what_is_expected(name: str, value: str, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} = '{value}' is not allowed: expected {expected}"):
+        with_dots({name: value})
+
+
+def test_an_empty_value_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="maxOffsetsPerTrigger is empty"):
+        source(maxOffsetsPerTrigger=" ")
+
+
+@pytest.mark.parametrize(("options", "bound"), [
+    ({"startingOffsets": "earliest"}, Bound(EARLIEST)),
+    ({"startingOffsets": "LATEST"}, Bound(LATEST)),
+    ({"startingOffsets": '{"t": {"0": 5}}'}, Bound(EARLIEST, offsets={TopicPartition("t", 0): 5})),
+    ({"startingOffsetsByTimestamp": '{"t": {"0": 5}}', "startingOffsets": "latest"}, Bound(EARLIEST, times={TopicPartition("t", 0): 5})),
+    ({"startingTimestamp": "9", "startingOffsetsByTimestamp": '{"t": {"0": 5}}'}, Bound(EARLIEST, time=9)),
+])
+def test_the_most_exact_option_says_where_reading_begins(options: dict[str, str], bound: Bound) -> None:
+    assert source(**options).starting == bound
+
+
+def test_a_stream_begins_at_the_end_and_a_batch_at_the_beginning_unless_told() -> None:
+    assert source().for_stream().starting == Bound(LATEST)
+    assert (source().for_batch().starting, source().for_batch().ending) == (Bound(EARLIEST), Bound(LATEST))
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    value = {"endingOffsets": "latest", "endingTimestamp": "5"}.get(name, '{"t": {"0": 5}}')
+    with pytest.raises(ConfigurationError, match=f"{name} is for batches"):
+        source(**{name: value}).for_stream()
+
+
+@pytest.mark.parametrize("starting", ["latest", '{"t": {"0": -1}}'])
+def test_a_batch_cannot_begin_at_the_end(starting: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be latest"):
+        source(startingOffsets=starting).for_batch()
+
+
+@pytest.mark.parametrize("ending", ["earliest", '{"t": {"0": -2}}'])
+def test_a_batch_cannot_end_at_the_beginning(ending: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be earliest"):
+        source(endingOffsets=ending).for_batch()
+
+
+def test_a_batch_is_not_limited_by_trigger() -> None:
+    with pytest.raises(ConfigurationError, match="maxOffsetsPerTrigger is for streams"):
+        source(maxOffsetsPerTrigger="5").for_batch()
+
+
+def test_secrets_do_not_show() -> None:
+    assert "hunter2" not in repr(with_dots({"kafka.sasl.plain.password": "hunter2"}))
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+
+def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
+    assert PyclientDataSource({**SERVERS, "subscribe": "t", "includeheaders": "true"}).schema().simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int,"
+        "headers:array<struct<key:string,value:binary>>>")
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_spark_and_arrow_are_told_the_same_columns(headers: bool) -> None:
+    """Spark refuses batches that differ in a type or in what may be null."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    assert to_arrow_schema(spark_schema(headers=headers), timezone="UTC") == arrow_schema(headers=headers)
+
+
+# ---- the sink -------------------------------------------------------------------------------------------------------
+
+
+def test_exactly_once_is_refused_until_there_are_transactions() -> None:
+    with pytest.raises(UnsupportedFeature, match="delivery='exactly-once' needs transactions"):
+        KafkaSink("t", bootstrap_servers="localhost:9092", delivery="exactly-once")
+
+
+def test_an_unknown_guarantee_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="delivery='twice' is not known"):
+        KafkaSink("t", bootstrap_servers="localhost:9092", delivery="twice")
+
+
+def test_a_sink_without_servers_is_refused_where_it_is_made() -> None:
+    with pytest.raises(ConfigurationError, match="bootstrap_servers is missing"):
+        KafkaSink("t")
+
+
+def test_a_sink_with_a_wrong_option_is_refused_where_it_is_made() -> None:
+    with pytest.raises(UnknownOption, match="linger"):
+        KafkaSink("t", {"bootstrap.servers": "localhost:9092", "linger.msec": 5})
+
+
+def test_a_sink_travels_to_other_processes() -> None:
+    assert pickle.loads(pickle.dumps(KafkaSink("t", bootstrap_servers="localhost:9092")))._options.topic == "t"
+
+
+def test_what_spark_puts_among_a_sinks_options_is_no_mistake() -> None:
+    assert SinkOptions.parse({**SERVERS, "topic": "t", "checkpointlocation": "/x", "queryname": "q"}).topic == "t"
