@@ -90,5 +90,5 @@ class ProducerEnd:
 
 
 def _warn_lost(what: str) -> None:
-    warnings.warn(f"a producer was not closed before the interpreter ended: {what}. Use `with` or close().",
+    warnings.warn(f"a producer was not closed before the interpreter ended: {what.rstrip('.')}. Use `with` or close().",
                   RuntimeWarning, stacklevel=2)  # a ResourceWarning would be hidden by default, and these records are lost
