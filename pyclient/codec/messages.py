@@ -56,8 +56,11 @@ def correlation_id_of(frame: memoryview) -> int:
 def decode_response(api: Api, version: int, frame: memoryview) -> Message:
     """The answer in *frame* (header included); its ``records`` fields are views of *frame*.
 
+    Bytes after its end are ignored, as Java and librdkafka do: there are brokers that write some (librdkafka's mock
+    cluster, after Metadata). Not in ApiVersions: there they tell that the version is not the one it was written in (M08).
+
     Raises:
-        ProtocolError: truncated, damaged, or longer than the schema allows for.
+        ProtocolError: truncated or damaged.
     """
     schema = load_response_schema(api, version)
     reader = Reader(frame)
@@ -66,7 +69,7 @@ def decode_response(api: Api, version: int, frame: memoryview) -> Message:
         message = reader.read(schema)
     except ProtocolError as error:
         raise ProtocolError(f"{api.title} v{version} answer does not decode: {error}") from error
-    if reader.left:
+    if reader.left and api is Api.API_VERSIONS:
         raise ProtocolError(f"{api.title} v{version} answer has {reader.left} B after its end")
     return message
 

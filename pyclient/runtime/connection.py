@@ -229,7 +229,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._take()
         except KafkaError as error:
-            _log.warning("%s; closing the connection", error)
+            # Before it is ready there may be another way (M08), and if there is none, whoever connects reports it.
+            level = logging.DEBUG if self.state is State.VERSIONS else logging.WARNING
+            _log.log(level, "%s; closing the connection", error)
             self.close(error)
 
     def _take(self) -> None:
