@@ -48,10 +48,10 @@ def test_the_error_of_a_single_item_is_raised_as_it_is(kafka_cluster: LocalClust
             client.create_topics([topic])
         with pytest.raises(InvalidPartitionsError):
             client.create_topics([NewTopic(f"{topic}-0", 0)])
-        with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
-            client.describe_topics(["nowhere"])
-        with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
-            client.delete_topics(["nowhere"])
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}-nowhere"):
+            client.describe_topics([f"{topic}-nowhere"])
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}-nowhere"):
+            client.delete_topics([f"{topic}-nowhere"])
 
 
 def test_of_several_items_those_that_can_are_done_and_the_others_named(kafka_cluster: LocalCluster, topic: str) -> None:
