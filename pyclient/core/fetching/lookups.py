@@ -35,7 +35,7 @@ class Lookup:
 
 
 class OffsetLookups:
-    """The manager of all open questions: one request per leader at a time, retried within each question's deadline."""
+    """The manager of all open questions: those of one leader share a request, each is retried within its own deadline."""
 
     def __init__(self, metadata: Metadata, *, isolation: int, request_timeout: float, backoff: WaitPolicy) -> None:
         self._metadata = metadata
