@@ -114,8 +114,9 @@ class Links:
         if ready:
             fewest = min(host.links[use].in_flight for host in ready)
             return self._random.choice([host for host in ready if host.links[use].in_flight == fewest]).node.id
-        if not any(use in host.tasks or use in host.links for host in hosts):
-            self._connect(self._longest_untried(hosts), use)
+        untried = [host for host in hosts if use not in host.links]  # the others are throttled or full
+        if untried and not any(use in host.tasks for host in hosts):
+            self._connect(self._longest_untried(untried), use)
         return None
 
     def version(self, node: int, use: Use, api: Api) -> int | None:
@@ -171,22 +172,22 @@ class Links:
 
     def tick(self, now: float) -> None:
         """End what is overdue or idle."""
+        for link in [*self._links(), *self._closing]:
+            link.expire(now)
         for host in self._all_hosts():
             if host.reconnects.allowed(now):
                 host.wanted = False  # whoever still wants it asks again in this turn
             for link in list(host.links.values()):
-                link.expire(now)
                 if not link.in_flight and now >= link.idle_since + self._options.max_idle:
                     self._retire(host, link)
 
     def next_deadline(self) -> float | None:
         """The next overdue answer, idle connection or end of a back-off that somebody waits for."""
-        hosts = self._all_hosts()
-        links = [link for host in hosts for link in host.links.values()]
+        links = self._links()
         return earliest(
-            *(link.next_deadline() for link in links),
+            *(link.next_deadline() for link in [*links, *self._closing]),
             *(link.idle_since + self._options.max_idle for link in links if not link.in_flight),
-            *(host.reconnects.not_before for host in hosts if host.wanted))
+            *(host.reconnects.not_before for host in self._all_hosts() if host.wanted))
 
     def _links(self) -> list[Connection]:
         return [link for host in self._all_hosts() for link in host.links.values()]
@@ -267,6 +268,7 @@ class Links:
     def _failed(self, host: Host, error: KafkaError) -> None:
         self.failures[host.address] = error
         host.turn += 1
+        host.newest_versions = SPOKEN[Api.API_VERSIONS].high  # it may have hung up for another reason than our version
         host.reconnects.failed(self._clock())
         _log.info("connecting to %s failed (%d in a row): %s", host.address, host.reconnects.failures, error)
         self._on_trouble(error)

@@ -2,17 +2,298 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
 
-from pyclient.errors import ClientClosed
-from pyclient.runtime.driver import Driver
+import pytest
+
+from pyclient.codec.apis import Api
+from pyclient.core.manager import NotSent, Outcome, Ready, Request, Use
+from pyclient.errors import ClientClosed, KafkaError, KafkaTimeout
+from pyclient.metrics import Metrics
+from pyclient.runtime.driver import ROUNDS, Driver
+from pyclient.runtime.links import Links
+from pyclient.runtime.network import AsyncioNetwork
+from tests.unit.runtime.test_connection import Clock, until
+from tests.unit.runtime.test_links import options, run
 
 
-def test_whoever_waits_when_the_driver_stops_gets_its_error() -> None:
+class Manager:
+    """Emits what it is given, and wants to be polled at its deadline."""
+
+    def __init__(self) -> None:
+        self.emit: list[Callable[[], Request]] = []
+        self.deadline: float | None = None
+        self.polled_at: list[float] = []
+        self.outcomes: list[Outcome] = []
+        self.always = False
+        self.defect: Exception | None = None
+
+    def poll(self, now: float, ready: Ready) -> Iterator[Request]:
+        self.polled_at.append(now)
+        if self.deadline is not None and now >= self.deadline:
+            self.deadline = None
+        if self.defect is not None:
+            raise self.defect
+        if self.always:
+            yield self.request()
+        while self.emit:
+            yield self.emit.pop(0)()
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+    def request(self) -> Request:
+        """For a node that does not exist: its outcome comes at once."""
+        return Request(node=99, use=Use.CONTROL, api=Api.METADATA, timeout=1, fields=lambda version: {},
+                       done=lambda now, outcome: self.outcomes.append(outcome))
+
+
+class Rig:
+    def __init__(self, driver: Driver, clock: Clock, managers: list[Manager]) -> None:
+        self.driver = driver
+        self.clock = clock
+        self.first, self.second = managers
+
+    async def quiet(self) -> int:
+        """Wait until nothing is scheduled any more; the turns so far."""
+        await until(lambda: not self.driver._scheduled)
+        return self.driver.turns
+
+
+@asynccontextmanager
+async def driven() -> AsyncIterator[Rig]:
+    clock = Clock()
+    driver = Driver(clock)
+    managers = [Manager(), Manager()]
+    links = Links(options(), AsyncioNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
+                  on_change=driver.wake, on_trouble=lambda cause: None)
+    driver.start(links, managers)
+    try:
+        yield Rig(driver, clock, managers)
+    finally:
+        driver.stop(ClientClosed("the test is over"))
+        await links.close()
+
+
+def test_managers_are_polled_in_their_order_until_none_emits() -> None:
     async def test() -> None:
-        driver = Driver(asyncio.get_running_loop().time)
-        waiting = asyncio.create_task(driver.until(lambda: None, None, ClientClosed))
-        await asyncio.sleep(0)
-        driver.stop(ClientClosed("the end"))
-        assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], ClientClosed)
+        async with driven() as here:
+            here.first.emit = [here.first.request, here.first.request]
+            here.second.emit = [here.second.request]
+            await here.quiet()
+            assert all(isinstance(each, NotSent) for each in here.first.outcomes + here.second.outcomes)
+            assert (len(here.first.outcomes), len(here.second.outcomes)) == (2, 1)
+            assert (len(here.first.polled_at), len(here.second.polled_at)) == (2, 2)  # a round that emits, and one that does not
+            assert here.driver.turns == 1
+
+    run(test())
+
+
+def test_many_wake_ups_before_a_turn_make_one_turn() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            for _ in range(100):
+                here.driver.wake()
+                here.driver.wake_from_anywhere()
+            assert await here.quiet() == before + 1
+
+    run(test())
+
+
+def test_a_wake_up_from_another_thread_brings_a_turn() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            thread = threading.Thread(target=here.driver.wake_from_anywhere)
+            thread.start()
+            await until(lambda: here.driver.turns == before + 1)
+            thread.join()
+
+    run(test())
+
+
+def test_M14_with_nothing_to_do_there_is_no_timer_and_no_turn() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            assert here.driver._timer is None
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            assert here.driver.turns == before
+
+    run(test())
+
+
+def test_the_driver_sleeps_to_the_earliest_deadline_and_polls_then() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            here.first.deadline = here.clock() + 1000
+            here.second.deadline = here.clock() + 0.05
+            here.driver.wake()
+            await until(lambda: here.driver.turns == before + 2)
+            assert here.second.deadline is None
+            assert here.driver._timer_at == here.first.deadline
+
+    run(test())
+
+
+def test_a_deadline_that_moves_replaces_the_timer() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.deadline = here.clock() + 1000
+            await here.quiet()
+            timer = here.driver._timer
+            assert timer is not None
+            here.driver.wake()
+            await here.quiet()
+            assert here.driver._timer is timer
+            here.first.deadline = None
+            here.driver.wake()
+            await here.quiet()
+            assert timer.cancelled()
+            assert here.driver._timer is None
+
+    run(test())
+
+
+def test_a_manager_that_raises_is_logged_and_the_client_goes_on_with_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.defect = ZeroDivisionError("a defect")
+            await here.quiet()
+            here.first.defect = None
+            here.second.emit = [here.second.request]
+            here.driver.wake()
+            await here.quiet()
+            assert len(here.second.outcomes) == 1
+
+    with caplog.at_level(logging.ERROR, "pyclient"):
+        run(test())
+    assert [record.message for record in caplog.records] == ["a defect in the client: a manager raised; the client goes on with the next event"]
+
+
+def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.always = True
+            await here.quiet()
+            here.first.always = False
+            assert len(here.first.outcomes) == ROUNDS
+
+    with caplog.at_level(logging.ERROR, "pyclient"):
+        run(test())
+    assert "managers still emit after 1000 rounds" in caplog.text
+
+
+# ---- waiting --------------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_a_state_is_told_after_the_turn_that_brings_it() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            state: list[int] = []
+            waiting = asyncio.create_task(here.driver.until(lambda: state or None, None, KafkaTimeout))
+            await here.quiet()
+            assert not waiting.done()
+            state.append(5)
+            here.driver.wake()
+            assert await waiting == [5]
+            assert not here.driver._waiters
+
+    run(test())
+
+
+def test_a_wait_that_takes_too_long_raises_what_its_caller_made() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            with pytest.raises(KafkaTimeout, match="too late"):
+                await here.driver.until(lambda: None, 0.01, lambda: KafkaTimeout("too late"))
+            assert not here.driver._waiters
+
+    run(test())
+
+
+def test_an_error_in_a_condition_belongs_to_who_waits_and_to_nobody_else() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            broken: list[Exception] = []
+
+            def condition() -> None:
+                if broken:
+                    raise broken[0]
+
+            failing = asyncio.create_task(here.driver.until(condition, None, KafkaTimeout))
+            other = asyncio.create_task(here.driver.until(lambda: bool(broken) or None, None, KafkaTimeout))
+            await here.quiet()
+            broken.append(KafkaError("broken"))
+            here.driver.wake()
+            assert [str(each) for each in await asyncio.gather(failing, other, return_exceptions=True)] == ["broken", "True"]
+
+    run(test())
+
+
+def test_a_cancelled_wait_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            waiting: asyncio.Task[Any] = asyncio.create_task(here.driver.until(lambda: None, None, KafkaTimeout))
+            await here.quiet()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            assert not here.driver._waiters
+
+    run(test())
+
+
+# ---- the end --------------------------------------------------------------------------------------------------------
+
+
+def end_of(driver: Driver) -> Coroutine[Any, Any, Any]:
+    return driver.until(lambda: None, None, KafkaTimeout)
+
+
+def test_whoever_waits_when_the_driver_stops_gets_its_error_and_nobody_can_wait_afterwards() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            waiting = asyncio.create_task(end_of(here.driver))
+            await here.quiet()
+            here.driver.stop(ClientClosed("the end"))
+            assert str((await asyncio.gather(waiting, return_exceptions=True))[0]) == "the end"
+            with pytest.raises(KafkaError):
+                await end_of(here.driver)
+
+    run(test())
+
+
+def test_a_stopped_driver_takes_no_turn_and_has_no_timer() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.deadline = here.clock() + 0.01
+            before = await here.quiet()
+            timer = here.driver._timer
+            assert timer is not None
+            here.driver.stop(ClientClosed("the end"))
+            here.driver.wake()
+            here.driver.wake_from_anywhere()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert timer.cancelled()
+            assert here.driver.turns == before
+
+    run(test())
+
+
+def test_waking_a_driver_whose_loop_is_gone_is_no_error() -> None:
+    driver = Driver(Clock())
+
+    async def test() -> None:
+        driver._loop = asyncio.get_running_loop()
 
     asyncio.run(test())
+    driver.wake_from_anywhere()
