@@ -327,8 +327,8 @@ class Fetcher:
         if not isinstance(outcome, Reply):
             self._metadata.request_update()
             self._rest(now, asked, outcome.cause)
-        elif outcome.message.error_code:
-            self._rest(now, asked, error_for(outcome.message.error_code))
+        elif code := getattr(outcome.message, "error_code", 0):  # since version 7
+            self._rest(now, asked, error_for(code))
         else:
             self._read(now, asked, outcome.message, names)
         # Those that got nothing stand first in the next request: a full answer must not go to the same ones again and again.
