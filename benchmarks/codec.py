@@ -1,7 +1,8 @@
 """Record batches in memory: encode, decode to objects, decode to Arrow, beside the other clients' codecs.
 
 One batch of 100-byte values (about 256 KiB) is written and read over and over. Rounds are interleaved, so that what the
-machine does meanwhile meets all alike; a figure is the median of the rounds, in µs of CPU per record. Reading includes
+machine does meanwhile meets all alike; a figure is the median of the rounds, in µs of CPU per record, and in brackets the
+best of them: on a machine whose cores share their units with other work, the best round is the one that had none. Reading includes
 the checksum and every field of every record as an object of that client; ours are whole `Record`s. confluent-kafka has
 no codec that can be called without a broker.
 """
@@ -128,15 +129,23 @@ def once(call: Work, shortest_s: float = 0.02) -> float:
             return spent / calls
 
 
-def measured(cases: list[Case], rounds: int) -> dict[Case, float]:
-    """The median of interleaved rounds, after one that only warms up."""
+class Figure(NamedTuple):
+    """µs of CPU per record."""
+
+    median: float
+    best: float
+
+
+def measured(cases: list[Case], rounds: int, records: int) -> dict[Case, Figure]:
+    """Interleaved rounds, after one that only warms up."""
     times: dict[Case, list[float]] = {case: [] for case in cases}
     for case in cases:
         case.call()
     for _ in range(rounds):
         for case in cases:
             times[case].append(once(case.call))
-    return {case: statistics.median(spent) for case, spent in times.items()}
+    scale = 1e6 / records
+    return {case: Figure(statistics.median(spent) * scale, min(spent) * scale) for case, spent in times.items()}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,33 +158,35 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     """Measure all, print the table."""
     rows = values(arguments.records)
     cases = [case for codec in CODECS for client in (ours, aiokafka, kafka_python) for case in client(rows, codec)]
-    figures = {case: spent / len(rows) * 1e6 for case, spent in measured(cases, arguments.rounds).items()}
+    figures = measured(cases, arguments.rounds, len(rows))
     print_table(figures)
     return {
         "records": len(rows),
         "versions": {name: importlib.metadata.version(name) for name in VERSIONS},
         "us_per_record": [
-            {"work": case.work, "client": case.client, "codec": case.codec, "us": round(us, 4)} for case, us in figures.items()
+            {"work": case.work, "client": case.client, "codec": case.codec, "us": round(us.median, 4), "best": round(us.best, 4)}
+            for case, us in figures.items()
         ],
         "budgets_us": BUDGETS,
-        "missed": [work for work, limit in BUDGETS.items() if own(figures, work) > limit],
+        "missed": [work for work, limit in BUDGETS.items() if own(figures, work).median > limit],
+        "missed_by_the_best_round": [work for work, limit in BUDGETS.items() if own(figures, work).best > limit],
     }
 
 
-def own(figures: dict[Case, float], work: str) -> float:
+def own(figures: dict[Case, Figure], work: str) -> Figure:
     """Our figure for uncompressed batches, which the budgets are about."""
     return next(us for case, us in figures.items() if (case.work, case.client, case.codec) == (work, "pyclient", "none"))
 
 
-def print_table(figures: dict[Case, float]) -> None:
+def print_table(figures: dict[Case, Figure]) -> None:
     """A Markdown table: µs per record, and how many times ours the best peer takes."""
     clients = ("pyclient", "aiokafka", "kafka-python")
     print("| Work | Codec | " + " | ".join(clients) + " | best peer / pyclient | budget |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for work, codec in dict.fromkeys((case.work, case.codec) for case in figures):
         row = {case.client: us for case, us in figures.items() if (case.work, case.codec) == (work, codec)}
-        shown = [f"{row[client]:.3f}" if client in row else "–" for client in clients]
-        peers = [us for client, us in row.items() if client != "pyclient"]
-        ratio = f"{min(peers) / row['pyclient']:.1f}×" if peers else "–"
+        shown = [f"{row[client].median:.3f} ({row[client].best:.3f})" if client in row else "–" for client in clients]
+        peers = [us.median for client, us in row.items() if client != "pyclient"]
+        ratio = f"{min(peers) / row['pyclient'].median:.1f}×" if peers else "–"
         budget = f"{BUDGETS[work]:.2f}" if codec == "none" and work in BUDGETS else ""
         print(f"| {work} | {codec} | {' | '.join(shown)} | {ratio} | {budget} |")
