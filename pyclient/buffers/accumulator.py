@@ -480,7 +480,6 @@ class Accumulator:
         if batch._state == OPEN:
             self._lingering.pop(batch, None)
             batch.queue._open = None
-            batch.queue._due = False
         else:
             batch.queue.waiting.remove(batch)
         batch._state = DONE

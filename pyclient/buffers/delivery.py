@@ -5,10 +5,13 @@ Knows outcomes and who waits for them; knows no sockets, loops or buffers (a del
 """
 import cython
 
+import logging
 import threading
 
 from pyclient.errors import KafkaTimeout
 from pyclient.records import RecordMetadata, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class Observer:
@@ -108,7 +111,10 @@ class BatchResult:
             self._done = True
             gates, self._gates = self._gates, None
         for gate in gates or ():
-            gate()
+            try:
+                gate()
+            except Exception:  # one who waits on a loop that is closed, say, must not keep the outcome from the others
+                _log.exception("somebody who waited for %s-%s could not be told its outcome", self.topic, self.partition)
         return True
 
     def when_done(self, gate):

@@ -166,8 +166,7 @@ def test_batches_given_up_while_others_fill_and_seal_them_give_every_byte_back()
                 batch.result.fail(KafkaError("late"))
 
     def send(number: int) -> None:
-        for count in range(RECORDS):
-            made.append(append(buffers, count % 2, b"x" * (50 + number)))
+        made.extend(append(buffers, count % 2, b"x" * (50 + number)) for count in range(RECORDS))
 
     expirer = threading.Thread(target=expire)
     senders = [threading.Thread(target=send, args=(number,)) for number in range(THREADS)]

@@ -168,6 +168,20 @@ def test_P23_callbacks_run_in_the_order_they_were_added_and_once_more_for_those_
     assert told == [*made, made[0]]
 
 
+def test_P23_somebody_who_cannot_be_told_keeps_the_outcome_from_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    result, (delivery,) = deliveries(1)
+    told: list[Delivery] = []
+
+    def broken() -> None:
+        raise RuntimeError("the loop is closed")
+
+    result.when_done(broken)
+    delivery.add_done_callback(told.append)
+    assert result.complete(1)
+    assert told == [delivery]
+    assert "the loop is closed" in caplog.text
+
+
 # --- failures nobody looked at ---------------------------------------------------------------------------------------
 
 
