@@ -113,7 +113,7 @@ class BatchResult:
         for gate in gates or ():
             try:
                 gate()
-            except Exception:  # one who waits on a loop that is closed, say, must not keep the outcome from the others
+            except Exception:  # noqa: BLE001 who waits on a loop that is closed, say, must keep the outcome from nobody
                 _log.exception("somebody who waited for %s-%s could not be told its outcome", self.topic, self.partition)
         return True
 

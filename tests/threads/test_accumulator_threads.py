@@ -166,7 +166,8 @@ def test_batches_given_up_while_others_fill_and_seal_them_give_every_byte_back()
                 batch.result.fail(KafkaError("late"))
 
     def send(number: int) -> None:
-        made.extend(append(buffers, count % 2, b"x" * (50 + number)) for count in range(RECORDS))
+        mine = [append(buffers, count % 2, b"x" * (50 + number)) for count in range(RECORDS)]
+        made.extend(mine)
 
     expirer = threading.Thread(target=expire)
     senders = [threading.Thread(target=send, args=(number,)) for number in range(THREADS)]
