@@ -239,7 +239,8 @@ def find_coordinator(group: str, found: Callable[[str, int | None, BaseException
         answer = answers[0]
         if not answer.error_code:
             return Done(answer.node_id)
-        error = error_for(answer.error_code, f"group {group!r}: {answer.error_message or 'no coordinator yet'}")
+        said = getattr(answer, "error_message", None) or "no coordinator yet"  # since version 1
+        error = error_for(answer.error_code, f"group {group!r}: {said}")
         return Again(error) if error.retriable else error
 
     return Call(

@@ -99,7 +99,8 @@ def test_M15_the_highest_common_version_is_chosen(api: Api) -> None:
 @pytest.mark.parametrize("offered", ["too new", "too old", "not there"])
 def test_M15_without_a_common_version_the_error_names_both_ranges(api: Api, offered: str) -> None:
     low, high = SPOKEN[api]
-    told = {"too new": {api: VersionRange(high + 1, high + 3)}, "too old": {api: VersionRange(-5, low - 1)}, "not there": {}}[offered]
+    offers_: dict[str, dict[int, VersionRange]] = {"too new": {api: VersionRange(high + 1, high + 3)}, "too old": {api: VersionRange(-5, low - 1)}, "not there": {}}
+    told = offers_[offered]
     with pytest.raises(UnsupportedVersionError) as caught:
         Versions(told).choose(api)
     assert all(word in str(caught.value) for word in (api.title, str(SPOKEN[api]), str(told.get(api, "none"))))

@@ -173,9 +173,9 @@ def read_request(request: Request, version: int) -> Any:
 
 def answer(api: Api, version: int, **fields: object) -> Any:
     """An answer as it is read from the wire; what *version* lacks is left out, usual values are filled in."""
-    schema = load_response_schema(api, version)
+    schema: Any = load_response_schema(api, version)
     out = io.BytesIO()
-    header: Any = schema.__header_schema__  # of version 0 or 1: both have a correlation id only
+    header = schema.__header_schema__  # of version 0 or 1: both have a correlation id only
     entity_writer(header)(out, header(correlation_id=i32(1)))
     entity_writer(schema)(out, _entity(schema, fields))
     return decode_response(api, version, memoryview(out.getvalue()))

@@ -1,0 +1,125 @@
+"""A fetcher in its world, for its tests: what it asks as plain values, and answers made of record batches."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from pyclient.buffers.fetchbuffer import FetchBuffer
+from pyclient.buffers.fetched import collect
+from pyclient.codec.apis import Api
+from pyclient.codec.encode import encode_batch
+from pyclient.core.fetching.fetcher import Fetcher, FetchLimits
+from pyclient.core.fetching.lookups import EARLIEST, OffsetLookups
+from pyclient.core.manager import Use
+from pyclient.errors import (
+    KafkaError,
+)
+from pyclient.records import TopicPartition
+from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, topic, topic_id, view
+
+A0, A1, A2, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0)
+MAX_WAIT, PARTITION_BYTES, MAX_BYTES, MEMORY = 0.5, 1000, 5000, 4000
+OUT_OF_RANGE, NOT_LEADER, FENCED_EPOCH, FORBIDDEN, CORRUPT = 1, 6, 74, 29, 2
+Tell = Callable[[TopicPartition, int | None, KafkaError | None], None]
+
+
+class Fetching:
+    """A fetcher in its world; topic a has leaders 1, 1, 2 and topic b has 2."""
+
+    def __init__(self, *, reset: int | None = EARLIEST, group: bool = False, isolation: int = 0, **limits: int) -> None:
+        self.world = World()
+        self.metadata = make_metadata()
+        self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=30.0, backoff=DOUBLING)
+        self.buffer = FetchBuffer()
+        self.asked_for: list[tuple[Sequence[TopicPartition], Tell]] = []
+        bounds = {"max_bytes": MAX_BYTES, "max_partition_bytes": PARTITION_BYTES, "buffer_memory": MEMORY, **limits}
+        self.fetcher = Fetcher(
+            self.buffer, self.metadata, self.lookups,
+            FetchLimits(min_bytes=1, max_wait=MAX_WAIT, decompression_limit=100_000, check_crcs=True, isolation=isolation, rack="r1",
+                        request_timeout=30.0, **bounds),
+            backoff=DOUBLING, reset_time=lambda: reset,
+            find_committed=(lambda partitions, tell: self.asked_for.append((partitions, tell))) if group else None)
+        self.knows()
+
+    def knows(self, *topics: dict[str, object], nodes: Iterable[int] = (1, 2, 3)) -> None:
+        """The cluster tells this now."""
+        told = answer(Api.METADATA, 13, **view(*(topics or (topic("a", 1, 1, 2), topic("b", 2))), nodes=nodes))
+        self.metadata.hint(self.metadata.cluster.updated(told))
+
+    def reads(self, *partitions: TopicPartition, at: int = 0) -> None:
+        """Assign these and begin at an offset."""
+        self.fetcher.assign(partitions, self.world.now)
+        for where in partitions:
+            self.fetcher.seek(where, at)
+
+    def turn(self) -> list[Sent]:
+        """What the fetcher and its look-ups send now."""
+        return self.world.turn(self.lookups, self.fetcher)
+
+    def fetches(self) -> Sent:
+        """The one fetch that comes now."""
+        (sent,) = self.turn()
+        assert (sent.api, sent.request.use) == (Api.FETCH, Use.FETCH)
+        return sent
+
+    def looks_up(self) -> tuple[Sent, dict[TopicPartition, int]]:
+        """The one look-up that comes now, and the times it asks for."""
+        (sent,) = self.turn()
+        assert sent.api is Api.LIST_OFFSETS
+        return sent, {TopicPartition(each.name, part.partition_index): part.timestamp for each in sent.body.topics for part in each.partitions}
+
+    def found(self, where: TopicPartition, offset: int, *, error: int = 0) -> None:
+        """Answer the look-up that comes now."""
+        sent, _ = self.looks_up()
+        sent.reply(topics=[{"name": where.topic, "partitions": [
+            {"partition_index": where.partition, "offset": offset, "timestamp": -1, "error_code": error}]}])
+
+    def values(self) -> list[tuple[TopicPartition, int, bytes | None]]:
+        """What the user gets now; errors are raised."""
+        return [(TopicPartition(record.topic, record.partition), record.offset, record.value) for record in collect(self.buffer, 1000, None)]
+
+    def offsets(self) -> list[int]:
+        return [offset for _, offset, _ in self.values()]
+
+    def raises(self) -> KafkaError:
+        """What the user's poll raises now."""
+        with pytest.raises(KafkaError) as caught:
+            collect(self.buffer, 1000, None)
+        return caught.value
+
+
+def asks(sent: Sent) -> dict[TopicPartition, int]:
+    """Partition → offset of a fetch."""
+    names = {topic_id(name): name for name in ("a", "b")}
+    return {TopicPartition(getattr(each, "topic", None) or names[each.topic_id], part.partition): part.fetch_offset
+            for each in sent.body.topics for part in each.partitions}
+
+
+def batch(offset: int, count: int = 1, **options: Any) -> bytes:
+    return encode_batch([(0, None, b"%d" % (offset + i), None) for i in range(count)], base_offset=offset, **options)
+
+
+def marker(offset: int, producer: int, kind: int) -> bytes:
+    return encode_batch([(0, b"\0\0" + kind.to_bytes(2, "big"), b"\0" * 6, None)], base_offset=offset, producer_id=producer,
+                        producer_epoch=0, transactional=True, control=True)
+
+
+def gives(sent: Sent, told: Mapping[TopicPartition, bytes | int | dict[str, object]], **more: object) -> None:
+    """Answer a fetch: bytes are data, a number is an error, a mapping is the fields."""
+    responses = []
+    for where, what in told.items():
+        fields = {"records": what} if isinstance(what, bytes) else {"error_code": what} if isinstance(what, int) else what
+        part = {"partition_index": where.partition, "records": b"", "aborted_transactions": None, **fields}
+        responses.append({"topic": where.topic, "topic_id": topic_id(where.topic), "partitions": [part]})
+    sent.reply(responses=responses, **more)
+
+
+def settle_metadata(fetching: Fetching) -> None:
+    """Answer what is asked now, so that only new wishes make another request before its age."""
+    for sent in fetching.world.turn(fetching.metadata):
+        sent.reply(**view(topic("a", 1, 1, 2), topic("b", 2)))
+    fetching.world.after(64.0)
+    for sent in fetching.world.turn(fetching.metadata):
+        sent.reply(**view(topic("a", 1, 1, 2), topic("b", 2)))
