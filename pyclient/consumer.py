@@ -21,7 +21,7 @@ from pyclient.errors import ConcurrentUse, KafkaError, UnsupportedFeature, Wakeu
 from pyclient.option_types import ConsumerOptions
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.consuming import ConsumerCore, Progress, as_offsets
-from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, left, seconds
+from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, left, seconds, sooner
 from pyclient.runtime.portal import Portal
 
 _log = logging.getLogger(__name__)
@@ -186,6 +186,7 @@ class Consumer(_Consumer):
 
         Raises:
             KafkaError: what stands in a partition's way, named in the message; the others go on.
+            BootstrapFailed: no broker answered for ``default_api_timeout_ms``, over all polls; also in an iteration.
             WakeupError: `wakeup` was called.
         """
         with self._alone():
@@ -226,7 +227,8 @@ class Consumer(_Consumer):
             if records:
                 return records
             self._progress.hand(records)  # positions can move over what is not handed out
-            if not core.buffer.wait(None if deadline is None else left(deadline, core.clock)) and not core.buffer.woken:
+            came = core.buffer.wait(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
+            if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
                 return records
 
     # ---- positions --------------------------------------------------------------------------------------------------
@@ -452,7 +454,8 @@ class AsyncConsumer(AsyncFacade, _Consumer):
             if records:
                 return records
             self._progress.hand(records)
-            if not await core.data(None if deadline is None else left(deadline, core.clock)):
+            came = await core.data(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
+            if not came and deadline is not None and core.clock() >= deadline:
                 return records
 
     # ---- positions --------------------------------------------------------------------------------------------------

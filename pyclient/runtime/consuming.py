@@ -15,7 +15,7 @@ from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
 from pyclient.core.fetching.positions import Phase
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.manager import Manager
-from pyclient.errors import IllegalState, KafkaError, KafkaTimeout, NoOffsetForPartition, SerializationError
+from pyclient.errors import BootstrapFailed, IllegalState, KafkaError, KafkaTimeout, NoOffsetForPartition, SerializationError
 from pyclient.metrics import FETCH_BUFFERED, RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -37,6 +37,7 @@ class ConsumerCore(ClientCore):
             find_committed=self._find_committed if config.group_id else None)
         self._commit_order = asyncio.Lock()
         self._news = asyncio.Event()
+        self._unanswered_since: float | None = None
         self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
 
     def managers(self) -> Sequence[Manager]:
@@ -59,6 +60,23 @@ class ConsumerCore(ClientCore):
         except TimeoutError:
             return False
         return True
+
+    def patience(self) -> float | None:
+        """Seconds that reading may go on waiting for a first broker to answer; None when one has.
+
+        Raises:
+            BootstrapFailed: none has for ``default_api_timeout_ms``, counted from the first poll that waited for it.
+        """
+        if self.metadata.cluster.nodes or not self.fetcher.positions:
+            self._unanswered_since = None
+            return None
+        now = self.clock()
+        since = self._unanswered_since = now if self._unanswered_since is None else self._unanswered_since
+        left = since + self.config.default_api_timeout_ms / 1000 - now
+        if left <= 0:
+            self._unanswered_since = None  # whoever polls on waits as long again
+            raise BootstrapFailed(self.links.troubles(), waited_s=now - since)
+        return left
 
     def tell(self) -> None:
         """There is data, or a wakeup; called by any thread."""

@@ -35,6 +35,11 @@ def left(deadline: float, clock: Callable[[], float]) -> float:
     return min(max(0.0, deadline - clock()), threading.TIMEOUT_MAX)
 
 
+def sooner(one: float | None, other: float | None) -> float | None:
+    """The shorter of two waits; None is without end."""
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
 class Facade:
     """What users hold: it cannot travel to another process, and says so when it is dropped without being closed."""
 
