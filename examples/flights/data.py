@@ -55,7 +55,7 @@ def _opened(path: Path) -> Any:
 
 def flight(row: Row) -> dict[str, str | int | None]:
     """A row as a service would report it: numbers as numbers, what is missing as None."""
-    return {name: None if text in MISSING else text if name in TEXTS else int(float(text)) for name, text in row.items()}
+    return {name: None if text in MISSING else text if name in TEXTS else int(text) for name, text in row.items()}
 
 
 def expected(given: Iterable[Row]) -> Mapping[CarrierMonth, Delays]:
@@ -71,4 +71,4 @@ def expected(given: Iterable[Row]) -> Mapping[CarrierMonth, Delays]:
 
 def _delay(text: str) -> tuple[int, int]:
     """The minutes, and how many delays that is."""
-    return (0, 0) if text in MISSING else (int(float(text)), 1)
+    return (0, 0) if text in MISSING else (int(text), 1)

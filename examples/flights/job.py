@@ -26,6 +26,8 @@ LOOK_S: Final = 0.5
 HOLD_S: Final = 0.05
 BATCHES_BEFORE_STOP: Final = 2
 QUIET_LOG: Final = Path(__file__).with_name("log4j2.properties")
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A minute is too short for Java's second compiler to pay back its time."""
 FIELDS: Final = "carrier STRING, month INT, dep_delay INT, arr_delay INT"
 
 Show = Callable[[int], None]
@@ -48,7 +50,7 @@ def session(scratch: Path) -> Iterator[SparkSession]:
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET_LOG.as_uri()} -Dderby.system.home={scratch}",
+        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -Dlog4j2.configurationFile={QUIET_LOG.as_uri()} -Dderby.system.home={scratch}",
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
