@@ -256,6 +256,16 @@ def test_a_question_that_was_cancelled_is_told_nothing(asking: Asking) -> None:
     assert asking.lookups.next_deadline() is None
 
 
+def test_a_pause_that_is_over_while_the_leader_is_not_ready_leaves_no_deadline_behind(asking: Asking) -> None:
+    asking.ask({A0: EARLIEST})
+    (sent,) = asking.turn()
+    sent.is_lost()
+    asking.world.nodes.discard(1)
+    asking.world.after(1.0)
+    assert asking.turn() == []
+    assert asking.lookups.next_deadline() is None
+
+
 # --- under any events ------------------------------------------------------------------------------------------------
 
 PLACES = st.sampled_from([A0, A1, B0])
