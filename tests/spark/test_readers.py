@@ -147,6 +147,11 @@ def test_offsets_that_cannot_be_read_are_refused_before_tasks_wait(
         batch_ranges(kafka_cluster, topic, **{side: f'{{"{topic}": {{"0": {value}}}}}'})
 
 
+def test_columns_other_than_the_sources_are_refused(kafka_cluster: LocalCluster, topic: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"leave .schema\(...\) out"):
+        BatchReader(options(kafka_cluster, topic), spark_schema(headers=True))
+
+
 # ---- streams --------------------------------------------------------------------------------------------------------
 
 

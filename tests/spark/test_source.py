@@ -13,7 +13,7 @@ from tests.kafka import make_topic, produce
 from tests.spark.conftest import Load
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 LIMIT_S = 180
@@ -56,6 +56,12 @@ def test_the_brokers_time_is_told_from_the_producers(batch: Load, kafka_cluster:
 def test_an_empty_topic_is_an_empty_table(batch: Load, kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, 2)
     assert batch().count() == 0
+
+
+def test_a_query_that_wants_few_rows_ends_before_the_topic_does(batch: Load, kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic)
+    produce(kafka_cluster, topic, [bytes(1000)] * 20_000)
+    assert len(batch(**{"kafka.max.poll.records": "100"}).limit(3).collect()) == 3
 
 
 def test_a_batch_is_cut_into_as_many_tasks_as_asked(batch: Load, kafka_cluster: LocalCluster, topic: str) -> None:
@@ -172,6 +178,3 @@ def test_records_that_are_lost_end_the_stream_with_the_way_out(
     with pytest.raises(StreamingQueryException, match="failOnDataLoss=false"):
         query.awaitTermination(LIMIT_S)
 
-
-def test_spark_needs_no_jar_for_it(spark: SparkSession) -> None:
-    assert "kafka" not in spark.sparkContext.getConf().get("spark.jars.packages", "")
