@@ -432,8 +432,9 @@ def test_group_membership_is_refused_and_assign_is_named(kafka_cluster: LocalClu
 
 
 CTRL_C = """
-import sys
+import signal, sys
 from pyclient import Consumer, TopicPartition
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 with Consumer(bootstrap_servers=sys.argv[1]) as reader:
     reader.assign([TopicPartition(sys.argv[2], 0)])
     print("waiting", flush=True)
@@ -452,7 +453,10 @@ def test_ctrl_c_ends_a_poll_without_timeout(kafka_cluster: LocalCluster, topic: 
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         os.kill(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        try:
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert (out, err, process.returncode) == ("interrupted\n", "", 0)
 
 
