@@ -25,6 +25,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts fast, which is most of a test
         "spark.local.dir": str(scratch),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
