@@ -138,6 +138,7 @@ def test_tests_wait_for_conditions_and_never_sleep() -> None:
         for source in sources("tests")
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "sleep"
+        and ast.unparse(node) != "asyncio.sleep(0)"  # a turn of the loop, not time
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -125,7 +125,7 @@ CALLS = [send, look_up, poll, iterate, list_topics, send_async, poll_async, list
 @pytest.mark.parametrize("call", CALLS)
 def test_every_address_that_was_tried_is_named_with_what_it_said(call: Call, nobody: str, mute: str, web: str) -> None:
     with pytest.raises(BootstrapFailed) as failure:
-        call(",".join([nobody, UNRESOLVABLE, mute, web]), 1.0)
+        call(f"{nobody},{UNRESOLVABLE},{mute},{web}", 1.0)
     causes = {address: str(cause) for address, cause in failure.value.causes.items()}
     assert set(causes) == {nobody, UNRESOLVABLE, mute, web}
     assert causes[nobody] == "Connection refused"
@@ -155,9 +155,8 @@ def test_M12_a_port_that_speaks_http_is_told_from_a_listener_of_kafka(web: str) 
 
 
 def test_a_port_that_accepts_and_never_answers_is_told_from_one_that_refuses(mute: str) -> None:
-    with pytest.raises(BootstrapFailed, match=r"connected, no answer to ApiVersions after 0\.\d s"):
-        with Admin(bootstrap_servers=mute) as admin:
-            admin.list_topics(timeout=0.3)
+    with pytest.raises(BootstrapFailed, match=r"connected, no answer to ApiVersions after 0\.\d s"), Admin(bootstrap_servers=mute) as admin:
+        admin.list_topics(timeout=0.3)
 
 
 def test_short_polls_together_wait_no_longer_for_a_first_broker_than_one_long_one(nobody: str) -> None:

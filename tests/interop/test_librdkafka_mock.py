@@ -33,10 +33,9 @@ def test_the_mock_cluster_is_described(mock_cluster: str) -> None:
 def test_M08_records_pass_through_a_broker_that_refuses_ApiVersions_in_the_wrong_encoding(
         mock_cluster: str, topic: str, codec: str, caplog: pytest.LogCaptureFixture) -> None:
     sent = [b"%d" % n for n in range(1000)]
-    with Producer(bootstrap_servers=mock_cluster, compression_type=codec) as producer:
-        for value in sent:
-            told = producer.send(topic, value, partition=0)
-        assert told.result(20).offset == 999
+    with Producer({"compression.type": codec}, bootstrap_servers=mock_cluster) as producer:
+        told = [producer.send(topic, value, partition=0) for value in sent]
+        assert told[-1].result(20).offset == 999
     with Consumer(bootstrap_servers=mock_cluster, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         found = [record.value for record in itertools.islice(consumer, len(sent))]

@@ -93,7 +93,7 @@ async def introduce(client: Client, newest: int = NEWEST, timeout: float = LIMIT
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(LIMIT):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 any condition, not one event
             await asyncio.sleep(0)
 
 

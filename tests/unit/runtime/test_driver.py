@@ -229,7 +229,7 @@ def test_an_error_in_a_condition_belongs_to_who_waits_and_to_nobody_else() -> No
                 if broken:
                     raise broken[0]
 
-            failing = asyncio.create_task(here.driver.until(condition, None, KafkaTimeout))
+            failing: asyncio.Task[object] = asyncio.create_task(here.driver.until(condition, None, KafkaTimeout))
             other = asyncio.create_task(here.driver.until(lambda: bool(broken) or None, None, KafkaTimeout))
             await here.quiet()
             broken.append(KafkaError("broken"))

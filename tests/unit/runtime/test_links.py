@@ -106,7 +106,8 @@ def at(peer: Peer, number: int = 1) -> Node:
 def nobody() -> tuple[str, int]:
     """An address where nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[:2]
+        host, port = sock.getsockname()[:2]
+        return str(host), int(port)
 
 
 class Book(AsyncioNetwork):
