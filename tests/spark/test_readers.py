@@ -340,6 +340,13 @@ def test_a_task_ends_with_an_error_when_nothing_comes(kafka_cluster: LocalCluste
         read_offsets(kafka_cluster, OffsetRange(where, 0, 9), **{"kafkaConsumer.pollTimeoutMs": "300"})
 
 
+def test_a_task_whose_topic_is_gone_ends_with_an_error_and_does_not_make_it_again(kafka_cluster: LocalCluster, topic: str) -> None:
+    with pytest.raises(KafkaTimeout, match=f"no records of {topic}-0"):
+        read_offsets(kafka_cluster, OffsetRange(TopicPartition(topic, 0), 0, 9), **{"kafkaConsumer.pollTimeoutMs": "1500"})
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        assert topic not in admin.list_topics()
+
+
 def test_an_offset_behind_the_log_is_data_loss(kafka_cluster: LocalCluster, topic: str) -> None:
     (where,) = make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 5)
