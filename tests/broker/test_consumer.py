@@ -437,8 +437,8 @@ from pyclient import Consumer, TopicPartition
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 with Consumer(bootstrap_servers=sys.argv[1]) as reader:
     reader.assign([TopicPartition(sys.argv[2], 0)])
-    print("waiting", flush=True)
     try:
+        print("waiting", flush=True)
         reader.poll()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
