@@ -8,6 +8,7 @@ import gc
 import importlib.machinery
 import importlib.util
 import os
+import signal
 import sys
 import tomllib
 import warnings
@@ -31,6 +32,10 @@ hypothesis.settings.register_profile(
     "pyclient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("pyclient")
+
+# A shell that runs the suite in the background has it ignore Ctrl-C, and every program it starts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # --- imports ---------------------------------------------------------------------------------------------------------

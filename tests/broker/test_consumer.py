@@ -432,9 +432,8 @@ def test_group_membership_is_refused_and_assign_is_named(kafka_cluster: LocalClu
 
 
 CTRL_C = """
-import signal, sys
+import sys
 from pyclient import Consumer, TopicPartition
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
 with Consumer(bootstrap_servers=sys.argv[1]) as reader:
     reader.assign([TopicPartition(sys.argv[2], 0)])
     try:
