@@ -47,7 +47,7 @@ class Load:
             while not self._stop.is_set():
                 number = len(self.sent)
                 self.sent.append(producer.send(topic, b"%d" % number, partition=number % len(self.partitions)))
-                pace.wait(0.0005)
+                pace.wait(0.002)
             producer.flush(60)
 
     def _receive(self) -> None:
