@@ -76,9 +76,9 @@ class Cluster:
         partition = self.partition(where)
         return partition.leader if partition is not None and partition.leader in self.nodes else None
 
-    def updated(self, answer: Any, forget: Iterable[str] = (), *, everything: bool = False) -> Cluster:
+    def updated(self, answer: Any, *, everything: bool = False) -> Cluster:
         """The view after a Metadata answer. With *everything*, topics it does not hold are gone."""
-        topics = {} if everything else {name: topic for name, topic in self.topics.items() if name not in set(forget)}
+        topics = {} if everything else dict(self.topics)
         for each in answer.topics:
             name = each.name or self.names.get(each.topic_id)
             if name is not None:
