@@ -10,7 +10,7 @@ Knows batches and pyarrow (imported when asked for), nothing of consumers.
 """
 import cython
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc
-from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uintptr_t
+from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.pyclient.codec.batches import RecordBatch
 from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, timestamp_of, view_record
@@ -400,20 +400,33 @@ def _fill_records(
 ) -> cython.void:
     """What differs from record to record."""
     view: RecordView
-    base: int64_t = batch.base_timestamp
+    # Copies, which no byte written into a column can change: the compiler keeps them in registers.
+    key: _Bytes = columns.key
+    value: _Bytes = columns.value
+    offset: cython.pointer(int64_t) = columns.offset
+    timestamp: cython.pointer(int64_t) = columns.timestamp
+    headers: cython.pointer(int32_t) = columns.headers
+    records: cython.p_const_uchar = batch.records_at
+    index: cython.pointer(uint32_t) = batch.index
+    attributes: cython.int = batch.attributes
+    base_offset: int64_t = batch.base_offset
+    base_timestamp: int64_t = batch.base_timestamp
+    latest: int64_t = batch.max_timestamp
     row: cython.Py_ssize_t = columns.row
     position: cython.Py_ssize_t
     for position in range(start, stop):
-        view_record(batch.records_at + batch.index[position], cython.address(view))
-        columns.offset[row] = batch.base_offset + view.offset_delta
-        columns.timestamp[row] = timestamp_of(batch.attributes, base, batch.max_timestamp, view.timestamp_delta)
-        _put(cython.address(columns.key), row, view.key, view.key_len)
-        _put(cython.address(columns.value), row, view.value, view.value_len)
-        if columns.headers != cython.NULL:
+        view_record(records + index[position], cython.address(view))
+        offset[row] = base_offset + view.offset_delta
+        timestamp[row] = timestamp_of(attributes, base_timestamp, latest, view.timestamp_delta)
+        _put(cython.address(key), row, view.key, view.key_len)
+        _put(cython.address(value), row, view.value, view.value_len)
+        if headers != cython.NULL:
             if view.headers:
                 _fill_headers(columns, cython.address(view))
-            columns.headers[row + 1] = cython.cast(int32_t, columns.header)
+            headers[row + 1] = cython.cast(int32_t, columns.header)
         row += 1
+    columns.key.used = key.used
+    columns.value.used = value.used
     columns.row = row
 
 
