@@ -31,14 +31,22 @@ def commit_call(
         }
 
     def judge(message: Any) -> Verdict:
-        for topic in message.topics:
-            for part in topic.partitions:
-                if part.error_code:
-                    return _refused(part.error_code, group, TopicPartition(topic.name, part.partition_index))
-        return Done(None)
+        return _read_commit(group, offsets, message.topics)
 
     return Call(what=f"committing {len(offsets)} offsets of group {group!r}", api=Api.OFFSET_COMMIT,
                 target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
+
+
+def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any) -> Verdict:
+    answered = {TopicPartition(topic.name, part.partition_index): part.error_code for topic in topics for part in topic.partitions}
+    for where, code in answered.items():
+        if code:
+            return _refused(code, group, where)
+    for where in offsets:
+        if where not in answered:
+            return UnknownServerError(f"group {group!r}: the answer leaves out {where}: its offset may or may not be stored",
+                                      topic_partition=where)
+    return Done(None)
 
 
 def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Finish, deadline: float | None) -> Call:

@@ -120,6 +120,13 @@ def test_C25_a_commit_is_done_when_every_partition_is_stored(version: int) -> No
     assert commit({A0: OffsetAndMetadata(5)}).judge(commit_answer(version, (A0, 0))) == Done(None)
 
 
+@pytest.mark.parametrize("version", versions(Api.OFFSET_COMMIT))
+def test_C25_a_partition_that_the_answer_to_a_commit_leaves_out_is_not_taken_for_stored(version: int) -> None:
+    verdict = commit({A0: OffsetAndMetadata(5), A1: OffsetAndMetadata(6)}).judge(commit_answer(version, (A0, 0)))
+    assert isinstance(verdict, UnknownServerError)
+    assert all(word in str(verdict) for word in ("group 'g'", "a-1", "may or may not be stored"))
+
+
 ELSEWHERE = [NOT_COORDINATOR, UNAVAILABLE, TIMED_OUT]
 HERE_AGAIN = [LOADING, UNKNOWN_TOPIC]
 REFUSED = [UNKNOWN_SERVER, ILLEGAL_GENERATION, UNKNOWN_MEMBER, TOPIC_FORBIDDEN, GROUP_FORBIDDEN, TOO_LARGE, FENCED]
