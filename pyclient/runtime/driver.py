@@ -9,14 +9,17 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from pyclient.core.manager import Manager, earliest
+from pyclient.core.manager import Manager, Request, earliest
 from pyclient.errors import KafkaError
 from pyclient.runtime.links import Links
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 ROUNDS: Final = 1000
-"""Rounds of one turn in which a manager may still emit. Each round fills in-flight slots, so more is a bug."""
+"""Rounds of one turn in which a manager may still emit. Requests fill in-flight slots, so more is a bug; those without an
+answer (acks=0) fill none, and go on in the next turn: the loop has other work too."""
+DEFECT_PAUSE: Final = 1.0
+"""Seconds without a timer after a manager raised: its deadline may lie in the past for good, and only events help then."""
 
 
 class Driver:
@@ -49,7 +52,11 @@ class Driver:
         """Something happened, on the loop: take a turn soon."""
         if self._turning:
             self._again = True
-        elif not self._scheduled and not self._closed and self._loop is not None:
+        else:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self._closed and self._loop is not None:
             self._scheduled = True
             self._loop.call_soon(self._turn)
 
@@ -62,6 +69,9 @@ class Driver:
             self._loop.call_soon_threadsafe(self._turn)
         except RuntimeError:
             _log.debug("woken after the loop was closed")
+        except BaseException:  # Ctrl-C in a user's thread: the next wake-up must not take this one for done
+            self._scheduled = False
+            raise
 
     # ---- the turn ---------------------------------------------------------------------------------------------------
 
@@ -71,29 +81,40 @@ class Driver:
             return
         self.turns += 1
         self._turning = True
+        not_before = 0.0
         try:
             self._links.tick(self._clock())
             self._poll_managers(self._links)
         except Exception:  # noqa: BLE001 one defect must not stop everything else
             _log.exception("a defect in the client: a manager raised; the client goes on with the next event")
+            not_before = self._clock() + DEFECT_PAUSE
         finally:
             self._turning = False
         self._settle_waiters()
-        self._sleep(self._links)
+        self._sleep(self._links, not_before)
 
     def _poll_managers(self, links: Links) -> None:
         for _ in range(ROUNDS):
             self._again = False
-            for manager in self._managers:
-                for request in manager.poll(self._clock(), links):
-                    links.send(request)
-                    self._again = True
-            if not self._again:
+            sent = self._round(links)
+            if not sent and not self._again:
                 return
-        _log.error("a defect in the client: managers still emit after %d rounds: %s", ROUNDS, self._managers)
+        if any(request.answered for request in sent):
+            _log.error("a defect in the client: managers still emit after %d rounds: %s", ROUNDS, self._managers)
+        else:
+            self._schedule()
 
-    def _sleep(self, links: Links) -> None:
+    def _round(self, links: Links) -> list[Request]:
+        sent: list[Request] = []
+        for manager in self._managers:
+            for request in manager.poll(self._clock(), links):
+                links.send(request)
+                sent.append(request)
+        return sent
+
+    def _sleep(self, links: Links, not_before: float) -> None:
         deadline = earliest(links.next_deadline(), *(manager.next_deadline() for manager in self._managers))
+        deadline = max(deadline, not_before) if deadline is not None else None
         if deadline == self._timer_at and self._timer is not None:
             return
         if self._timer is not None:

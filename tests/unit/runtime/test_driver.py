@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+import attrs
 import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.core.manager import NotSent, Outcome, Ready, Request, Use
 from pyclient.errors import ClientClosed, KafkaError, KafkaTimeout
 from pyclient.metrics import Metrics
-from pyclient.runtime.driver import ROUNDS, Driver
+from pyclient.runtime.driver import DEFECT_PAUSE, ROUNDS, Driver
 from pyclient.runtime.links import Links
 from pyclient.runtime.network import AsyncioNetwork
 from tests.unit.runtime.test_connection import Clock, until
@@ -31,6 +32,7 @@ class Manager:
         self.polled_at: list[float] = []
         self.outcomes: list[Outcome] = []
         self.always = False
+        self.unanswered = 0  # requests left of the kind that has no answer, one per round
         self.defect: Exception | None = None
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
@@ -41,6 +43,9 @@ class Manager:
             raise self.defect
         if self.always:
             yield self.request()
+        if self.unanswered:
+            self.unanswered -= 1
+            yield attrs.evolve(self.request(), answered=False)
         while self.emit:
             yield self.emit.pop(0)()
 
@@ -190,6 +195,61 @@ def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest
     with caplog.at_level(logging.ERROR, "pyclient"):
         run(test())
     assert "managers still emit after 1000 rounds" in caplog.text
+
+
+def test_any_number_of_requests_without_an_answer_leave_and_the_loop_gets_its_turn_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.unanswered = 3 * ROUNDS
+            here.driver.wake()
+            await until(lambda: here.first.unanswered < 2 * ROUNDS + 1)
+            assert here.first.unanswered > 0
+            await here.quiet()
+            assert here.first.unanswered == 0
+
+    with caplog.at_level(logging.ERROR, "pyclient"):
+        run(test())
+    assert not caplog.records
+
+
+def test_a_manager_that_raises_whenever_it_is_polled_does_not_spin_the_loop() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.defect, here.first.deadline = ZeroDivisionError("a defect"), here.clock()
+            here.first.poll = raising(here.first.defect)  # type: ignore[method-assign]
+            before = await here.quiet()
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            assert here.driver.turns == before
+            assert here.driver._timer_at is not None
+            assert here.clock() < here.driver._timer_at <= here.clock() + DEFECT_PAUSE
+
+    run(test())
+
+
+def raising(defect: Exception) -> Callable[[float, Ready], Iterator[Request]]:
+    def poll(now: float, ready: Ready) -> Iterator[Request]:
+        raise defect
+
+    return poll
+
+
+def test_a_wake_up_that_Ctrl_C_interrupts_does_not_swallow_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            with monkeypatch.context() as patched:
+                patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    here.driver.wake_from_anywhere()
+            here.driver.wake_from_anywhere()
+            assert await here.quiet() == before + 1
+
+    run(test())
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 # ---- waiting --------------------------------------------------------------------------------------------------------
