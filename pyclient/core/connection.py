@@ -5,11 +5,10 @@ Knows nothing of sockets: the runtime reports events and does what the state ask
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from typing import Final
 
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.errors import IllegalTransition
+from pyclient.core.transitions import Transitions
 
 
 class State(enum.Enum):
@@ -40,7 +39,7 @@ class Event(enum.Enum):
     LOST = "the peer, the network or a timeout ended it"
 
 
-NEXT: Final[Mapping[tuple[State, Event], State]] = {
+CONNECTION: Final = Transitions("connection", {
     (State.CONNECTING, Event.OPENED): State.VERSIONS,
     (State.CONNECTING, Event.OPENED_FOR_TLS): State.TLS,
     (State.TLS, Event.SECURED): State.VERSIONS,
@@ -53,15 +52,7 @@ NEXT: Final[Mapping[tuple[State, Event], State]] = {
     (State.REAUTHENTICATING, Event.RETIRED): State.DRAINING,
     (State.DRAINING, Event.DRAINED): State.CLOSED,
     **{(state, Event.LOST): State.CLOSED for state in State if state is not State.CLOSED},
-}
-
-
-def next_state(state: State, event: Event) -> State:
-    """The state after *event*; a pair that is not in the table is a bug and raises."""
-    try:
-        return NEXT[state, event]
-    except KeyError:
-        raise IllegalTransition(state, event) from None
+})
 
 
 class Reconnects:

@@ -16,7 +16,7 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.codec.messages import correlation_id_of, decode_response, encode_request
 from pyclient.codec.produce import Buffer
-from pyclient.core.connection import Event, State, next_state
+from pyclient.core.connection import CONNECTION, Event, State
 from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Exchange, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def advance(self, event: Event) -> None:
         """Move as the table says."""
-        self.state = next_state(self.state, event)
+        self.state = CONNECTION.after(self.state, event)
         _log.debug("%s: %s, now %s", self.label, event.value, self.state.value)
 
     async def introduce(self, client: ClientInfo, newest: int, timeout: float) -> None:

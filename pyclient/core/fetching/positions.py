@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
-from pyclient.errors import IllegalTransition
+from pyclient.core.transitions import Transitions
 from pyclient.records import TopicPartition
 
 
@@ -30,7 +29,7 @@ class Event(enum.Enum):
     NO_POLICY = "auto_offset_reset is none"
 
 
-NEXT: Final[Mapping[tuple[Phase, Event], Phase]] = {
+POSITION: Final = Transitions("position", {
     (Phase.INITIALIZING, Event.FOUND): Phase.FETCHING,
     (Phase.INITIALIZING, Event.NOT_FOUND): Phase.AWAIT_RESET,
     (Phase.AWAIT_RESET, Event.FOUND): Phase.FETCHING,
@@ -39,15 +38,7 @@ NEXT: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.FETCHING, Event.OUT_OF_RANGE): Phase.AWAIT_RESET,
     (Phase.STUCK, Event.FOUND): Phase.FETCHING,
     **{(phase, Event.SOUGHT): Phase.AWAIT_RESET for phase in Phase},
-}
-
-
-def next_phase(phase: Phase, event: Event) -> Phase:
-    """The phase after *event*; a pair that is not in the table is a bug and raises."""
-    try:
-        return NEXT[phase, event]
-    except KeyError:
-        raise IllegalTransition(phase, event) from None
+})
 
 
 @attrs.define(eq=False)
@@ -65,7 +56,7 @@ class Position:
 
     def advance(self, event: Event) -> None:
         """Move to the phase the table names."""
-        self.phase = next_phase(self.phase, event)
+        self.phase = POSITION.after(self.phase, event)
 
     def found(self, offset: int) -> None:
         """The next record to fetch is at *offset*."""
