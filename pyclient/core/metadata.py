@@ -11,9 +11,10 @@ from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
-from pyclient.errors import KafkaError, error_for
+from pyclient.errors import InvalidTopicError, KafkaError, error_for
 
 REBOOTSTRAP_REQUIRED: Final = 129
+TOPIC_NAME_LIMIT: Final = 249
 
 
 class Metadata:
@@ -46,15 +47,26 @@ class Metadata:
     # ---- wishes -----------------------------------------------------------------------------------------------------
 
     def want(self, topic: str, now: float) -> None:
-        """Keep *topic* in the view; asked for at once when it is new. It is dropped after ``max_idle`` without use."""
+        """Keep *topic* in the view; asked for at once when it is new. It is dropped after ``max_idle`` without use.
+
+        Raises:
+            TypeError, InvalidTopicError: no request could carry the name; nothing is asked.
+        """
         if topic not in self._used:
+            check_topic_name(topic)
             self._fresh.add(topic)
         if self._used.get(topic, 0.0) != float("inf"):
             self._used[topic] = now
 
     def pin(self, topics: Iterable[str]) -> None:
-        """Keep exactly these topics for good (a consumer's assignment), and forget other pinned ones."""
+        """Keep exactly these topics for good (a consumer's assignment), and forget other pinned ones.
+
+        Raises:
+            TypeError, InvalidTopicError: no request could carry one of the names; nothing has changed.
+        """
         wanted = set(topics)
+        for topic in wanted:
+            check_topic_name(topic)
         for topic in [name for name, used in self._used.items() if used == float("inf") and name not in wanted]:
             del self._used[topic]
             self._fresh.discard(topic)
@@ -202,6 +214,19 @@ class Metadata:
         self._asked = True
         self._not_before = now
         self._publish(Cluster(version=self.cluster.version + 1, topics=self.cluster.topics, names=self.cluster.names))
+
+
+def check_topic_name(name: object) -> None:
+    """Refuse what no request can carry: one such name would keep every other topic from being asked for.
+
+    Which letters are allowed is the brokers' business: they tell it for each topic apart.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"topic {name!r} is {type(name).__name__}, not a text")
+    size = len(name.encode(errors="surrogatepass"))
+    if not name or size > TOPIC_NAME_LIMIT or any("\ud800" <= sign <= "\udfff" for sign in name):
+        shown = repr(name if size <= TOPIC_NAME_LIMIT else name[:20] + "…")
+        raise InvalidTopicError(f"topic {shown} cannot be named in a request: it has {size} B, and 1 to {TOPIC_NAME_LIMIT} B of UTF-8 are allowed")
 
 
 def _same(before: Cluster, after: Cluster) -> bool:

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Use
-from pyclient.errors import ConnectionLost, error_for
+from pyclient.errors import ConnectionLost, InvalidTopicError, error_for
 from pyclient.records import Node, TopicPartition
 from tests.unit.core.world import MAX_AGE, Sent, World, make_metadata, read_request, topic, view
 
@@ -163,6 +163,15 @@ def test_a_pinned_topic_that_is_also_used_stays_pinned() -> None:
     client.want("a")
     client.asks().reply(**view(topic("a", 1)))
     client.world.after(MAX_AGE)
+    assert names(client.asks()) == ["a"]
+
+
+@pytest.mark.parametrize("name", [None, b"a", 5, "", "\ud800", "x" * 250, "é" * 125])
+def test_a_name_that_no_request_can_carry_is_refused_and_harms_no_other_topic(client: Client, name: Any) -> None:
+    client.want("a")
+    for ask in (lambda: client.want(name), lambda: client.metadata.pin(["b", name])):
+        with pytest.raises((TypeError, InvalidTopicError), match="topic"):
+            ask()
     assert names(client.asks()) == ["a"]
 
 
