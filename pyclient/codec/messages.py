@@ -1,51 +1,97 @@
-"""Requests to bytes and bytes to answers, for every API but the records inside Produce.
+"""Requests and answers to bytes and back, for every API but the records inside a Produce request on its way out.
 
-A request is a plain mapping of Kafka's field names (as kio spells them), the same for every version; fields a version
+A message to be written is a plain mapping of Kafka's field names (as kio spells them), the same for every version; fields a version
 does not have are left out. Frames carry no length here: the connection adds it.
 """
 from __future__ import annotations
 
 import dataclasses
 import functools
-import io
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from kio.index import load_entity_module, load_request_schema, load_response_schema
 from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as RequestHeaderV2
-from kio.serial import entity_writer
 from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.codec.entities import Reader, schema_of
+from pyclient.codec.entities import Reader, Writer
 from pyclient.errors import ProtocolError
 
 Fields: TypeAlias = Mapping[str, object]
 Message: TypeAlias = Any  # a kio entity: its class differs by API and version
 
 
+request_schema = functools.cache(load_request_schema)
+response_schema = functools.cache(load_response_schema)
+
+
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, fields: Fields) -> bytes:
-    """The bytes of a request, header included, frame length not."""
-    schema = load_request_schema(api, version)
-    out = io.BytesIO()
+    """The bytes of a request, header included, frame length not.
+
+    Raises:
+        ValueError: a field is missing or out of range.
+    """
+    schema = request_schema(api, version)
+    out = Writer()
     write_header(out, api, version, correlation_id, client_id, flexible=schema.__flexible__)
-    entity_writer(schema)(out, _fill(api, schema, fields))
-    return out.getvalue()
+    out.write(schema, fields)
+    return out.take()
 
 
-def write_header(out: io.BytesIO, api: Api, version: int, correlation_id: int, client_id: str | None, *, flexible: bool) -> None:
+def write_header(out: Writer, api: Api, version: int, correlation_id: int, client_id: str | None, *, flexible: bool) -> None:
     """Append a request header: v2 before flexible requests, v1 before the others."""
-    header = RequestHeaderV2 if flexible else RequestHeaderV1
-    made = header(request_api_key=i16(api), request_api_version=i16(version),
-                  correlation_id=i32(correlation_id), client_id=client_id)
-    entity_writer(type(made))(out, made)
+    out.write(RequestHeaderV2 if flexible else RequestHeaderV1, {
+        "request_api_key": api, "request_api_version": version, "correlation_id": correlation_id, "client_id": client_id})
 
 
 def is_flexible(api: Api, version: int) -> bool:
     """Whether this version has compact lengths and tagged fields (KIP-482)."""
-    return load_request_schema(api, version).__flexible__
+    return request_schema(api, version).__flexible__
+
+
+class RequestHead(NamedTuple):
+    """What a request says of itself."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_head(frame: memoryview) -> RequestHead:
+    """The header of the request in *frame*, of an API that may be unknown.
+
+    Raises:
+        ProtocolError: it is cut off.
+    """
+    head = Reader(frame).read(RequestHeaderV1)
+    return RequestHead(head.request_api_key, head.request_api_version, head.correlation_id, head.client_id)
+
+
+def decode_request(api: Api, version: int, frame: memoryview) -> Message:
+    """The body of the request in *frame* (header included), as a broker reads it; ``records`` fields are views.
+
+    Raises:
+        ProtocolError: truncated, damaged, or longer than its fields.
+    """
+    schema = request_schema(api, version)
+    reader = Reader(frame)
+    reader.read(RequestHeaderV2 if schema.__flexible__ else RequestHeaderV1)
+    message = reader.read(schema)
+    if reader.left:
+        raise ProtocolError(f"{api.title} v{version} request has {reader.left} B after its end")
+    return message
+
+
+def encode_response(api: Api, version: int, correlation_id: int, fields: Fields) -> bytes:
+    """The bytes of an answer, header included, frame length not; the fields are given as for `encode_request`."""
+    schema = response_schema(api, version)
+    out = Writer()
+    out.write(schema.__header_schema__, {"correlation_id": correlation_id})
+    out.write(schema, fields)
+    return out.take()
 
 
 def correlation_id_of(frame: memoryview) -> int:
@@ -62,7 +108,7 @@ def decode_response(api: Api, version: int, frame: memoryview) -> Message:
     Raises:
         ProtocolError: truncated or damaged.
     """
-    schema = load_response_schema(api, version)
+    schema = response_schema(api, version)
     reader = Reader(frame)
     reader.read(schema.__header_schema__)
     try:
@@ -72,32 +118,6 @@ def decode_response(api: Api, version: int, frame: memoryview) -> Message:
     if reader.left and api is Api.API_VERSIONS:
         raise ProtocolError(f"{api.title} v{version} answer has {reader.left} B after its end")
     return message
-
-
-def _fill(api: Api, schema: type, fields: Fields) -> Message:
-    """Make a kio entity of *fields*, nested mappings included, leaving out what this version lacks."""
-    known = _nested(schema)
-    kwargs: dict[str, object] = {}
-    for name, value in fields.items():
-        if name in known:
-            kwargs[name] = _value(api, known[name], value)
-    return schema(**kwargs)
-
-
-def _value(api: Api, nested: type | None, value: object) -> object:
-    if nested is None or value is None:
-        return tuple(value) if isinstance(value, (list, set, frozenset)) else value
-    if isinstance(value, Mapping):
-        return _fill(api, nested, value)
-    if isinstance(value, Iterable):
-        return tuple(_fill(api, nested, item) for item in value)
-    raise TypeError(f"{api.title}: {nested.__name__} cannot be made of {value!r}")
-
-
-@functools.cache
-def _nested(schema: type) -> Mapping[str, type | None]:
-    """Field name → class of its entity or entities, None for plain values."""
-    return schema_of(schema).nested_classes()
 
 
 @functools.cache

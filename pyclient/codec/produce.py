@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from pyclient.codec.apis import Api
+from pyclient.codec.entities import Writer
 from pyclient.codec.messages import is_flexible, write_header
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -38,9 +39,9 @@ def encode_produce(
 ) -> list[Buffer]:
     """The request's bytes in order, header included, frame length not. Keys of *topics* are ids from v13 on, else names."""
     flexible = is_flexible(Api.PRODUCE, version)
-    out = io.BytesIO()
-    write_header(out, Api.PRODUCE, version, correlation_id, client_id, flexible=flexible)
-    write = _Pieces(out, _compact if flexible else _classic, flexible)
+    header = Writer()
+    write_header(header, Api.PRODUCE, version, correlation_id, client_id, flexible=flexible)
+    write = _Pieces(io.BytesIO(header.take()), _compact if flexible else _classic, flexible)
     write.nullable_text(transactional_id)
     write.raw(struct.pack(">hi", acks, timeout_ms))
     write.count(len(topics))
@@ -76,6 +77,7 @@ class _Pieces:
 
     def __init__(self, out: io.BytesIO, length: _Length, flexible: bool) -> None:
         self._out = out
+        self._out.seek(0, io.SEEK_END)
         self._length = length
         self._flexible = flexible
         self._pieces: list[Buffer] = []

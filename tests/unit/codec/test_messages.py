@@ -126,7 +126,25 @@ def test_fields_that_a_version_lacks_are_left_out() -> None:
 
 def test_a_value_that_is_no_structure_is_refused_with_its_name() -> None:
     with pytest.raises(TypeError, match="MetadataRequestTopic"):
+        encode_request(Api.METADATA, 1, 1, None, {"topics": [5]})
+    with pytest.raises(TypeError, match="topics"):
         encode_request(Api.METADATA, 1, 1, None, {"topics": 5})
+
+
+@pytest.mark.parametrize(("fields", "complaint"), [
+    ({"allow_auto_topic_creation": True}, "needs topics"),
+    ({"topics": [{"name": None}], "allow_auto_topic_creation": True}, "name is None"),
+    ({"topics": [{"name": "x" * 40_000}], "allow_auto_topic_creation": True}, "32767"),
+])
+def test_a_request_that_its_schema_does_not_allow_is_refused_with_the_field(fields: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        encode_request(Api.METADATA, 4, 1, None, fields)
+
+
+@pytest.mark.parametrize("timeout", [2**31, -2**31 - 1, 2**70])
+def test_a_number_that_does_not_fit_its_field_is_refused_with_its_range(timeout: int) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        encode_request(Api.DELETE_TOPICS, 1, 1, None, {"topic_names": ["t"], "timeout": timeout})
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

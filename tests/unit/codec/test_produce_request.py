@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import datetime
+import typing
 import uuid
 from typing import Any
 
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.codec.entities import schema_of
 from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, encode_produce
 from tests.unit.codec.test_messages import kios_request
 
@@ -38,8 +38,8 @@ def test_the_pieces_joined_are_what_kio_writes(
 def entity(version: int, acks: int, timeout_ms: int, topics: Any, transactional_id: str | None) -> Any:
     """The same request as a kio entity."""
     request: Any = load_request_schema(Api.PRODUCE, version)
-    topic_class: Any = schema_of(request).nested_classes()["topic_data"]
-    partition_class: Any = schema_of(topic_class).nested_classes()["partition_data"]
+    topic_class = item_class(request, "topic_data")
+    partition_class = item_class(topic_class, "partition_data")
     name = "topic_id" if version >= TOPIC_IDS_SINCE else "name"
     return request(
         transactional_id=transactional_id, acks=acks, timeout=datetime.timedelta(milliseconds=timeout_ms),
@@ -47,6 +47,11 @@ def entity(version: int, acks: int, timeout_ms: int, topics: Any, transactional_
             topic_class(**{name: topic}, partition_data=tuple(
                 partition_class(index=each.partition, records=b"".join(each.pieces)) for each in partitions))
             for topic, partitions in topics.items()))
+
+
+def item_class(schema: Any, name: str) -> Any:
+    """Of ``tuple[X, ...]``, the X."""
+    return typing.get_args(typing.get_type_hints(schema)[name])[0]
 
 
 @pytest.mark.parametrize("version", [3, 12, 13])

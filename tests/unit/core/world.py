@@ -5,21 +5,18 @@ Requests and answers pass through their bytes, so that a field no version knows,
 from __future__ import annotations
 
 import datetime
-import io
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from uuid import NAMESPACE_DNS, UUID, uuid5
 
 import attrs
-from kio.index import load_request_schema, load_response_schema
+from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_writer
-from kio.static.primitive import i32
 from tenacity import wait_exponential
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.codec.entities import Reader, schema_of
-from pyclient.codec.messages import decode_response, encode_request, field_names
+from pyclient.codec.entities import Reader
+from pyclient.codec.messages import decode_response, encode_request, encode_response, field_names
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, NotSent, Outcome, Reply, Request, Unknown, Use
@@ -173,12 +170,7 @@ def read_request(request: Request, version: int) -> Any:
 
 def answer(api: Api, version: int, **fields: object) -> Any:
     """An answer as it is read from the wire; what *version* lacks is left out, usual values are filled in."""
-    schema: Any = load_response_schema(api, version)
-    out = io.BytesIO()
-    header = schema.__header_schema__  # of version 0 or 1: both have a correlation id only
-    entity_writer(header)(out, header(correlation_id=i32(1)))
-    entity_writer(schema)(out, _entity(schema, fields))
-    return decode_response(api, version, memoryview(out.getvalue()))
+    return decode_response(api, version, memoryview(encode_response(api, version, 1, _with_usual(fields))))
 
 
 def names_in(value: object) -> set[str]:
@@ -190,22 +182,17 @@ def names_in(value: object) -> set[str]:
     return set()
 
 
-def _entity(schema: type, fields: Mapping[str, object]) -> object:
-    nested = schema_of(schema).nested_classes()
-    given = {name: value for name, value in {**OMITTED, **fields}.items() if name in nested}
-    return schema(**{name: _value(name, nested[name], value) for name, value in given.items()})
+def _with_usual(fields: Mapping[str, object]) -> dict[str, object]:
+    """Usual values at every depth."""
+    return {**OMITTED, **{name: _deep(value) for name, value in fields.items()}}
 
 
-def _value(name: str, nested: type | None, value: object) -> object:
-    if name == "error_code":
-        assert isinstance(value, int)
-        return ErrorCode(value)
-    if nested is None or value is None:
-        return tuple(value) if isinstance(value, list) else value
+def _deep(value: object) -> object:
     if isinstance(value, Mapping):
-        return _entity(nested, value)
-    assert isinstance(value, (list, tuple))
-    return tuple(_entity(nested, item) for item in value)
+        return _with_usual(value)
+    if isinstance(value, (list, tuple)):
+        return [_deep(item) for item in value]
+    return value
 
 
 # ---- what brokers tell of the cluster -------------------------------------------------------------------------------

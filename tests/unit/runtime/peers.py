@@ -8,18 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import io
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeAlias
 
-from kio.index import load_response_schema
-from kio.schema.errors import ErrorCode
-from kio.serial import entity_writer
-
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.codec.entities import schema_of
+from pyclient.codec.messages import encode_response
 
 NO_THROTTLE = datetime.timedelta()
 
@@ -65,7 +60,7 @@ class Conversation:
     def answer(self, question: Question, *, version: int | None = None, **fields: object) -> None:
         """Answer with these fields, encoded in the question's version unless told otherwise."""
         written_in = question.version if version is None else version
-        self.frame(encoded(question.api, written_in, question.correlation_id, fields))
+        self.frame(encode_response(question.api, written_in, question.correlation_id, fields))
 
     def hang_up(self, *, reset: bool = False) -> None:
         """End the connection, in order or with a reset."""
@@ -150,29 +145,6 @@ class Peer:
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
-
-
-def encoded(api: Api, version: int, correlation_id: int, fields: Mapping[str, object]) -> bytes:
-    """An answer's bytes, header included, as kio writes them."""
-    schema = load_response_schema(api, version)
-    out = io.BytesIO()
-    out.write(struct.pack(">i", correlation_id))
-    if schema.__header_schema__.__version__ > 0:
-        out.write(b"\0")  # no tagged fields
-    entity_writer(schema)(out, _entity(schema, fields))
-    return out.getvalue()
-
-
-def _entity(schema: type, fields: Mapping[str, Any]) -> Any:
-    """A kio entity of those fields that its version has."""
-    nested = schema_of(schema).nested_classes()
-    return schema(**{name: _value(name, nested[name], value) for name, value in fields.items() if name in nested})
-
-
-def _value(name: str, inner: type | None, value: Any) -> Any:
-    if inner is not None:
-        return tuple(_entity(inner, each) for each in value)
-    return ErrorCode(value) if name == "error_code" else value
 
 
 def versions(**limits: tuple[int, int]) -> dict[str, Any]:

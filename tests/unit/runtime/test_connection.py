@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from pyclient.codec.apis import SPOKEN, Api
+from pyclient.codec.messages import encode_response
 from pyclient.core.connection import State
 from pyclient.core.handshake import ClientInfo, TryVersionZero
 from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import AsyncioNetwork, Endpoint, SocketOptions
-from tests.unit.runtime.peers import Conversation, Peer, Question, Script, encoded, metadata, silence, versions
+from tests.unit.runtime.peers import Conversation, Peer, Question, Script, metadata, silence, versions
 
 NEWEST = SPOKEN[Api.API_VERSIONS].high
 MAX_FRAME = 1 << 20
@@ -451,7 +452,7 @@ def test_an_answer_that_comes_byte_by_byte_is_read_as_one_that_comes_at_once() -
         question = await conversation.question()
         conversation.answer(question, **metadata((3, "slow", 9)))
         second = await conversation.question()
-        frame = encoded(Api.METADATA, second.version, second.correlation_id, metadata((4, "slower", 9)))
+        frame = encode_response(Api.METADATA, second.version, second.correlation_id, metadata((4, "slower", 9)))
         for byte in len(frame).to_bytes(4, "big") + frame:
             conversation.say(bytes([byte]))
             await asyncio.sleep(0)
