@@ -136,10 +136,14 @@ class BatchResult:
         self.when_done(gate.release)
         if gate.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)):
             return True
-        with self._lock:  # whoever asks again and again must leave nothing behind
-            if self._gates is not None and gate.release in self._gates:
-                self._gates.remove(gate.release)
+        self.forget(gate.release)
         return self._done
+
+    def forget(self, gate):
+        """Undo `when_done`: whoever waits again and again must leave nothing behind."""
+        with self._lock:
+            if self._gates is not None and gate in self._gates:
+                self._gates.remove(gate)
 
     def see(self, index):
         """Somebody looked at the outcome of record *index*: a failure of it is no longer silent."""

@@ -5,6 +5,7 @@ Callbacks run in the order their batches ended; what they raise is logged and ha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import queue
 import threading
@@ -22,8 +23,24 @@ LAST_CALLBACKS: Final = 1.0
 def _run(work: Callable[[], object]) -> None:
     try:
         work()
-    except Exception:  # noqa: BLE001 a user's error must not stop the thread
-        _log.exception("a delivery callback raised; the record's outcome stands")
+    except BaseException:  # noqa: BLE001 also sys.exit(): it would end this thread in silence, and no other callback would run
+        _log_raised()
+
+
+def _log_raised() -> None:
+    _log.exception("a delivery callback raised; the record's outcome stands")
+
+
+def _raise_on_the_loop(stop: BaseException) -> None:
+    """Let the loop end by it, but not here: the answer that is being handled concerns others too."""
+    def leave() -> None:
+        raise stop
+
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise stop from None
+    loop.call_soon(leave)
 
 
 class LoopObserver(Observer):
@@ -35,8 +52,13 @@ class LoopObserver(Observer):
         """Set in a forked child: nothing that is pending will ever be settled there."""
 
     def dispatch(self, work: Callable[[], object]) -> None:
-        """Run it now: outcomes are told on the loop."""
-        _run(work)
+        """Run it now: outcomes are told on the loop. Only what ends programs is raised."""
+        try:
+            work()
+        except (KeyboardInterrupt, SystemExit) as stop:
+            _raise_on_the_loop(stop)
+        except BaseException:  # noqa: BLE001 a user's error must not reach the client, not even a CancelledError
+            _log_raised()
 
     async def awaiting(self, result: BatchResult) -> None:
         """Wait on whatever loop the caller runs."""
@@ -49,8 +71,14 @@ class LoopObserver(Observer):
             if not future.done():
                 future.set_result(None)
 
-        result.when_done(lambda: loop.call_soon_threadsafe(done))
-        await future
+        def gate() -> None:
+            loop.call_soon_threadsafe(done)
+
+        result.when_done(gate)
+        try:
+            await future
+        finally:
+            result.forget(gate)
 
     def check_wait(self) -> None:
         """A blocking wait on the loop would never end."""
@@ -76,11 +104,10 @@ class ThreadObserver(LoopObserver):
 
     def dispatch(self, work: Callable[[], object]) -> None:
         """Queue it for the callback thread; after the end, run it now: outcomes are final then."""
-        if self._ended:
-            _run(work)
-            return
         self._work.put(work)
-        if self._thread is None:
+        if self._ended:
+            self._run_queued()
+        elif self._thread is None:
             self._start()
 
     def on_callback_thread(self) -> bool:
@@ -96,32 +123,41 @@ class ThreadObserver(LoopObserver):
 
     def close(self, timeout: float | None) -> None:
         """Run what is queued, then end the thread. Waits for it at most *timeout* seconds, and not when it calls this itself."""
-        thread = self._thread
-        if thread is not None:
-            self._work.put(None)
-            if thread.is_alive() and thread is not threading.current_thread():
-                thread.join(None if timeout is None else max(timeout, LAST_CALLBACKS))
-                if thread.is_alive():
-                    _log.warning("a delivery callback is still running; it is not waited for any longer")
-        self._ended = True
+        with self._starting:
+            thread = self._thread
+            self._ended = self._ended or thread is None
+        if thread is None:
+            return
+        self._work.put(None)
+        if thread is not threading.current_thread():
+            thread.join(None if timeout is None else max(timeout, LAST_CALLBACKS))
+            if thread.is_alive():
+                _log.warning("a delivery callback is still running; it is not waited for any longer")
 
     def _start(self) -> None:
         with self._starting:
-            if self._thread is None:
+            if self._thread is None and not self._ended:
                 self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
                 self._run_thread(self._thread)
+        if self._ended:
+            self._run_queued()
 
     def _run_thread(self, thread: threading.Thread) -> None:
         try:
             thread.start()
-        except RuntimeError:  # the interpreter is ending and starts no threads any more: run here what is queued
+        except RuntimeError:  # the interpreter is ending and starts no threads any more: whoever has work runs it
             self._ended = True
-            while not self._work.empty():
-                _run(self._work.get() or _nothing)
 
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
             _run(work)
+        self._ended = True
+        self._run_queued()  # what came in behind the end; what comes from now on is run by whoever brings it
+
+    def _run_queued(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                _run(self._work.get_nowait() or _nothing)
 
 
 def _nothing() -> None:
