@@ -94,6 +94,7 @@ class Driver:
         self._sleep(self._links, not_before)
 
     def _poll_managers(self, links: Links) -> None:
+        sent: list[Request] = []
         for _ in range(ROUNDS):
             self._again = False
             sent = self._round(links)

@@ -169,9 +169,10 @@ def test_a_pinned_topic_that_is_also_used_stays_pinned() -> None:
 @pytest.mark.parametrize("name", [None, b"a", 5, "", "\ud800", "x" * 250, "é" * 125])
 def test_a_name_that_no_request_can_carry_is_refused_and_harms_no_other_topic(client: Client, name: Any) -> None:
     client.want("a")
-    for ask in (lambda: client.want(name), lambda: client.metadata.pin(["b", name])):
-        with pytest.raises((TypeError, InvalidTopicError), match="topic"):
-            ask()
+    with pytest.raises((TypeError, InvalidTopicError), match="topic"):
+        client.want(name)
+    with pytest.raises((TypeError, InvalidTopicError), match="topic"):
+        client.metadata.pin(["b", name])
     assert names(client.asks()) == ["a"]
 
 
