@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,10 +13,9 @@ from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
 from pyclient.core.fetching.fetcher import READ_COMMITTED, Fetcher, FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
-from pyclient.core.fetching.positions import Phase
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.manager import Manager
-from pyclient.errors import BootstrapFailed, IllegalState, KafkaError, KafkaTimeout, NoOffsetForPartition, SerializationError
+from pyclient.errors import BootstrapFailed, IllegalState, KafkaError, KafkaTimeout, SerializationError
 from pyclient.metrics import FETCH_BUFFERED, RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -41,8 +41,8 @@ class ConsumerCore(ClientCore):
         self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
 
     def managers(self) -> Sequence[Manager]:
-        """Look-ups before fetches: what they find is fetched in the same turn."""
-        return [*super().managers(), self.lookups, self.fetcher]
+        """The fetcher first: what it wants to know is asked in the same turn."""
+        return [self.fetcher, *super().managers(), self.lookups]
 
     async def start(self) -> None:
         """Begin; taking data makes room for more."""
@@ -118,9 +118,10 @@ class ConsumerCore(ClientCore):
         self.check_assigned(where)
 
         def known() -> int | None:
+            obstacle = self.fetcher.obstacles.get(where)
+            if obstacle is not None:
+                raise copy.copy(obstacle)
             position = self.fetcher.positions[where]
-            if position.phase is Phase.STUCK:
-                raise NoOffsetForPartition(f"{where} has no position and auto_offset_reset=none: seek() first", topic_partition=where)
             return position.start if position.known else None
 
         return await self.driver.until(known, timeout, lambda: KafkaTimeout(
@@ -149,7 +150,7 @@ class ConsumerCore(ClientCore):
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         errors: list[KafkaError] = []
 
-        def note(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
+        def note(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, _now: float) -> None:
             found[where] = answer
             errors.extend([error] if error is not None else [])
 
@@ -203,15 +204,24 @@ class ConsumerCore(ClientCore):
         return self.config.group_id
 
     def _find_committed(self, partitions: Sequence[TopicPartition],
-                        tell: Callable[[TopicPartition, int | None, KafkaError | None], None]) -> None:
+                        tell: Callable[[TopicPartition, int | None, KafkaError | None, float], None]) -> Callable[[TopicPartition], None]:
+        wanted = set(partitions)
+
         def finish(found: Any, error: BaseException | None) -> None:
             for where in partitions:
                 if isinstance(error, KafkaError):
-                    tell(where, None, error)
+                    tell(where, None, error, self.clock())
                 elif found is not None:
-                    tell(where, None if found[where] is None else found[where].offset, None)
+                    tell(where, None if found[where] is None else found[where].offset, None, self.clock())
 
-        self.calls.submit(committed_call(self.group(), partitions, finish, None))
+        def unwanted(where: TopicPartition) -> None:
+            wanted.discard(where)
+            if not wanted:
+                self.calls.cancel(call)
+
+        call = committed_call(self.group(), partitions, finish, None)
+        self.calls.submit(call)
+        return unwanted
 
     async def close(self) -> None:
         """Close, and end a poll that waits."""

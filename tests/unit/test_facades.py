@@ -191,3 +191,13 @@ def test_closing_a_client_ends_the_calls_of_other_threads() -> None:
     for thread in threads:
         thread.join(20)
     assert len(raised) == 5
+
+
+def test_C20_a_look_up_of_committed_offsets_ends_with_the_last_partition_that_wants_it() -> None:
+    one, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    with Consumer(**SERVER, group_id="g", enable_auto_commit=False) as reader:
+        reader.assign([one, other])
+        reader.seek(one, 3)
+        eventually(lambda: reader._core.calls._open)
+        reader.assign([one])
+        assert not reader._core.calls._open

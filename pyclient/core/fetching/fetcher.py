@@ -6,6 +6,7 @@ a partition is fetched ahead while the user works, at most two answers deep and 
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +17,7 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.isolation import committed_only
-from pyclient.core.fetching.lookups import CONSUMER_ID, LATEST, Lookup, OffsetLookups
+from pyclient.core.fetching.lookups import CONSUMER_ID, LATEST, OffsetLookups
 from pyclient.core.fetching.positions import Event, Phase, Position
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use
 from pyclient.core.metadata import Metadata
@@ -25,8 +26,11 @@ from pyclient.errors import (
 )
 from pyclient.records import Node, OffsetAndTimestamp, TopicPartition
 
-FindCommitted: TypeAlias = Callable[[Sequence[TopicPartition], Callable[[TopicPartition, int | None, KafkaError | None], None]], None]
-"""Looks up the committed offsets of partitions, and tells each (partition, offset or None, error or None)."""
+FindCommitted: TypeAlias = Callable[
+    [Sequence[TopicPartition], Callable[[TopicPartition, int | None, KafkaError | None, float], None]], Callable[[TopicPartition], None]]
+"""Looks up the committed offsets of partitions, and tells each (partition, offset or None, error or None, now).
+
+Gives a function to call with a partition whose answer nobody wants any more."""
 TOPIC_IDS_SINCE: Final = 13
 READ_COMMITTED: Final = 1
 AHEAD: Final = 2
@@ -66,7 +70,9 @@ class Fetcher:
         self._find_committed = find_committed
         self.positions: dict[TopicPartition, Position] = {}
         self._generation = 0
-        self._searches: dict[TopicPartition, Lookup] = {}
+        self.obstacles: dict[TopicPartition, KafkaError] = {}
+        """Why a partition has no position; others are found, or still looked for."""
+        self._searches: dict[TopicPartition, Callable[[], None]] = {}  # under way; a call ends it
         self._paused: set[TopicPartition] = set()
         self._by_leader: dict[int, dict[TopicPartition, None]] = {}
         self._leaderless: set[TopicPartition] = set()
@@ -140,28 +146,34 @@ class Fetcher:
     # ---- positions --------------------------------------------------------------------------------------------------
 
     def _begin(self, partitions: list[TopicPartition], now: float) -> None:
-        begun: dict[TopicPartition, Position] = {}
         for where in partitions:
             self._generation += 1
-            begun[where] = self.positions[where] = Position(where, self._generation)
+            self.positions[where] = Position(where, self._generation)
             self._buffer.renew(where, self._generation)
+        self._initialize([self.positions[where] for where in partitions], now)
+
+    def _initialize(self, positions: list[Position], now: float) -> None:
+        """C20: at the committed offset if there is a group, else where auto_offset_reset says."""
         if self._find_committed is None:
-            for position in begun.values():
+            for position in positions:
                 self._committed(position, None, None, now)
-        elif begun:
-            self._find_committed(partitions, lambda where, offset, error: self._committed(begun[where], offset, error, now))
+        elif positions:
+            begun = {position.where: position for position in positions}
+            unwanted = self._find_committed(
+                list(begun), lambda where, offset, error, now: self._committed(begun[where], offset, error, now))
+            self._searches.update((where, functools.partial(unwanted, where)) for where in begun)
 
     def _committed(self, position: Position, offset: int | None, error: KafkaError | None, now: float) -> None:
         if not self._is_current(position) or position.phase is not Phase.INITIALIZING:
             return
+        self._searches.pop(position.where, None)
         if error is not None:
-            self._fail(position, error, lasting=True)
+            self._refuse(position, error, now)
         elif offset is None:
             position.advance(Event.NOT_FOUND)
             self._look_up(position, now)
         else:
-            position.found(offset)
-            self._place(position.where)
+            self._found(position, offset)
 
     def _look_up(self, position: Position, now: float) -> None:
         """Find the offset that a seek or auto_offset_reset asks for."""
@@ -174,22 +186,36 @@ class Fetcher:
             return
         generation = position.generation
 
-        def found(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
+        def found(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, now: float) -> None:
             if self._is_current(position) and position.generation == generation and position.phase is Phase.AWAIT_RESET:
                 self._looked_up(position, timestamp, answer, error, now)
 
-        (self._searches[position.where],) = self._lookups.submit({position.where: timestamp}, found, deadline=None, now=now)
+        (search,) = self._lookups.submit({position.where: timestamp}, found, deadline=None, now=now)
+        self._searches[position.where] = functools.partial(self._lookups.cancel, search)
 
     def _looked_up(self, position: Position, timestamp: int, answer: OffsetAndTimestamp | None, error: KafkaError | None,
                    now: float) -> None:
+        self._searches.pop(position.where, None)
         if error is not None:
-            self._fail(position, error, lasting=True)
+            self._refuse(position, error, now)
         elif answer is None and timestamp != LATEST:
             position.reset_to = LATEST  # every record is older: what is read next is the next one that comes
             self._look_up(position, now)
         else:
-            position.found(answer.offset if answer is not None else 0)
-            self._place(position.where)
+            self._found(position, answer.offset if answer is not None else 0)
+            # No record may come for long: the user's position must not stay where the log does not reach any more.
+            self._buffer.put(Chunk(position.where, position.generation, position.offset, (), position.offset, 0))
+
+    def _found(self, position: Position, offset: int) -> None:
+        position.found(offset)
+        self.obstacles.pop(position.where, None)
+        self._place(position.where)
+
+    def _refuse(self, position: Position, error: KafkaError, now: float) -> None:
+        """C20: a look-up that waiting will hardly cure is raised by poll, and yet repeated: it may be granted meanwhile."""
+        self._fail(position, error, lasting=False)
+        self.obstacles[position.where] = error
+        self._pause_after_failure(now, position)
 
     def _renew(self, where: TopicPartition) -> Position:
         self._generation += 1
@@ -210,14 +236,17 @@ class Fetcher:
 
     def _end_search(self, where: TopicPartition) -> None:
         """Nobody wants the answer any more: without this a question that cannot be answered would be asked for good."""
-        search = self._searches.pop(where, None)
-        if search is not None:
-            self._lookups.cancel(search)
+        self.obstacles.pop(where, None)
+        end = self._searches.pop(where, None)
+        if end is not None:
+            end()
 
     def _is_current(self, position: Position) -> bool:
         return self.positions.get(position.where) is position
 
     def _fail(self, position: Position, error: KafkaError, *, lasting: bool) -> None:
+        if lasting:
+            self.obstacles[position.where] = error
         if lasting or not self._buffer.count(position.where):
             self._buffer.put(Failure(position.where, position.generation, error, lasting))
 
@@ -264,9 +293,17 @@ class Fetcher:
             self._fail(position, error_for(topic.error, topic_partition=where), lasting=False)
 
     def _wake(self, now: float) -> None:
-        for where in [where for where, until in self._resting.items() if now >= until]:
+        awake = [where for where, until in self._resting.items() if now >= until]
+        for where in awake:
             del self._resting[where]
             self._place(where)
+        self._search_again([self.positions[where] for where in awake if where not in self._searches], now)
+
+    def _search_again(self, positions: list[Position], now: float) -> None:
+        for position in positions:
+            if position.phase is Phase.AWAIT_RESET:
+                self._look_up(position, now)
+        self._initialize([position for position in positions if position.phase is Phase.INITIALIZING], now)
 
     def _room(self) -> int:
         """Bytes the next answer may have; 0 while the buffer is full.

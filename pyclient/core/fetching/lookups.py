@@ -17,12 +17,12 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 CONSUMER_ID: Final = -1
 
-Found: TypeAlias = Callable[[TopicPartition, OffsetAndTimestamp | None, KafkaError | None], None]
+Found: TypeAlias = Callable[[TopicPartition, OffsetAndTimestamp | None, KafkaError | None, float], None]
 
 
 @attrs.define(eq=False)
 class Lookup:
-    """One partition's question; *found* is told (partition, answer or None, error or None) exactly once."""
+    """One partition's question; *found* is told (partition, answer or None, error or None, now) exactly once."""
 
     where: TopicPartition
     timestamp: int
@@ -59,7 +59,7 @@ class OffsetLookups:
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """Requests for the leaders that are ready."""
         for lookup in [each for each in self._open if each.deadline is not None and now >= each.deadline]:
-            self._end(lookup, None, self._too_late(lookup))
+            self._end(lookup, None, self._too_late(lookup), now)
         for node, lookups in self._by_leader(now).items():
             if ready.slots(node, Use.CONTROL):
                 yield self._request(node, lookups)
@@ -78,7 +78,8 @@ class OffsetLookups:
             if leader is not None:
                 groups.setdefault(leader, []).append(lookup)
             elif topic is not None and topic.error and not error_for(topic.error).retriable:
-                self._end(lookup, None, error_for(topic.error, topic_partition=lookup.where))
+                self._metadata.request_update()  # it may be cured before the next question
+                self._end(lookup, None, error_for(topic.error, topic_partition=lookup.where), now)
             else:
                 self._metadata.request_update()
         return groups
@@ -125,24 +126,24 @@ class OffsetLookups:
         elif answer.error_code:
             self._again(now, lookup, error_for(answer.error_code, topic_partition=lookup.where))
         elif answer.offset < 0:
-            self._end(lookup, None, None)  # no record that late
+            self._end(lookup, None, None, now)  # no record that late
         else:
             epoch = getattr(answer, "leader_epoch", -1)
-            self._end(lookup, OffsetAndTimestamp(answer.offset, answer.timestamp, epoch if epoch >= 0 else None), None)
+            self._end(lookup, OffsetAndTimestamp(answer.offset, answer.timestamp, epoch if epoch >= 0 else None), None, now)
 
     def _again(self, now: float, lookup: Lookup, error: KafkaError) -> None:
         if not error.retriable and not isinstance(error, UnknownServerError):
-            self._end(lookup, None, error)
+            self._end(lookup, None, error, now)
             return
         lookup.failures += 1
         lookup.last_error = error
         lookup.not_before = now + self._backoff.after(lookup.failures)
         self._metadata.request_update()
 
-    def _end(self, lookup: Lookup, answer: OffsetAndTimestamp | None, error: KafkaError | None) -> None:
+    def _end(self, lookup: Lookup, answer: OffsetAndTimestamp | None, error: KafkaError | None, now: float) -> None:
         if lookup in self._open:
             del self._open[lookup]
-            lookup.found(lookup.where, answer, error)
+            lookup.found(lookup.where, answer, error, now)
 
     def _too_late(self, lookup: Lookup) -> KafkaError:
         cause = lookup.last_error or self._metadata.last_error

@@ -23,6 +23,7 @@ A0, A1, A2, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition(
 MAX_WAIT, PARTITION_BYTES, MAX_BYTES, MEMORY = 0.5, 1000, 5000, 4000
 OUT_OF_RANGE, NOT_LEADER, FENCED_EPOCH, FORBIDDEN, CORRUPT = 1, 6, 74, 29, 2
 Tell = Callable[[TopicPartition, int | None, KafkaError | None], None]
+TellNow = Callable[[TopicPartition, int | None, KafkaError | None, float], None]
 
 
 class Fetching:
@@ -34,14 +35,19 @@ class Fetching:
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=30.0, backoff=DOUBLING)
         self.buffer = FetchBuffer()
         self.asked_for: list[tuple[Sequence[TopicPartition], Tell]] = []
+        self.unwanted: list[TopicPartition] = []
         bounds = {"max_bytes": MAX_BYTES, "max_partition_bytes": PARTITION_BYTES, "buffer_memory": MEMORY, **limits}
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups,
             FetchLimits(min_bytes=1, max_wait=MAX_WAIT, decompression_limit=100_000, check_crcs=True, isolation=isolation, rack="r1",
                         request_timeout=30.0, **bounds),
             backoff=DOUBLING, reset_time=lambda: reset,
-            find_committed=(lambda partitions, tell: self.asked_for.append((partitions, tell))) if group else None)
+            find_committed=self._find_committed if group else None)
         self.knows()
+
+    def _find_committed(self, partitions: Sequence[TopicPartition], tell: TellNow) -> Callable[[TopicPartition], None]:
+        self.asked_for.append((partitions, lambda where, offset, error: tell(where, offset, error, self.world.now)))
+        return self.unwanted.append
 
     def knows(self, *topics: dict[str, object], nodes: Iterable[int] = (1, 2, 3)) -> None:
         """The cluster tells this now."""
@@ -56,7 +62,7 @@ class Fetching:
 
     def turn(self) -> list[Sent]:
         """What the fetcher and its look-ups send now."""
-        return self.world.turn(self.lookups, self.fetcher)
+        return self.world.turn(self.fetcher, self.lookups)
 
     def fetches(self) -> Sent:
         """The one fetch that comes now."""

@@ -18,7 +18,7 @@ from pyclient.errors import (
 )
 from pyclient.records import TopicPartition
 from tests.unit.core.fetching import (
-    A0, A1, A2, B0, MAX_WAIT, MEMORY, OUT_OF_RANGE, PARTITION_BYTES, Fetching, asks, batch, gives, marker, settle_metadata,
+    A0, A1, A2, B0, FORBIDDEN, MAX_WAIT, MEMORY, OUT_OF_RANGE, PARTITION_BYTES, Fetching, asks, batch, gives, marker, settle_metadata,
 )
 from tests.unit.core.world import answer, read_request, topic, topic_id, view
 
@@ -77,14 +77,77 @@ def test_C20_without_either_it_is_an_error_until_a_seek(group: bool) -> None:
     assert asks(fetching.fetches()) == {A0: 3}
 
 
-def test_C20_an_error_of_the_look_up_is_raised_until_a_seek() -> None:
+def test_C20_a_refused_look_up_of_committed_offsets_is_raised_and_repeated_ever_later() -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0, A1], fetching.world.now)
-    (_, tell), = fetching.asked_for
-    tell(A0, None, error_for(30, "group 'g'"))
-    tell(A1, 5, None)
-    assert asks(fetching.fetches()) == {A1: 5}
-    assert [type(fetching.raises()) for _ in range(2)] == [type(error_for(30))] * 2
+    fetching.asked_for[0][1](A1, 5, None)
+    for times, pause in enumerate((1, 2, 4), start=1):
+        fetching.asked_for[-1][1](A0, None, error_for(30, "group 'g'"))
+        fetching.turn()
+        assert fetching.fetcher.next_deadline() == fetching.world.now + pause
+        assert type(fetching.raises()) is type(fetching.fetcher.obstacles[A0]) is type(error_for(30))
+        assert fetching.values() == []
+        assert len(fetching.asked_for) == times
+        fetching.world.after(pause)
+        fetching.turn()
+        assert fetching.asked_for[-1][0] == [A0]
+    fetching.asked_for[-1][1](A0, 7, None)
+    assert A0 not in fetching.fetcher.obstacles
+    (sent,) = fetching.world.in_flight
+    gives(sent, {A1: b""})
+    assert asks(fetching.fetches()) == {A0: 7, A1: 5}
+
+
+def test_C20_a_refused_look_up_of_the_logs_start_is_raised_and_repeated_ever_later(fetching: Fetching) -> None:
+    fetching.fetcher.assign([A0], fetching.world.now)
+    for pause in (1, 2, 4):
+        fetching.found(A0, -1, error=FORBIDDEN)
+        assert fetching.turn() == []
+        assert fetching.fetcher.next_deadline() == fetching.world.now + pause
+        assert type(fetching.raises()) is type(fetching.fetcher.obstacles[A0]) is type(error_for(FORBIDDEN))
+        assert fetching.values() == []
+        fetching.world.after(pause)
+    fetching.found(A0, 7)
+    assert asks(fetching.fetches()) == {A0: 7}
+
+
+@pytest.mark.parametrize("group", [True, False])
+def test_C20_a_seek_ends_the_repetition_of_a_refused_look_up(group: bool) -> None:
+    fetching = Fetching(group=group)
+    fetching.fetcher.assign([A0], fetching.world.now)
+    if group:
+        fetching.asked_for[0][1](A0, None, error_for(30, "group 'g'"))
+    else:
+        fetching.found(A0, -1, error=FORBIDDEN)
+    fetching.fetcher.seek(A0, 3)
+    assert asks(fetching.fetches()) == {A0: 3}
+    fetching.world.after(64.0)
+    assert fetching.turn() == []
+    assert len(fetching.asked_for) == group
+    assert fetching.fetcher.obstacles == {}
+
+
+@pytest.mark.parametrize("how", ["seek", "reset", "unassign"])
+def test_C20_the_committed_offset_is_not_wanted_any_more_of_a_partition_given_up_or_sought(how: str) -> None:
+    fetching = Fetching(group=True)
+    fetching.fetcher.assign([A0, A1, A2], fetching.world.now)
+    fetching.asked_for[0][1](A2, 1, None)
+    if how == "seek":
+        fetching.fetcher.seek(A0, 3)
+    elif how == "reset":
+        fetching.fetcher.reset(A0, LATEST, fetching.world.now)
+    else:
+        fetching.fetcher.assign([A1, A2], fetching.world.now)
+    fetching.fetcher.seek(A2, 3)
+    assert fetching.unwanted == [A0]  # the others': still wanted, and answered
+
+
+def test_C04_a_reset_moves_the_position_of_the_user_too(fetching: Fetching) -> None:
+    fetching.reads(A0, at=7)
+    gives(fetching.fetches(), {A0: OUT_OF_RANGE})
+    fetching.found(A0, 100)
+    records = collect(fetching.buffer, 1000, None)
+    assert (list(records), records.positions()) == ([], {A0: 100})
 
 
 @pytest.mark.parametrize("how", ["seek", "reset", "reassign"])

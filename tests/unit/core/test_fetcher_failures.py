@@ -22,6 +22,19 @@ def fetching() -> Fetching:
     return Fetching()
 
 
+def test_M03_a_topic_that_is_granted_after_it_was_refused_is_read(fetching: Fetching) -> None:
+    granted = TopicPartition("c", 0)
+    fetching.fetcher.assign([granted], fetching.world.now)
+    (metadata,) = fetching.world.turn(fetching.metadata)
+    metadata.reply(**view(topic("c", error=FORBIDDEN)))
+    assert fetching.turn() == []
+    assert type(fetching.raises()) is type(error_for(FORBIDDEN))
+    fetching.world.after(4.0)
+    (metadata,) = fetching.world.turn(fetching.metadata)
+    metadata.reply(**view(topic("c", 1)))
+    assert fetching.looks_up()[1] == {granted: EARLIEST}
+
+
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 RETRIED = [NOT_LEADER, 9, 56, FENCED_EPOCH, 78, 3, 100, 103, 75, -1]
@@ -197,6 +210,7 @@ def test_C10_an_offset_that_is_refused_again_and_again_is_not_asked_for_at_the_n
     for pause in (1, 2, 4):
         fetching.found(A0, 50)
         assert fetching.turn() == []
+        assert fetching.values() == []
         fetching.world.after(pause)
         gives(fetching.fetches(), {A0: OUT_OF_RANGE})
 

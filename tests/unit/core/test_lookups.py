@@ -40,7 +40,7 @@ class Asking:
 
     def ask(self, targets: Mapping[TopicPartition, int], timeout: float | None = None) -> list[Lookup]:
         deadline = None if timeout is None else self.world.now + timeout
-        return self.lookups.submit(targets, lambda *end: self.ended.append(end), deadline=deadline, now=self.world.now)
+        return self.lookups.submit(targets, lambda where, found, error, _now: self.ended.append((where, found, error)), deadline=deadline, now=self.world.now)
 
     def turn(self) -> list[Sent]:
         return self.world.turn(self.lookups)
