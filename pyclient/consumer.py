@@ -20,13 +20,12 @@ from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import ConcurrentUse, KafkaError, UnsupportedFeature, WakeupError
 from pyclient.option_types import ConsumerOptions
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from pyclient.runtime.consuming import ConsumerCore, Progress, as_offsets
+from pyclient.runtime.consuming import MAX_OFFSET, ConsumerCore, Progress, as_offsets, as_partition, as_partitions
 from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, left, seconds, sooner
 from pyclient.runtime.portal import Portal
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-MAX_OFFSET: Final = 2**63 - 1
 CLOSE_TIMEOUT_MS: Final = 30_000
 Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
@@ -51,8 +50,52 @@ class _Consumer(Facade):
         self._progress = Progress(self._core)
         self._commits: deque[tuple[_Commit, dict[TopicPartition, OffsetAndMetadata], OnCommit]] = deque()
         self._busy = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        """What a face does before its first call."""
+
+    def _now(self, work: Callable[[], T]) -> T:
+        """Do *work*, which does not wait, on the client's loop."""
+        raise NotImplementedError
+
+    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> _Commit:
+        """Begin *make*'s work on the client's loop; nobody waits for it."""
+        raise NotImplementedError
 
     # ---- without waiting --------------------------------------------------------------------------------------------
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The assigned partitions."""
+        self._open_core()
+        return frozenset(self._core.fetcher.positions)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these until `resume`; what is fetched is kept."""
+        wanted = as_partitions(partitions)
+        with self._alone():
+            self._now(lambda: self._core.pause(wanted))
+            self._progress.interrupt()
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """End `pause` for these."""
+        wanted = as_partitions(partitions)
+        with self._alone():
+            self._now(lambda: self._core.resume(wanted))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        self._open_core()
+        return self._core.fetcher.paused
+
+    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
+        """As `commit`, without waiting. ``callback(offsets, error)`` runs at the start of a later poll or at the end of a commit.
+
+        There it may use the consumer, whose call goes on afterwards. The close, too, tells what is left; then nothing may be called.
+        """
+        with self._alone():
+            self._core.group()
+            self._commit_soon(self._given(offsets), callback or _unheard)
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics: none, until group membership comes in a later release."""
@@ -103,8 +146,47 @@ class _Consumer(Facade):
             raise ValueError(f"max_records {limit} is below 1: a poll that may return nothing never gets on")
         return limit
 
-    def _told(self) -> None:
-        """Tell the outcome of commits that have ended, in their order."""
+    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = as_partitions(partitions)
+        with self._alone():
+            gone = set(self._core.fetcher.positions) - set(wanted)
+            self._now(lambda: self._core.assign(wanted))
+            self._progress.forget(gone)
+
+    def _seek(self, partition: TopicPartition, offset: int) -> None:
+        where = as_partition(partition)
+        _check_offset(offset)
+        with self._alone():
+            self._now(lambda: self._core.seek(where, offset))
+            self._progress.start_at(where, offset)
+
+    def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        wanted = as_partitions(partitions)
+        with self._alone():
+            chosen = wanted or list(self._core.fetcher.positions)
+            self._now(lambda: self._core.reset(chosen, timestamp))
+            self._progress.forget(chosen)
+
+    def _limit_s(self, timeout: float | None) -> float | None:
+        return seconds(timeout, self._config.default_api_timeout_ms)
+
+    # ---- commits ----------------------------------------------------------------------------------------------------
+
+    def _given(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        return as_offsets(self._progress.committable() if offsets is None else offsets)
+
+    def _save(self) -> None:
+        """Automatic commits: what earlier polls handed out, every auto_commit_interval_ms."""
+        due = self._progress.due()
+        if due and not self._commits:
+            self._commit_soon(as_offsets(due), _unheard)
+
+    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
+        limit = self._config.default_api_timeout_ms / 1000
+        self._commits.append((self._soon(lambda: self._core.commit(offsets, limit)), offsets, callback))
+
+    def _tell(self) -> None:
+        """Tell the outcome of commits that have ended, in their order; while nothing else runs, so that callbacks may use the consumer."""
         while self._commits and self._commits[0][0].done():
             commit, offsets, callback = self._commits.popleft()
             error = self._core.closed if commit.cancelled() else commit.exception()
@@ -114,13 +196,6 @@ class _Consumer(Facade):
                 callback(offsets, error)
             except Exception:  # noqa: BLE001 a user's error does not undo the commit
                 _log.exception("a commit callback raised")
-
-    def _note_seek(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        wanted = [TopicPartition(*where) for where in partitions] or list(self._core.fetcher.positions)
-        for where in wanted:
-            self._core.check_assigned(where)
-        self._progress.forget(wanted)
-        return wanted
 
 
 class Consumer(_Consumer):
@@ -134,47 +209,25 @@ class Consumer(_Consumer):
         UnsupportedFeature: something a later release brings.
     """
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: Any = None,
-                 key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
-                 **options: Unpack[ConsumerOptions]) -> None:
-        super().__init__(config, topics=topics, rebalance_listener=rebalance_listener, key_deserializer=key_deserializer,
-                         value_deserializer=value_deserializer, interceptors=interceptors, assignors=assignors, **options)
+    def _start(self) -> None:
         self._portal = Portal("pyclient-consumer")
         self._portal.call(self._core.start)
+
+    def _now(self, work: Callable[[], T]) -> T:
+        return self._portal.run(work)
+
+    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> _Commit:
+        return self._portal.submit(make)
 
     # ---- assignment -------------------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those kept go on where they are. An empty list reads nothing."""
-        wanted = [TopicPartition(*where) for where in partitions]
-        with self._alone():
-            self._progress.forget(set(self._core.fetcher.positions) - set(wanted))
-            self._portal.run(lambda: self._core.assign(wanted))
+        self._assign(partitions)
 
     def unsubscribe(self) -> None:
         """Read nothing any more: the same as ``assign([])``."""
         self.assign([])
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The assigned partitions."""
-        self._open_core()
-        return frozenset(self._core.fetcher.positions)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; what is fetched is kept."""
-        with self._alone():
-            self._portal.run(lambda: self._core.pause(partitions))
-            self._progress.interrupt()
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """End `pause` for these."""
-        with self._alone():
-            self._portal.run(lambda: self._core.resume(partitions))
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions."""
-        self._open_core()
-        return self._core.fetcher.paused
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -189,10 +242,12 @@ class Consumer(_Consumer):
             BootstrapFailed: no broker answered for ``default_api_timeout_ms``, over all polls; also in an iteration.
             WakeupError: `wakeup` was called.
         """
+        limit, wait = self._limit(max_records), seconds(timeout, 0)
+        self._tell()
         with self._alone():
             self._progress.settle()
             self._save()
-            records = self._wait_for_records(self._limit(max_records), seconds(timeout, 0))
+            records = self._wait_for_records(limit, wait)
             self._progress.hand(records)
             return records
 
@@ -201,6 +256,7 @@ class Consumer(_Consumer):
         limit = self._config.max_poll_records
         progress = self._progress
         while True:
+            self._tell()
             with self._alone():
                 progress.settle()
                 self._save()
@@ -235,29 +291,22 @@ class Consumer(_Consumer):
 
     def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
         """The offset of the next record that is not consumed yet."""
-        where = TopicPartition(*partition)
+        where, limit = as_partition(partition), self._limit_s(timeout)
         with self._alone():
             known = self._progress.position(where)
-            limit = seconds(timeout, self._config.default_api_timeout_ms)
             return known if known is not None else self._portal.call(lambda: self._core.position(where, limit))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at *offset*; nothing fetched before is handed out any more."""
-        where = TopicPartition(*partition)
-        _check_offset(offset)
-        with self._alone():
-            self._portal.run(lambda: self._core.seek(where, offset))
-            self._progress.start_at(where, offset)
+        self._seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Read on at the first offset of each partition (none given: of all assigned ones)."""
-        with self._alone():
-            self._portal.run(lambda: self._core.reset(self._note_seek(partitions), EARLIEST))
+        self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
         """Read on after the last record of each partition (none given: of all assigned ones)."""
-        with self._alone():
-            self._portal.run(lambda: self._core.reset(self._note_seek(partitions), LATEST))
+        self._reset(partitions, LATEST)
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
@@ -269,8 +318,7 @@ class Consumer(_Consumer):
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time in ms since the epoch; None where there is none."""
-        limit = seconds(timeout, self._config.default_api_timeout_ms)
-        targets = {TopicPartition(*where): _time(when) for where, when in times.items()}
+        targets, limit = {as_partition(where): _time(when) for where, when in times.items()}, self._limit_s(timeout)
         return self._call(lambda: self._core.offsets(targets, limit))
 
     def lag(self, *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
@@ -279,8 +327,7 @@ class Consumer(_Consumer):
         return {where: max(0, end - self.position(where, timeout=timeout)) for where, end in ends.items()}
 
     def _ends(self, partitions: Iterable[TopicPartition], which: int, timeout: float | None) -> dict[TopicPartition, int]:
-        limit = seconds(timeout, self._config.default_api_timeout_ms)
-        targets = {TopicPartition(*where): which for where in partitions}
+        targets, limit = dict.fromkeys(as_partitions(partitions), which), self._limit_s(timeout)
         found = self._call(lambda: self._core.offsets(targets, limit))
         return {where: answer.offset for where, answer in found.items() if answer is not None}
 
@@ -295,35 +342,17 @@ class Consumer(_Consumer):
             IllegalState: the consumer has no ``group_id``.
             KafkaTimeout: not confirmed within the time; it may be stored.
         """
+        limit = self._limit_s(timeout)
         with self._alone():
-            given = as_offsets(self._progress.committable() if offsets is None else offsets)
-            self._portal.call(lambda: self._core.commit(given, seconds(timeout, self._config.default_api_timeout_ms)))
+            given = self._given(offsets)
+            self._portal.call(lambda: self._core.commit(given, limit))
             self._progress.saved(given)
-            self._told()
-
-    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """As `commit`, without waiting; ``callback(offsets, error)`` runs inside a later poll, commit or close."""
-        with self._alone():
-            self._core.group()
-            self._commit_soon(as_offsets(self._progress.committable() if offsets is None else offsets), callback or _unheard)
+        self._tell()
 
     def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for each partition; None where nothing is."""
-        limit = seconds(timeout, self._config.default_api_timeout_ms)
-        wanted = [TopicPartition(*where) for where in partitions]
+        wanted, limit = as_partitions(partitions), self._limit_s(timeout)
         return self._call(lambda: self._core.committed(wanted, limit))
-
-    def _save(self) -> None:
-        """Automatic commits: what earlier polls handed out, every auto_commit_interval_ms."""
-        self._told()
-        due = self._progress.due()
-        if due and not self._commits:
-            self._commit_soon(as_offsets(due), _unheard)
-
-    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
-        limit = self._config.default_api_timeout_ms / 1000
-        future = self._portal.submit(lambda: self._core.commit(offsets, limit))
-        self._commits.append((future, offsets, callback))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -357,7 +386,7 @@ class Consumer(_Consumer):
             finally:
                 self._portal.call(self._core.close)
                 self._portal.stop()
-                self._told()
+                self._tell()
 
     def _save_all(self, limit: float | None) -> None:
         self._progress.settle()
@@ -373,52 +402,35 @@ class Consumer(_Consumer):
 class AsyncConsumer(AsyncFacade, _Consumer):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
+    def _now(self, work: Callable[[], T]) -> T:
+        self._core.check_open()
+        return work()
+
+    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> _Commit:
+        self._core.check_open()
+        return asyncio.get_running_loop().create_task(make())
+
     # ---- assignment -------------------------------------------------------------------------------------------------
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """As `Consumer.assign`."""
-        wanted = [TopicPartition(*where) for where in partitions]
-        with self._alone():
-            self._core.check_open()
-            self._progress.forget(set(self._core.fetcher.positions) - set(wanted))
-            self._core.assign(wanted)
+        self._assign(partitions)
 
     async def unsubscribe(self) -> None:
         """As `Consumer.unsubscribe`."""
         await self.assign([])
 
-    def assignment(self) -> frozenset[TopicPartition]:
-        """As `Consumer.assignment`."""
-        self._open_core()
-        return frozenset(self._core.fetcher.positions)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """As `Consumer.pause`."""
-        with self._alone():
-            self._core.check_open()
-            self._core.pause(partitions)
-            self._progress.interrupt()
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """As `Consumer.resume`."""
-        with self._alone():
-            self._core.check_open()
-            self._core.resume(partitions)
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """As `Consumer.paused`."""
-        self._open_core()
-        return self._core.fetcher.paused
-
     # ---- reading ----------------------------------------------------------------------------------------------------
 
     async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
         """As `Consumer.poll`. A cancelled poll takes nothing."""
+        limit, wait = self._limit(max_records), seconds(timeout, 0)
+        self._core.check_open()
+        self._tell()
         with self._alone():
-            self._core.check_open()
             self._progress.settle()
             self._save()
-            records = await self._wait_for_records(self._limit(max_records), seconds(timeout, 0))
+            records = await self._wait_for_records(limit, wait)
             self._progress.hand(records)
             return records
 
@@ -427,8 +439,9 @@ class AsyncConsumer(AsyncFacade, _Consumer):
         limit = self._config.max_poll_records
         progress = self._progress
         while True:
+            self._core.check_open()
+            self._tell()
             with self._alone():
-                self._core.check_open()
                 progress.settle()
                 self._save()
                 records = await self._wait_for_records(limit, None)
@@ -462,33 +475,23 @@ class AsyncConsumer(AsyncFacade, _Consumer):
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
         """As `Consumer.position`."""
-        where = TopicPartition(*partition)
+        where, limit = as_partition(partition), self._limit_s(timeout)
         with self._alone():
             self._core.check_open()
             known = self._progress.position(where)
-            limit = seconds(timeout, self._config.default_api_timeout_ms)
             return known if known is not None else await self._core.position(where, limit)
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """As `Consumer.seek`."""
-        where = TopicPartition(*partition)
-        _check_offset(offset)
-        with self._alone():
-            self._core.check_open()
-            self._core.seek(where, offset)
-            self._progress.start_at(where, offset)
+        self._seek(partition, offset)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """As `Consumer.seek_to_beginning`."""
-        with self._alone():
-            self._core.check_open()
-            self._core.reset(self._note_seek(partitions), EARLIEST)
+        self._reset(partitions, EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
         """As `Consumer.seek_to_end`."""
-        with self._alone():
-            self._core.check_open()
-            self._core.reset(self._note_seek(partitions), LATEST)
+        self._reset(partitions, LATEST)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """As `Consumer.beginning_offsets`."""
@@ -500,8 +503,7 @@ class AsyncConsumer(AsyncFacade, _Consumer):
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """As `Consumer.offsets_for_times`."""
-        limit = seconds(timeout, self._config.default_api_timeout_ms)
-        return await self._core.offsets({TopicPartition(*where): _time(when) for where, when in times.items()}, limit)
+        return await self._core.offsets({as_partition(where): _time(when) for where, when in times.items()}, self._limit_s(timeout))
 
     async def lag(self, *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """As `Consumer.lag`."""
@@ -509,43 +511,24 @@ class AsyncConsumer(AsyncFacade, _Consumer):
         return {where: max(0, end - await self.position(where, timeout=timeout)) for where, end in ends.items()}
 
     async def _ends(self, partitions: Iterable[TopicPartition], which: int, timeout: float | None) -> dict[TopicPartition, int]:
-        limit = seconds(timeout, self._config.default_api_timeout_ms)
-        found = await self._core.offsets({TopicPartition(*where): which for where in partitions}, limit)
+        found = await self._core.offsets(dict.fromkeys(as_partitions(partitions), which), self._limit_s(timeout))
         return {where: answer.offset for where, answer in found.items() if answer is not None}
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | None = None, *, timeout: float | None = OPTION) -> None:
         """As `Consumer.commit`."""
+        limit = self._limit_s(timeout)
         with self._alone():
-            given = as_offsets(self._progress.committable() if offsets is None else offsets)
+            given = self._given(offsets)
             await self._let_earlier_ones_begin()
-            await self._core.commit(given, seconds(timeout, self._config.default_api_timeout_ms))
+            await self._core.commit(given, limit)
             self._progress.saved(given)
-            self._told()
-
-    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """As `Consumer.commit_async`."""
-        with self._alone():
-            self._core.check_open()
-            self._core.group()
-            self._commit_soon(as_offsets(self._progress.committable() if offsets is None else offsets), callback or _unheard)
+        self._tell()
 
     async def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """As `Consumer.committed`."""
-        limit = seconds(timeout, self._config.default_api_timeout_ms)
-        return await self._core.committed([TopicPartition(*where) for where in partitions], limit)
-
-    def _save(self) -> None:
-        self._told()
-        due = self._progress.due()
-        if due and not self._commits:
-            self._commit_soon(as_offsets(due), _unheard)
-
-    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
-        limit = self._config.default_api_timeout_ms / 1000
-        task = asyncio.get_running_loop().create_task(self._core.commit(offsets, limit))
-        self._commits.append((task, offsets, callback))
+        return await self._core.committed(as_partitions(partitions), self._limit_s(timeout))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -576,7 +559,7 @@ class AsyncConsumer(AsyncFacade, _Consumer):
         finally:
             await self._core.close()
             await asyncio.gather(*(commit for commit, _, _ in self._commits if isinstance(commit, asyncio.Task)), return_exceptions=True)
-            self._told()
+            self._tell()
 
     async def _save_all(self, limit: float | None) -> None:
         self._progress.settle()
@@ -595,14 +578,14 @@ def _no_membership() -> UnsupportedFeature:
                               "the partitions; commits and committed offsets work with a group_id", option="topics")
 
 
-def _check_offset(offset: int) -> None:
-    if not 0 <= offset <= MAX_OFFSET:
-        raise ValueError(f"offset {offset} is not between 0 and {MAX_OFFSET}; seek_to_beginning() and seek_to_end() go to the ends")
+def _check_offset(offset: object) -> None:
+    if not isinstance(offset, int) or not 0 <= offset <= MAX_OFFSET:
+        raise ValueError(f"offset {offset!r} is not between 0 and {MAX_OFFSET}; seek_to_beginning() and seek_to_end() go to the ends")
 
 
-def _time(when: int) -> int:
-    if when < 0:
-        raise ValueError(f"time {when} is negative: give ms since the epoch; beginning_offsets() and end_offsets() give the ends")
+def _time(when: object) -> int:
+    if not isinstance(when, int) or when < 0:
+        raise ValueError(f"time {when!r} is not a number from 0 on: give ms since the epoch; beginning_offsets() and end_offsets() give the ends")
     return when
 
 

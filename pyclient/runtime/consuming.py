@@ -5,7 +5,7 @@ import asyncio
 import copy
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pyclient.buffers.fetchbuffer import FetchBuffer
 from pyclient.buffers.fetched import Records, collect
@@ -20,6 +20,12 @@ from pyclient.metrics import FETCH_BUFFERED, RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.client import ClientCore
+
+MAX_OFFSET: Final = 2**63 - 1
+MAX_PARTITION: Final = 2**31 - 1
+MAX_NOTE_BYTES: Final = 2**15 - 1
+"""A broker hangs up on a longer string instead of refusing it."""
+
 
 class ConsumerCore(ClientCore):
     """Everything of a consumer that runs on the loop."""
@@ -98,8 +104,7 @@ class ConsumerCore(ClientCore):
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         """Read on at the start or the end of the log."""
-        for where in partitions:
-            self.check_assigned(where)
+        for where in self._all_assigned(partitions):
             self.fetcher.reset(where, timestamp, self.clock())
         self.driver.wake()
 
@@ -126,10 +131,6 @@ class ConsumerCore(ClientCore):
 
         return await self.driver.until(known, timeout, lambda: KafkaTimeout(
             f"the position of {where} is not known after {timeout} s; {self.metadata.last_error or 'its leader did not answer'}"))
-
-    def high_watermarks(self) -> dict[TopicPartition, int | None]:
-        """The end of each assigned partition as the last fetch told it."""
-        return {where: position.high_watermark for where, position in self.fetcher.positions.items()}
 
     def check_assigned(self, where: TopicPartition) -> None:
         """Raise when the partition is not assigned."""
@@ -376,13 +377,38 @@ def _unchanged(topic: str, data: bytes | None, headers: Headers) -> bytes | None
     return data
 
 
+def as_partition(given: object) -> TopicPartition:
+    """A partition as users may write it, checked: what cannot be sent would stop every request it is part of."""
+    match given:
+        case (str(topic), int(number)) if topic and 0 <= number <= MAX_PARTITION:
+            return TopicPartition(topic, number)
+    raise ValueError(f"{given!r} is no partition: give TopicPartition(topic, number), with a number from 0 on")
+
+
+def as_partitions(given: Iterable[object]) -> list[TopicPartition]:
+    """Partitions as users may write them, checked."""
+    return [as_partition(each) for each in given]
+
+
 def as_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Plain numbers or `OffsetAndMetadata`, checked."""
-    made = {TopicPartition(*where): OffsetAndMetadata(given) if isinstance(given, int) else given for where, given in offsets.items()}
-    for where, position in made.items():
-        if position.offset < 0:
-            raise ValueError(f"offset {position.offset} of {where} is negative: commit the offset of the next record to read")
-    return made
+    return {as_partition(where): _as_position(where, given) for where, given in offsets.items()}
+
+
+def _as_position(where: TopicPartition, given: object) -> OffsetAndMetadata:
+    match given:
+        case int():
+            position = OffsetAndMetadata(given)
+        case OffsetAndMetadata(offset=int(), metadata=str()):
+            position = given
+        case _:
+            raise ValueError(f"{given!r} is no position of {where}: give an offset or OffsetAndMetadata")
+    if not 0 <= position.offset <= MAX_OFFSET:
+        raise ValueError(f"offset {position.offset} of {where} is negative or too large: commit the offset of the next record to read")
+    if len(position.metadata.encode()) > MAX_NOTE_BYTES:
+        raise ValueError(f"the metadata of {where} is longer than {MAX_NOTE_BYTES} bytes: brokers take at most "
+                         "offset.metadata.max.bytes, by default 4096")
+    return position
 
 
 def reset_time(config: ConsumerConfig) -> int | None:

@@ -15,7 +15,7 @@ import pytest
 
 from pyclient import AsyncConsumer, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.errors import (
-    ConcurrentUse, ConfigurationError, IllegalState, InvalidTopicError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError,
+    ClientClosed, ConcurrentUse, ConfigurationError, IllegalState, InvalidTopicError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError,
     SerializationError, UnsupportedFeature, WakeupError,
 )
 from pyclient.testing import LocalCluster
@@ -316,6 +316,49 @@ def test_C24_commits_are_told_in_the_order_they_were_asked_for(kafka_cluster: Lo
         reader.commit({where: 77})
     assert told == [(n, None) for n in range(20)]
     assert committed(kafka_cluster, topic, where) == 77
+
+
+def test_a_commit_callback_may_use_the_consumer(kafka_cluster: LocalCluster, topic: str) -> None:
+    told: list[Any] = []
+    with reading(kafka_cluster, topic, group_id=topic) as (reader, where):
+        def use(offsets: Any, error: BaseException | None) -> None:
+            told.append((error, reader.committed([where])[where], reader.position(where)))
+            reader.seek(where, 50)
+            reader.commit_async({where: 41}, lambda *_: told.append(reader.poll(20, max_records=1)[0].offset))
+
+        reader.commit_async({where: 40}, use)
+        eventually(lambda: reader.poll(0) is not None and told)
+        assert told == [(None, OffsetAndMetadata(40), 0)]
+        eventually(lambda: reader.poll(0, max_records=1) is not None and len(told) == 2)
+        assert told[1] >= 50
+        assert reader.committed([where]) == {where: OffsetAndMetadata(41)}
+
+
+def test_a_commit_callback_of_the_close_is_told_that_it_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
+    told: list[BaseException] = []
+    with reading(kafka_cluster, topic, group_id=topic) as (reader, where):
+        def use(offsets: Any, error: BaseException | None) -> None:
+            with pytest.raises(ClientClosed) as caught:
+                reader.poll(0)
+            told.append(caught.value)
+
+        reader.commit_async({where: 40}, use)
+    assert len(told) == 1
+
+
+def test_a_commit_callback_of_an_async_consumer_may_begin_the_next_commit(kafka_cluster: LocalCluster, topic: str) -> None:
+    (where,) = make_topic(kafka_cluster, topic)
+
+    async def main() -> OffsetAndMetadata | None:
+        again = asyncio.Event()
+        async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, group_id=topic) as reader:
+            reader.commit_async({where: 1}, lambda *_: reader.commit_async({where: 2}, lambda *_: again.set()))
+            async with asyncio.timeout(20):
+                while not again.is_set():
+                    await reader.poll(0.01)
+            return (await reader.committed([where]))[where]
+
+    assert asyncio.run(main()) == OffsetAndMetadata(2)
 
 
 def test_a_commit_callback_that_raises_is_logged(kafka_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:

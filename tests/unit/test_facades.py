@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.errors import ClientClosed, ConfigurationError, IllegalState, WrongLoop
 
 from tests.waiting import eventually
@@ -201,3 +201,39 @@ def test_C20_a_look_up_of_committed_offsets_ends_with_the_last_partition_that_wa
         eventually(lambda: reader._core.calls._open)
         reader.assign([one])
         assert not reader._core.calls._open
+
+
+NO_PARTITIONS = [("t", -1), ("t", "0"), ("t", 2**31), (1, 0), ("", 0), ("t",), "t0", None]
+
+
+@pytest.mark.parametrize("wrong", NO_PARTITIONS)
+def test_what_is_no_partition_is_refused_before_it_can_spoil_a_request(wrong: Any) -> None:
+    with Consumer(**SERVER, group_id="g") as reader:
+        for call in (reader.position, reader.pause, reader.resume, reader.seek_to_end, lambda one: reader.seek(one, 1),
+                     lambda one: reader.assign([one]), lambda one: reader.committed([one]), lambda one: reader.end_offsets([one]),
+                     lambda one: reader.offsets_for_times({one: 0}), lambda one: reader.commit({one: 1})):
+            with pytest.raises(ValueError, match=r"is no partition: give TopicPartition\(topic, number\)"):
+                call(wrong)
+        assert not reader.assignment()
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**63, "5", None, 1.5, OffsetAndMetadata(-1), OffsetAndMetadata(1, "é" * 16_384)])
+def test_what_is_no_position_is_refused_before_it_can_spoil_a_commit(wrong: Any) -> None:
+    with Consumer(**SERVER, group_id="g") as reader:
+        for commit in (reader.commit, reader.commit_async):
+            with pytest.raises(ValueError, match="t-0"):
+                commit({WHERE: wrong})
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**63, "5", None, 1.5])
+def test_what_is_no_offset_is_refused_by_seek(wrong: Any) -> None:
+    with Consumer(**SERVER) as reader:
+        reader.assign([WHERE])
+        with pytest.raises(ValueError, match="seek_to_beginning"):
+            reader.seek(WHERE, wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, "5", None, 1.5])
+def test_what_is_no_time_is_refused(wrong: Any) -> None:
+    with Consumer(**SERVER) as reader, pytest.raises(ValueError, match="ms since the epoch"):
+        reader.offsets_for_times({WHERE: wrong})
