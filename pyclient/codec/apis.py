@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Api(enum.IntEnum):
-    """Kafka's request kinds, by their key on the wire."""
+    """Kafka's request kinds for clients, by their key on the wire; which of them this client speaks is in `SPOKEN`."""
 
     PRODUCE = 0
     FETCH = 1
@@ -16,9 +16,25 @@ class Api(enum.IntEnum):
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
     def title(self) -> str:

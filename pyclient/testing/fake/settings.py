@@ -1,0 +1,66 @@
+"""What can be set on a fake cluster: broker settings by Kafka's names, and the few that only a model has."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import attrs
+
+from pyclient.errors import ConfigurationError
+
+MIB: Final = 1024 * 1024
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """Defaults are a real broker's, save where a real one would make tests wait."""
+
+    num_partitions: int = 1
+    default_replication_factor: int = 3
+    """At most the number of brokers is taken."""
+    min_insync_replicas: int = 1
+    auto_create_topics_enable: bool = True
+    unclean_leader_election_enable: bool = False
+    message_max_bytes: int = MIB + 12
+    log_message_timestamp_type: str = "CreateTime"
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 0
+    """A real broker's is 3000."""
+    group_max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4096
+    max_incremental_fetch_session_cache_slots: int = 1000
+    log_retention_bytes: int = 64 * MIB
+    """Per partition; older batches are deleted, so that memory stays bounded."""
+    replica_lag_ms: float = 0.0
+    """How long a follower takes to fetch what its leader has. The model's own."""
+    failure_detection_ms: float = 0.0
+    """How long the controller takes to notice that a broker is gone. The model's own."""
+    coordinator_load_ms: float = 0.0
+    """How long a new group coordinator answers COORDINATOR_LOAD_IN_PROGRESS. The model's own."""
+
+    @classmethod
+    def parse(cls, config: Mapping[str, object]) -> Self:
+        """From Kafka's dotted names or these; text is converted.
+
+        Raises:
+            ConfigurationError: an unknown name, or a value that cannot be converted.
+        """
+        fields = {each.name: each for each in attrs.fields(cls)}
+        given: dict[str, Any] = {}
+        for name, value in config.items():
+            known = fields.get(name.replace(".", "_"))
+            if known is None:
+                raise ConfigurationError(
+                    f"{name!r} is no setting of a fake cluster; known are {', '.join(sorted(fields))}", option=name)
+            given[known.name] = _converted(name, value, type(known.default))
+        return cls(**given)
+
+
+def _converted(name: str, value: object, kind: type) -> object:
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[str(value).lower()]
+        return kind(value)
+    except (KeyError, TypeError, ValueError):
+        raise ConfigurationError(f"{name}={value!r} is no {kind.__name__}", option=name) from None

@@ -1,0 +1,219 @@
+"""One connection to one broker: frames to requests, answers to frames, one request at a time as a real broker does it."""
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Coroutine, Mapping
+from typing import Any, Final
+
+from pyclient.codec.apis import Api, VersionRange
+from pyclient.codec.messages import RequestHead, decode_request, encode_response, read_head
+from pyclient.errors import ProtocolError
+from pyclient.testing.fake.asking import Asked, Fields, Row
+from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fail, Silence, Throttle, Verdict
+from pyclient.testing.fake.families import FAMILIES
+from pyclient.testing.fake.model import Broker, Kafka
+
+_log = logging.getLogger(__name__)
+HEAD: Final = 4
+LARGEST_REQUEST: Final = 100 * 1024 * 1024
+"""``socket.request.max.bytes``."""
+UNSUPPORTED_VERSION: Final = 35
+APIS: Final = {int(api): api for api in Api}
+NO_VERSIONS: Final = VersionRange(0, -1)
+
+
+class Front:
+    """Where the connections of a cluster come in. `connection` is the protocol factory of one broker's listener."""
+
+    def __init__(self, kafka: Kafka, control: Control, rows: Mapping[Api, Row] = FAMILIES) -> None:
+        self.kafka = kafka
+        self.control = control
+        self.rows = rows
+        self.connections: dict[BrokerConnection, None] = {}
+        kafka.listeners.append(self._on_event)
+
+    def connection(self, broker: int) -> BrokerConnection:
+        """The protocol of a new connection."""
+        return BrokerConnection(self, self.kafka.brokers[broker])
+
+    def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
+        if event == "broker killed":
+            for connection in list(self.connections):
+                if connection.broker.id == facts["broker"]:
+                    connection.cut()
+
+
+class BrokerConnection(asyncio.Protocol):
+    """The broker's side of a connection."""
+
+    def __init__(self, front: Front, broker: Broker) -> None:
+        self.broker = broker
+        self._front = front
+        self._kafka = front.kafka
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._frames: deque[memoryview] = deque()
+        self._working: asyncio.Task[None] | None = None
+        self._peer = ""
+
+    def __repr__(self) -> str:
+        return f"<connection of {self._peer or 'nobody'} to broker {self.broker.id}>"
+
+    # ---- asyncio.Protocol -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is here."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._peer = str((transport.get_extra_info("peername") or ("",))[0])
+        self._front.connections[self] = None
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes of a request."""
+        self._received += data
+        while (size := self._whole_frame()) is not None:
+            self._frames.append(memoryview(bytes(self._received[HEAD:HEAD + size])))
+            del self._received[:HEAD + size]
+        self._work()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone; what it asked and is not answered yet is dropped."""
+        self._transport = None
+        self._frames.clear()
+        if self._working is not None:
+            self._working.cancel()
+        self._front.connections.pop(self, None)
+
+    def cut(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _whole_frame(self) -> int | None:
+        """The size of the next frame when all of it is here."""
+        if len(self._received) < HEAD:
+            return None
+        size = int.from_bytes(self._received[:HEAD], "big", signed=True)
+        if not 0 <= size <= LARGEST_REQUEST:
+            _log.debug("%r announces a request of %d B: cut", self, size)
+            self._received.clear()
+            self.cut()
+            return None
+        return size if len(self._received) >= HEAD + size else None
+
+    # ---- one request after the other --------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Answer what can be answered at once; while a request waits in its task, the next ones wait behind it."""
+        while self._frames and self._working is None and self._transport is not None:
+            frame = self._frames.popleft()
+            try:
+                self._take(frame)
+            except ProtocolError as error:
+                _log.debug("%r: %s: cut", self, error)
+                self.cut()
+            except Exception as defect:  # noqa: BLE001 whoever runs the cluster is told, and the client sees a cut
+                self._defect(defect)
+
+    def _take(self, frame: memoryview) -> None:
+        head = read_head(frame)
+        api = APIS.get(head.api_key)
+        offered = self._kafka.profile.apis.get(api, NO_VERSIONS) if api is not None else NO_VERSIONS
+        if api is Api.API_VERSIONS and head.version not in offered:
+            self._refuse_version(head)
+            return
+        if api is None or head.version not in offered or api not in self._front.rows:
+            raise ProtocolError(f"API {head.api_key} v{head.version} is not offered by {self._kafka.profile.name}")
+        asked = Asked(broker=self.broker.id, api=api, version=head.version, client_id=head.client_id,
+                      body=decode_request(api, head.version, frame), peer=self._peer, connection=self)
+        self._kafka.tell("asked", asked=asked)
+        verdict = self._front.control.verdict(asked)
+        waiting = self._delayed(head, asked, verdict) if isinstance(verdict, Delay) else self._apply(head, asked, verdict)
+        if waiting is not None:
+            self._working = asyncio.get_running_loop().create_task(self._finish(waiting))
+
+    async def _finish(self, waiting: Coroutine[Any, Any, None]) -> None:
+        """See a request through that could not be answered at once, then go on with the next ones."""
+        try:
+            await waiting
+        except Exception as defect:  # noqa: BLE001 whoever runs the cluster is told, and the client sees a cut
+            self._defect(defect)
+        self._working = None
+        self._work()
+
+    async def _delayed(self, head: RequestHead, asked: Asked, delay: Delay) -> None:
+        await asyncio.sleep(delay.seconds)
+        waiting = self._apply(head, asked, None)
+        if waiting is not None:
+            await waiting
+
+    def _refuse_version(self, head: RequestHead) -> None:
+        """An ApiVersions version that is not known here is answered in version 0, with what is."""
+        asked = Asked(broker=self.broker.id, api=Api.API_VERSIONS, version=0, client_id=head.client_id, body=None,
+                      peer=self._peer, connection=self)
+        self._reply(head, asked, self._front.rows[Api.API_VERSIONS].refuse(asked, UNSUPPORTED_VERSION))
+
+    def _apply(self, head: RequestHead, asked: Asked, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
+        """Do what was decided, or let the model answer; gives what has to be waited for."""
+        row = self._front.rows[asked.api]
+        match verdict:
+            case Answer(fields):
+                self._reply(head, asked, fields)
+            case Fail(code):
+                self._reply(head, asked, row.refuse(asked, code))
+            case Drop(applied=False):
+                self.cut()
+            case Silence(applied=False):
+                self._stall()
+            case _:
+                answer = row.handle(self._kafka, asked)
+                if inspect.isawaitable(answer):
+                    return self._awaited(head, asked, verdict, answer)
+                self._end(head, asked, verdict, answer)
+        return None
+
+    async def _awaited(self, head: RequestHead, asked: Asked, verdict: Verdict | None, answer: Awaitable[Fields | None]) -> None:
+        self._end(head, asked, verdict, await answer)
+
+    def _end(self, head: RequestHead, asked: Asked, verdict: Verdict | None, fields: Fields | None) -> None:
+        """The model has done its part: send the answer, unless something else was decided."""
+        if self._transport is None:
+            return
+        match verdict:
+            case Drop():
+                self.cut()
+            case Silence():
+                self._stall()
+            case Cut(keep) if fields is not None:
+                self._transport.write(self._framed(head, asked, fields)[:keep])
+                self._transport.close()
+            case Throttle(ms) if fields is not None:
+                self._reply(head, asked, {**fields, "throttle_time": ms})
+            case _ if fields is not None:
+                self._reply(head, asked, fields)
+
+    def _reply(self, head: RequestHead, asked: Asked, fields: Fields) -> None:
+        self._kafka.tell("answered", asked=asked, fields=fields)
+        if self._transport is not None:
+            self._transport.write(self._framed(head, asked, fields))
+
+    def _framed(self, head: RequestHead, asked: Asked, fields: Fields) -> bytes:
+        answer = encode_response(asked.api, asked.version, head.correlation_id, fields)
+        return len(answer).to_bytes(HEAD, "big") + answer
+
+    def _stall(self) -> None:
+        """Stay connected and silent for ever."""
+        self._working = asyncio.get_running_loop().create_task(_forever())
+
+    def _defect(self, defect: Exception) -> None:
+        """The model itself failed: a bug of the model, which must not look like a broker's answer."""
+        _log.error("a defect in the fake cluster", exc_info=defect)
+        self._kafka.tell("defect", error=defect)
+        self.cut()
+
+
+async def _forever() -> None:
+    await asyncio.get_running_loop().create_future()
