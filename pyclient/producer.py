@@ -173,7 +173,7 @@ class Producer(_NoTransactions):
         while True:
             gate = threading.Lock()
             gate.acquire()
-            waiter = core.accumulator.wait(queues, key, value, headers, gate.release)
+            waiter = core.accumulator.wait(queues, partition, key, value, headers, gate.release)
             try:
                 granted = gate.acquire(timeout=left(until, core.clock)) if may_wait else gate.acquire(blocking=False)
                 delivery: Delivery | None = (
@@ -263,7 +263,7 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
         while True:
             room = asyncio.Event()
             notify = functools.partial(loop.call_soon_threadsafe, room.set)
-            waiter = core.accumulator.wait(queues, key, value, headers, notify)
+            waiter = core.accumulator.wait(queues, partition, key, value, headers, notify)
             try:
                 granted = await core.room(waiter, room, left(deadline, core.clock))
                 delivery: Delivery | None = (

@@ -3,7 +3,7 @@
 
 Knows records, partitions, memory and the linger; knows no brokers, requests or sockets.
 Rules: one lock, never held while compressing or calling user code. A partition's queue leaves only from its head.
-A buffer goes back to the pool only through `release`, by whoever knows that nothing reads it any more (P07).
+Partitions without a leader hold at most half the memory together, so that they stop no other. A buffer goes back to the pool only through `release`, by whoever knows that nothing reads it any more (P07).
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
@@ -52,6 +52,8 @@ class PartitionQueue:
     _open: object
     _due: cython.bint  # the open batch may leave: its linger has passed, or flush or memory pressure wants it
     _listed: cython.bint  # stands in the Accumulator's ready list
+    _leaderless: cython.bint
+    _held: cython.Py_ssize_t  # bytes of memory that its batches take
 
     def __init__(self, topic: str, partition: cython.int):
         self.topic = topic
@@ -74,6 +76,7 @@ class TopicQueues:
     topic = cython.declare(str, visibility="readonly")
     queues = cython.declare(list, visibility="readonly")
     available = cython.declare(tuple, visibility="readonly")  # partitions with a leader; all of them when none has one
+    _count: cython.Py_ssize_t
     _sticky: cython.int
     _sticky_bytes: cython.Py_ssize_t
 
@@ -84,13 +87,19 @@ class TopicQueues:
         self._sticky = -1
 
     def update(self, count, available):
-        """The topic has *count* partitions now, those of *available* with a leader. Partitions never go away."""
+        """The topic has *count* partitions now, those of *available* with a leader.
+
+        Fewer than before when it was created anew: the queues of the others take no more records, but keep what they hold.
+        """
         for number in range(len(self.queues), count):
             self.queues.append(PartitionQueue(self.topic, number))
+        self._count = count
         self.available = tuple(available) or tuple(range(count))
+        if self._sticky not in self.available:
+            self._sticky = -1
 
     def __len__(self):
-        return len(self.queues)
+        return self._count
 
 
 @cython.final
@@ -156,6 +165,7 @@ class Accumulator:
     _largest_record: cython.Py_ssize_t
     _linger: cython.double
     _memory: cython.Py_ssize_t
+    _stranded: cython.Py_ssize_t  # bytes of memory that partitions without a leader hold
     _codec: object
     _level: object
     _closed: object
@@ -208,7 +218,7 @@ class Accumulator:
         with self._lock:
             if self._closed is not None:
                 raise self._closed
-            queue: PartitionQueue = self._queue_for(topic, partition, need)
+            queue: PartitionQueue = self._queue_for(topic, partition)
             batch: Batch = queue._open
             if batch is not None and not self._fits(batch, need, timestamp):
                 full = self._detach(queue)
@@ -218,20 +228,23 @@ class Accumulator:
                 fresh = batch is not None
             if batch is not None:
                 delivery = self._put(batch, timestamp, key, key_size, value, value_size, headers, headers_size)
+                topic._sticky_bytes += need if partition < 0 else 0
         if full is not None:
             self.seal(full)
         elif fresh:
             self.on_ready()
         return delivery
 
-    def wait(self, topic: TopicQueues, key: bytes | None, value: bytes | None, headers: bytes | None, notify):
+    def wait(self, topic: TopicQueues, partition: cython.Py_ssize_t, key: bytes | None, value: bytes | None, headers: bytes | None, notify):
         """Queue for the memory of this record; ``notify()`` is called when `append` may be tried with the result."""
         need = record_bound(
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers))
         with self._lock:
             if self._closed is not None:
                 raise self._closed
-            waiter = self.pool.wait(self.pool.size_for(need), notify)
+            queue: PartitionQueue = self._queue_for(topic, partition)
+            size: cython.Py_ssize_t = self.pool.size_for(need)
+            waiter = self.pool.wait(size, notify, lambda: not self._strands(queue, size))
             self._hurry()
         self.on_ready()
         return waiter
@@ -247,7 +260,8 @@ class Accumulator:
             batches = len(self._live)
             return BufferExhausted(
                 f"no room for a record of topic {topic.topic} after {waited:.3f} s: {self.pool.used} of {self.pool.total} B "
-                f"wait in {batches} unsent batches. Nothing was queued. Send slower, raise buffer_memory, or check the brokers.")
+                f"wait in {batches} unsent batches{self._stranded_too()}. Nothing was queued. Send slower, raise buffer_memory, or "
+                "check the brokers.")
 
     def seal(self, batch: Batch):
         """Compress and checksum a detached batch, by the calling thread and without the lock.
@@ -274,10 +288,18 @@ class Accumulator:
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
     def set_topic(self, name, count, available):
-        """Publish a topic's partitions; senders see it from now on."""
-        queues = self._topics.get(name) or TopicQueues(name)
-        queues.update(count, available)
-        self._topics[name] = queues
+        """Publish a topic's partitions, those of *available* with a leader; senders see it from now on."""
+        led = frozenset(available)
+        with self._lock:
+            topic: TopicQueues = self._topics.get(name)
+            if topic is None:
+                topic = TopicQueues(name)
+            topic.update(count, led)
+            queue: PartitionQueue
+            for queue in topic.queues:
+                self._lead(queue, queue.partition in led)
+            self._topics[name] = topic
+            self.pool.readmit()
 
     def take_ready(self, now: cython.double) -> list:
         """Queues with something that may leave now which were not given before."""
@@ -366,15 +388,14 @@ class Accumulator:
     # ---- under the lock ---------------------------------------------------------------------------------------------
 
     @cython.cfunc
-    def _queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t, need: cython.Py_ssize_t) -> PartitionQueue:
+    def _queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t) -> PartitionQueue:
         if partition < 0:
             if topic._sticky < 0 or topic._sticky_bytes >= self._batch_limit:
                 topic._sticky = self._random.choice(topic.available)
                 topic._sticky_bytes = 0
-            topic._sticky_bytes += need
             partition = topic._sticky
-        if partition >= len(topic.queues):
-            raise IndexError(f"topic {topic.topic} has {len(topic.queues)} partitions, numbered from 0; there is no {partition}")
+        if partition >= topic._count:
+            raise IndexError(f"topic {topic.topic} has {topic._count} partitions, numbered from 0; there is no {partition}")
         return topic.queues[partition]
 
     @cython.cfunc
@@ -389,10 +410,12 @@ class Accumulator:
     @cython.cfunc
     def _grow(self, batch: Batch, need: cython.Py_ssize_t) -> cython.bint:
         """Move the batch to the next size class, if memory allows."""
-        larger = self.pool.take(self.pool.size_for(need))
+        size: cython.Py_ssize_t = self.pool.size_for(need)
+        larger = None if self._strands(batch.queue, size) else self.pool.take(size)
         if larger is None:
             return False
         larger[:batch._at] = memoryview(batch._buffer)[:batch._at]
+        self._account(batch.queue, len(larger) - len(batch._buffer))
         self.pool.give(batch._buffer)
         batch._buffer = larger
         batch._limit = min(len(larger), self._batch_limit)
@@ -403,9 +426,11 @@ class Accumulator:
         if waiter is not None:
             buffer, waiter.grant = waiter.grant, None
         else:
-            buffer = self.pool.take(self.pool.size_for(need))
+            size: cython.Py_ssize_t = self.pool.size_for(need)
+            buffer = None if self._strands(queue, size) else self.pool.take(size)
         if buffer is None:
             return None
+        self._account(queue, len(buffer))
         batch: Batch = Batch.__new__(Batch)
         batch.queue = queue
         batch.result = _BatchResult(self._observer, queue.topic, queue.partition)
@@ -471,6 +496,7 @@ class Accumulator:
         records.release()
         batch._charged = size
         buffer, batch._buffer = batch._buffer, None
+        self._account(batch.queue, size - len(buffer))
         self.pool.swap(buffer, size)
 
     @cython.cfunc
@@ -489,12 +515,39 @@ class Accumulator:
     @cython.cfunc
     def _free(self, batch: Batch) -> object:
         batch.payload = None
+        stranded: cython.bint = batch.queue._leaderless
         if batch._charged:
+            self._account(batch.queue, -batch._charged)
             self.pool.discharge(batch._charged)
             batch._charged = 0
         if batch._buffer is not None:
             buffer, batch._buffer = batch._buffer, None
+            self._account(batch.queue, -len(buffer))
             self.pool.give(buffer)
+        if stranded:
+            self.pool.readmit()
+
+    @cython.cfunc
+    def _strands(self, queue: PartitionQueue, size: cython.Py_ssize_t) -> cython.bint:
+        """Whether *size* bytes more would give partitions without a leader above half the memory. They may always have one batch."""
+        return queue._leaderless and self._stranded > 0 and self._stranded + size > self._memory // 2
+
+    @cython.cfunc
+    def _account(self, queue: PartitionQueue, size: cython.Py_ssize_t) -> object:
+        queue._held += size
+        if queue._leaderless:
+            self._stranded += size
+
+    @cython.cfunc
+    def _lead(self, queue: PartitionQueue, led: cython.bint) -> object:
+        """The queue's partition has a leader, or has none."""
+        if queue._leaderless == led:
+            queue._leaderless = not led
+            self._stranded += -queue._held if led else queue._held
+
+    @cython.cfunc
+    def _stranded_too(self) -> object:
+        return f", {self._stranded} B of them for partitions without a leader, which may take half" if self._stranded else ""
 
     # ---- without the lock -------------------------------------------------------------------------------------------
 

@@ -97,6 +97,7 @@ class Accumulator:
     def wait(
         self,
         topic: TopicQueues,
+        partition: int,
         key: bytes | None,
         value: bytes | None,
         headers: bytes | None,

@@ -1,8 +1,10 @@
+# cython: language_level=3, freethreading_compatible=True
 """Byte buffers for batches: how many bytes may be held, which are free, who waits for some.
 
 Knows sizes and waiters; knows no records, partitions or clocks. Every call is made under the Accumulator's lock.
 Rules: what is handed out, charged and kept free never exceeds ``total``; waiters are served strictly in order of
-arrival, and nobody overtakes them (P03).
+arrival, and nobody overtakes them (P03), save those that stand aside because they may take nothing yet.
+Compiled, though nothing here is hot: between two lines of an interpreted function Ctrl-C could raise, and lose a buffer.
 """
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ SMALLEST: Final = 2048
 
 
 class Waiter:
-    """One sender that waits for a buffer. ``notify`` is called once, under the lock, when ``grant`` was filled."""
+    """One sender that waits for a buffer. ``notify`` is called once, under the lock, when ``grant`` was filled.
 
-    __slots__ = ("grant", "notify", "size")
+    While ``allowed()`` is false it stands aside and holds up nobody.
+    """
 
-    def __init__(self, size: int, notify: Callable[[], object]) -> None:
+    __slots__ = ("allowed", "grant", "notify", "size")
+
+    def __init__(self, size: int, notify: Callable[[], object], allowed: Callable[[], bool]) -> None:
         self.size = size
         self.notify = notify
+        self.allowed = allowed
         self.grant: bytearray | None = None
 
 
@@ -34,13 +40,14 @@ class Pool:
         self._classes = _size_classes(min(largest, total))
         self._free: dict[int, list[bytearray]] = {size: [] for size in self._classes}
         self._waiters: deque[Waiter] = deque()
+        self._aside: deque[Waiter] = deque()
 
     def __repr__(self) -> str:
         return f"<Pool {self.used} of {self.total} B used, {self.free_bytes} B kept free, {len(self._waiters)} waiting>"
 
     @property
     def waiting(self) -> int:
-        """How many senders wait."""
+        """How many senders wait for memory; those who stand aside do not count."""
         return len(self._waiters)
 
     def size_for(self, need: int) -> int:
@@ -74,25 +81,36 @@ class Pool:
         self.used -= size
         self._serve()
 
-    def wait(self, size: int, notify: Callable[[], object]) -> Waiter:
+    def wait(self, size: int, notify: Callable[[], object], allowed: Callable[[], bool] = lambda: True) -> Waiter:
         """Queue for a buffer of *size* bytes; it may be granted at once."""
-        waiter = Waiter(size, notify)
-        self._waiters.append(waiter)
+        waiter = Waiter(size, notify, allowed)
+        (self._waiters if allowed() else self._aside).append(waiter)
         self._serve()
         return waiter
+
+    def readmit(self) -> None:
+        """Whoever stands aside and is allowed now gets in line: at its end, for it could not have been served before."""
+        aside, self._aside = self._aside, deque()
+        for waiter in aside:
+            (self._waiters if waiter.allowed() else self._aside).append(waiter)
+        self._serve()
 
     def leave(self, waiter: Waiter) -> None:
         """Stop waiting: a grant already made goes back, and whoever is next is served."""
         if waiter.grant is not None:
             grant, waiter.grant = waiter.grant, None
             self.give(grant)
+        elif waiter in self._aside:
+            self._aside.remove(waiter)
         elif waiter in self._waiters:
             self._waiters.remove(waiter)
             self._serve()
 
     def turn_away(self) -> None:
         """Nobody will be served any more: let everybody look again (P08)."""
-        waiters, self._waiters = self._waiters, deque()
+        waiters = [*self._waiters, *self._aside]
+        self._waiters.clear()
+        self._aside.clear()
         for waiter in waiters:
             waiter.notify()
 

@@ -45,7 +45,7 @@ def append(buffers: Accumulator, partition: int, value: bytes) -> Delivery:
     delivery = buffers.append(topic, partition, -1, None, value, None)
     while delivery is None:
         granted = threading.Event()
-        waiter = buffers.wait(topic, None, value, None, granted.set)
+        waiter = buffers.wait(topic, partition, None, value, None, granted.set)
         try:
             assert granted.wait(LIMIT_S), "nobody granted memory"
             delivery = buffers.append(topic, partition, -1, None, value, None, waiter)

@@ -305,13 +305,13 @@ def test_P05_when_somebody_waits_for_memory_every_batch_may_leave_also_those_beg
     put(buffers, b"x" * 3000, partition=0)
     put(buffers, b"x" * 1000, partition=1)
     assert put(buffers, b"x" * 3000, partition=2) is None
-    waiter = buffers.wait(topic_of(buffers), None, b"x" * 3000, None, lambda: None)
+    waiter = buffers.wait(topic_of(buffers), 2, None, b"x" * 3000, None, lambda: None)
     assert {queue.partition for queue in buffers.take_ready(clock.now)} == {0, 1}
     batch = drain(buffers, topic_of(buffers).queues[0])
     assert batch is not None
     buffers.release(batch)
     assert waiter.grant is not None
-    other = buffers.wait(topic_of(buffers), None, b"x" * 3000, None, lambda: None)
+    other = buffers.wait(topic_of(buffers), 2, None, b"x" * 3000, None, lambda: None)
     delivery = buffers.append(topic_of(buffers), 2, -1, None, b"x" * 3000, None, waiter)
     assert delivery is not None
     assert topic_of(buffers).queues[2] in buffers.take_ready(clock.now)
@@ -341,7 +341,7 @@ def test_the_loop_is_woken_by_a_new_batch_and_a_sealed_one_and_a_wait_and_by_not
     assert len(woken) == 1
     put(buffers, b"x" * 400)
     assert len(woken) == 2
-    buffers.leave(buffers.wait(topic_of(buffers), None, b"", None, lambda: None))
+    buffers.leave(buffers.wait(topic_of(buffers), 0, None, b"", None, lambda: None))
     assert len(woken) == 3
 
 
@@ -504,13 +504,13 @@ def test_P08_close_refuses_records_and_tells_whoever_waits() -> None:
     buffers = accumulator(Clock(), memory=4096, batch_size=4096)
     put(buffers, b"x" * 3000)
     told: list[int] = []
-    waiter = buffers.wait(topic_of(buffers), None, b"x" * 3000, None, lambda: told.append(1))
+    waiter = buffers.wait(topic_of(buffers), 0, None, b"x" * 3000, None, lambda: told.append(1))
     buffers.close()
     assert told == [1]
     with pytest.raises(ClientClosed):
         buffers.append(topic_of(buffers), 0, -1, None, b"x", None, waiter)
     with pytest.raises(ClientClosed):
-        buffers.wait(topic_of(buffers), None, b"x", None, lambda: None)
+        buffers.wait(topic_of(buffers), 0, None, b"x", None, lambda: None)
     buffers.leave(waiter)
 
 
@@ -557,3 +557,44 @@ def test_records_without_key_go_to_partitions_with_a_leader() -> None:
     buffers.set_topic("orders", 8, [3, 5])
     chosen = {delivery.partition for _ in range(100) if (delivery := put(buffers, b"x" * 50, partition=-1)) is not None}
     assert chosen == {3, 5}
+
+
+def test_a_record_without_key_that_waits_for_memory_counts_once_towards_the_batch_its_partition_gets() -> None:
+    buffers = accumulator(Clock(), memory=4096, batch_size=2048, partitions=8)
+    orders = topic_of(buffers)
+    first = put(buffers, b"x" * 900, partition=-1)
+    assert first is not None
+    for partition in range(8):
+        while put(buffers, b"x" * 1900, partition=partition):
+            pass
+    for _ in range(10):
+        assert buffers.append(orders, -1, -1, None, b"x" * 1500, None) is None
+    for batch in buffers.hurry():
+        buffers.drop(batch)
+    after = put(buffers, b"x" * 900, partition=-1)
+    assert after is not None
+    assert after.partition == first.partition
+
+
+def test_records_without_key_leave_a_partition_that_has_lost_its_leader_at_once() -> None:
+    buffers = accumulator(Clock(), partitions=8)
+    first = put(buffers, partition=-1)
+    assert first is not None
+    others = [number for number in range(8) if number != first.partition]
+    buffers.set_topic("orders", 8, others)
+    second = put(buffers, partition=-1)
+    assert second is not None
+    assert second.partition in others
+
+
+def test_a_topic_created_anew_with_fewer_partitions_takes_records_for_those_it_has() -> None:
+    buffers = accumulator(Clock(), partitions=8)
+    put(buffers, partition=7)
+    buffers.set_topic("orders", 2, [0, 1])
+    assert len(topic_of(buffers)) == 2
+    with pytest.raises(IndexError, match="has 2 partitions"):
+        put(buffers, partition=2)
+    assert {each.partition for _ in range(100) if (each := put(buffers, b"x" * 4000, partition=-1)) is not None} == {0, 1}
+    assert buffers.hurry()[0].queue.partition == 7
+    buffers.set_topic("orders", 8, range(8))
+    assert len(topic_of(buffers).queues) == len(topic_of(buffers)) == 8

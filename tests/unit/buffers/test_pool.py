@@ -1,6 +1,8 @@
 """Memory of a producer: accounted to the byte, never more than its total, first come first served."""
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,3 +192,24 @@ def test_P08_closing_tells_whoever_waits_and_grants_nothing() -> None:
     assert told == [0, 1, 2]
     assert [waiter.grant for waiter in waiters] == [None, None, None]
     assert pool.waiting == 0
+
+
+def test_Ctrl_C_cannot_come_between_two_lines_of_the_pool() -> None:
+    """Python raises it between the instructions it interprets: a buffer taken would be lost, one given back doubled."""
+    assert not inspect.isfunction(Pool.take), "the pool is not compiled"
+
+
+def test_P03_who_stands_aside_is_overtaken_and_gets_in_line_when_allowed() -> None:
+    pool, told = Pool(TOTAL, LARGEST), list[str]()
+    allowed: list[bool] = []
+    aside = pool.wait(SMALLEST, lambda: told.append("aside"), lambda: bool(allowed))
+    other = pool.wait(SMALLEST, lambda: told.append("other"))
+    assert (told, aside.grant, pool.waiting) == (["other"], None, 0)
+    pool.readmit()
+    assert told == ["other"]
+    allowed.append(True)
+    pool.readmit()
+    assert told == ["other", "aside"]
+    for each in (aside, other):
+        pool.leave(each)
+    assert pool.used == 0

@@ -1,0 +1,111 @@
+"""Memory that partitions without a leader hold: half of it at most, so that they stop no other."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.codec.compression import Compression
+from pyclient.codec.encode import HEADER_SIZE
+from tests.unit.buffers.accumulators import Clock, accumulator
+from tests.unit.buffers.test_accumulator import put, topic_of
+
+MEMORY = 65_536
+
+
+def half_led(**options: Any) -> Accumulator:
+    """Partitions 0 and 1 of four have leaders; memory for 32 buffers of 2 KiB."""
+    buffers = accumulator(Clock(), memory=MEMORY, batch_size=2048 + HEADER_SIZE, **options)
+    buffers.set_topic("orders", 4, [0, 1])
+    return buffers
+
+
+def fill(buffers: Accumulator, *partitions: int) -> int:
+    """Send to these until nothing is taken any more; how many records were."""
+    taken = 0
+    for partition in partitions:
+        while put(buffers, b"x" * 1900, partition=partition) is not None:
+            taken += 1
+    return taken
+
+
+def test_partitions_without_a_leader_hold_half_the_memory_together_and_the_others_all_that_is_left() -> None:
+    buffers = half_led()
+    fill(buffers, 2, 3)
+    assert buffers.pool.used == MEMORY // 2
+    fill(buffers, 0, 1)
+    assert buffers.pool.used == MEMORY
+
+
+def test_a_partition_without_a_leader_may_always_have_one_batch_however_large() -> None:
+    buffers = half_led()
+    assert put(buffers, b"x" * 40_000, partition=2) is not None
+    assert put(buffers, b"x" * 40, partition=3) is None
+
+
+def test_who_waits_for_a_partition_without_a_leader_holds_up_nobody_and_goes_on_when_it_gets_one() -> None:
+    buffers = half_led()
+    fill(buffers, 2)
+    told: list[str] = []
+    aside = buffers.wait(topic_of(buffers), 2, None, b"x" * 1900, None, lambda: told.append("aside"))
+    assert put(buffers, partition=0) is not None
+    fill(buffers, 1)
+    line = buffers.wait(topic_of(buffers), 1, None, b"x" * 1900, None, lambda: told.append("line"))
+    assert told == []
+    led = next(batch for batch in buffers.hurry() if batch.queue.partition == 1)
+    buffers.drop(led)
+    assert told == ["line"]
+    buffers.leave(line)
+    buffers.set_topic("orders", 4, [0, 1, 2])
+    assert told == ["line", "aside"]
+    assert buffers.append(topic_of(buffers), 2, -1, None, b"x" * 1900, None, aside) is not None
+
+
+def test_who_waits_for_a_partition_without_a_leader_goes_on_when_its_memory_comes_back() -> None:
+    buffers = half_led()
+    fill(buffers, 2)
+    told: list[int] = []
+    waiters = [buffers.wait(topic_of(buffers), 2, None, b"x" * 1900, None, lambda n=n: told.append(n)) for n in range(3)]  # type: ignore[misc]
+    oldest = buffers.oldest()
+    assert oldest is not None
+    buffers.drop(oldest)
+    assert told
+    assert told == sorted(told)
+    for waiter in waiters:
+        buffers.leave(waiter)
+    for batch in buffers.hurry():
+        buffers.drop(batch)
+    assert (buffers.pool.used, buffers.pool.waiting) == (0, 0)
+    assert fill(buffers, 2) == MEMORY // 2 // 2048
+
+
+def test_P08_close_tells_also_who_waits_for_a_partition_without_a_leader() -> None:
+    buffers = half_led()
+    fill(buffers, 2)
+    told: list[int] = []
+    buffers.leave(buffers.wait(topic_of(buffers), 2, None, b"x" * 1900, None, lambda: told.append(1)))
+    buffers.wait(topic_of(buffers), 2, None, b"x" * 1900, None, lambda: told.append(2))
+    buffers.close()
+    assert told == [2]
+
+
+def test_P04_the_error_of_a_full_buffer_tells_what_partitions_without_a_leader_hold() -> None:
+    buffers = half_led()
+    fill(buffers, 2)
+    assert f"{MEMORY // 2} B of them for partitions without a leader" in str(buffers.exhausted(topic_of(buffers), 1.0))
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_memory_of_partitions_is_accounted_the_same_whether_they_have_leaders_or_not(codec: Compression) -> None:
+    buffers = half_led(compression=codec)
+    for _ in range(2):
+        fill(buffers, 2, 3)
+        buffers.set_topic("orders", 4, range(4))
+        fill(buffers, 0, 1, 2, 3)
+        buffers.set_topic("orders", 4, [])
+        for batch in buffers.hurry():
+            buffers.drop(batch)
+        buffers.set_topic("orders", 4, [0, 1])
+        assert "without a leader" not in str(buffers.exhausted(topic_of(buffers), 1.0))
+    assert buffers.pool.used == 0
