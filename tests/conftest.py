@@ -4,14 +4,12 @@ Helpers are imported by their path from the checkout: ``from tests.reference_cod
 """
 from __future__ import annotations
 
-import gc
 import importlib.machinery
 import importlib.util
 import os
 import signal
 import sys
 import tomllib
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -99,17 +97,6 @@ def distribution(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtu
 # --- containers ------------------------------------------------------------------------------------------------------
 
 
-def engine_answers() -> bool:
-    """Whether containers can run here. The Docker client drops its socket unclosed when nobody answers: not our leak."""
-    from pyclient.testing import engine
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        answers = engine.engine_answers()
-        gc.collect()
-    return answers
-
-
 LEFT_OUT: Final = pytest.StashKey[str]()
 
 
@@ -126,6 +113,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if ON_CONTAINERS:
         leave_out(config, items, [item for item in items if item.get_closest_marker("embedded")])
         return
+    from pyclient.testing.engine import engine_answers
+
     needy = [item for item in items if needs_containers(item)]
     if needy and not engine_answers():
         leave_out(config, items, needy)
