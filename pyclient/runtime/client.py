@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any, Final
 
 from pyclient.config import ClientConfig
@@ -23,8 +21,9 @@ from pyclient.metrics import Metrics
 from pyclient.records import Node
 from pyclient.runtime import life
 from pyclient.runtime.driver import Driver
+from pyclient.runtime.environment import environment
 from pyclient.runtime.links import LinkOptions, Links
-from pyclient.runtime.network import AsyncioNetwork, Network, SocketOptions
+from pyclient.runtime.network import Network, SocketOptions
 
 UNANSWERED: Final = 1  # requests in flight on connections that carry one thing at a time
 CONTROL_REQUESTS: Final = 8
@@ -33,19 +32,19 @@ CONTROL_REQUESTS: Final = 8
 class ClientCore:
     """One client on one loop. Made anywhere, bound to a loop by `start`."""
 
-    def __init__(self, config: ClientConfig, *, network: Network | None = None, clock: Callable[[], float] = time.monotonic,
-                 random: Random | None = None, topics_idle_after: float = float("inf"), create_topics: bool = False) -> None:
+    def __init__(self, config: ClientConfig, *, topics_idle_after: float = float("inf"), create_topics: bool = False) -> None:
         if not config.bootstrap_servers:
             raise ConfigurationError("bootstrap_servers is not set: give at least one broker's host:port", option="bootstrap_servers")
         self.config = config
-        self.clock = clock
-        self.random = random or Random()
-        self.driver = Driver(clock)
+        self.environment = environment()
+        self.clock = self.environment.clock
+        self.random = self.environment.random()
+        self.driver = Driver(self.clock)
         self.backoff = WaitPolicy(config.retry_backoff or ExponentialBackoff(
             _seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random))
         self.request_timeout = _seconds(config.request_timeout_ms)
         self.metrics = Metrics(samples=config.metrics_num_samples, window_s=_seconds(config.metrics_sample_window_ms))
-        self.links = self._make_links(network or AsyncioNetwork())
+        self.links = self._make_links(self.environment.network())
         self.metadata = self._make_metadata(topics_idle_after, create_topics=create_topics)
         self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
         self.loop: asyncio.AbstractEventLoop | None = None

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,14 +31,14 @@ class ConsumerCore(ClientCore):
 
     config: ConsumerConfig
 
-    def __init__(self, config: ConsumerConfig, **injected: Any) -> None:
-        super().__init__(config, create_topics=config.allow_auto_create_topics, **injected)
+    def __init__(self, config: ConsumerConfig) -> None:
+        super().__init__(config, create_topics=config.allow_auto_create_topics)
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.buffer = FetchBuffer()
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups, _limits(config, isolation), backoff=self.backoff,
-            reset_time=lambda: reset_time(config),
+            reset_time=lambda: reset_time(config, self.environment.wall()),
             find_committed=self._find_committed if config.group_id else None)
         self._commit_order = asyncio.Lock()
         self._news = asyncio.Event()
@@ -411,10 +410,10 @@ def _as_position(where: TopicPartition, given: object) -> OffsetAndMetadata:
     return position
 
 
-def reset_time(config: ConsumerConfig) -> int | None:
-    """What auto_offset_reset asks for: a timestamp to look up, or None for an error."""
+def reset_time(config: ConsumerConfig, now: int) -> int | None:
+    """What auto_offset_reset asks for: a timestamp to look up, or None for an error; *now* is in ms since the epoch."""
     if config.reset_duration_ms is not None:
-        return time.time_ns() // 1_000_000 - config.reset_duration_ms
+        return now - config.reset_duration_ms
     return {"earliest": EARLIEST, "latest": LATEST}.get(config.auto_offset_reset)
 
 

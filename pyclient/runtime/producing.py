@@ -3,9 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, Final
 
 from pyclient.buffers.accumulator import Accumulator, Batch, TopicQueues
@@ -39,17 +38,17 @@ class ProducerCore(ClientCore):
 
     config: ProducerConfig
 
-    def __init__(self, config: ProducerConfig, observer: LoopObserver, **injected: Any) -> None:
-        super().__init__(config, topics_idle_after=config.metadata_max_idle_ms / 1000, create_topics=True, **injected)
+    def __init__(self, config: ProducerConfig, observer: LoopObserver) -> None:
+        super().__init__(config, topics_idle_after=config.metadata_max_idle_ms / 1000, create_topics=True)
         self.observer = observer
         self.accumulator = Accumulator(
             memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size,
             linger=config.linger_ms / 1000, compression=Compression[config.compression_type.upper()],
-            level=_level(config), observer=observer, clock=self.clock, wall=_wall_ms, random=self.random)
+            level=_level(config), observer=observer, clock=self.clock, wall=self.environment.wall, random=self.random)
         self.metrics.watch(BUFFER_TOTAL, lambda: self.accumulator.pool.total)
         self.metrics.watch(BUFFER_AVAILABLE, lambda: self.accumulator.pool.total - self.accumulator.pool.used)
         self.router = Router(config)
-        self._workers: ThreadPoolExecutor | None = None
+        self._workers: Executor | None = None
         limits = SendingLimits(
             acks=config.acks, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
             delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries)
@@ -153,7 +152,7 @@ class ProducerCore(ClientCore):
             self._seal_in_worker(batch)
 
     def _seal_in_worker(self, batch: Batch) -> None:
-        self._workers = self._workers or ThreadPoolExecutor(1, thread_name_prefix="pyclient-seal")
+        self._workers = self._workers or self.environment.workers("pyclient-seal")
         try:
             self._workers.submit(self._seal_or_fail, batch)
         except RuntimeError:  # the interpreter is ending and starts no threads any more
@@ -286,10 +285,6 @@ def _bytes(what: str, value: Any) -> bytes | None:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise TypeError(f"{what} is {type(value).__name__}, not bytes: encode it, or give the producer a {what}_serializer")
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _level(config: ProducerConfig) -> int | None:

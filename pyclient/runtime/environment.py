@@ -1,0 +1,55 @@
+"""Where clients run: the network, the clocks, randomness and worker threads; a simulation puts its own in their place."""
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import ContextVar
+from random import Random
+from typing import Final
+
+import attrs
+
+from pyclient.runtime.network import AsyncioNetwork, Network
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _one_worker(name: str) -> Executor:
+    return ThreadPoolExecutor(1, thread_name_prefix=name)
+
+
+@attrs.frozen(kw_only=True)
+class Environment:
+    """What a client takes from outside. One network, generator and executor per client; the clocks are shared."""
+
+    network: Callable[[], Network] = AsyncioNetwork
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that never go back."""
+    wall: Callable[[], int] = _wall_ms
+    """Milliseconds since the epoch, as records are stamped."""
+    random: Callable[[], Random] = Random
+    workers: Callable[[str], Executor] = _one_worker
+    """Makes the executor for work that would hold up the loop; takes a name for its thread."""
+
+
+_REAL: Final = Environment()
+_current: Final[ContextVar[Environment]] = ContextVar("pyclient environment", default=_REAL)
+
+
+def environment() -> Environment:
+    """The one that clients made here and now run in."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def using(chosen: Environment) -> Iterator[None]:
+    """Let clients that are made within the block run in *chosen*."""
+    token = _current.set(chosen)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,270 @@
+"""An asyncio loop whose time is virtual: it moves only when nothing can run, straight to the next timer.
+
+What is ready runs in a seeded order. Two callbacks scheduled by the same callback keep their order, as programs may rely
+on it; callbacks of different origin may overtake each other, as they may where threads and sockets schedule them.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+OVERTAKING: Final = 0.25
+"""How often what is ready may be overtaken."""
+LOOK_AHEAD: Final = 6
+"""How many ready callbacks are looked at for one to overtake."""
+BUSY: Final = 50_000
+"""Callbacks at one instant after which the loop calls it a busy loop."""
+
+
+class SimulationStuck(Exception):
+    """Nothing can ever happen again, and somebody still waits."""
+
+
+class BusyLoop(Exception):
+    """Callbacks schedule each other without end while time stands still."""
+
+
+class _Ready:
+    """A callback that can run, and which callback scheduled it."""
+
+    __slots__ = ("handle", "origin")
+
+    def __init__(self, handle: asyncio.Handle, origin: int) -> None:
+        self.handle = handle
+        self.origin = origin
+
+
+class SimulationLoop(asyncio.AbstractEventLoop):
+    """Single-threaded, without sockets, signals or subprocesses. Time begins at *start* seconds."""
+
+    def __init__(self, random: Random, start: float = 0.0) -> None:
+        self._random = random
+        self._now = start
+        self._ready: list[_Ready] = []
+        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
+        self._number = 0
+        self._origin = 0
+        self._running = False
+        self._stopping = False
+        self._closed = False
+        self._at_this_instant = 0
+        self.turns = 0
+        """Callbacks run so far."""
+        self.after_turn: Callable[[], None] | None = None
+        """Called after every callback: for invariants."""
+        self.defects: list[dict[str, Any]] = []
+        """What was reported to the loop's exception handler: tasks and callbacks that failed unobserved."""
+
+    # ---- time and order ---------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self._now
+
+    def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
+                  context: contextvars.Context | None = None) -> asyncio.Handle:
+        """Run it at this instant."""
+        self._check_open()
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(_Ready(handle, self._origin))
+        return handle
+
+    def call_soon_threadsafe(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
+                             context: contextvars.Context | None = None) -> asyncio.Handle:
+        """The same: there is one thread."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
+                   context: contextvars.Context | None = None) -> asyncio.TimerHandle:
+        """Run it after *delay* virtual seconds."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
+                context: contextvars.Context | None = None) -> asyncio.TimerHandle:
+        """Run it at *when*; what is due at the same instant runs in any order."""
+        self._check_open()
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._number += 1
+        heapq.heappush(self._timers, (when, self._random.random(), self._number, handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are dropped when they come up."""
+
+    @property
+    def next_timer(self) -> float | None:
+        """When the next timer is due."""
+        while self._timers and self._timers[0][3].cancelled():
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    # ---- running ----------------------------------------------------------------------------------------------------
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Run until *future* is done, and give its result.
+
+        Raises:
+            SimulationStuck: it can never be done, for nothing is left that could happen.
+        """
+        task: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
+        with _running(self):
+            while not task.done():
+                if not self.step():
+                    raise SimulationStuck(f"nothing can happen any more, and {task!r} still waits")
+        return task.result()
+
+    def run_until(self, when: float) -> None:
+        """Run everything up to this virtual time; time stands there afterwards."""
+        with _running(self):
+            while self._ready or ((due := self.next_timer) is not None and due <= when):
+                self.step()
+        self._now = max(self._now, when)
+
+    def run_forever(self) -> None:
+        """Run until `stop`, or until nothing can happen any more."""
+        with _running(self):
+            while not self._stopping and self.step():
+                pass
+        self._stopping = False
+
+    def step(self) -> bool:
+        """Run one callback, moving time when none is ready; False when nothing is left."""
+        if not self._ready and not self._advance():
+            return False
+        item = self._ready.pop(self._choose())
+        if item.handle.cancelled():
+            return True
+        self.turns += 1
+        self._at_this_instant += 1
+        if self._at_this_instant > BUSY:
+            raise BusyLoop(f"{BUSY} callbacks ran at {self._now:.6f} s and time did not move; the last one: {item.handle!r}")
+        self._origin = self.turns
+        item.handle._run()
+        self._origin = 0
+        if self.after_turn is not None:
+            self.after_turn()
+        return True
+
+    def _advance(self) -> bool:
+        """Move time to the next timer, and make ready all that is due then."""
+        when = self.next_timer
+        if when is None:
+            return False
+        if when > self._now:
+            self._now = when
+            self._at_this_instant = 0
+        while (due := self.next_timer) is not None and due <= self._now:
+            _, _, number, handle = heapq.heappop(self._timers)
+            self._ready.append(_Ready(handle, -number))  # of an origin of its own
+        return True
+
+    def _choose(self) -> int:
+        """Mostly the first; sometimes a later one that the ones before it did not come from the same callback as."""
+        ready = self._ready
+        if len(ready) < 2 or self._random.random() >= OVERTAKING:
+            return 0
+        seen: set[int] = set()
+        free = []
+        for position in range(min(len(ready), LOOK_AHEAD)):
+            if ready[position].origin not in seen:
+                seen.add(ready[position].origin)
+                free.append(position)
+        return free[self._random.randrange(len(free))]
+
+    # ---- asyncio's loop ---------------------------------------------------------------------------------------------
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None, **_: Any) -> asyncio.Task[Any]:
+        """A task of this loop."""
+        self._check_open()
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """Run it a little later, on this thread: what an executor would do at some time."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001 it belongs to whoever waits
+                future.set_exception(error)
+
+        self.call_later(self._random.random() * 0.01, run)
+        return future
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Keep it: an exception nobody saw is a defect of the run."""
+        self.defects.append(context)
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """The same."""
+        self.call_exception_handler(context)
+
+    def is_running(self) -> bool:
+        """Whether a callback may be running."""
+        return self._running
+
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def stop(self) -> None:
+        """Let `run_forever` end."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """Forget everything that has not run."""
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def get_debug(self) -> bool:
+        """Never."""
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """Not supported: debugging reads the real clock."""
+
+    async def shutdown_asyncgens(self) -> None:
+        """Nothing to do."""
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Nothing to do."""
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+
+
+class _running:  # noqa: N801 used as a context manager, like a function
+    """Marks a loop as the running one of this thread."""
+
+    def __init__(self, loop: SimulationLoop) -> None:
+        self._loop = loop
+        self._before: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> None:
+        self._before = asyncio._get_running_loop()
+        if self._before is not None:
+            _refuse()
+        self._loop._running = True
+        asyncio._set_running_loop(self._loop)
+
+    def __exit__(self, *_: object) -> None:
+        self._loop._running = False
+        asyncio._set_running_loop(self._before)
+
+
+def _refuse() -> NoReturn:
+    raise RuntimeError("a simulation cannot run inside a running event loop")

@@ -1,0 +1,326 @@
+"""A network that delays, cuts and swallows: names, addresses and connections between clients and the fake cluster.
+
+Bytes of one direction of a connection keep their order; everything else may be reordered by chance. Written buffers are not
+copied until they arrive, as a kernel may read them late: a client that reuses memory too early is found out.
+"""
+from __future__ import annotations
+
+import asyncio
+import enum
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from pyclient.runtime.network import Endpoint, SocketOptions
+from pyclient.testing.fake.wire import Front
+
+HIGH_WATER: Final = 64 * 1024
+LOW_WATER: Final = 16 * 1024
+SPLIT: Final = 0.1
+"""How often what was written arrives in pieces."""
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+
+@attrs.define
+class Latency:
+    """Seconds one way: at least *base*, plus an exponential tail of mean *spread*."""
+
+    base: float = 0.0002
+    spread: float = 0.0005
+
+    def draw(self, random: Random) -> float:
+        """One delay."""
+        return self.base + random.expovariate(1 / self.spread)
+
+
+class Cut(enum.Enum):
+    """Where a connection breaks."""
+
+    BEFORE_WRITE = "what was written last is lost"
+    BEFORE_ANSWER = "what was written last arrives, its answer does not"
+    MID_FRAME = "half of what was written arrives"
+
+
+class SimulatedTransport(asyncio.Transport):
+    """One end of a connection. Give it its other end and its protocol before use."""
+
+    def __init__(self, link: Link, name: tuple[str, int]) -> None:
+        super().__init__()
+        self.link = link
+        self._name = name
+        self._protocol: asyncio.BaseProtocol | None = None
+        self._other: SimulatedTransport | None = None
+        self._written: deque[list[Bytes]] = deque()
+        self._arrives = 0.0
+        self._unsent = 0
+        self._paused = False
+        self._closing = False
+        self._gone = False
+
+    def connect(self, protocol: asyncio.BaseProtocol, other: SimulatedTransport) -> None:
+        """Hand the connection to its protocol."""
+        self._protocol = protocol
+        self._other = other
+        protocol.connection_made(self)
+
+    # ---- out --------------------------------------------------------------------------------------------------------
+
+    def write(self, data: Bytes) -> None:
+        """Take bytes; they arrive later."""
+        self.writelines([data])
+
+    def writelines(self, list_of_data: Iterable[Bytes]) -> None:
+        """Take bytes; the buffers are read when they arrive."""
+        pieces = list(list_of_data)
+        if self._closing:
+            return
+        self._written.append(pieces)
+        self._unsent += sum(len(piece) for piece in pieces)
+        self._in_order(self._deliver)
+        if self._unsent > HIGH_WATER and not self._paused and isinstance(self._protocol, asyncio.BaseProtocol):
+            self._paused = True
+            self._protocol.pause_writing()
+
+    def _in_order(self, event: Callable[[], None]) -> None:
+        loop = self.link.network.loop
+        self._arrives = max(self._arrives, loop.time() + self.link.delay())
+        loop.call_at(self._arrives, event)
+
+    def _deliver(self) -> None:
+        if self._written and not self.link.frozen:
+            data = b"".join(self._written.popleft())
+            random = self.link.network.random
+            if len(data) > 1 and random.random() < SPLIT:
+                at = random.randrange(1, len(data))
+                self._written.appendleft([data[at:]])
+                self.link.network.loop.call_soon(self._deliver)  # whichever event comes first takes what is first
+                data = data[:at]
+            self._arrive(data)
+
+    def _arrive(self, data: bytes) -> None:
+        self._unsent -= len(data)
+        assert self._other is not None
+        self._other.receive(data)
+        if self._paused and self._unsent <= LOW_WATER and not self._gone and self._protocol is not None:
+            self._paused = False
+            self._protocol.resume_writing()
+
+    def _deliver_end(self) -> None:
+        if not self.link.frozen and self._other is not None:
+            self.deliver_now()
+            self._other.receive_end()
+            self.lost(None)
+
+    def deliver_now(self, *, half: bool = False) -> None:
+        """Let everything written arrive at once, or the first half of it."""
+        data = b"".join(piece for pieces in self._written for piece in pieces)
+        self.lose_written()
+        if half:
+            data = data[:len(data) // 2]
+        if data and self._other is not None:
+            self._other.receive(data)
+
+    def lose_written(self) -> None:
+        """What has not arrived never does."""
+        self._written.clear()
+        self._unsent = 0
+
+    # ---- in ---------------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._gone or self._closing:
+            return
+        if isinstance(self._protocol, asyncio.BufferedProtocol):
+            self._fill(self._protocol, data)
+        elif isinstance(self._protocol, asyncio.Protocol):
+            self._protocol.data_received(data)
+
+    def _fill(self, protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+        at = 0
+        while at < len(data) and not self._closing:
+            room = memoryview(protocol.get_buffer(len(data) - at))
+            count = min(len(room), len(data) - at)
+            room[:count] = data[at:at + count]
+            at += count
+            protocol.buffer_updated(count)
+
+    def receive_end(self) -> None:
+        """The peer says no more: as asyncio does, close unless the protocol wants to keep writing."""
+        if not self._gone and not self._closing and not self._protocol.eof_received():  # type: ignore[union-attr]
+            self.close()
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Write out, then end."""
+        if not self._closing:
+            self._closing = True
+            self._in_order(self._deliver_end)
+
+    def abort(self) -> None:
+        """End at once; what is not written out is lost."""
+        if not self._gone:
+            self.lose_written()
+            self.lost(None)
+            if self._other is not None and not self.link.frozen:
+                other = self._other
+                self.link.network.loop.call_later(
+                    self.link.delay(), lambda: other.lost(ConnectionResetError("Connection reset by peer")))
+
+    def lost(self, error: Exception | None) -> None:
+        """Tell the protocol, once, that the connection is gone."""
+        if not self._gone:
+            self._gone = self._closing = True
+            self.lose_written()
+            self.link.ended()
+            if self._protocol is not None:
+                self.link.network.loop.call_soon(self._protocol.connection_lost, error)
+
+    def is_closing(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._closing
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that have not arrived."""
+        return self._unsent
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """The peer's address."""
+        return self._other._name if name == "peername" and self._other is not None else default
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """Who hears what happens here."""
+        assert self._protocol is not None
+        return self._protocol
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that have not arrived."""
+        return self._unsent
+
+
+class Link:
+    """A connection between a client and a broker."""
+
+    def __init__(self, network: SimulatedNetwork, client: str, broker: int, address: tuple[str, int]) -> None:
+        self.network = network
+        self.client = client
+        self.broker = broker
+        self.frozen = False
+        """Half-open: nothing arrives any more, and nobody is told."""
+        self.near = SimulatedTransport(self, ("10.1.0.1", 50_000))
+        self.far = SimulatedTransport(self, address)
+
+    def __repr__(self) -> str:
+        return f"<{self.client} to broker {self.broker}>"
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is on its way."""
+        return bool(self.near.unsent or self.far.unsent)
+
+    def delay(self) -> float:
+        """Seconds one way, now."""
+        return self.network.latency.draw(self.network.random) * self.network.slowness.get(self.broker, 1.0)
+
+    def cut(self, where: Cut) -> None:
+        """Break it: both ends learn of it."""
+        if where is Cut.BEFORE_ANSWER:
+            self.near.deliver_now()
+        elif where is Cut.MID_FRAME:
+            self.near.deliver_now(half=True)
+            self.far.deliver_now(half=True)
+        error = ConnectionResetError("Connection reset by peer")
+        self.far.lost(error)
+        self.near.lost(error)
+
+    def freeze(self) -> None:
+        """Make it half-open."""
+        self.frozen = True
+
+    def ended(self) -> None:
+        """One end is gone."""
+        self.network.links.pop(self, None)
+
+
+class SimulatedNetwork:
+    """Every name, address and connection of a simulated world; gives each client its `Network`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, front: Front) -> None:
+        self.loop = loop
+        self.random = random
+        self.front = front
+        self.latency = Latency()
+        self.links: dict[Link, None] = {}
+        self.slowness: dict[int, float] = {}
+        """Broker → how many times slower it is than it should be."""
+        self.unreachable: set[int] = set()
+        """Brokers that new connections wait for without end."""
+        self.names: dict[str, list[str]] = {}
+        """Host → addresses; a host that is missing here cannot be resolved."""
+        self.addresses: dict[tuple[str, int], int] = {}
+        """(Address, port) → broker."""
+        self.connects = 0
+        self.look_ups = 0
+        for broker in front.kafka.brokers.values():
+            self.place(broker.id, f"10.0.0.{broker.id}")
+
+    def place(self, broker: int, address: str) -> None:
+        """Give a broker this address, and its name the same."""
+        node = self.front.kafka.brokers[broker]
+        self.addresses = {where: who for where, who in self.addresses.items() if who != broker}
+        self.addresses[address, node.port] = broker
+        self.names[node.host] = [address]
+
+    def of(self, client: str) -> ClientNetwork:
+        """The network as one client sees it."""
+        return ClientNetwork(self, client)
+
+    def of_broker(self, broker: int) -> list[Link]:
+        """The connections to a broker, in the order they were made."""
+        return [link for link in self.links if link.broker == broker]
+
+
+class ClientNetwork:
+    """Implements `pyclient.runtime.network.Network` on a simulated network."""
+
+    def __init__(self, network: SimulatedNetwork, client: str) -> None:
+        self._network = network
+        self._client = client
+
+    async def resolve(self, host: str, port: int) -> list[Endpoint]:
+        """The addresses of a name."""
+        network = self._network
+        network.look_ups += 1
+        await asyncio.sleep(network.latency.draw(network.random))
+        found = network.names.get(host)
+        if not found:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [Endpoint(socket.AF_INET, (address, port)) for address in found]
+
+    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:
+        """Connect to whoever is at this address."""
+        network = self._network
+        network.connects += 1
+        await asyncio.sleep(2 * network.latency.draw(network.random))
+        address = (str(endpoint.address[0]), int(endpoint.address[1]))
+        broker = network.addresses.get(address)
+        if broker in network.unreachable or broker is None:
+            await network.loop.create_future()  # nobody answers: the client gives up some time
+        node = network.front.kafka.brokers[broker]  # type: ignore[index]
+        if not node.alive:
+            raise ConnectionRefusedError(111, "Connection refused")
+        link = Link(network, self._client, node.id, address)
+        network.links[link] = None
+        near = protocol()
+        link.far.connect(network.front.connection(node.id), link.near)
+        link.near.connect(near, link.far)
+        return link.near
+
+    def drop(self) -> None:
+        """There is no fork in a simulation."""
