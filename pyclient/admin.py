@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from typing_extensions import Unpack
 
 from pyclient.config import AdminConfig
 from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.cluster import Cluster
-from pyclient.errors import ItemsFailed, KafkaError, error_for
+from pyclient.errors import ItemsFailed, KafkaError, UnknownServerError, error_for
 from pyclient.option_types import AdminOptions
 from pyclient.records import ClusterDescription, NewTopic, TopicDescription
 from pyclient.runtime.client import ClientCore
@@ -19,6 +19,8 @@ from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, seconds
 from pyclient.runtime.portal import Portal
 
 T = TypeVar("T")
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
 
 
 class AsyncAdmin(AsyncFacade):
@@ -37,10 +39,9 @@ class AsyncAdmin(AsyncFacade):
         Raises:
             TopicExistsError, InvalidTopicError, …: of a single topic; ItemsFailed: of several.
         """
-        wanted = [NewTopic(topic) if isinstance(topic, str) else topic for topic in topics]
-        limit = self._limit(timeout)
+        wanted, limit = _new_topics(topics), self._limit(timeout)
         if wanted:
-            _raise(len(wanted), await self._core.call(lambda finish, deadline: create_topics_call(
+            _raise([topic.name for topic in wanted], await self._core.call(lambda finish, deadline: create_topics_call(
                 wanted, validate_only=validate_only, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
 
     async def delete_topics(self, names: Iterable[str], *, timeout: float | None = OPTION) -> None:
@@ -49,10 +50,9 @@ class AsyncAdmin(AsyncFacade):
         Raises:
             UnknownTopicOrPartitionError, …: of a single topic; ItemsFailed: of several.
         """
-        wanted = list(names)
-        limit = self._limit(timeout)
+        wanted, limit = _names(names), self._limit(timeout)
         if wanted:
-            _raise(len(wanted), await self._core.call(lambda finish, deadline: delete_topics_call(
+            _raise(wanted, await self._core.call(lambda finish, deadline: delete_topics_call(
                 wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
 
     async def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
@@ -66,9 +66,9 @@ class AsyncAdmin(AsyncFacade):
         Raises:
             UnknownTopicOrPartitionError, …: of a single topic; ItemsFailed: of several.
         """
-        wanted = list(dict.fromkeys(names))
+        wanted = list(dict.fromkeys(_names(names)))
         cluster = await self._describe(wanted, timeout)
-        _raise(len(wanted), {name: _topic_error(cluster, name) for name in wanted})
+        _raise(wanted, {name: _topic_error(cluster, name) for name in wanted})
         return {name: cluster.topics[name].describe() for name in wanted}
 
     async def describe_cluster(self, *, timeout: float | None = OPTION) -> ClusterDescription:
@@ -165,9 +165,52 @@ class Admin(Facade):
         return self._portal.call(make)
 
 
-def _raise(asked: int, errors: Mapping[str, KafkaError | None]) -> None:
-    failed = {name: error for name, error in errors.items() if error is not None}
-    if failed and asked == 1:
+def _names(given: Iterable[object]) -> list[str]:
+    return [_name(each) for each in _several(given)]
+
+
+def _name(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"{given!r} is no topic's name: give a string")
+    return given
+
+
+def _several(given: Iterable[object]) -> Iterable[object]:
+    """Not one string: it is a sequence too, of names that nobody means, and deleting them would be a loss."""
+    if isinstance(given, str):
+        raise TypeError(f"topics are given as a list, [{given!r}], not as one string")
+    return given
+
+
+def _new_topics(given: Iterable[object]) -> list[NewTopic]:
+    return [_new_topic(each if isinstance(each, NewTopic) else NewTopic(_name(each))) for each in _several(given)]
+
+
+def _new_topic(topic: NewTopic) -> NewTopic:
+    """What cannot be sent is refused here, by the name of what is wrong."""
+    _name(topic.name)
+    _check_count(topic, "partitions", topic.partitions, INT32_MAX)
+    _check_count(topic, "replication_factor", topic.replication_factor, INT16_MAX)
+    for name, value in topic.configs.items():
+        _check_config(topic, name, value)
+    return topic
+
+
+def _check_count(topic: NewTopic, what: str, number: object, most: int) -> None:
+    if not isinstance(number, int) or not -1 <= number <= most:
+        raise ValueError(f"{what} of topic {topic.name!r} is {number!r}: give a number up to {most}, or -1 for the broker's default")
+
+
+def _check_config(topic: NewTopic, name: object, value: object) -> None:
+    if not (isinstance(name, str) and isinstance(value, str)):
+        raise TypeError(f"config {name!r} of topic {topic.name!r} is {value!r}: give strings")
+
+
+def _raise(asked: Collection[str], errors: Mapping[str, KafkaError | None]) -> None:
+    left_out = {name: UnknownServerError(f"the answer leaves out topic {name!r}: it may or may not be done")
+                for name in asked if name not in errors}
+    failed = {name: error for name, error in {**errors, **left_out}.items() if error is not None}
+    if failed and len(asked) == 1:
         raise next(iter(failed.values()))
     if failed:
         raise ItemsFailed(failed)

