@@ -20,7 +20,7 @@ from pyclient.runtime.callbacks import LoopObserver, ThreadObserver
 from pyclient.runtime.ending import ProducerEnd
 from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, left, seconds
 from pyclient.runtime.portal import Portal
-from pyclient.runtime.producing import ProducerCore, check_timestamp, headers_bytes
+from pyclient.runtime.producing import ProducerCore, check_partition, check_timestamp, headers_bytes
 
 OnDelivery = Callable[[Delivery], object]
 
@@ -90,10 +90,11 @@ class Producer(_NoTransactions):
         if core.closed is not None:
             raise core.closed
         deadline = None
+        partition = None if partition is None else check_partition(partition)
         queues = core.accumulator.topic(topic)
-        if queues is None or (partition is not None and not 0 <= partition < len(queues)):
+        if queues is None or (partition is not None and partition >= len(queues)):
             deadline = core.clock() + self._max_block
-            queues = self._wait_for_topic(topic, _index(partition), deadline)
+            queues = self._wait_for_topic(topic, partition, deadline)
         raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
         chosen = core.router.partition(queues, raw_key, raw_value, partition)
         stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
@@ -211,9 +212,10 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
         core = self._core
         core.check_open()
         deadline = core.clock() + self._max_block
+        partition = None if partition is None else check_partition(partition)
         queues = core.accumulator.topic(topic)
-        if queues is None or (partition is not None and not 0 <= partition < len(queues)):
-            queues = await core.queues(topic, _index(partition), self._max_block)
+        if queues is None or (partition is not None and partition >= len(queues)):
+            queues = await core.queues(topic, partition, self._max_block)
         raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
         chosen = core.router.partition(queues, raw_key, raw_value, partition)
         stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
@@ -282,12 +284,6 @@ def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], k
         raise UnsupportedFeature("interceptors come in a later release; until then wrap send()", option="interceptors")
     return ProducerConfig.parse(config, {
         **options, "key_serializer": key_serializer, "value_serializer": value_serializer, "partitioner": partitioner})
-
-
-def _index(partition: int | None) -> int | None:
-    if partition is not None and partition < 0:
-        raise ValueError(f"partition {partition} is negative: partitions are numbered from 0; None asks the partitioner")
-    return partition
 
 
 def _no_transactions() -> UnsupportedFeature:

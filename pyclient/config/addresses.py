@@ -39,7 +39,8 @@ def _address(part: object) -> Address:
     if isinstance(part, str):
         return _address_of_text(part)
     if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str) and isinstance(part[1], int):
-        return Address(part[0].strip("[]"), _port(str(part[1]), f"{part[0]}:{part[1]}"))
+        text = f"{part[0]}:{part[1]}"
+        return Address(_host(part[0].strip("[]"), text), _port(str(part[1]), text))
     raise ValueError(f"{part!r} is no address: write 'host:port', several separated by commas or in a list")
 
 
@@ -52,9 +53,13 @@ def _address_of_text(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"{text!r} is ambiguous: put an IPv6 address in brackets, '[::1]:9092'")
-    if not host or any(sign.isspace() or sign in "/[]" for sign in host):
+    return Address(_host(host, text), _port(port, text))
+
+
+def _host(host: str, text: str) -> str:
+    if not host or not host.isprintable() or any(sign in " /[]" for sign in host):
         raise ValueError(f"{text!r} has no usable host name: write 'host:port'")
-    return Address(host, _port(port, text))
+    return host
 
 
 def _port(port: str, text: str) -> int:

@@ -8,7 +8,7 @@ from tenacity.wait import wait_base
 
 from pyclient.config.addresses import Address
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT64_MAX, Addresses, Anything, Bool, Choice, Int, Plugins, Text
+from pyclient.config.kinds import INT16_MAX, INT64_MAX, Addresses, Anything, Bool, Choice, Int, Plugins, Text
 from pyclient.config.security import SecurityConfig
 
 NOT_YET = (
@@ -78,7 +78,7 @@ class ClientConfig(SecurityConfig):
         "Brokers to ask first, host:port; the others are learned from them. Two or three are enough.",
         importance="high")
     client_id: str = option(
-        "0.8", "", Text(), "Name of this client in broker logs, quotas and metrics; empty: one is made up.")
+        "0.8", "", Text(longest=INT16_MAX), "Name of this client in broker logs, quotas and metrics; empty: one is made up.")
     client_dns_lookup: str = option(
         "2.1", "use_all_dns_ips", Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
         "Try every address of a host name, or first replace bootstrap names by their canonical ones (Kerberos).")

@@ -7,7 +7,7 @@ import attrs
 
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT32_MAX, INT64_MAX, Bool, Choice, Int, OffsetReset, Plugins, Text, duration_ms
+from pyclient.config.kinds import INT16_MAX, INT32_MAX, INT64_MAX, Bool, Choice, Int, OffsetReset, Plugins, Text, duration_ms
 from pyclient.config.producer import PLUGIN
 
 NOT_YET = (
@@ -88,9 +88,9 @@ class ConsumerConfig(ClientConfig):
         dotted="partition.assignment.strategy", explicit=True)
 
     group_id: str | None = option(
-        "0.8", None, Text(empty=False), "The group that offsets are committed for, and partitions are shared in.", importance="high")
+        "0.8", None, Text(empty=False, longest=INT16_MAX), "The group that offsets are committed for, and partitions are shared in.", importance="high")
     group_instance_id: str | None = option(
-        "2.3", None, Text(empty=False), "Makes this a static member: a restart within session_timeout_ms moves no partition (KIP-345).")
+        "2.3", None, Text(empty=False, longest=INT16_MAX), "Makes this a static member: a restart within session_timeout_ms moves no partition (KIP-345).")
     group_protocol: str = option(
         "3.7", "classic", Choice(("classic", "consumer")), "Who assigns partitions: a member (classic) or the broker (consumer, KIP-848).",
         importance="high")

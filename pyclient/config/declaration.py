@@ -229,7 +229,7 @@ def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]
 
 def _add(into: dict[str, tuple[str, object]], name: str, key: str, meant: object) -> None:
     spelled, before = into.setdefault(name, (key, meant))
-    if before != meant:
+    if before is not meant and before != meant:  # NaN is not even itself
         raise ConfigurationError(f"{spelled} and {key} are one option, set to two values: keep one", option=name)
 
 

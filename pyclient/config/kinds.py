@@ -13,6 +13,8 @@ import attrs
 
 from pyclient.config.addresses import Address, parse_addresses
 
+INT16_MAX: Final = 2**15 - 1
+"""Also the most bytes of a name in a request."""
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
@@ -121,19 +123,28 @@ class Bool(Kind):
 
 @attrs.define(frozen=True)
 class Text(Kind):
-    """A text; ``empty`` tells whether "" is one."""
+    """A text; ``empty`` tells whether "" is one, ``longest`` is its limit in bytes of UTF-8."""
 
     empty: bool = True
+    longest: int | None = None
     accepts = "str"
 
     @property
     def expected(self) -> str:
-        return "a text" if self.empty else "a text that is not empty"
+        some = "a text" if self.empty else "a text that is not empty"
+        return some if self.longest is None else f"{some}, of at most {self.longest} B in UTF-8"
 
     def convert(self, value: object) -> str:
-        if isinstance(value, str) and (self.empty or value):
+        if isinstance(value, str) and (self.empty or value) and self._fits(value):
             return value
         raise self.wrong()
+
+    def _fits(self, value: str) -> bool:
+        try:
+            size = len(value.encode())
+        except UnicodeEncodeError:  # a lone surrogate: no request could carry it
+            return False
+        return self.longest is None or size <= self.longest
 
 
 @attrs.define(frozen=True)

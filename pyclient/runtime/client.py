@@ -168,7 +168,7 @@ class ClientCore:
             return BootstrapFailed(self.links.troubles(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
         said = f"the brokers say: {error_for(known.error).message}" if known is not None and known.error else (
-            f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
+            f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered.")
         return MetadataTimeout(
             f"topic {topic!r} is not known after {waited} s; {said} Create the topic, or check its name and the addresses.")
 

@@ -5,7 +5,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Final
+from operator import index
+from typing import Any, Final, SupportsIndex
 
 from pyclient.buffers.accumulator import Accumulator, Batch, TopicQueues
 from pyclient.buffers.pool import Waiter
@@ -31,6 +32,7 @@ KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
 """Java's hash: the same key goes to the same partition. Named, not imported: plugins are above this layer."""
 STICKY: Final = -1
 NOW: Final = -1
+LAST_MOMENT: Final = 2**63 - 1
 
 
 class ProducerCore(ClientCore):
@@ -182,6 +184,8 @@ class ProducerCore(ClientCore):
             await self._settled(timeout)
             if self.config.acks == 0:
                 self.parting = max(0.0, until - self.clock())
+        except ClientClosed:
+            return  # somebody else closed it meanwhile, and tells what failed
         except KafkaTimeout:
             self.sender.abandon(ClientClosed(
                 "the producer was closed before the record was acknowledged; it may or may not be stored. "
@@ -270,13 +274,29 @@ def headers_bytes(headers: Headers) -> bytes | None:
     return encode_headers(headers) if headers else None
 
 
-def check_timestamp(timestamp: int | None) -> int:
+def check_partition(partition: SupportsIndex) -> int:
+    """The partition's number, if it can be one."""
+    number = _whole("partition", partition, "partitions are numbered from 0; None asks the partitioner")
+    if number < 0:
+        raise ValueError(f"partition {partition} is negative: partitions are numbered from 0; None asks the partitioner")
+    return number
+
+
+def check_timestamp(timestamp: SupportsIndex | None) -> int:
     """The timestamp in ms since the epoch, or `NOW`."""
     if timestamp is None:
         return NOW
-    if timestamp < 0:
-        raise ValueError(f"timestamp {timestamp} is negative: give ms since the epoch, or None for now")
-    return timestamp
+    number = _whole("timestamp", timestamp, "give ms since the epoch, or None for now")
+    if not 0 <= number <= LAST_MOMENT:
+        raise ValueError(f"timestamp {timestamp} is not from 0 to {LAST_MOMENT}: give ms since the epoch, or None for now")
+    return number
+
+
+def _whole(what: str, number: SupportsIndex, instead: str) -> int:
+    """No float (``time.time()`` counts seconds) and no truth value, but any other kind of whole number."""
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        raise TypeError(f"{what} {number!r} is {type(number).__name__}, not int: {instead}")
+    return index(number)
 
 
 def _bytes(what: str, value: Any) -> bytes | None:

@@ -390,3 +390,16 @@ def test_since_is_the_first_kafka_release_with_the_name() -> None:
             assert (option.since == "pyclient") == (option.dotted not in first), option.name
             if option.dotted in first:
                 assert option.since == ".".join(first[option.dotted].split(".")[:2]), option.name
+
+
+@pytest.mark.parametrize(("option", "value"), [
+    ("client_id", "\ud800"), ("client_id", "x" * 32_768), ("client_id", "é" * 16_384), ("group_id", "x" * 32_768),
+    ("group_instance_id", "\udfff")])
+def test_a_text_that_no_request_can_carry_is_refused(option: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=option):
+        ConsumerConfig.parse({"group_id": "g"} | {option: value})
+
+
+def test_what_is_no_number_is_not_mistaken_for_two_values() -> None:
+    with pytest.raises(ConfigurationError, match="linger_ms .* expected a whole number"):
+        ProducerConfig.parse({"linger_ms": float("nan")})

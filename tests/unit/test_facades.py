@@ -14,7 +14,7 @@ import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.admin import _raise
-from pyclient.errors import ClientClosed, ConfigurationError, IllegalState, ItemsFailed, UnknownServerError, WrongLoop
+from pyclient.errors import ClientClosed, ConfigurationError, DeliveryFailed, IllegalState, ItemsFailed, UnknownServerError, WrongLoop
 
 from tests.waiting import eventually
 
@@ -264,3 +264,29 @@ def test_a_topic_that_the_answer_leaves_out_is_not_taken_for_done() -> None:
         _raise(["b"], {})
     with pytest.raises(ItemsFailed, match="leaves out topic 'b'"):
         _raise(["a", "b"], {"a": None})
+
+
+@pytest.mark.parametrize("bad", [
+    {"partition": True}, {"partition": 1.0}, {"partition": "1"}, {"partition": -1}, {"timestamp": True}, {"timestamp": 1.7e9},
+    {"timestamp": "1"}, {"timestamp": -1}, {"timestamp": 2**63}], ids=str)
+def test_a_partition_or_timestamp_that_is_none_is_refused_before_anything_waits(bad: dict[str, Any]) -> None:
+    (name,) = bad
+    with Producer(**SERVER, max_block_ms=60_000) as producer:
+        producer._core.accumulator.set_topic("t", 2, [0, 1])
+        with pytest.raises((TypeError, ValueError), match=f"{name} .* {'None asks' if name == 'partition' else 'give ms'}"):
+            producer.send("t", b"v", **bad)
+        assert producer._core.unsettled() == 0
+
+
+def test_two_tasks_may_close_an_async_producer_at_once_and_only_one_is_told_what_failed() -> None:
+    async def test() -> list[Any]:
+        producer = AsyncProducer(**SERVER)
+        async with asyncio.timeout(20):
+            await producer.__aenter__()
+            producer._core.accumulator.set_topic("t", 1, [0])
+            await producer.send("t", b"never acknowledged")
+            return list(await asyncio.gather(producer.close(0.1), producer.close(15), return_exceptions=True))
+
+    failed, quiet = asyncio.run(test())
+    assert isinstance(failed, DeliveryFailed)
+    assert quiet is None
