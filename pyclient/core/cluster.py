@@ -5,7 +5,7 @@ back unless its topic was re-created (M02).
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -84,12 +84,6 @@ class Cluster:
             if name is not None:
                 topics[name] = _merged(self.topics.get(name), _topic(name, each))
         return self._with(answer, topics)
-
-    def without(self, names: Iterable[str]) -> Cluster:
-        """The view without these topics."""
-        gone = set(names)
-        left = {name: topic for name, topic in self.topics.items() if name not in gone}
-        return attrs.evolve(self, version=self.version + 1, topics=MappingProxyType(left), names=_names(left))
 
     def moved(self, where: TopicPartition, leader: int, epoch: int, node: Node | None = None) -> Cluster:
         """The view after a hint of a newer leader (KIP-951); the same view when the hint is not newer or incomplete (C12)."""

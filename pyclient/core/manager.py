@@ -78,9 +78,6 @@ class Ready(Protocol):
     def least_loaded(self, use: Use) -> int | None:
         """The node to ask when any will do, if it is ready; None while none is (one is being connected to)."""
 
-    def version(self, node: int, use: Use, api: Api) -> int | None:
-        """The version that a request for this node would be sent in; None when there is no common one."""
-
 
 class Manager(Protocol):
     """One concern that talks to the cluster."""

@@ -119,13 +119,6 @@ class Links:
             self._connect(self._longest_untried(untried), use)
         return None
 
-    def version(self, node: int, use: Use, api: Api) -> int | None:
-        """The version a request would be sent in, or None."""
-        host = self._hosts.get(node) or self._bootstrap.get(node)
-        link = host.links.get(use) if host is not None else None
-        common = link.versions.usable(api) if link is not None else None
-        return common.high if common else None
-
     def _slots(self, host: Host, use: Use) -> int:
         if use in host.links:
             return self._free(host, use)

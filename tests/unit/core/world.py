@@ -61,9 +61,6 @@ class World:
         free = [node for node in sorted(self.nodes) if self.slots(node, use)]
         return max(free, key=lambda node: self.slots(node, use), default=None)
 
-    def version(self, node: int, use: Use, api: Api) -> int | None:
-        return self.versions.get(api, SPOKEN[api].high)
-
     def turn(self, *managers: Manager) -> list[Sent]:
         """Poll until nothing comes, as the driver does. What comes can be written; what is left to wait for lies ahead."""
         sent: list[Sent] = []
@@ -109,7 +106,7 @@ class Sent:
     @property
     def version(self) -> int:
         """The one it is sent in: the newest both sides speak, unless the request bounds it."""
-        spoken = self.world.version(self.node, self.request.use, self.api) or 0
+        spoken = self.world.versions.get(self.api, SPOKEN[self.api].high)
         return min(spoken, self.request.versions.high) if self.request.versions else spoken
 
     @property

@@ -573,7 +573,8 @@ def test_a_broker_whose_versions_do_not_fit_is_ready_for_what_does() -> None:
         async with Peer(picky) as peer, rig() as here:
             here.links.follow({1: at(peer)})
             await here.slots(1)
-            assert here.links.version(1, Use.CONTROL, Api.PRODUCE) is None
-            assert here.links.version(1, Use.CONTROL, Api.METADATA) == 13
+            versions_of_1 = here.links._hosts[1].links[Use.CONTROL].versions
+            assert not versions_of_1.usable(Api.PRODUCE)
+            assert versions_of_1.choose(Api.METADATA) == 13
 
     run(test())
