@@ -1,6 +1,8 @@
 """What tests of the clients on real brokers share: topics, short ways to write and to read everything."""
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from pyclient import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
@@ -37,6 +39,21 @@ def read(cluster: LocalCluster, partitions: list[TopicPartition], count: int, **
             assert records, f"{len(found)} of {count} records, and no more"
             found += records
     return found
+
+
+def numbers(count: int) -> list[bytes]:
+    """Values that tell their order."""
+    return [b"%d" % n for n in range(count)]
+
+
+@contextlib.contextmanager
+def reading(cluster: LocalCluster, topic: str, **options: Any) -> Iterator[tuple[Consumer, TopicPartition]]:
+    """A consumer of a topic of one partition with 100 records, each holding its offset."""
+    where, = make_topic(cluster, topic)
+    produce(cluster, topic, numbers(100))
+    with consumer(cluster, **options) as reader:
+        reader.assign([where])
+        yield reader, where
 
 
 def first_address(cluster: LocalCluster) -> tuple[str, int]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,22 +19,8 @@ from pyclient.errors import (
     SerializationError, UnsupportedFeature, WakeupError,
 )
 from pyclient.testing import LocalCluster
-from tests.kafka import consumer, make_topic, produce, read
+from tests.kafka import consumer, make_topic, numbers, produce, read, reading
 from tests.waiting import eventually
-
-
-def numbers(count: int) -> list[bytes]:
-    return [b"%d" % n for n in range(count)]
-
-
-@contextlib.contextmanager
-def reading(cluster: LocalCluster, topic: str, **options: Any) -> Iterator[tuple[Consumer, TopicPartition]]:
-    """A consumer of a topic of one partition with 100 records, each holding its offset."""
-    where, = make_topic(cluster, topic)
-    produce(cluster, topic, numbers(100))
-    with consumer(cluster, **options) as reader:
-        reader.assign([where])
-        yield reader, where
 
 
 def committed(cluster: LocalCluster, group: str, where: TopicPartition) -> int | None:
@@ -241,33 +227,6 @@ def test_C10_a_position_out_of_range_is_reset_or_raised_with_the_offset(kafka_cl
             strict.poll(20)
         strict.seek(where, 99)
         assert strict.poll(20)[0].offset == 99
-
-
-def test_C10_after_a_reset_to_the_end_the_position_is_there_though_no_record_comes(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, where):
-        reader.seek(where, 5000)
-        eventually(lambda: (reader.poll(0.1), reader.position(where))[1] == 100)
-        reader.commit()
-        assert reader.committed([where]) == {where: OffsetAndMetadata(100)}
-
-
-def test_C20_a_consumer_that_begins_at_the_end_and_leaves_with_nothing_comes_back_there(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, where):
-        assert reader.position(where) == 100
-        reader.poll(0.1)
-    produce(kafka_cluster, topic, [b"sent while nobody read"])
-    with consumer(kafka_cluster, auto_offset_reset="latest", group_id=topic) as again:
-        again.assign([where])
-        assert again.poll(20)[0].value == b"sent while nobody read"
-
-
-def test_a_position_that_is_not_found_is_told_in_the_words_of_the_poll(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, auto_offset_reset="none") as (reader, where):
-        with pytest.raises(NoOffsetForPartition) as polled:
-            reader.poll(20)
-        with pytest.raises(NoOffsetForPartition) as asked:
-            reader.position(where)
-        assert str(asked.value) == str(polled.value)
 
 
 def test_offsets_by_time_and_the_ends_and_the_lag(kafka_cluster: LocalCluster, topic: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -26,6 +27,7 @@ from pyclient.errors import (
 )
 from pyclient.records import Node, OffsetAndTimestamp, TopicPartition
 
+_log = logging.getLogger(__name__)
 FindCommitted: TypeAlias = Callable[
     [Sequence[TopicPartition], Callable[[TopicPartition, int | None, KafkaError | None, float], None]], Callable[[TopicPartition], None]]
 """Looks up the committed offsets of partitions, and tells each (partition, offset or None, error or None, now).
@@ -73,6 +75,7 @@ class Fetcher:
         self.obstacles: dict[TopicPartition, KafkaError] = {}
         """Why a partition has no position; others are found, or still looked for."""
         self._searches: dict[TopicPartition, Callable[[], None]] = {}  # under way; a call ends it
+        self._topic_ids: dict[TopicPartition, Any] = {}  # of the topics that positions stand in
         self._paused: set[TopicPartition] = set()
         self._by_leader: dict[int, dict[TopicPartition, None]] = {}
         self._leaderless: set[TopicPartition] = set()
@@ -135,7 +138,7 @@ class Fetcher:
             room = self._room()
             if room and ready.slots(node, Use.FETCH):
                 wanted = [self.positions[where] for where in self._by_leader.pop(node)]
-                fetchable = [position for position in wanted if self._fetchable(position)]
+                fetchable = [position for position in wanted if self._fetchable(position) and self._stands_in_its_topic(position, now)]
                 if fetchable:
                     yield self._request(node, fetchable, room)
 
@@ -237,6 +240,7 @@ class Fetcher:
     def _end_search(self, where: TopicPartition) -> None:
         """Nobody wants the answer any more: without this a question that cannot be answered would be asked for good."""
         self.obstacles.pop(where, None)
+        self._topic_ids.pop(where, None)
         end = self._searches.pop(where, None)
         if end is not None:
             end()
@@ -429,7 +433,7 @@ class Fetcher:
         error = error_for(part.error_code, topic_partition=position.where)
         hint = getattr(part, "current_leader", None)
         if isinstance(error, OffsetOutOfRangeError):
-            self._out_of_range(now, position)
+            self._out_of_range(now, position, "is not in the log")
             return
         if error.refresh or error.retriable:
             self._metadata.request_update()
@@ -449,7 +453,19 @@ class Fetcher:
         position.failures += 1
         self._resting[position.where] = now + self._backoff.after(position.failures)
 
-    def _out_of_range(self, now: float, position: Position) -> None:
+    def _stands_in_its_topic(self, position: Position, now: float) -> bool:
+        """C15: a topic that was deleted and made anew is another one, in which the position means nothing."""
+        current = self._metadata.cluster.topics[position.where.topic].id
+        known = self._topic_ids.setdefault(position.where, current)
+        if known == current or known is None or current is None:
+            return True
+        self._topic_ids[position.where] = current
+        _log.warning("topic %r was deleted and made anew: offset %d of %s means nothing in it, auto_offset_reset decides",
+                     position.where.topic, position.offset, position.where)
+        self._out_of_range(now, position, "is of a topic that was deleted and made anew")
+        return False
+
+    def _out_of_range(self, now: float, position: Position, why: str) -> None:
         """C10: the position is not in the log (any more): reset by policy, else raise and wait for a seek."""
         position.advance(Event.OUT_OF_RANGE)
         if self._reset_time() is not None:
@@ -458,7 +474,7 @@ class Fetcher:
             return
         position.advance(Event.NO_POLICY)
         self._fail(position, OffsetOutOfRangeError(
-            f"offset {position.offset} is not in the log of {position.where} and auto_offset_reset=none: seek() to an offset "
+            f"offset {position.offset} of {position.where} {why} and auto_offset_reset=none: seek() to an offset "
             "between beginning_offsets() and end_offsets().", topic_partition=position.where), lasting=True)
 
     def _rest(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], cause: KafkaError) -> None:

@@ -1,6 +1,7 @@
 """What the fetcher does about errors, leaders that move, and damage (C06, C10, C12, C13, M03)."""
 from __future__ import annotations
 
+from uuid import UUID
 
 import pytest
 
@@ -34,6 +35,8 @@ def test_M03_a_topic_that_is_granted_after_it_was_refused_is_read(fetching: Fetc
     metadata.reply(**view(topic("c", 1)))
     assert fetching.looks_up()[1] == {granted: EARLIEST}
 
+
+UNKNOWN_ID = 100
 
 # --- errors ----------------------------------------------------------------------------------------------------------
 
@@ -179,6 +182,43 @@ def test_C10_a_position_the_log_does_not_hold_is_reset_by_the_policy(policy: int
     fetching.turn()
     fetching.world.after(1.0)
     assert [asks(each) for each in fetching.world.in_flight or fetching.turn()] == [{A0: 80}]
+
+
+ANEW = UUID(int=5)
+
+
+@pytest.mark.parametrize("policy", [EARLIEST, LATEST])
+def test_C15_a_position_means_nothing_in_a_topic_made_anew_and_is_reset_by_the_policy(policy: int, caplog: pytest.LogCaptureFixture) -> None:
+    fetching = Fetching(reset=policy)
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: batch(0, 10)})
+    gives(fetching.fetches(), {A0: UNKNOWN_ID})
+    fetching.knows(topic("a", 1, 1, 2, id=ANEW), topic("b", 2))
+    fetching.world.after(1.0)
+    sent, times = fetching.looks_up()
+    assert times == {A0: policy}
+    assert fetching.offsets() == list(range(10))  # what was read of the old one
+    sent.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 3, "timestamp": -1}]}])
+    fetching.world.after(2.0)
+    (fetch,) = fetching.turn()
+    assert [(each.topic_id, part.fetch_offset) for each in fetch.body.topics for part in each.partitions] == [(ANEW, 3)]
+    assert "topic 'a' was deleted and made anew" in caplog.text
+
+
+def test_C15_without_a_policy_a_topic_made_anew_is_raised_until_a_seek() -> None:
+    fetching = Fetching(reset=None)
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: UNKNOWN_ID})
+    fetching.knows(topic("a", 1, 1, 2, id=ANEW), topic("b", 2))
+    fetching.world.after(1.0)
+    assert fetching.turn() == []
+    for _ in range(2):
+        error = fetching.raises()
+        assert isinstance(error, OffsetOutOfRangeError)
+        assert "made anew" in str(error)
+    fetching.fetcher.seek(A0, 0)
+    (fetch,) = fetching.turn()
+    assert [each.topic_id for each in fetch.body.topics] == [ANEW]
 
 
 def test_C10_records_fetched_before_are_handed_out_first(fetching: Fetching) -> None:

@@ -1,0 +1,63 @@
+"""Where a consumer stands when the log or the topic it stands in goes away, and when no record tells it."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient import Admin, NewTopic, OffsetAndMetadata
+from pyclient.errors import NoOffsetForPartition
+from pyclient.testing import LocalCluster
+from tests.kafka import consumer, produce, reading
+from tests.waiting import eventually
+
+
+def test_C15_a_topic_made_anew_is_read_from_its_beginning(
+    kafka_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with reading(kafka_cluster, topic, allow_auto_create_topics=False) as (reader, _):
+        seen = len(reader.poll(20, max_records=5))
+        make_anew(kafka_cluster, topic)
+        produce(kafka_cluster, topic, [b"new %d" % number for number in range(300)])
+        fresh: list[int] = []
+
+        def read_on() -> bool:
+            fresh.extend(record.offset for record in reader.poll(0.1) if (record.value or b"").startswith(b"new"))
+            return len(fresh) >= 300
+
+        eventually(read_on)
+    assert seen == 5
+    assert fresh == list(range(300))
+    assert f"topic {topic!r} was deleted and made anew" in caplog.text
+
+
+def make_anew(cluster: LocalCluster, topic: str) -> None:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.delete_topics([topic])
+        eventually(lambda: topic not in admin.list_topics())
+        admin.create_topics([NewTopic(topic, 1, 1)])
+
+
+def test_C10_after_a_reset_to_the_end_the_position_is_there_though_no_record_comes(kafka_cluster: LocalCluster, topic: str) -> None:
+    with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, where):
+        reader.seek(where, 5000)
+        eventually(lambda: (reader.poll(0.1), reader.position(where))[1] == 100)
+        reader.commit()
+        assert reader.committed([where]) == {where: OffsetAndMetadata(100)}
+
+
+def test_C20_a_consumer_that_begins_at_the_end_and_leaves_with_nothing_comes_back_there(kafka_cluster: LocalCluster, topic: str) -> None:
+    with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, where):
+        assert reader.position(where) == 100
+        reader.poll(0.1)
+    produce(kafka_cluster, topic, [b"sent while nobody read"])
+    with consumer(kafka_cluster, auto_offset_reset="latest", group_id=topic) as again:
+        again.assign([where])
+        assert again.poll(20)[0].value == b"sent while nobody read"
+
+
+def test_a_position_that_is_not_found_is_told_in_the_words_of_the_poll(kafka_cluster: LocalCluster, topic: str) -> None:
+    with reading(kafka_cluster, topic, auto_offset_reset="none") as (reader, where):
+        with pytest.raises(NoOffsetForPartition) as polled:
+            reader.poll(20)
+        with pytest.raises(NoOffsetForPartition) as asked:
+            reader.position(where)
+        assert str(asked.value) == str(polled.value)
