@@ -48,6 +48,7 @@ def test_M02_an_answer_without_ids_does_not_make_a_topic_a_new_one() -> None:
     cluster = Cluster().updated(told(topic("a", 1, epoch=5)))
     after = cluster.updated(told(topic("a", 2, epoch=4), version=9))
     assert (after.leader(A0), after.topics["a"].partitions[0].epoch) == (1, 5)
+    assert after.topics["a"].id == cluster.topics["a"].id
     assert after.updated(told(topic("a", 3, epoch=6), version=9)).leader(A0) == 3
 
 
@@ -126,6 +127,7 @@ def test_C12_a_hint_of_a_newer_leader_makes_a_new_view() -> None:
     assert after.leader(TopicPartition("a", 1)) == 1
     assert after.version == cluster.version + 1
     assert cluster.leader(A0) == 1
+    assert cluster.moved(A0, 2, 6).leader(A0) == 2  # a broker that is known needs no address
 
 
 @pytest.mark.parametrize(("where", "leader", "epoch", "node"), [
