@@ -104,6 +104,10 @@ class SimulationLoop(asyncio.AbstractEventLoop):
             heapq.heappop(self._timers)
         return self._timers[0][0] if self._timers else None
 
+    def timers(self) -> list[asyncio.TimerHandle]:
+        """Those that are set and not cancelled, in no order."""
+        return [handle for _, _, _, handle in self._timers if not handle.cancelled()]
+
     # ---- running ----------------------------------------------------------------------------------------------------
 
     def run_until_complete(self, future: Any) -> Any:

@@ -81,6 +81,8 @@ class SimulatedTransport(asyncio.Transport):
         self._written.append(pieces)
         self._unsent += sum(len(piece) for piece in pieces)
         self._in_order(self._deliver)
+        if self is self.link.near:
+            self.link.network.written(self.link)
         if self._unsent > HIGH_WATER and not self._paused and isinstance(self._protocol, asyncio.BaseProtocol):
             self._paused = True
             self._protocol.pause_writing()
@@ -265,6 +267,8 @@ class SimulatedNetwork:
         """Host → addresses; a host that is missing here cannot be resolved."""
         self.addresses: dict[tuple[str, int], int] = {}
         """(Address, port) → broker."""
+        self.armed: list[Callable[[Link], bool]] = []
+        """Asked at each write of a client; whoever gives True has struck and is asked no more."""
         self.connects = 0
         self.look_ups = 0
         for broker in front.kafka.brokers.values():
@@ -276,6 +280,15 @@ class SimulatedNetwork:
         self.addresses = {where: who for where, who in self.addresses.items() if who != broker}
         self.addresses[address, node.port] = broker
         self.names[node.host] = [address]
+
+    def written(self, link: Link) -> None:
+        """A client wrote something."""
+        if self.armed:
+            self.armed = [each for each in self.armed if not each(link)]
+
+    def disarm(self, strike: Callable[[Link], bool]) -> None:
+        """Ask it no more."""
+        self.armed = [each for each in self.armed if each is not strike]
 
     def of(self, client: str) -> ClientNetwork:
         """The network as one client sees it."""

@@ -1,0 +1,107 @@
+"""What an all-seeing observer of a run knows: every record accepted, settled, stored and consumed. Judges nothing."""
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import attrs
+
+from pyclient.buffers.delivery import Delivery
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+@attrs.define(eq=False)
+class Sent:
+    """One record that a producer accepted."""
+
+    name: bytes
+    """Its value begins with this; no two records of a run have the same."""
+    producer: str
+    order: int
+    """How many records this producer had accepted before."""
+    at: float
+    due: float
+    """When it must be settled at the latest."""
+    value: bytes
+    delivery: Delivery
+    settled: int = 0
+    settled_at: float = -1.0
+    offset: int | None = None
+    """Where it was acknowledged to be stored."""
+    error: BaseException | None = None
+
+    @property
+    def where(self) -> Key:
+        """Its partition."""
+        return self.delivery.topic, self.delivery.partition
+
+
+@attrs.define(eq=False)
+class Reading:
+    """What one consumer does with one partition."""
+
+    next: int | None = None
+    """The offset it must return next; None after an assignment, a seek or a reset."""
+    position: int = -1
+    committed: int = -1
+
+
+@attrs.define(eq=False)
+class Second:
+    """What was done in the current virtual second."""
+
+    turns: int = 0
+    requests: int = 0
+    records: int = 0
+    connects: int = 0
+    by_client: Counter[str] = attrs.field(factory=Counter)
+    control: Counter[str] = attrs.field(factory=Counter)
+    """Requests that move no records, by client."""
+
+
+class Facts:
+    """Filled by workloads and by the fake cluster's events."""
+
+    def __init__(self) -> None:
+        self.sent: dict[bytes, Sent] = {}
+        self.unsettled: dict[bytes, Sent] = {}
+        self.stored: dict[Key, dict[int, bytes]] = defaultdict(dict)
+        """What the leader's log holds now: offset → name."""
+        self.first_stored: dict[tuple[str, Key], int] = {}
+        """Producer and partition → the latest order of a record that was stored for the first time."""
+        self.ever_stored: set[bytes] = set()
+        self.lost: set[bytes] = set()
+        """Stored once, then cut off by an unclean election or a leader's loss: no client can prevent that."""
+        self.log_start: dict[Key, int] = defaultdict(int)
+        self.readings: dict[tuple[str, Key], Reading] = defaultdict(Reading)
+        self.watermark: dict[Key, int] = defaultdict(int)
+        """The highest high watermark so far."""
+        self.second = Second()
+        self.errors: list[str] = []
+        """What the client logged as an error."""
+        self.consumed = 0
+        self.acked = 0
+        self.failed = 0
+        self.upset: set[Key] = set()
+        """Partitions whose log was cut back: consumers may be anywhere until they were reset."""
+
+    def accept(self, sent: Sent) -> None:
+        """A producer took a record."""
+        self.sent[sent.name] = self.unsettled[sent.name] = sent
+
+    def append(self, where: Key, base_offset: int, names: list[bytes]) -> None:
+        """A leader stored records."""
+        log = self.stored[where]
+        for position, name in enumerate(names):
+            log[base_offset + position] = name
+
+    def truncate(self, where: Key, end: int) -> list[bytes]:
+        """The log of a new leader ends here: what came after is gone; gives the names of what is gone."""
+        log = self.stored[where]
+        gone = [offset for offset in log if offset >= end]
+        names = [log.pop(offset) for offset in gone]
+        self.lost.update(names)
+        if gone:
+            self.upset.add(where)
+        return names

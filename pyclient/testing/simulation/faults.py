@@ -1,0 +1,234 @@
+"""What can go wrong in a simulated world: one function per kind. Each says what it hit, if it hit anything."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Final, TypeVar
+
+import attrs
+
+from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.control import Throttle
+from pyclient.testing.fake.partition import NOBODY, Partition
+from pyclient.testing.simulation.network import Cut, Link
+from pyclient.testing.simulation.world import World
+
+T = TypeVar("T")
+SLOWEST: Final = 3000
+"""Times slower than usual."""
+DAY_MS: Final = 86_400_000
+THROTTLE_MS: Final = 1500
+CLOCK_JUMPS_MS: Final = (-DAY_MS, -3_600_000, -2500, 2500, 3_600_000, DAY_MS)
+
+
+@attrs.frozen
+class Fault:
+    """One planned fault. *pick* in [0, 1) chooses its target among what there is when it comes."""
+
+    kind: str
+    at: float
+    """Virtual seconds."""
+    pick: float
+    lasts: float
+    """Seconds until it is healed, for kinds that last."""
+
+    def __str__(self) -> str:
+        return f"{self.at:7.3f} s  {self.kind} (pick {self.pick:.3f}, lasts {self.lasts:.2f} s)"
+
+
+class Strike:
+    """A fault whose time has come. ``on_hit(fault, what)`` is told of each thing it did to somebody."""
+
+    def __init__(self, world: World, fault: Fault, on_hit: Callable[[Fault, str], None]) -> None:
+        self.world = world
+        self.fault = fault
+        self._on_hit = on_hit
+
+    def hit(self, what: str) -> None:
+        """It did something to somebody."""
+        self.world.journal.note("FAULT", f"{self.fault.kind}: {what}")
+        self._on_hit(self.fault, what)
+
+    def choose(self, among: Sequence[T]) -> T | None:
+        """The target; None when there is nothing to choose from."""
+        return among[int(self.fault.pick * len(among))] if among else None
+
+    def digit(self, count: int) -> int:
+        """Another choice, of so many, that does not follow from `choose`."""
+        return int(self.fault.pick * 7919) % count
+
+    def later(self, heal: Callable[[], object]) -> None:
+        """Heal it after its time."""
+        self.world.loop.call_later(self.fault.lasts, heal)
+
+    def on_next_write(self, strikes: Callable[[Link], str]) -> None:
+        """Wait until some client writes, then strike that connection; *strikes* says what it did."""
+        loop, network = self.world.loop, self.world.network
+        victim = self.choose(self.world.clients)
+
+        def written(link: Link) -> bool:
+            if link.client != victim:
+                return False
+            self.hit(strikes(link))
+            return True
+
+        network.armed.append(written)
+        loop.call_later(max(1.0, self.fault.lasts), lambda: network.disarm(written))
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+def cut_before_write(strike: Strike) -> None:
+    """A connection breaks; the request written last never arrives."""
+    strike.on_next_write(lambda link: _cut(strike.world, link, Cut.BEFORE_WRITE))
+
+
+def cut_before_answer(strike: Strike) -> None:
+    """A connection breaks after the request written last was applied and before its answer comes."""
+    strike.on_next_write(lambda link: _cut(strike.world, link, Cut.BEFORE_ANSWER))
+
+
+def cut_mid_frame(strike: Strike) -> None:
+    """A connection breaks within a frame."""
+    strike.on_next_write(lambda link: _cut(strike.world, link, Cut.MID_FRAME))
+
+
+def half_open(strike: Strike) -> None:
+    """Nothing arrives on a connection any more, and nobody is told."""
+    def freeze(link: Link) -> str:
+        link.freeze()
+        return f"{link!r} is silent from now on"
+    strike.on_next_write(freeze)
+
+
+def _cut(world: World, link: Link, where: Cut) -> str:
+    world.loop.call_soon(link.cut, where)
+    return f"{link!r}: {where.value}"
+
+
+# --- brokers ----------------------------------------------------------------------------------------------------------
+
+
+def slow_node(strike: Strike) -> None:
+    """A broker and its network are far slower for a while."""
+    network, broker = strike.world.network, strike.choose(strike.world.kafka.alive)
+    if broker is None or broker in network.slowness:
+        return
+    network.slowness[broker] = 50 + strike.digit(SLOWEST)
+    strike.later(lambda: network.slowness.pop(broker, None))
+    if network.of_broker(broker):
+        strike.hit(f"broker {broker} is {network.slowness[broker]} times slower")
+
+
+def dns_change(strike: Strike) -> None:
+    """A broker moves to another address; its name follows, the old address is dead."""
+    network, broker = strike.world.network, strike.choose(strike.world.kafka.alive)
+    if broker is None:
+        return
+    links = network.of_broker(broker)
+    network.place(broker, f"10.0.{1 + strike.digit(200)}.{broker}")
+    for link in links:
+        link.cut(Cut.BEFORE_WRITE)
+    if links:
+        strike.hit(f"broker {broker} has moved; {len(links)} connections broke")
+
+
+def broker_restart(strike: Strike) -> None:
+    """A broker is killed and comes back, perhaps without what it had not replicated."""
+    kafka = strike.world.kafka
+    if len(kafka.alive) <= 1:
+        return
+    broker = strike.choose(kafka.alive)
+    assert broker is not None
+    connected = len(strike.world.network.of_broker(broker))
+    kafka.kill(broker, lose_tail=strike.digit(2) == 1)
+    strike.later(lambda: kafka.restart(broker))
+    if connected:
+        strike.hit(f"broker {broker} was killed; {connected} connections broke")
+
+
+def throttling(strike: Strike) -> None:
+    """A broker answers and asks for silence."""
+    broker = strike.choose(strike.world.kafka.alive)
+
+    def throttle(_asked: Asked) -> Throttle:
+        strike.hit(f"broker {broker} throttles for {THROTTLE_MS} ms")
+        return Throttle(THROTTLE_MS)
+
+    rule = strike.world.control.intercept(throttle, broker=broker, times=3)
+    strike.later(rule.remove)
+
+
+# --- leadership -------------------------------------------------------------------------------------------------------
+
+
+def leader_move(strike: Strike) -> None:
+    """Another in-sync replica becomes the leader of a partition."""
+    partition = strike.choose(_led(strike.world))
+    if partition is None:
+        return
+    others = [each for each in partition.isr if each in strike.world.kafka.alive and each != partition.leader]
+    if others:
+        to = others[strike.digit(len(others))]
+        strike.hit(f"{partition!r} is to be led by {to}")
+        partition.move_leader(to)
+
+
+def unclean_truncation(strike: Strike) -> None:
+    """The leader is lost with what no other replica had, and one that lags leads: acknowledged records may be gone."""
+    kafka = strike.world.kafka
+    partition = strike.choose(_led(strike.world))
+    if partition is None or len(kafka.alive) < 2:
+        return
+    to = [each for each in partition.replicas if each in kafka.alive and each != partition.leader]
+    if to:
+        chosen = to[strike.digit(len(to))]
+        strike.hit(f"{partition!r} is to be led by {chosen}, which cuts the log")
+        partition.elect_unclean(chosen, lose=1 + strike.digit(20))
+
+
+def coordinator_move(strike: Strike) -> None:
+    """Another broker coordinates a group."""
+    kafka = strike.world.kafka
+    group = strike.choose(strike.world.groups)
+    others = [each for each in kafka.alive if group is not None and each != kafka.coordinator(0, group)]
+    if group is not None and others:
+        to = others[strike.digit(len(others))]
+        kafka.move_coordinator(group, to)
+        strike.hit(f"group {group} is coordinated by {to}")
+
+
+def _led(world: World) -> list[Partition]:
+    return [each for topic in world.kafka.topics.values() if not topic.internal for each in topic.partitions if each.leader != NOBODY]
+
+
+# --- the machine and its user -----------------------------------------------------------------------------------------
+
+
+def clock_jump(strike: Strike) -> None:
+    """The wall clock is set anew; time that only goes on is not touched."""
+    jump = CLOCK_JUMPS_MS[strike.digit(len(CLOCK_JUMPS_MS))]
+    strike.world.wall_skew_ms += jump
+    strike.hit(f"the wall clock jumps by {jump} ms")
+
+
+def callback_raises(strike: Strike) -> None:
+    """Some of the next delivery callbacks raise."""
+    strike.world.raising.append(lambda: strike.hit("a callback raises"))
+
+
+Kind = Callable[[Strike], None]
+KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
+    cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, throttling,
+    leader_move, unclean_truncation, coordinator_move, clock_jump, callback_raises,
+)}
+
+
+def planned(random: Random, *, fewest: int, most: int, begin: float, end: float, kinds: Sequence[str] = tuple(KINDS)) -> list[Fault]:
+    """A plan: faults at random times, in their order."""
+    faults = [
+        Fault(random.choice(kinds), random.uniform(begin, end), random.random(), random.choice((0.2, 1.0, 3.0, 8.0)) * random.uniform(0.5, 1.5))
+        for _ in range(random.randint(fewest, most))
+    ]
+    return sorted(faults, key=lambda each: each.at)

@@ -1,0 +1,278 @@
+"""What must hold at every moment of every run: one named function each, told of an event, raising `Broken` when it does not.
+
+The ids are those of docs/protocol-rules.md; ids with an S belong to the simulation itself.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from pyclient.errors import KafkaError
+from pyclient.codec.record import Record
+from pyclient.testing.simulation.facts import Facts, Key, Reading, Sent
+from pyclient.testing.simulation.world import World
+
+SLACK_S: Final = 0.25
+"""What a timer and the network may add to a time-out."""
+TURNS_PER_SECOND: Final = 6000
+"""Callbacks of the whole world in one virtual second, beyond what its requests and records account for."""
+TURNS_PER_REQUEST: Final = 60
+TURNS_PER_RECORD: Final = 20
+REQUESTS_PER_SECOND: Final = 300
+"""Of one client."""
+CONTROL_PER_SECOND: Final = 30
+"""Metadata, ApiVersions and coordinator look-ups of one client."""
+CONNECTS_PER_SECOND: Final = 60
+"""Of one client: every broker and use, and what breaks at once again."""
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+
+
+@attrs.frozen
+class Invariant:
+    """A rule, the event after which it is evaluated, and its check."""
+
+    name: str
+    rule: str
+    event: str
+    check: Callable[..., None]
+
+
+INVARIANTS: Final[dict[str, Invariant]] = {}
+
+
+def holds(event: str, rule: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare a function as an invariant evaluated after *event*."""
+    def declare(check: Callable[..., None]) -> Callable[..., None]:
+        INVARIANTS[check.__name__] = Invariant(check.__name__, rule, event, check)
+        return check
+    return declare
+
+
+class Judge:
+    """Evaluates the invariants of a run; counts how often each was."""
+
+    def __init__(self, world: World, facts: Facts, *, without: frozenset[str] = frozenset()) -> None:
+        self.world = world
+        self.facts = facts
+        self.evaluated: Counter[str] = Counter()
+        self.broken: Broken | None = None
+        self._by_event: dict[str, list[Invariant]] = {}
+        for each in INVARIANTS.values():
+            if each.name not in without:
+                self._by_event.setdefault(each.event, []).append(each)
+
+    def after(self, event: str, *about: Any) -> None:
+        """Evaluate what belongs to an event. The first breach is kept and raised."""
+        for each in self._by_event.get(event, ()):
+            self.evaluated[each.name] += 1
+            try:
+                each.check(self, *about)
+            except Broken as broken:
+                self.broken = self.broken or broken
+                self.world.journal.note("BROKEN", str(broken))
+                raise
+
+    def require(self, condition: object, check: Callable[..., None], text: str) -> None:
+        """Raise unless *condition*."""
+        if not condition:
+            raise Broken(f"{INVARIANTS[check.__name__].rule} {check.__name__}", text)
+
+
+# --- producing ------------------------------------------------------------------------------------------------------------
+
+
+@holds("settled", "P23")
+def a_record_is_settled_once(judge: Judge, sent: Sent) -> None:
+    """A delivery completes exactly once."""
+    judge.require(sent.settled == 1, a_record_is_settled_once, f"{sent.name!r} was settled {sent.settled} times")
+
+
+@holds("settled", "P18")
+def a_record_is_settled_in_time(judge: Judge, sent: Sent) -> None:
+    """Nothing is pending longer than delivery_timeout_ms."""
+    now = judge.world.loop.time()
+    judge.require(now <= sent.due + SLACK_S, a_record_is_settled_in_time,
+                  f"{sent.name!r} was sent at {sent.at:.3f}, was due at {sent.due:.3f}, and was settled at {now:.3f}")
+
+
+@holds("second", "P18")
+def no_record_is_overdue(judge: Judge) -> None:
+    """The same, for those that would never be settled."""
+    now = judge.world.loop.time()
+    late = next((each for each in judge.facts.unsettled.values() if now > each.due + 1.0), None)
+    judge.require(late is None, no_record_is_overdue, f"{late and late.name!r} is still pending at {now:.3f}; due at {late and late.due}")
+
+
+@holds("acked", "S06")
+def an_acknowledged_record_is_stored_where_told(judge: Judge, sent: Sent) -> None:
+    """With acks=all an acknowledgement means that the log holds the record at that offset."""
+    if sent.offset is None or sent.name in judge.facts.lost:
+        return
+    found = judge.facts.stored[sent.where].get(sent.offset)
+    judge.require(found == sent.name, an_acknowledged_record_is_stored_where_told,
+                  f"{sent.name!r} was acknowledged at {sent.where} offset {sent.offset}, which holds {found!r}")
+
+
+@holds("end", "S06")
+def what_was_acknowledged_stays(judge: Judge) -> None:
+    """Unless an unclean election took it, it is there in the end."""
+    facts = judge.facts
+    present = {name for log in facts.stored.values() for name in log.values()}
+    for sent in facts.sent.values():
+        if sent.offset is not None and sent.name not in facts.lost and sent.offset >= facts.log_start[sent.where]:
+            judge.require(sent.name in present, what_was_acknowledged_stays, f"{sent.name!r}, acknowledged at {sent.offset}, is gone")
+
+
+@holds("stored", "P17")
+def records_keep_the_order_of_their_sending(judge: Judge, where: Key, names: list[bytes]) -> None:
+    """Of one producer and partition, a record is stored for the first time after all that were sent before it."""
+    facts = judge.facts
+    for name in names:
+        sent = facts.sent.get(name)
+        if sent is None or name in facts.ever_stored:
+            continue
+        key = (sent.producer, where)
+        judge.require(sent.order > facts.first_stored.get(key, -1), records_keep_the_order_of_their_sending,
+                      f"{name!r} comes to {where} after a record that was sent later (order {facts.first_stored.get(key)})")
+
+
+@holds("stored", "P07")
+def only_what_was_sent_is_stored(judge: Judge, where: Key, names: list[bytes]) -> None:
+    """No damaged and no invented record: memory was not used again while it was being written (P07)."""
+    unknown = next((name for name in names if name not in judge.facts.sent), None)
+    judge.require(unknown is None, only_what_was_sent_is_stored, f"{where} holds {unknown!r}, which nobody sent")
+
+
+@holds("produced", "P03")
+def memory_is_accounted(judge: Judge, name: str, used: int, total: int) -> None:
+    """What is in use never exceeds buffer_memory, and is never negative."""
+    judge.require(0 <= used <= total, memory_is_accounted, f"{name} has {used} of {total} B in use")
+
+
+@holds("idle", "P07")
+def memory_is_given_back(judge: Judge, name: str, used: int) -> None:
+    """When nothing is pending, nothing is in use."""
+    judge.require(used == 0, memory_is_given_back, f"{name} is idle and has {used} B in use")
+
+
+# --- consuming ------------------------------------------------------------------------------------------------------------
+
+
+@holds("consumed", "C04")
+def a_record_is_what_the_log_holds(judge: Judge, reader: str, record: Record, name: bytes) -> None:
+    """Offset and content belong together."""
+    where = (record.topic, record.partition)
+    if where in judge.facts.upset:
+        return  # the log was cut back below what may have been fetched before
+    found = judge.facts.stored[where].get(record.offset)
+    judge.require(found == name, a_record_is_what_the_log_holds,
+                  f"{reader} got {name!r} at {where} offset {record.offset}, which holds {found!r}")
+
+
+@holds("consumed", "S07")
+def nothing_above_the_high_watermark_is_returned(judge: Judge, reader: str, record: Record, name: bytes) -> None:
+    """What may still be lost is not shown."""
+    where = (record.topic, record.partition)
+    if where in judge.facts.upset:
+        return
+    partition = judge.world.kafka.partition(record.topic, record.partition)
+    assert partition is not None
+    highest = judge.facts.watermark[where]
+    judge.require(record.offset < highest, nothing_above_the_high_watermark_is_returned,
+                  f"{reader} got {name!r} at {where} offset {record.offset}; the high watermark never was above {highest}")
+
+
+@holds("consumed", "C04")
+def no_record_is_skipped_or_repeated(judge: Judge, reader: str, record: Record, name: bytes) -> None:
+    """Without a seek, offsets follow each other."""
+    where = (record.topic, record.partition)
+    reading = judge.facts.readings[reader, where]
+    if reading.next is None or where in judge.facts.upset:
+        return
+    expected = max(reading.next, judge.facts.log_start[where])
+    judge.require(record.offset == expected, no_record_is_skipped_or_repeated,
+                  f"{reader} got {name!r} at {where} offset {record.offset}; {expected} comes next")
+
+
+@holds("position", "C01")
+def a_position_never_goes_back(judge: Judge, reader: str, where: Key, before: Reading, position: int) -> None:
+    """Unless the user seeks or the log is cut."""
+    if where not in judge.facts.upset:
+        judge.require(position >= before.position, a_position_never_goes_back,
+                      f"{reader} stands at {position} of {where}, and stood at {before.position} before")
+
+
+@holds("committed", "S08")
+def no_commit_is_ahead_of_the_position(judge: Judge, reader: str, where: Key, committed: int, position: int) -> None:
+    """What is committed was handed out."""
+    judge.require(committed <= position, no_commit_is_ahead_of_the_position,
+                  f"{reader} committed {committed} of {where} and stands at {position}")
+
+
+@holds("end", "C14")
+def every_consumer_has_come_to_the_end(judge: Judge) -> None:
+    """When nothing is wrong any more, reading goes on to the end of every log."""
+    for (reader, where), reading in judge.facts.readings.items():
+        end = max(judge.facts.stored[where], default=-1) + 1
+        judge.require(reading.position >= end or where in judge.facts.upset, every_consumer_has_come_to_the_end,
+                      f"{reader} stands at {reading.position} of {where}, whose log ends at {end}")
+
+
+# --- effort, and the end ----------------------------------------------------------------------------------------------
+
+
+@holds("second", "S02")
+def no_loop_is_busy(judge: Judge) -> None:
+    """Callbacks in a virtual second are bounded by what there is to do."""
+    facts = judge.facts
+    allowed = TURNS_PER_SECOND + TURNS_PER_REQUEST * facts.second.requests + TURNS_PER_RECORD * facts.second.records
+    judge.require(facts.second.turns <= allowed, no_loop_is_busy,
+                  f"{facts.second.turns} callbacks in one second with {facts.second.requests} requests and {facts.second.records} records")
+
+
+@holds("second", "M01")
+def requests_are_bounded(judge: Judge) -> None:
+    """No client asks the brokers at the network's speed, whatever they answer."""
+    for name, count in judge.facts.second.by_client.items():
+        judge.require(count <= REQUESTS_PER_SECOND + judge.facts.second.records, requests_are_bounded, f"{name} made {count} requests in one second")
+    for name, count in judge.facts.second.control.items():
+        judge.require(count <= CONTROL_PER_SECOND, requests_are_bounded, f"{name} asked for the cluster's state {count} times in one second")
+
+
+@holds("second", "M05")
+def connects_are_bounded(judge: Judge) -> None:
+    """Reconnecting backs off."""
+    count, clients = judge.facts.second.connects, max(1, len(judge.world.clients))
+    judge.require(count <= CONNECTS_PER_SECOND * clients, connects_are_bounded, f"{count} connections were tried in one second")
+
+
+@holds("turn", "S03")
+def nothing_fails_unseen(judge: Judge) -> None:
+    """No exception is left to the loop, no error is logged, and the model has no defect."""
+    for context in judge.world.loop.defects:
+        raise Broken("S03 nothing_fails_unseen", f"{context.get('message')}: {context.get('exception')!r}")
+    for line in judge.facts.errors:
+        raise Broken("S03 nothing_fails_unseen", line)
+
+
+@holds("closed", "S04")
+def nothing_is_left(judge: Judge, left: Mapping[str, list[str]]) -> None:
+    """After every client was closed there is no task, no connection and no timer."""
+    for what, items in left.items():
+        judge.require(not items, nothing_is_left, f"{what} left after close: {', '.join(items[:5])}")
+
+
+@holds("refused", "S05")
+def only_kafkas_errors_are_raised(judge: Judge, who: str, error: BaseException) -> None:
+    """Whatever a broker or the network does, users see a KafkaError."""
+    judge.require(isinstance(error, KafkaError), only_kafkas_errors_are_raised, f"{who} was raised {error!r}")

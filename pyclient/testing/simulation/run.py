@@ -1,0 +1,279 @@
+"""One seed: a world, its users and its faults, from the first callback to the last, judged all the way."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from pyclient.codec.apis import Api
+from pyclient.codec.batches import read_batches
+from pyclient.core.transitions import TABLES
+from pyclient.testing.fake.asking import Asked
+from pyclient.testing.simulation.facts import Facts, Key, Second
+from pyclient.testing.simulation.faults import KINDS, Fault, Strike, planned
+from pyclient.testing.simulation.invariants import Broken, Judge
+from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
+from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
+from pyclient.testing.simulation.world import World
+
+FEWEST_FAULTS: Final = 6
+MOST_FAULTS: Final = 14
+FAULTS_BEGIN_S: Final = 1.0
+FAULTS_END_S: Final = 42.0
+SHORTEST_S: Final = 60.0
+"""Every run lasts at least so long, in virtual time."""
+LONGEST_S: Final = 600.0
+MOVES_RECORDS: Final = frozenset({Api.PRODUCE, Api.FETCH})
+ON_PURPOSE: Final = "a delivery callback raised"
+"""What the client logs when a user's callback raises: a fault makes them."""
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    digest: str
+    broken: str | None
+    """The breach, or None."""
+    invariant: str | None
+    timeline: str
+    faults: Sequence[Fault]
+    hits: Mapping[str, int]
+    """Fault kind → how often it did something to somebody."""
+    hit_in_flight: bool
+    """Whether some fault hit while records were in flight."""
+    evaluated: Mapping[str, int]
+    transitions: Mapping[tuple[str, str, str], int]
+    sent: int
+    acked: int
+    failed: int
+    consumed: int
+    requests: int
+    turns: int
+    virtual_s: float
+
+
+class Run:
+    """The state of one run."""
+
+    def __init__(self, seed: int, faults: Sequence[Fault] | None = None) -> None:
+        self.world = World(seed, config=_settings(Random(f"{seed}/settings")))
+        self.facts = Facts()
+        self.judge = Judge(self.world, self.facts)
+        self.plan: Plan = drawn(self.world.random("plan"))
+        self.faults = planned(self.world.random("faults"), fewest=FEWEST_FAULTS, most=MOST_FAULTS, begin=FAULTS_BEGIN_S,
+                              end=FAULTS_END_S) if faults is None else list(faults)
+        self.hits: Counter[str] = Counter()
+        self.hit_in_flight = False
+        self.transitions: Counter[tuple[str, str, str]] = Counter()
+        self.world.kafka.listeners.append(self._on_event)
+        self._connects = 0
+        self._requests = 0
+        self._turns = 0
+
+    # ---- from the first callback to the last ------------------------------------------------------------------------
+
+    def go(self) -> Outcome:
+        """Run it."""
+        broken: Broken | None = None
+        with _quiet_collector(), _errors_to(self.facts.errors), _observed(self.transitions):
+            try:
+                self.world.run(self._play())
+                self._check_what_is_left()
+            except Broken as found:
+                broken = found
+            except (SimulationStuck, BusyLoop) as found:
+                broken = Broken("S02 no_loop_is_busy" if isinstance(found, BusyLoop) else "S09 nobody_waits_for_ever", str(found))
+            broken = self.judge.broken or broken
+            self._abandon()
+        return self._outcome(broken)
+
+    async def _play(self) -> None:
+        world, loop = self.world, self.world.loop
+        loop.after_turn = self._after_turn
+        loop.call_later(1.0, self._each_second)
+        for name, partitions in self.plan.topics.items():
+            world.kafka.create_topic(name, partitions)
+        for fault in self.faults:
+            loop.call_at(fault.at, self._strike, fault)
+        producers = [ProducingService(world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.producers))]
+        consumers = [ConsumingService(world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.consumers))]
+        done = asyncio.Event()
+        async with asyncio.timeout(LONGEST_S), asyncio.TaskGroup() as everybody:
+            for consumer in consumers:
+                everybody.create_task(consumer.run(done), name=consumer.name)
+            async with asyncio.TaskGroup() as producing:
+                for producer in producers:
+                    producing.create_task(producer.run(), name=producer.name)
+            await asyncio.sleep(max(0.0, FAULTS_END_S + 15.0 - loop.time()))  # what lasts is healed by then
+            world.network.armed.clear()
+            done.set()
+        self.judge.after("end")
+        await asyncio.sleep(max(2.0, SHORTEST_S - loop.time()))
+
+    def _strike(self, fault: Fault) -> None:
+        KINDS[fault.kind](Strike(self.world, fault, self._on_hit))
+
+    def _on_hit(self, fault: Fault, _what: str) -> None:
+        self.hits[fault.kind] += 1
+        self.hit_in_flight = self.hit_in_flight or bool(self.facts.unsettled)
+
+    def _check_what_is_left(self) -> None:
+        loop = self.world.loop
+        self.judge.after("closed", {
+            "tasks": [repr(each) for each in asyncio.all_tasks(loop) if not _is_the_brokers(each)],
+            "connections": [repr(each) for each in self.world.network.links if not each.frozen],
+            "timers": [repr(each) for each in loop.timers() if _is_the_clients(each)],
+        })
+
+    def _abandon(self) -> None:
+        """Let go of everything: the next run begins with nothing of this one."""
+        loop = self.world.loop
+        loop.after_turn = None
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        with contextlib.suppress(BaseException):
+            loop.run_until(loop.time() + 1.0)
+        loop.close()
+
+    def _outcome(self, broken: Broken | None) -> Outcome:
+        facts, journal = self.facts, self.world.journal
+        return Outcome(
+            seed=self.world.seed, digest=journal.digest, broken=str(broken) if broken else None,
+            invariant=broken.invariant if broken else None, timeline=journal.timeline() if broken else "", faults=self.faults,
+            hits=dict(self.hits), hit_in_flight=self.hit_in_flight, evaluated=dict(self.judge.evaluated),
+            transitions=dict(self.transitions), sent=len(facts.sent), acked=facts.acked, failed=facts.failed, consumed=facts.consumed,
+            requests=self._requests, turns=self.world.loop.turns, virtual_s=self.world.loop.time())
+
+    # ---- what is seen on the way ------------------------------------------------------------------------------------
+
+    def _after_turn(self) -> None:
+        if self.facts.errors or self.world.loop.defects:
+            self.judge.after("turn")
+
+    def _each_second(self) -> None:
+        loop, second = self.world.loop, self.facts.second
+        second.turns, self._turns = loop.turns - self._turns, loop.turns
+        second.connects, self._connects = self.world.network.connects - self._connects, self.world.network.connects
+        self.judge.after("second")
+        self.judge.after("turn")
+        self.facts.second = Second()
+        loop.call_later(1.0, self._each_second)
+
+    def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
+        if event == "asked":
+            self._on_asked(facts["asked"])
+        elif event == "appended":
+            where = facts["topic"], facts["partition"]
+            self._on_appended(where, facts["base_offset"], facts["batch"])
+        elif event == "truncated" and facts["leader"]:
+            self.facts.truncate((facts["topic"], facts["partition"]), facts["end"])
+        elif event == "high watermark":
+            where = facts["topic"], facts["partition"]
+            self.facts.watermark[where] = max(self.facts.watermark[where], facts["offset"])
+        elif event == "defect":
+            self.facts.errors.append(f"the fake cluster: {facts['error']!r}")
+
+    def _on_asked(self, asked: Asked) -> None:
+        self._requests += 1
+        second, name = self.facts.second, asked.client_id or "?"
+        second.requests += 1
+        second.by_client[name] += 1
+        if asked.api not in MOVES_RECORDS:
+            second.control[name] += 1
+
+    def _on_appended(self, where: Key, base_offset: int, data: bytes) -> None:
+        names = [(record.value or b"").split(SEPARATOR)[0] for batch in read_batches(data) for record in batch.records(*where)]
+        self.judge.after("stored", where, names)
+        self.facts.append(where, base_offset, names)
+        for name in names:
+            sent = self.facts.sent.get(name)
+            if sent is not None and name not in self.facts.ever_stored:
+                self.facts.ever_stored.add(name)
+                self.facts.first_stored[sent.producer, where] = sent.order
+
+
+def run_seed(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:
+    """Run a seed; with *faults*, those instead of the ones it would plan. The same arguments give the same outcome, always."""
+    return Run(seed, faults).go()
+
+
+def _settings(random: Random) -> dict[str, object]:
+    return {
+        "replica_lag_ms": random.choice((0, 5, 50, 200)), "failure_detection_ms": random.choice((0, 300, 2000)),
+        "coordinator_load_ms": random.choice((0, 100, 1000)), "min.insync.replicas": random.choice((1, 2)),
+        "log_message_timestamp_type": random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
+    }
+
+
+def _is_the_clients(handle: asyncio.Handle) -> bool:
+    callback: Any = handle._callback  # type: ignore[attr-defined] # whose it is stands nowhere else
+    owner = getattr(callback, "__self__", callback)
+    module = getattr(type(owner) if owner is not callback else callback, "__module__", "") or ""
+    return module.startswith("pyclient.") and not module.startswith("pyclient.testing.")
+
+
+def _is_the_brokers(task: asyncio.Task[Any]) -> bool:
+    return "fake" in getattr(task.get_coro(), "__qualname__", "") or "BrokerConnection" in repr(task.get_coro()) or "_forever" in repr(task.get_coro())
+
+
+@contextlib.contextmanager
+def _quiet_collector() -> Iterator[None]:
+    """When objects die must not depend on what the process did before."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _observed(taken: Counter[tuple[str, str, str]]) -> Iterator[None]:
+    """Count the rows that state tables take."""
+    def watch(name: str) -> Any:
+        return lambda state, event: taken.update(((name, state.name, event.name),))
+    for table in TABLES.values():
+        table.observer = watch(table.name)
+    try:
+        yield
+    finally:
+        for table in TABLES.values():
+            table.observer = None
+
+
+class _Errors(logging.Handler):
+    """Collects what the client logs as an error, save what faults provoke on purpose."""
+
+    def __init__(self, into: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._into = into
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not record.getMessage().startswith(ON_PURPOSE):
+            cause = f": {record.exc_info[1]!r}" if record.exc_info else ""
+            self._into.append(f"{record.name}: {record.getMessage()}{cause}")
+
+
+@contextlib.contextmanager
+def _errors_to(errors: list[str]) -> Iterator[None]:
+    logger, handler = logging.getLogger("pyclient"), _Errors(errors)
+    before = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate, logger.level = False, logging.ERROR
+    try:
+        yield
+    finally:
+        logger.propagate, logger.level = before
+        logger.removeHandler(handler)
+
+

@@ -1,0 +1,267 @@
+"""The users of a simulated world: services that produce and services that consume, with options and habits from the seed."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final
+
+import attrs
+
+from pyclient.consumer import AsyncConsumer
+from pyclient.errors import BufferExhausted, ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout
+from pyclient.producer import AsyncProducer
+from pyclient.codec.record import Record
+from pyclient.records import TopicPartition
+from pyclient.testing.simulation.facts import Facts, Reading, Sent
+from pyclient.testing.simulation.invariants import Judge
+from pyclient.testing.simulation.world import World
+
+SEPARATOR: Final = b"|"
+FAREWELL_S: Final = 60.0
+"""How long a consumer may take to come to the end once everything works."""
+
+
+class CallbackFails(Exception):
+    """Raised by a delivery callback, on purpose."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What a run's users do."""
+
+    topics: Mapping[str, int]
+    """Topic → partitions."""
+    producers: list[Mapping[str, Any]]
+    consumers: list[Mapping[str, Any]]
+    records: int
+    """Per producer."""
+    working_s: float
+    """Producers spread their records over this time."""
+    closes_at: float | None
+    """Some producer is closed in the middle of its work."""
+
+
+def drawn(random: Random) -> Plan:
+    """A plan of this seed."""
+    topics = {f"topic-{number}": random.choice((1, 2, 3, 6)) for number in range(random.choice((1, 1, 2)))}
+    producers = random.choice((1, 2, 2))
+    return Plan(
+        topics=topics, producers=[_producer_options(random) for _ in range(producers)],
+        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 2)))],
+        records=-(-1100 // producers), working_s=random.uniform(35.0, 45.0),
+        closes_at=random.uniform(5.0, 40.0) if random.random() < 0.15 else None)
+
+
+def _producer_options(random: Random) -> dict[str, Any]:
+    request_timeout = random.choice((1500, 3000))
+    linger = random.choice((0, 5, 50))
+    return {
+        "acks": "all", "linger_ms": linger, "batch_size": random.choice((300, 2048, 16_384)),
+        "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
+        "buffer_memory": random.choice((8192, 65_536, 1 << 20)), "max_block_ms": random.choice((500, 5000)),
+        "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((500, 5000, 20_000)),
+        "retry_backoff_ms": random.choice((20, 100)), "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
+        "metadata_max_age_ms": random.choice((3000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
+        "connections_max_idle_ms": random.choice((5000, 540_000)),
+    }
+
+
+def _consumer_options(random: Random) -> dict[str, Any]:
+    return {
+        "auto_offset_reset": "earliest", "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
+        "max_poll_records": random.choice((1, 17, 500)), "fetch_max_wait_ms": random.choice((500, 2000)),
+        "max_partition_fetch_bytes": random.choice((400, 4096, 1 << 20)), "request_timeout_ms": 4000, "retry_backoff_ms": 50,
+        "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
+        "socket_connection_setup_timeout_ms": 2000, "default_api_timeout_ms": 15_000,
+        "connections_max_idle_ms": random.choice((5000, 540_000)),
+    }
+
+
+class ProducingService:
+    """Sends records with all their habits: bursts, keys, flushes, callbacks; and keeps the books."""
+
+    def __init__(self, world: World, facts: Facts, judge: Judge, plan: Plan, number: int) -> None:
+        self.name = f"producer-{number}"
+        self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
+        self._random = world.random(self.name)
+        self._options = plan.producers[number]
+        self._producer: AsyncProducer = world.producer(self.name, **self._options)
+        self._accepted = 0
+        self._asked = 0
+        self._due_s = self._options["delivery_timeout_ms"] / 1000
+
+    async def run(self) -> None:
+        """Work, then close."""
+        closes_at = self._plan.closes_at if self.name == "producer-0" else None
+        try:
+            async with asyncio.timeout_at(closes_at):
+                await self._work()
+        except TimeoutError:
+            self._world.journal.note(self.name, "closes in the middle of its work")
+        await self._close(0.0 if closes_at is not None and self._random.random() < 0.5 else None)
+
+    async def _work(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            await self._producer.__aenter__()
+            stack.push_async_callback(self._settle_books)
+            gap = self._plan.working_s / self._plan.records
+            while self._asked < self._plan.records:
+                burst = min(self._random.choice((1, 5, 40)), self._plan.records - self._asked)
+                for _ in range(burst):
+                    await self._send()
+                await asyncio.sleep(self._random.expovariate(1 / (gap * burst)))
+                if self._random.random() < 0.05:
+                    await self._flush()
+
+    async def _settle_books(self) -> None:
+        """Nothing: what is pending is settled by close."""
+
+    async def _send(self) -> None:
+        topic = self._random.choice(list(self._plan.topics))
+        name = f"{self.name}.{self._asked}".encode()
+        value = name + SEPARATOR + b"x" * self._random.choice((0, 10, 100, 100, 700))
+        key = f"key-{self._random.randrange(20)}".encode() if self._random.random() < 0.5 else None
+        partition = self._random.randrange(self._plan.topics[topic]) if self._random.random() < 0.2 else None
+        self._asked += 1
+        try:
+            delivery = await self._producer.send(topic, value, key, partition=partition)
+        except (BufferExhausted, KafkaTimeout) as error:
+            self._world.journal.note(self.name, f"could not send {name!r}: {type(error).__name__}")
+            return
+        except KafkaError as error:
+            self._judge.after("refused", self.name, error)
+            return
+        now = self._world.loop.time()
+        sent = Sent(name=name, producer=self.name, order=self._accepted, at=now, due=now + self._due_s, value=value, delivery=delivery)
+        self._accepted += 1
+        self._facts.accept(sent)
+        self._facts.second.records += 1
+        self._world.journal.note(self.name, f"sent {name!r} to {topic}-{delivery.partition}")
+        delivery.add_done_callback(lambda _delivery: self._settled(sent))
+        self._account()
+
+    def _settled(self, sent: Sent) -> None:
+        sent.settled += 1
+        sent.settled_at = self._world.loop.time()
+        self._facts.unsettled.pop(sent.name, None)
+        error = sent.delivery.exception()
+        self._world.journal.note(self.name, f"settled {sent.name!r}: {type(error).__name__ if error else 'stored'}")
+        if error is None:
+            sent.offset = sent.delivery.result().offset
+            self._facts.acked += 1
+            self._judge.after("acked", sent)
+        else:
+            sent.error = error
+            self._facts.failed += 1
+        self._judge.after("settled", sent)
+        if self._world.raising:
+            self._world.raising.pop(0)()
+            raise CallbackFails("on purpose")
+
+    async def _flush(self) -> None:
+        with contextlib.suppress(DeliveryFailed, KafkaTimeout):
+            await self._producer.flush(self._random.choice((0.1, 2.0, None)))
+        self._account()
+
+    def _account(self) -> None:
+        pool = self._producer._core.accumulator.pool
+        self._judge.after("produced", self.name, pool.used, pool.total)
+
+    async def _close(self, timeout: float | None) -> None:
+        pool = self._producer._core.accumulator.pool
+        if timeout is None:
+            with contextlib.suppress(DeliveryFailed, KafkaTimeout):
+                await self._producer.flush(None)
+        with contextlib.suppress(DeliveryFailed, ClientClosed):
+            await self._producer.close(timeout)
+        self._judge.after("idle", self.name, pool.used)
+        self._world.journal.note(self.name, "closed")
+
+
+class ConsumingService:
+    """Polls every partition, commits, seeks; and tells what it got."""
+
+    def __init__(self, world: World, facts: Facts, judge: Judge, plan: Plan, number: int) -> None:
+        self.name = f"consumer-{number}"
+        self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
+        self._random = world.random(self.name)
+        self._group = f"group-{number}"
+        world.groups.append(self._group)
+        self._consumer: AsyncConsumer = world.consumer(self.name, group_id=self._group, **plan.consumers[number])
+        self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
+        self._seeks = self._random.random() < 0.5
+
+    async def run(self, done: asyncio.Event) -> None:
+        """Read until the producers are done and everything was read."""
+        async with self._consumer:
+            await self._consumer.assign(self._partitions)
+            for each in self._partitions:
+                self._reading(each)
+            until = None
+            while until is None or (self._world.loop.time() < until and not self._at_the_end()):
+                if until is None and done.is_set():
+                    until = self._world.loop.time() + FAREWELL_S
+                await self._step()
+        self._world.journal.note(self.name, "closed")
+
+    async def _step(self) -> None:
+        try:
+            for record in await self._consumer.poll(self._random.choice((0.0, 0.3, 2.0))):
+                self._took(record)
+            await self._look()
+            if self._random.random() < 0.1:
+                await self._commit()
+            if self._seeks and self._random.random() < 0.02:
+                await self._seek()
+        except KafkaError as error:
+            self._world.journal.note(self.name, f"is told {type(error).__name__}")
+            self._judge.after("refused", self.name, error)
+        if self._random.random() < 0.2:
+            await asyncio.sleep(self._random.expovariate(5))
+
+    def _took(self, record: Record) -> None:
+        name = (record.value or b"").split(SEPARATOR)[0]
+        where = record.topic, record.partition
+        self._facts.consumed += 1
+        self._facts.second.records += 1
+        self._world.journal.note(self.name, f"got {name!r} at {where[0]}-{where[1]} offset {record.offset}")
+        self._judge.after("consumed", self.name, record, name)
+        self._facts.readings[self.name, where].next = record.offset + 1
+
+    async def _look(self) -> None:
+        """Positions, as users see them."""
+        for each in self._partitions:
+            reading = self._reading(each)
+            position = self._consumer._progress.position(each)
+            if position is None:
+                continue
+            self._judge.after("position", self.name, (each.topic, each.partition), reading, position)
+            reading.position = position
+
+    async def _commit(self) -> None:
+        await self._consumer.commit(timeout=5.0)
+        for where, stored in (await self._consumer.committed(self._partitions, timeout=5.0)).items():
+            if stored is not None:
+                reading = self._reading(where)
+                self._judge.after("committed", self.name, (where.topic, where.partition), stored.offset, max(reading.position, reading.committed))
+
+    async def _seek(self) -> None:
+        where = self._random.choice(self._partitions)
+        reading = self._reading(where)
+        if reading.position > 0:
+            target = self._random.randrange(reading.position)
+            self._world.journal.note(self.name, f"seeks to {target} of {where}")
+            await self._consumer.seek(where, target)
+            reading.committed = max(reading.committed, reading.position)
+            reading.next, reading.position = target, target
+
+    def _reading(self, where: TopicPartition) -> Reading:
+        return self._facts.readings[self.name, (where.topic, where.partition)]
+
+    def _at_the_end(self) -> bool:
+        return all(self._reading(each).position >= self._end(each) for each in self._partitions)
+
+    def _end(self, where: TopicPartition) -> int:
+        return max(self._facts.stored[where.topic, where.partition], default=-1) + 1

@@ -1,0 +1,138 @@
+"""A simulated world: one loop, one fake cluster, one network, any number of clients, all decided by one seed."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from random import Random
+from typing import Any, Final, ParamSpec, TypeVar
+
+from pyclient.consumer import AsyncConsumer
+from pyclient.producer import AsyncProducer
+from pyclient.runtime.environment import Environment, using
+from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.control import Control
+from pyclient.testing.fake.model import Broker, Kafka
+from pyclient.testing.fake.profiles import NEWEST, PROFILES
+from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.wire import Front
+from pyclient.testing.simulation.journal import Journal
+from pyclient.testing.simulation.loop import SimulationLoop
+from pyclient.testing.simulation.network import SimulatedNetwork
+
+T = TypeVar("T")
+P = ParamSpec("P")
+EPOCH_MS: Final = 1_767_225_600_000
+"""The wall clock when a world begins: 2026-01-01."""
+PORT: Final = 9092
+QUIET: Final = frozenset({"asked", "answered", "high watermark"})
+"""Events that are too many for lines of their own text."""
+
+
+class World:
+    """Everything that a seed decides. *seed* names the whole; each part draws from a generator of its own, made from it."""
+
+    def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST) -> None:
+        self.seed = seed
+        self.loop = SimulationLoop(self.random("order"))  # type: ignore[abstract] # no loop is abstract when it runs
+        self.journal = Journal(self.loop.time)
+        self.wall_skew_ms = 0
+        """What the wall clock is ahead by."""
+        nodes = [Broker(number, f"broker-{number}", PORT, rack=f"rack-{number}") for number in range(1, brokers + 1)]
+        self.kafka = Kafka(nodes, clock=self.loop.time, wall=self.wall, random=self.random("cluster"),
+                           settings=Settings.parse(config or {}), profile=PROFILES[version])
+        self.control = Control()
+        self.front = Front(self.kafka, self.control)
+        self.network = SimulatedNetwork(self.loop, self.random("network"), self.front)
+        self.kafka.listeners.append(self._on_event)
+        self.clients: list[str] = []
+        """Names of the clients made so far."""
+        self.groups: list[str] = []
+        """Consumer groups in use."""
+        self.raising: list[Callable[[], None]] = []
+        """The next delivery callbacks raise, one for each of these, after calling it."""
+
+    def random(self, part: str) -> Random:
+        """A generator that only this part of the world draws from."""
+        return Random(f"{self.seed}/{part}")
+
+    def wall(self) -> int:
+        """Ms since the epoch, as everybody in this world believes."""
+        return EPOCH_MS + round(self.loop.time() * 1000) + self.wall_skew_ms
+
+    def run(self, steps: Any) -> Any:
+        """Run a coroutine to its end in virtual time."""
+        return self.loop.run_until_complete(steps)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What this world's clients begin with."""
+        return ",".join(f"{each.host}:{each.port}" for each in self.kafka.brokers.values())
+
+    # ---- clients ----------------------------------------------------------------------------------------------------
+
+    def environment(self, client: str) -> Environment:
+        """What a client of this world is made in."""
+        return Environment(
+            network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall,
+            random=lambda: self.random(f"client {client}"), workers=lambda _name: LateExecutor(self.loop, self.random(f"workers {client}")))
+
+    @contextlib.contextmanager
+    def inside(self, client: str) -> Iterator[None]:
+        """Clients made within the block live in this world: also those that a service under test makes itself."""
+        if client not in self.clients:
+            self.clients.append(client)
+        with using(self.environment(client)):
+            yield
+
+    def producer(self, name: str, **options: Any) -> AsyncProducer:
+        """A producer of this world."""
+        with self.inside(name):
+            return AsyncProducer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **options})
+
+    def consumer(self, name: str, **options: Any) -> AsyncConsumer:
+        """A consumer of this world."""
+        with self.inside(name):
+            return AsyncConsumer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **options})
+
+    # ---- what happens -----------------------------------------------------------------------------------------------
+
+    def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
+        self.journal.count(event)
+        asked = facts.get("asked")
+        if isinstance(asked, Asked):
+            verb = "asks" if event == "asked" else "is answered"
+            self.journal.note(asked.client_id or "?", f"{verb} {asked.api.title} v{asked.version} of broker {asked.broker}")
+        elif event not in QUIET:
+            self.journal.note("cluster", f"{event} " + " ".join(f"{name}={value}" for name, value in facts.items()))
+
+
+class LateExecutor(Executor):
+    """Runs work a little later on the simulated loop, as a worker thread would at some time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
+        self._loop = loop
+        self._random = random
+        self._pending: dict[Future[Any], Callable[[], Any]] = {}
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Take work."""
+        future: Future[T] = Future()
+        self._pending[future] = lambda: fn(*args, **kwargs)
+        self._loop.call_later(self._random.expovariate(1000), self._run, future)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Do what was taken, now."""
+        for future in list(self._pending):
+            self._run(future)
+
+    def _run(self, future: Future[Any]) -> None:
+        work = self._pending.pop(future, None)
+        if work is None:
+            return
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 it belongs to whoever waits
+            future.set_exception(error)
