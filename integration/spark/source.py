@@ -152,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """*end*, unless the log is shorter than what was read: then it was made anew, and is read from its beginning."""
         if end >= begin:
             return end
-        self._lost(OffsetOutOfRangeError, f"{where} was read up to offset {begin}, and now ends at {end}: was the topic made anew?")
+        self._lost(OffsetOutOfRangeError, f"{where} was read up to offset {begin}, and now ends at {end}: the topic seems to have been made anew")
         return self._topics().earliest([where])[where]
 
     def _existing_earliest(self, wheres: list[TopicPartition]) -> Offsets:
