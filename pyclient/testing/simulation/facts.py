@@ -72,7 +72,7 @@ class Facts:
         """Producer and partition → the latest order of a record that was stored for the first time."""
         self.ever_stored: set[bytes] = set()
         self.lost: set[bytes] = set()
-        """Stored once, then cut off by an unclean election or a leader's loss: no client can prevent that."""
+        """Stored once, then cut off by an unclean election: no client can prevent that."""
         self.log_start: dict[Key, int] = defaultdict(int)
         self.readings: dict[tuple[str, Key], Reading] = defaultdict(Reading)
         self.watermark: dict[Key, int] = defaultdict(int)
@@ -96,12 +96,13 @@ class Facts:
         for position, name in enumerate(names):
             log[base_offset + position] = name
 
-    def truncate(self, where: Key, end: int) -> list[bytes]:
-        """The log of a new leader ends here: what came after is gone; gives the names of what is gone."""
-        log = self.stored[where]
-        gone = [offset for offset in log if offset >= end]
-        names = [log.pop(offset) for offset in gone]
-        self.lost.update(names)
+    def lead(self, where: Key, log: dict[int, bytes], *, clean: bool) -> None:
+        """A new leader's log counts from now on: what it does not hold is gone."""
+        before, self.stored[where] = self.stored[where], log
+        if clean:
+            return
+        present = set(log.values())
+        gone = [name for name in before.values() if name not in present]
+        self.lost.update(gone)
         if gone:
             self.upset.add(where)
-        return names

@@ -1,6 +1,7 @@
 """What can go wrong in a simulated world: one function per kind. Each says what it hit, if it hit anything."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final, TypeVar
@@ -176,16 +177,22 @@ def leader_move(strike: Strike) -> None:
 
 
 def unclean_truncation(strike: Strike) -> None:
-    """The leader is lost with what no other replica had, and one that lags leads: acknowledged records may be gone."""
-    kafka = strike.world.kafka
+    """Followers hang and leave the ISR; then one of them leads: what the leader alone had is lost, acknowledged or not."""
     partition = strike.choose(_led(strike.world))
-    if partition is None or len(kafka.alive) < 2:
+    if partition is None:
         return
-    to = [each for each in partition.replicas if each in kafka.alive and each != partition.leader]
-    if to:
-        chosen = to[strike.digit(len(to))]
-        strike.hit(f"{partition!r} is to be led by {chosen}, which cuts the log")
-        partition.elect_unclean(chosen, lose=1 + strike.digit(20))
+    partition.set_lag(math.inf)
+
+    def elect() -> None:
+        alive = strike.world.kafka.alive
+        behind = [each for each in partition.replicas if each in alive and each not in partition.isr and each != partition.leader]
+        if behind and partition.leader != NOBODY:
+            to = behind[strike.digit(len(behind))]
+            strike.hit(f"{partition!r} is to be led by {to}, which is not in sync")
+            partition.elect_unclean(to)
+        partition.set_lag(strike.world.kafka.settings.replica_lag_ms)
+
+    strike.later(elect)
 
 
 def coordinator_move(strike: Strike) -> None:

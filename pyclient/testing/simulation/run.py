@@ -16,6 +16,8 @@ from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.transitions import TABLES
 from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.batch import Batch
+from pyclient.testing.fake.partition import NOBODY
 from pyclient.testing.simulation.facts import Facts, Key, Second
 from pyclient.testing.simulation.faults import KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import Broken, Judge
@@ -75,6 +77,7 @@ class Run:
         self.hit_in_flight = False
         self.transitions: Counter[tuple[str, str, str]] = Counter()
         self.world.kafka.listeners.append(self._on_event)
+        self._names: dict[Batch, list[bytes]] = {}
         self._connects = 0
         self._requests = 0
         self._turns = 0
@@ -172,10 +175,11 @@ class Run:
         if event == "asked":
             self._on_asked(facts["asked"])
         elif event == "appended":
-            where = facts["topic"], facts["partition"]
-            self._on_appended(where, facts["base_offset"], facts["batch"])
-        elif event == "truncated" and facts["leader"]:
-            self.facts.truncate((facts["topic"], facts["partition"]), facts["end"])
+            self._on_appended((facts["topic"], facts["partition"]), facts["batch"])
+        elif event == "leader" and facts["broker"] != NOBODY:
+            self._on_leader((facts["topic"], facts["partition"]), clean=facts["clean"])
+        elif event == "retention":
+            self.facts.log_start[facts["topic"], facts["partition"]] = facts["start"]
         elif event == "high watermark":
             where = facts["topic"], facts["partition"]
             self.facts.watermark[where] = max(self.facts.watermark[where], facts["offset"])
@@ -190,15 +194,28 @@ class Run:
         if asked.api not in MOVES_RECORDS:
             second.control[name] += 1
 
-    def _on_appended(self, where: Key, base_offset: int, data: bytes) -> None:
-        names = [(record.value or b"").split(SEPARATOR)[0] for batch in read_batches(data) for record in batch.records(*where)]
+    def _on_appended(self, where: Key, batch: Batch) -> None:
+        names = self._names_of(batch)
         self.judge.after("stored", where, names)
-        self.facts.append(where, base_offset, names)
+        self.facts.append(where, batch.base_offset, names)
         for name in names:
             sent = self.facts.sent.get(name)
             if sent is not None and name not in self.facts.ever_stored:
                 self.facts.ever_stored.add(name)
                 self.facts.first_stored[sent.producer, where] = sent.order
+
+    def _on_leader(self, where: Key, *, clean: bool) -> None:
+        partition = self.world.kafka.partition(*where)
+        assert partition is not None
+        log = {each.base_offset + at: name for each in partition.log.batches for at, name in enumerate(self._names_of(each))}
+        self.facts.lead(where, log, clean=clean)
+
+    def _names_of(self, batch: Batch) -> list[bytes]:
+        found = self._names.get(batch)
+        if found is None:
+            records = [record for each in read_batches(batch.data) for record in each.records("", 0)]
+            found = self._names[batch] = [(record.value or b"").split(SEPARATOR)[0] for record in records]
+        return found
 
 
 def run_seed(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:
@@ -210,7 +227,7 @@ def _settings(random: Random) -> dict[str, object]:
     return {
         "replica_lag_ms": random.choice((0, 5, 50, 200)), "failure_detection_ms": random.choice((0, 300, 2000)),
         "coordinator_load_ms": random.choice((0, 100, 1000)), "min.insync.replicas": random.choice((1, 2)),
-        "log_message_timestamp_type": random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
+        "replica_lag_time_max_ms": 500, "log_message_timestamp_type": random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
     }
 
 
