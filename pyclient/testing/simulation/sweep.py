@@ -1,0 +1,129 @@
+"""Many seeds on all cores: what broke, and whether the sweep was worth its name."""
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+
+from pyclient.core.transitions import TABLES
+from pyclient.testing.simulation.faults import KINDS
+from pyclient.testing.simulation.invariants import INVARIANTS
+from pyclient.testing.simulation.run import Outcome, run_seed
+
+RAREST_FAULT: Final = 0.02
+"""Every kind of fault must hit something in at least this share of the seeds."""
+LEAST_IN_FLIGHT: Final = 0.95
+"""In at least this share of the seeds a fault must hit while records are in flight."""
+LEAST_RECORDS: Final = 1000
+LEAST_FAULTS: Final = 5
+LEAST_SECONDS: Final = 60.0
+CHUNK: Final = 4
+
+NOT_TAKEN: Final = {
+    ("connection", "CONNECTING", "OPENED_FOR_TLS"): "TLS comes in a later release",
+    ("connection", "TLS", "SECURED"): "TLS comes in a later release",
+    ("connection", "TLS", "LOST"): "TLS comes in a later release",
+    ("connection", "VERSIONS", "AGREED_FOR_SASL"): "SASL comes in a later release",
+    ("connection", "AUTHENTICATING", "AUTHENTICATED"): "SASL comes in a later release",
+    ("connection", "AUTHENTICATING", "LOST"): "SASL comes in a later release",
+    ("connection", "READY", "SESSION_ENDING"): "SASL comes in a later release",
+    ("connection", "REAUTHENTICATING", "AUTHENTICATED"): "SASL comes in a later release",
+    ("connection", "REAUTHENTICATING", "RETIRED"): "SASL comes in a later release",
+    ("connection", "REAUTHENTICATING", "LOST"): "SASL comes in a later release",
+}
+"""Rows of state tables that no seed can take yet, and why."""
+
+
+@attrs.define
+class Summary:
+    """What a sweep found."""
+
+    seeds: int = 0
+    seconds: float = 0.0
+    broken: list[Outcome] = attrs.field(factory=list)
+    fired_in: Counter[str] = attrs.field(factory=Counter)
+    """Fault kind → in how many seeds it hit something."""
+    hits: Counter[str] = attrs.field(factory=Counter)
+    evaluated: Counter[str] = attrs.field(factory=Counter)
+    transitions: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
+    in_flight: int = 0
+    thin: list[int] = attrs.field(factory=list)
+    """Seeds that were too short, or had too few records or faults."""
+    per_seed: list[dict[str, Any]] = attrs.field(factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one seed in."""
+        self.seeds += 1
+        self.hits.update(outcome.hits)
+        self.fired_in.update(dict.fromkeys(outcome.hits, 1))
+        self.evaluated.update(outcome.evaluated)
+        self.transitions.update(outcome.transitions)
+        self.in_flight += outcome.hit_in_flight
+        self.per_seed.append({
+            "seed": outcome.seed, "digest": outcome.digest, "broken": outcome.invariant, "sent": outcome.sent, "acked": outcome.acked,
+            "failed": outcome.failed, "consumed": outcome.consumed, "requests": outcome.requests, "virtual_s": round(outcome.virtual_s, 3),
+            "hits": sum(outcome.hits.values())})
+        if outcome.broken is not None:
+            self.broken.append(outcome)
+        elif outcome.sent + outcome.consumed < LEAST_RECORDS or sum(outcome.hits.values()) < LEAST_FAULTS or outcome.virtual_s < LEAST_SECONDS:
+            self.thin.append(outcome.seed)
+
+    def dishonest(self) -> list[str]:
+        """Why this sweep proves less than it should; empty when it was honest."""
+        found = [f"{kind} hit something in {self.fired_in[kind]} of {self.seeds} seeds only"
+                 for kind in KINDS if self.fired_in[kind] < RAREST_FAULT * self.seeds]
+        found += [f"{name} was never evaluated" for name in INVARIANTS if not self.evaluated[name]]
+        found += [f"{table}: {state} + {event} was never taken and is not listed with a reason"
+                  for table, state, event in rows() if not self.transitions[table, state, event] and (table, state, event) not in NOT_TAKEN]
+        found += [f"{' '.join(row)} is listed as never taken, and was" for row in NOT_TAKEN if self.transitions[row]]
+        if self.in_flight < LEAST_IN_FLIGHT * self.seeds:
+            found.append(f"a fault hit records in flight in {self.in_flight} of {self.seeds} seeds only")
+        if self.thin:
+            found.append(f"seeds with under {LEAST_RECORDS} records, {LEAST_FAULTS} hits or {LEAST_SECONDS:.0f} s: {self.thin[:10]}")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return {
+            "seeds": self.seeds, "seconds": round(self.seconds, 2), "seeds_per_minute": round(60 * self.seeds / max(self.seconds, 1e-9), 1),
+            "broken": [{"seed": each.seed, "invariant": each.invariant, "text": each.broken} for each in self.broken],
+            "faults": {kind: {"seeds": self.fired_in[kind], "hits": self.hits[kind]} for kind in KINDS},
+            "invariants": {name: {"rule": each.rule, "evaluated": self.evaluated[name]} for name, each in INVARIANTS.items()},
+            "transitions": [{"table": table, "state": state, "event": event, "taken": self.transitions[table, state, event],
+                             "reason": NOT_TAKEN.get((table, state, event))} for table, state, event in rows()],
+            "in_flight": self.in_flight, "dishonest": self.dishonest(), "per_seed": self.per_seed,
+        }
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Every row of every state table."""
+    for table in TABLES.values():
+        for state, event in table.rows:
+            yield table.name, state.name, event.name
+
+
+def sweep(seeds: Sequence[int], *, jobs: int | None = None, seen: Callable[[Outcome], object] = lambda _: None,
+          stop_at: int | None = None) -> Summary:
+    """Run *seeds*, on *jobs* processes (left out: one per core); stop after *stop_at* broken ones."""
+    summary, began = Summary(), time.perf_counter()
+    for outcome in _outcomes(seeds, jobs or os.cpu_count() or 1):
+        summary.add(outcome)
+        seen(outcome)
+        if stop_at is not None and len(summary.broken) >= stop_at:
+            break
+    summary.seconds = time.perf_counter() - began
+    summary.per_seed.sort(key=lambda each: each["seed"])
+    return summary
+
+
+def _outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+    if jobs == 1:
+        yield from map(run_seed, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(run_seed, seeds, CHUNK)
