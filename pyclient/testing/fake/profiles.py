@@ -1,12 +1,20 @@
-"""Which APIs and versions each release of Kafka offers to clients, as its own jars say; one profile per release."""
+"""Which APIs and versions each release of Kafka offers to clients, as its own jars say; one profile per release.
+
+The figures stand in ``releases.tsv``; this file says where a model departs from them.
+"""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import importlib.resources
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Final, Self
 
 import attrs
 
 from pyclient.codec.apis import Api, VersionRange
+
+NEWEST: Final = "4.3"
+ADVERTISED_SINCE: Final = {Api.PRODUCE: 0}
+"""4.x brokers accept Produce from 3 and say 0: librdkafka takes a broker without it for one from before 0.10 and sends it old batches."""
 
 
 @attrs.frozen(kw_only=True)
@@ -15,16 +23,41 @@ class Profile:
 
     name: str
     apis: Mapping[Api, VersionRange]
+    """What is accepted."""
     features: Mapping[str, tuple[int, int, int]] = attrs.field(factory=dict)
     """Feature → lowest supported, highest supported, finalized level."""
 
+    @property
+    def advertised(self) -> Iterator[tuple[Api, VersionRange]]:
+        """What ApiVersions says."""
+        return ((api, VersionRange(ADVERTISED_SINCE.get(api, low), high)) for api, (low, high) in self.apis.items())
 
-_KAFKA_4_3: Final = Profile(name="4.3", apis={
-    Api.PRODUCE: VersionRange(3, 13),
-    Api.FETCH: VersionRange(4, 18),
-    Api.METADATA: VersionRange(0, 13),
-    Api.API_VERSIONS: VersionRange(0, 4),
-})
+    def limited_to(self, answered: Container[Api]) -> Self:
+        """The same without the APIs that nobody answers: what is offered works."""
+        return attrs.evolve(self, apis={api: versions for api, versions in self.apis.items() if api in answered})
 
-PROFILES: Final[Mapping[str, Profile]] = {each.name: each for each in (_KAFKA_4_3,)}
-NEWEST: Final = "4.3"
+
+def read_profiles(lines: Iterable[str]) -> dict[str, Profile]:
+    """The profiles of a table such as ``releases.tsv``, oldest first; APIs that `Api` does not name are left out."""
+    apis: dict[str, dict[Api, VersionRange]] = {}
+    features: dict[str, dict[str, tuple[int, int, int]]] = {}
+    for line in lines:
+        if line.startswith("#"):
+            continue
+        release, kind, name, *text = line.split("\t")
+        numbers = [int(each) for each in text]
+        if kind == "feature":
+            features.setdefault(release, {})[name] = (numbers[0], numbers[1], numbers[2])
+        elif name in Api.__members__:
+            apis.setdefault(release, {})[Api[name]] = VersionRange(numbers[1], numbers[2])
+    readable = apis[max(apis)]
+    return {name: Profile(name=name, apis=_readable(found, readable), features=features[name]) for name, found in apis.items()}
+
+
+def _readable(apis: Mapping[Api, VersionRange], readable: Mapping[Api, VersionRange]) -> dict[Api, VersionRange]:
+    """Without the versions that Kafka 4.0 removed (KIP-896): kio has no schemas of them."""
+    return {api: VersionRange(max(low, readable[api].low), high) for api, (low, high) in apis.items()}
+
+
+PROFILES: Final[Mapping[str, Profile]] = read_profiles(
+    importlib.resources.files("pyclient.testing.fake").joinpath("releases.tsv").read_text("utf-8").splitlines())

@@ -33,6 +33,7 @@ class Front:
         self.control = control
         self.rows = rows
         self.connections: dict[BrokerConnection, None] = {}
+        kafka.profile = kafka.profile.limited_to(rows)
         kafka.listeners.append(self._on_event)
 
     def connection(self, broker: int) -> BrokerConnection:
@@ -125,7 +126,7 @@ class BrokerConnection(asyncio.Protocol):
         if api is Api.API_VERSIONS and head.version not in offered:
             self._refuse_version(head)
             return
-        if api is None or head.version not in offered or api not in self._front.rows:
+        if api is None or head.version not in offered:
             raise ProtocolError(f"API {head.api_key} v{head.version} is not offered by {self._kafka.profile.name}")
         asked = Asked(broker=self.broker.id, api=api, version=head.version, client_id=head.client_id,
                       body=decode_request(api, head.version, frame), peer=self._peer, connection=self)

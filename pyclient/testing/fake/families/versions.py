@@ -37,7 +37,7 @@ def refuse_api_versions(_asked: Asked, code: int) -> Fields:
 
 
 def _ranges(kafka: Kafka) -> list[Fields]:
-    return [{"api_key": int(api), "min_version": low, "max_version": high} for api, (low, high) in kafka.profile.apis.items()]
+    return [{"api_key": int(api), "min_version": low, "max_version": high} for api, (low, high) in kafka.profile.advertised]
 
 
 def _is_well_named(asked: Asked) -> bool:
