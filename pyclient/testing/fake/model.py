@@ -135,8 +135,11 @@ class Kafka:
         """The broker that Metadata names as controller; -1 when none runs."""
         return min(self.alive, default=-1)
 
-    def kill(self, broker: int) -> None:
-        """End a broker at once. Whoever serves its connections cuts them (see `listeners`)."""
+    def kill(self, broker: int, *, lose_tail: bool = False) -> None:
+        """End a broker at once. Whoever serves its connections cuts them (see `listeners`).
+
+        With *lose_tail* its disk loses what was not replicated.
+        """
         self._must_be(broker, alive=True)
         node = self.brokers[broker]
         node.alive = False
@@ -144,7 +147,7 @@ class Kafka:
         self.tell("broker killed", broker=broker)
         for topic in self.topics.values():
             for partition in topic.partitions:
-                partition.broker_down(broker)
+                partition.broker_down(broker, lose_tail=lose_tail)
         self.changed.ring()
 
     def restart(self, broker: int) -> None:

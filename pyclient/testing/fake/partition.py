@@ -1,14 +1,41 @@
-"""One partition: its replicas, who leads, and since which epoch."""
+"""One partition: its replicas, who leads them and since which epoch, and what its leader writes."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pyclient.codec.encode import encode_batch
+from pyclient.errors import IllegalState
+from pyclient.testing.fake.batch import MARKER_KEY, MARKER_VALUE, NO_PRODUCER, Batch, placed
 from pyclient.testing.fake.bell import Bell
+from pyclient.testing.fake.log import Log
+from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.replication import MS, Replication
+from pyclient.testing.fake.validation import Limits, checked
 
 if TYPE_CHECKING:
     from pyclient.testing.fake.model import Kafka, Topic
 
 NOBODY: Final = -1
+NOT_LEADER_OR_FOLLOWER: Final = 6
+OFFSET_OUT_OF_RANGE: Final = 1
+NOT_ENOUGH_REPLICAS: Final = 19
+FENCED_LEADER_EPOCH: Final = 74
+UNKNOWN_LEADER_EPOCH: Final = 76
+HIGH_WATERMARK: Final = -1
+"""Delete records up to there."""
+NO_TIMESTAMP: Final = -1
+
+
+class Appended(NamedTuple):
+    """Where a batch is in the log, now or since its first arrival."""
+
+    base_offset: int
+    last_offset: int
+    append_time: int
+    """The broker's time, if that is what records get; of a repeated batch its max timestamp."""
+    epoch: int
+    """The leader's when it was appended."""
 
 
 class Partition:
@@ -18,40 +45,332 @@ class Partition:
         self.topic = topic
         self.index = index
         self.replicas = replicas
-        self.isr = list(replicas)
-        self.leader = replicas[0]
+        self.isr = [each for each in replicas if kafka.brokers[each].alive] or replicas[:1]
+        self.leader = self.isr[0] if kafka.brokers[self.isr[0]].alive else NOBODY
         self.leader_epoch = 0
         self.changed = Bell()
+        """Rung when readers can have more, or the leader or the start of its log changes."""
         self._kafka = kafka
+        self._last_leader = self.isr[0]
+        self._failing: dict[int, asyncio.TimerHandle] = {}
+        self._replication = Replication(self, replicas, lag_ms=kafka.settings.replica_lag_ms,
+                                        patience_ms=kafka.settings.replica_lag_time_max_ms)
+        if self.leader != NOBODY:
+            self._replication.lead()
 
     def __repr__(self) -> str:
-        return f"<{self.topic.name}-{self.index} leader {self.leader} epoch {self.leader_epoch} isr {self.isr}>"
+        return f"<{self.name} leader {self.leader} epoch {self.leader_epoch} isr {self.isr} {self.log}>"
 
-    def move_leader(self, to: int) -> None:
-        """Make a live in-sync replica the leader."""
-        self.leader = to
-        self.leader_epoch += 1
+    @property
+    def name(self) -> str:
+        """As Kafka's messages spell it."""
+        return f"{self.topic.name}-{self.index}"
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> Log:
+        """The leader's log; the last leader's while nobody leads."""
+        return self.log_of(self._last_leader)
+
+    def log_of(self, broker: int) -> Log:
+        """The log of one replica."""
+        return self._replication.replicas[broker].log
+
+    def committed(self) -> list[Batch]:
+        """The batches that consumers can see, for assertions: all that is left of what was acknowledged by acks=all."""
+        log = self.log
+        return log.range(log.start, log.high_watermark)
+
+    def serving_log(self, broker: int, epoch: int, *, only_leader: bool) -> Log:
+        """The log that this broker answers from, for a client that believes in this leader epoch (-1: in none).
+
+        Raises:
+            Refused: the broker does not lead (or hold, with *only_leader* unset), or the client's epoch is another one.
+        """
+        if broker not in self.replicas:
+            raise Refused(NOT_LEADER_OR_FOLLOWER)
+        if epoch >= 0 and epoch != self.leader_epoch:
+            raise Refused(FENCED_LEADER_EPOCH if epoch < self.leader_epoch else UNKNOWN_LEADER_EPOCH)
+        if broker != self.leader and only_leader:
+            raise Refused(NOT_LEADER_OR_FOLLOWER)
+        return self.log_of(broker)
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether a new leader does not know yet that what it had when elected is committed."""
+        return self._replication.epoch_start > self.log.high_watermark
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest start of the logs of live replicas."""
+        return min(self.log_of(each).start for each in self.replicas if each == self.leader or self.is_alive(each))
+
+    @property
+    def min_insync(self) -> int:
+        """``min.insync.replicas``, as far as there are replicas at all."""
+        return min(int(self._setting("min.insync.replicas", self._kafka.settings.min_insync_replicas)), len(self.replicas))
+
+    def _setting(self, name: str, default: object) -> str:
+        return self.topic.config.get(name, str(default))
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def write(self, broker: int, records: bytes, *, all_in_sync: bool) -> Appended:
+        """Append a client's batch at its leader.
+
+        Raises:
+            Refused: this broker does not lead, too few replicas are in sync, or something is wrong with the batch.
+        """
+        log = self._writable(broker)
+        if all_in_sync and len(self.isr) < self.min_insync:
+            raise Refused(NOT_ENOUGH_REPLICAS)
+        now = self._kafka.wall()
+        limits = Limits.of(self.name, self.topic.config, self._kafka.settings)
+        data = checked(records, limits, now)
+        batch = Batch.of(placed(data, log.end, self.leader_epoch))
+        if batch.producer_id != NO_PRODUCER:
+            repeated = log.producers.repeated(batch)
+            if repeated is not None:
+                return Appended(repeated.first_offset, repeated.last_offset, repeated.timestamp, self.leader_epoch)
+            self._expire_producers(log, batch.producer_id, now)
+            log.producers.check(batch)
+        self._append(log, batch)
+        return Appended(batch.base_offset, batch.last_offset, now if limits.by_broker else NO_TIMESTAMP, self.leader_epoch)
+
+    def write_marker(self, broker: int, producer_id: int, producer_epoch: int, *, commits: bool, coordinator_epoch: int) -> Appended:
+        """Append the end of a producer's transaction, as a transaction coordinator has it done.
+
+        Raises:
+            Refused: this broker does not lead, or the producer or coordinator is fenced.
+        """
+        log = self._writable(broker)
+        record = (self._kafka.wall(), MARKER_KEY.pack(0, int(commits)), MARKER_VALUE.pack(0, coordinator_epoch), None)
+        data = encode_batch([record], base_offset=log.end, producer_id=producer_id, producer_epoch=producer_epoch,
+                            transactional=True, control=True, leader_epoch=self.leader_epoch)
+        batch = Batch.of(data)
+        log.producers.check_marker(batch, coordinator_epoch)
+        self._append(log, batch)
+        return Appended(batch.base_offset, batch.last_offset, NO_TIMESTAMP, self.leader_epoch)
+
+    def _writable(self, broker: int) -> Log:
+        if broker != self.leader:
+            raise Refused(NOT_LEADER_OR_FOLLOWER, tells_start=False)
+        return self.log_of(broker)
+
+    def _expire_producers(self, log: Log, producer_id: int, now: int) -> None:
+        """Looks at all of them when a new one comes, so that their number is bounded."""
+        known = log.producers.known.get(producer_id)
+        older_than = now - self._kafka.settings.producer_id_expiration_ms
+        if known is None or known.timestamp <= older_than:
+            log.producers.expire(older_than)
+
+    def _append(self, log: Log, batch: Batch) -> None:
+        log.append(batch)
+        self._tell("appended", broker=self.leader, epoch=self.leader_epoch, base_offset=batch.base_offset,
+                   last_offset=batch.last_offset, batch=batch)
+        self._replication.spread()
+        self._retain(log)
+
+    def _retain(self, log: Log) -> None:
+        """Delete the oldest committed batches when there are too many bytes; the newest stays."""
+        limit = int(self._setting("retention.bytes", self._kafka.settings.log_retention_bytes))
+        if log.size <= limit or limit < 0:
+            return
+        excess, start = log.size - limit, log.start
+        for batch in log.batches[:-1]:
+            if excess <= 0 or batch.last_offset >= log.high_watermark:
+                break
+            excess -= batch.size
+            start = batch.last_offset + 1
+        self.begin_at(start)
+
+    def begin_at(self, offset: int) -> None:
+        """Advance retention: nothing before this offset is left.
+
+        Raises:
+            Refused: it is not committed.
+        """
+        log = self.log
+        if offset > log.high_watermark:
+            raise Refused(OFFSET_OUT_OF_RANGE)
+        if offset <= log.start:
+            return
+        log.begin_at(offset)
+        self._tell("retention", broker=self._last_leader, start=offset)
+        if self.leader != NOBODY:
+            self._replication.spread()
         self.changed.ring()
 
-    def broker_down(self, broker: int) -> None:
-        """A broker was killed: another in-sync replica leads, or nobody does."""
-        if self.leader == broker:
-            live = [each for each in self.isr if each in self._kafka.alive]
-            self.leader = live[0] if live else NOBODY
-            self.leader_epoch += 1
-            self.changed.ring()
+    def delete_records(self, broker: int, offset: int) -> int:
+        """Delete what is before this offset (-1: the high watermark) at the leader; gives the offset meant.
+
+        Raises:
+            Refused: this broker does not lead, or the offset is not committed.
+        """
+        log = self._writable(broker)
+        before = log.high_watermark if offset == HIGH_WATERMARK else offset
+        if before < 0:
+            raise Refused(OFFSET_OUT_OF_RANGE)
+        self.begin_at(before)
+        return before
+
+    # ---- who leads --------------------------------------------------------------------------------------------------
+
+    def move_leader(self, to: int) -> None:
+        """Make a live in-sync replica the leader. Nothing happens when it leads already.
+
+        Raises:
+            IllegalState: it is not in sync, or its broker does not run.
+        """
+        if to not in self.isr or not self.is_alive(to):
+            raise IllegalState(f"broker {to} cannot lead {self.name}: in sync are {self.isr}, running {self._kafka.alive}")
+        if to != self.leader:
+            self._lead(to)
+
+    def elect_preferred(self) -> bool:
+        """Let the first replica lead if it can; whether it leads now."""
+        first = self.replicas[0]
+        if first in self.isr and self.is_alive(first):
+            self.move_leader(first)
+        return self.leader == first
+
+    def elect_unclean(self, to: int) -> None:
+        """Make a live replica the leader whether or not it is in sync: what the others have beyond it is lost.
+
+        Raises:
+            IllegalState: it is no replica, or its broker does not run.
+        """
+        if to not in self.replicas or not self.is_alive(to):
+            raise IllegalState(f"broker {to} cannot lead {self.name}: replicas are {self.replicas}, running {self._kafka.alive}")
+        if to in self.isr:
+            self.move_leader(to)
+            return
+        self._set_isr([to])
+        self._lead(to, clean=False)
+
+    def set_lag(self, ms: float) -> None:
+        """Let followers fetch so long after their leader has news (0: at once, infinity: never), from now on."""
+        self._replication.lag(ms)
+
+    def broker_down(self, broker: int, *, lose_tail: bool = False) -> None:
+        """A broker was killed; the controller acts on it when it has noticed."""
+        if broker not in self.replicas:
+            return
+        self._replication.stop(broker)
+        if lose_tail:
+            self._lose_tail(broker)
+        delay_ms = self._kafka.settings.failure_detection_ms
+        if delay_ms:
+            self._failing[broker] = asyncio.get_running_loop().call_later(delay_ms * MS, self._fail, broker)
+        else:
+            self._fail(broker)
 
     def broker_up(self, broker: int) -> None:
-        """A broker came back."""
-        if self.leader == NOBODY and broker in self.isr:
-            self.move_leader(broker)
+        """A broker came back: it leads when nobody else can, else it follows and is in sync when it has caught up."""
+        if broker not in self.replicas:
+            return
+        if broker in self._failing:
+            self._failing[broker].cancel()
+            self._fail(broker, was_dead=True)
+        if self.leader == NOBODY:
+            self._elect()
+        else:
+            self._replication.restarted(broker)
 
     def delete(self) -> None:
         """The topic is gone."""
+        self._replication.stop()
+        for timer in self._failing.values():
+            timer.cancel()
         self.leader = NOBODY
+        self.leader_epoch += 1  # whoever waits for it is told to look again
         self.changed.ring()
 
     @property
     def offline(self) -> list[int]:
         """Replicas whose broker does not run."""
-        return [each for each in self.replicas if each not in self._kafka.alive]
+        return [each for each in self.replicas if not self.is_alive(each)]
+
+    def _lose_tail(self, broker: int) -> None:
+        log = self.log_of(broker)
+        end = log.end
+        if log.truncate(log.high_watermark):
+            self.truncated(broker, log, end)
+
+    def _fail(self, broker: int, *, was_dead: bool = False) -> None:
+        """The controller knows that a broker is (or was) gone."""
+        self._failing.pop(broker, None)
+        rest = [each for each in self.isr if each != broker]
+        if rest and broker in self.isr:
+            self._set_isr(rest)
+        if self.leader == broker:
+            self._elect(without=broker if was_dead and rest else NOBODY)
+        elif self.leader != NOBODY:
+            self._replication.advance()
+
+    def _elect(self, without: int = NOBODY) -> None:
+        """Choose a leader among the live in-sync replicas; among all live ones where that is allowed."""
+        live = [each for each in self.replicas if self.is_alive(each) and each != without]
+        chosen = next((each for each in live if each in self.isr), NOBODY)
+        if chosen != NOBODY:
+            self._lead(chosen)
+        elif live and self._may_be_unclean():
+            self._set_isr([live[0]])
+            self._lead(live[0], clean=False)
+        elif self.leader != NOBODY:
+            self._lead(NOBODY)
+
+    def _may_be_unclean(self) -> bool:
+        return self._setting("unclean.leader.election.enable", self._kafka.settings.unclean_leader_election_enable).lower() == "true"
+
+    def _lead(self, broker: int, *, clean: bool = True) -> None:
+        self.leader = broker
+        self.leader_epoch += 1
+        if broker != NOBODY:
+            self._last_leader = broker
+        self._tell("leader", broker=broker, epoch=self.leader_epoch, clean=clean)
+        if broker == NOBODY:
+            self._replication.stop()
+        else:
+            self._replication.lead()
+        self.changed.ring()
+        self._kafka.changed.ring()
+
+    def _set_isr(self, isr: list[int]) -> None:
+        self.isr = isr
+        self._tell("isr", isr=list(isr))
+        self._kafka.changed.ring()
+
+    # ---- what replication reports -----------------------------------------------------------------------------------
+
+    def is_alive(self, broker: int) -> bool:
+        """Whether this broker runs."""
+        return broker != NOBODY and self._kafka.brokers[broker].alive
+
+    def in_sync(self, broker: int) -> None:
+        """A follower has caught up."""
+        self._set_isr([*self.isr, broker])
+
+    def lagging(self, broker: int) -> None:
+        """A follower was behind for too long."""
+        if broker in self.isr:
+            self._set_isr([each for each in self.isr if each != broker])
+            self._replication.advance()
+
+    def truncated(self, broker: int, log: Log, lost_to: int) -> None:
+        """A replica lost the records from its end to this offset."""
+        self._tell("truncated", broker=broker, end=log.end, lost_to=lost_to)
+        self.changed.ring()
+
+    def committed_to(self, offset: int) -> None:
+        """The leader's high watermark rose."""
+        self._tell("high watermark", broker=self.leader, epoch=self.leader_epoch, offset=offset)
+        self.changed.ring()
+
+    def learned(self) -> None:
+        """A follower's readers can have more."""
+        self.changed.ring()
+
+    def _tell(self, event: str, **facts: object) -> None:
+        self._kafka.tell(event, topic=self.topic.name, partition=self.index, **facts)

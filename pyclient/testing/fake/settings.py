@@ -23,6 +23,10 @@ class Settings:
     unclean_leader_election_enable: bool = False
     message_max_bytes: int = MIB + 12
     log_message_timestamp_type: str = "CreateTime"
+    log_message_timestamp_before_max_ms: int = 2**63 - 1
+    log_message_timestamp_after_max_ms: int = 3_600_000
+    producer_id_expiration_ms: int = 86_400_000
+    """After how long without a record a partition forgets a producer."""
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
@@ -30,6 +34,10 @@ class Settings:
     group_max_size: int = 2**31 - 1
     offset_metadata_max_bytes: int = 4096
     max_incremental_fetch_session_cache_slots: int = 1000
+    fetch_max_bytes: int = 55 * MIB
+    replica_selector_class: str = ""
+    """Any rack-aware selector makes leaders send consumers to a replica in their rack (KIP-392)."""
+    replica_lag_time_max_ms: int = 30_000
     log_retention_bytes: int = 64 * MIB
     """Per partition; older batches are deleted, so that memory stays bounded."""
     replica_lag_ms: float = 0.0

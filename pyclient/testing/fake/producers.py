@@ -1,0 +1,156 @@
+"""What a log remembers of its idempotent producers (KIP-98): their epoch, their last five batches, their open transaction."""
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+import attrs
+
+from pyclient.testing.fake.batch import NO_PRODUCER, Batch
+from pyclient.testing.fake.refused import Refused
+
+REMEMBERED: Final = 5
+"""Batches of a producer whose repetition is recognised; no more may be in flight on a connection."""
+NO_EPOCH: Final = -1
+LAST_SEQUENCE: Final = 2**31 - 1
+OUT_OF_ORDER_SEQUENCE: Final = 45
+INVALID_PRODUCER_EPOCH: Final = 47
+INVALID_TXN_STATE: Final = 48
+TRANSACTION_COORDINATOR_FENCED: Final = 52
+
+
+class Written(NamedTuple):
+    """A batch of a producer that is in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Aborted(NamedTuple):
+    """A transaction that was rolled back; its records are still in the log."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """That of its marker."""
+
+
+@attrs.define(eq=False)
+class Producer:
+    """One producer id."""
+
+    epoch: int = NO_EPOCH
+    coordinator_epoch: int = -1
+    timestamp: int = -1
+    written: deque[Written] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
+
+    def take(self, epoch: int, timestamp: int) -> None:
+        """It wrote something; batches of an older epoch are forgotten."""
+        if epoch != self.epoch:
+            self.written.clear()
+            self.epoch = epoch
+        self.timestamp = timestamp
+
+
+class Producers:
+    """All producers of one log."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Producer] = {}
+        self.aborted: list[Aborted] = []
+        self._open: dict[int, int] = {}  # producer → first offset of its transaction; the oldest comes first
+        self._deciding: list[tuple[int, int]] = []  # transactions that have ended: first offset, offset of the marker
+
+    def repeated(self, batch: Batch) -> Written | None:
+        """Where this batch is in the log already, if it is one of its producer's last five."""
+        known = self.known.get(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            return None
+        sequences = (batch.base_sequence, batch.last_sequence)
+        return next((each for each in known.written if each[:2] == sequences), None)
+
+    def check(self, batch: Batch) -> None:
+        """Whether a client's batch may be appended next.
+
+        Raises:
+            Refused: its epoch is old, or records before it are missing.
+        """
+        known = self.known.get(batch.producer_id)
+        if known is None or known.epoch == NO_EPOCH:
+            return  # forgotten, or never seen: any sequence is taken
+        _check_epoch(known, batch.producer_epoch)
+        if batch.producer_id in self._open and not batch.is_transactional:
+            raise Refused(INVALID_TXN_STATE)
+        if batch.producer_epoch > known.epoch:
+            follows = batch.base_sequence == 0
+        else:
+            follows = _follows(known.written[-1].last_sequence if known.written else -1, batch.base_sequence)
+        if not follows:
+            raise Refused(OUT_OF_ORDER_SEQUENCE)
+
+    def check_marker(self, batch: Batch, coordinator_epoch: int) -> None:
+        """Whether a marker may be appended: neither its producer nor its coordinator may be fenced."""
+        known = self.known.get(batch.producer_id)
+        if known is None:
+            return
+        _check_epoch(known, batch.producer_epoch)
+        if coordinator_epoch < known.coordinator_epoch:
+            raise Refused(TRANSACTION_COORDINATOR_FENCED)
+
+    def appended(self, batch: Batch) -> None:
+        """A batch is in the log now."""
+        if batch.producer_id == NO_PRODUCER:
+            return
+        known = self.known.setdefault(batch.producer_id, Producer())
+        known.take(batch.producer_epoch, batch.max_timestamp)
+        if batch.is_control:
+            self._ended(known, batch)
+            return
+        known.written.append(Written(batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset,
+                                     batch.max_timestamp))
+        if batch.is_transactional:
+            self._open.setdefault(batch.producer_id, batch.base_offset)
+
+    def _ended(self, known: Producer, batch: Batch) -> None:
+        marker = batch.marker()
+        known.coordinator_epoch = marker.coordinator_epoch
+        first = self._open.pop(batch.producer_id, None)
+        if first is None:
+            return
+        self._deciding.append((first, batch.last_offset))
+        if not marker.commits:
+            self.aborted.append(Aborted(batch.producer_id, first, batch.last_offset))
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction begins whose end is not committed yet."""
+        if self._deciding:
+            self._deciding = [each for each in self._deciding if each[1] >= high_watermark]
+        began = [*(first for first, _ in self._deciding), *self._open.values()]
+        return min(began, default=None)
+
+    def has_open(self, producer_id: int) -> bool:
+        """Whether this producer has a transaction open here."""
+        return producer_id in self._open
+
+    def expire(self, older_than: int) -> None:
+        """Forget producers that wrote nothing since this timestamp and have no transaction open."""
+        for producer_id, known in list(self.known.items()):
+            if known.timestamp <= older_than and producer_id not in self._open:
+                del self.known[producer_id]
+
+    def begin_at(self, start: int) -> None:
+        """The log begins here now; aborted transactions before it are of no use."""
+        if self.aborted:
+            self.aborted = [each for each in self.aborted if each.last_offset >= start]
+
+
+def _check_epoch(known: Producer, epoch: int) -> None:
+    if epoch < known.epoch:
+        raise Refused(INVALID_PRODUCER_EPOCH)
+
+
+def _follows(last: int, following: int) -> bool:
+    return following == last + 1 or (following == 0 and last == LAST_SEQUENCE)

@@ -1,0 +1,25 @@
+"""How the model says no to one partition of a request."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class RecordError(NamedTuple):
+    """Why one record of a batch was refused."""
+
+    at: int
+    """Its place in the batch."""
+    message: str
+
+
+class Refused(Exception):
+    """A broker's answer for one partition is this error code."""
+
+    def __init__(self, code: int, message: str | None = None, *, records: tuple[RecordError, ...] = (),
+                 tells_start: bool = True) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+        self.records = records
+        self.tells_start = tells_start
+        """Whether the answer says where the log begins; for some errors real brokers do not."""

@@ -1,0 +1,230 @@
+"""How followers get what their leader has, and what that makes of the high watermark.
+
+Without lag (``replica_lag_ms=0``) followers have everything at once. With lag they fetch so long after the leader has news; the
+leader learns from a fetch how far a follower is, and followers learn the high watermark with the fetch after that.
+"""
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+import attrs
+
+from pyclient.testing.fake.batch import Batch
+from pyclient.testing.fake.log import Log
+
+MS: Final = 0.001
+
+
+class Roles(Protocol):
+    """What replication asks of the partition: who leads, who is in sync, and whom to tell."""
+
+    isr: list[int]
+    leader: int
+    leader_epoch: int
+
+    @property
+    def min_insync(self) -> int:
+        """In-sync replicas without which nothing is committed."""
+
+    def is_alive(self, broker: int) -> bool:
+        """Whether this broker runs."""
+
+    def in_sync(self, broker: int) -> None:
+        """A follower has caught up."""
+
+    def lagging(self, broker: int) -> None:
+        """A follower was behind for too long."""
+
+    def truncated(self, broker: int, log: Log, lost_to: int) -> None:
+        """A replica lost the records from its end to this offset."""
+
+    def committed_to(self, offset: int) -> None:
+        """The leader's high watermark rose."""
+
+    def learned(self) -> None:
+        """A follower's readers can have more."""
+
+
+@attrs.define(eq=False)
+class Replica:
+    """A broker's copy of the partition."""
+
+    broker: int
+    log: Log = attrs.field(factory=Log)
+    seen: int = -1
+    """The end of its log as its leader knows it; -1 until it fetched from this leader."""
+    follows: int = -1
+    """The leader epoch its log agrees with."""
+    fetch: asyncio.TimerHandle | None = None
+    behind: asyncio.TimerHandle | None = None
+
+    def rest(self) -> None:
+        """Stop whatever is due."""
+        for timer in (self.fetch, self.behind):
+            if timer is not None:
+                timer.cancel()
+        self.fetch = self.behind = None
+
+
+class Replication:
+    """The replicas of one partition."""
+
+    def __init__(self, roles: Roles, brokers: Iterable[int], *, lag_ms: float, patience_ms: float) -> None:
+        self.replicas = {each: Replica(each) for each in brokers}
+        self._roles = roles
+        self._lag_ms = lag_ms
+        self._patience_ms = patience_ms
+        self.epoch_start = 0
+        """Where the current leader's log ended when it was elected."""
+
+    # ---- what the partition decides ---------------------------------------------------------------------------------
+
+    def lead(self) -> None:
+        """There is a new leader: it knows nothing of its followers yet."""
+        leader = self._leader
+        for each in self.replicas.values():
+            each.rest()
+            each.seen = -1
+        leader.follows = self._roles.leader_epoch
+        self.epoch_start = leader.log.end
+        leader.log.epochs.assign(self._roles.leader_epoch, leader.log.end)
+        self.spread()
+
+    def stop(self, broker: int | None = None) -> None:
+        """A broker is down, or (None) the partition is gone: nothing is due any more."""
+        for each in self.replicas.values() if broker is None else (self.replicas[broker],):
+            each.rest()
+
+    def restarted(self, broker: int) -> None:
+        """A follower is back; what its leader knew of it holds no longer."""
+        self.replicas[broker].seen = self.replicas[broker].follows = -1
+        self.spread()
+
+    def lag(self, ms: float) -> None:
+        """Let followers fetch so long after news; infinity lets them hang."""
+        self._lag_ms = ms
+        for each in self.replicas.values():
+            each.rest()
+        self.spread()
+
+    def spread(self) -> None:
+        """The leader has news, of whatever kind: followers copy it, now or when they fetch."""
+        if self._roles.leader not in self.replicas:
+            return  # nobody leads
+        if self._lag_ms:
+            self.advance()
+            for each in self._followers():
+                self._schedule(each)
+            return
+        for each in self._followers():
+            self._copy(each)
+        self.advance()
+        for each in self._followers():
+            _learn(each.log, self._leader.log)
+
+    def advance(self) -> None:
+        """Raise the leader's high watermark to what all in-sync replicas have, if there are enough of them."""
+        roles, log = self._roles, self._leader.log
+        if len(roles.isr) < roles.min_insync:
+            return
+        ends = (self.replicas[each].seen for each in roles.isr if each != roles.leader)
+        offset = min(ends, default=log.end)
+        offset = min(offset, log.end)
+        if offset > log.high_watermark:
+            log.high_watermark = offset
+            roles.committed_to(offset)
+
+    # ---- fetching ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _leader(self) -> Replica:
+        return self.replicas[self._roles.leader]
+
+    def _followers(self) -> Iterator[Replica]:
+        roles = self._roles
+        if roles.is_alive(roles.leader):
+            yield from (each for each in self.replicas.values() if each.broker != roles.leader and roles.is_alive(each.broker))
+
+    def _is_behind(self, replica: Replica) -> bool:
+        log, leader = replica.log, self._leader.log
+        return (replica.seen, log.high_watermark, log.start) != (leader.end, leader.high_watermark, leader.start)
+
+    def _schedule(self, replica: Replica) -> None:
+        if not self._is_behind(replica):
+            return
+        loop = asyncio.get_running_loop()
+        if replica.fetch is None and self._lag_ms < math.inf:
+            replica.fetch = loop.call_later(self._lag_ms * MS, self._fetched, replica)
+        if replica.behind is None and replica.seen < self._leader.log.end:
+            replica.behind = loop.call_later(self._patience_ms * MS, self._waited, replica)
+
+    def _fetched(self, replica: Replica) -> None:
+        """A fetch of this follower is answered."""
+        replica.rest()
+        if replica in self._followers():
+            self._copy(replica)
+            self.spread()
+
+    def _waited(self, replica: Replica) -> None:
+        replica.behind = None
+        if replica.seen < self._leader.log.end:
+            self._roles.lagging(replica.broker)
+
+    def _copy(self, replica: Replica) -> None:
+        log, leader = replica.log, self._leader.log
+        if replica.follows != self._roles.leader_epoch:
+            self._agree(replica)
+        if log.end < leader.start:
+            log.restart_at(leader.start)
+        for batch in _missing(log, leader):
+            log.append(batch)
+        replica.seen = log.end
+        if _learn(log, leader):
+            self._roles.learned()
+        if replica.broker not in self._roles.isr and log.end >= max(leader.high_watermark, self.epoch_start):
+            self._roles.in_sync(replica.broker)
+
+    def _agree(self, replica: Replica) -> None:
+        """Remove what the leader's log does not have, by epochs: step by step to the last one both know."""
+        log, leader = replica.log, self._leader.log
+        end = log.end
+        if log.start > leader.end:
+            log.restart_at(leader.start)
+        while (to := _divergence(log, leader)) is not None:
+            log.truncate(to)
+        replica.follows = self._roles.leader_epoch
+        if log.end < end:
+            self._roles.truncated(replica.broker, log, end)
+
+
+def _missing(log: Log, leader: Log) -> Iterable[Batch]:
+    if log.end == leader.end:
+        return ()
+    newest = leader.batches[-1]
+    return (newest,) if newest.base_offset == log.end else leader.range(log.end, leader.end)
+
+
+def _learn(log: Log, leader: Log) -> bool:
+    """What each answer to a follower says besides records; whether it is news."""
+    before = (log.high_watermark, log.start)
+    log.high_watermark = max(log.high_watermark, min(leader.high_watermark, log.end))
+    if log.start < leader.start <= log.end:
+        log.begin_at(leader.start)
+    return before != (log.high_watermark, log.start)
+
+
+def _divergence(log: Log, leader: Log) -> int | None:
+    """Where a follower's log has to end for now; None when all of it is the leader's too."""
+    latest = log.epochs.latest
+    if latest < 0:
+        return None if log.end <= leader.end else leader.end
+    theirs = leader.epochs.end_of(latest, leader.end)
+    if theirs.epoch < 0:
+        return log.start if log.end > log.start or log.epochs.entries else None
+    if theirs.epoch == latest and theirs.offset >= log.end:
+        return None
+    ours = log.epochs.end_of(theirs.epoch, log.end)
+    return min(theirs.offset, ours.offset if ours.epoch >= 0 else theirs.offset, log.end)
