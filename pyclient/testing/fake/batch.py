@@ -8,7 +8,7 @@ import attrs
 
 from pyclient.codec.batches import read_batches
 from pyclient.codec.crc import crc32c
-from pyclient.codec.encode import CONTROL_BIT, CRC_END, HEADER_SIZE, LENGTH_END, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
+from pyclient.codec.encode import CONTROL_BIT, CRC_END, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 OFFSET: Final = struct.Struct(">q")
@@ -19,7 +19,6 @@ EPOCH_AT: Final = 12
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
-MAGIC_AT: Final = 16
 MARKER_KEY: Final = struct.Struct(">hh")
 MARKER_VALUE: Final = struct.Struct(">hi")
 COMMIT: Final = 1
@@ -111,16 +110,3 @@ def timed(data: bytes, max_timestamp: int, *, by_broker: bool) -> bytes:
     OFFSET.pack_into(out, MAX_TIMESTAMP_AT, max_timestamp)
     CRC.pack_into(out, CRC_AT, crc32c(bytes(out[CRC_END:])))
     return bytes(out)
-
-
-def whole_batches(data: bytes) -> list[bytes]:
-    """The batches that are whole, one after the other; what follows them is no batch."""
-    found: list[bytes] = []
-    at = 0
-    while len(data) - at >= HEADER_SIZE:
-        size = EPOCH.unpack_from(data, at + OFFSET.size)[0] + LENGTH_END
-        if size < HEADER_SIZE or at + size > len(data):
-            break
-        found.append(data[at:at + size])
-        at += size
-    return found

@@ -21,7 +21,7 @@ NOT_LEADER_OR_FOLLOWER: Final = 6
 OFFSET_OUT_OF_RANGE: Final = 1
 NOT_ENOUGH_REPLICAS: Final = 19
 FENCED_LEADER_EPOCH: Final = 74
-UNKNOWN_LEADER_EPOCH: Final = 76
+UNKNOWN_LEADER_EPOCH: Final = 75
 HIGH_WATERMARK: Final = -1
 """Delete records up to there."""
 NO_TIMESTAMP: Final = -1
@@ -116,7 +116,7 @@ class Partition:
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    def write(self, broker: int, records: bytes, *, all_in_sync: bool) -> Appended:
+    def write(self, broker: int, data: bytes, *, all_in_sync: bool) -> Appended:
         """Append a client's batch at its leader.
 
         Raises:
@@ -127,7 +127,7 @@ class Partition:
             raise Refused(NOT_ENOUGH_REPLICAS)
         now = self._kafka.wall()
         limits = Limits.of(self.name, self.topic.config, self._kafka.settings)
-        data = checked(records, limits, now)
+        data = checked(data, limits, now)
         batch = Batch.of(placed(data, log.end, self.leader_epoch))
         if batch.producer_id != NO_PRODUCER:
             repeated = log.producers.repeated(batch)

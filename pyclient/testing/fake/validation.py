@@ -1,21 +1,25 @@
 """What a broker finds wrong with a batch before it looks at the log, in the order in which it looks."""
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
 import attrs
 
 from pyclient.codec.batches import read_batches
-from pyclient.codec.compression import Compression
+from pyclient.codec.compression import Compression, decompress
 from pyclient.codec.crc import crc32c
-from pyclient.codec.encode import COMPRESSION_MASK, CRC_END, HEADER_SIZE, LENGTH_END, LOG_APPEND_TIME_BIT, MAGIC
+from pyclient.codec.encode import (
+    COMPRESSION_MASK, CRC_END, HEADER_SIZE, LENGTH_END, LOG_APPEND_TIME_BIT, MAGIC, TRANSACTIONAL_BIT,
+)
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError
-from pyclient.testing.fake.batch import CRC, CRC_AT, EPOCH, MAGIC_AT, NO_PRODUCER, OFFSET, Batch, timed, whole_batches
+from pyclient.testing.fake.batch import ATTRIBUTES, ATTRIBUTES_AT, CRC, CRC_AT, NO_PRODUCER, Batch, timed
 from pyclient.testing.fake.refused import RecordError, Refused
 from pyclient.testing.fake.settings import Settings
 
+UNKNOWN_SERVER_ERROR: Final = -1
 CORRUPT_MESSAGE: Final = 2
 MESSAGE_TOO_LARGE: Final = 10
 INVALID_TIMESTAMP: Final = 32
@@ -24,8 +28,11 @@ INVALID_RECORD: Final = 87
 ZSTD_SINCE: Final = 7
 SHOWN: Final = 3
 NO_TIMESTAMP: Final = -1
-SMALLEST_RECORDS: Final = 14
-"""A batch that says it is smaller than the head of the oldest format is damage, not a batch that is cut off."""
+SIZE: Final = struct.Struct(">i")
+SIZE_AT: Final = 8
+MAGIC_AT: Final = 16
+SMALLEST: Final = 14
+"""What follows the size field is at least this, in the oldest format; less is damage, not a batch that is cut off."""
 
 
 @attrs.frozen(kw_only=True)
@@ -55,40 +62,72 @@ class Limits:
         )
 
 
-def check_request(records: bytes | None, version: int) -> None:
-    """What is wrong with a partition's bytes whatever the topic: one batch of format 2, in a codec the version knows.
+def batches_in(records: bytes) -> list[bytes]:
+    """The batches that are whole; one that is cut off ends them.
 
     Raises:
-        Refused: something is.
+        Refused: what is there instead is no batch.
     """
-    records = records or b""
-    if len(records) >= LENGTH_END and EPOCH.unpack_from(records, OFFSET.size)[0] < SMALLEST_RECORDS:
-        raise Refused(CORRUPT_MESSAGE, tells_start=False)
-    if len(records) > MAGIC_AT and records[MAGIC_AT] != MAGIC:
+    found: list[bytes] = []
+    at = 0
+    while len(records) - at >= LENGTH_END:
+        (size,) = SIZE.unpack_from(records, at + SIZE_AT)
+        if size < SMALLEST:
+            raise _damaged(found, f"Record size {size} is less than the minimum record overhead ({SMALLEST})")
+        end = at + LENGTH_END + size
+        if len(records) - at > MAGIC_AT and not 0 <= records[at + MAGIC_AT] <= MAGIC:
+            raise _damaged(found, f"Invalid magic found in record: {records[at + MAGIC_AT]}")
+        if end > len(records):
+            break
+        found.append(records[at:end])
+        at = end
+    return found
+
+
+def _damaged(before: list[bytes], message: str) -> Refused:
+    """Real brokers say what is wrong only when it is the first batch."""
+    return Refused(CORRUPT_MESSAGE, None if before else message, tells_start=False)
+
+
+def only_batch(records: bytes, version: int) -> bytes:
+    """The one batch that a partition's bytes must be, of format 2, in a codec that this version of Produce knows.
+
+    Raises:
+        Refused: they are something else.
+    """
+    batches = batches_in(records)
+    if len(batches) != 1 or batches[0][MAGIC_AT] != MAGIC:
         raise Refused(INVALID_RECORD, tells_start=False)
-    batches = whole_batches(records)
-    if len(batches) != 1:
-        raise Refused(INVALID_RECORD, tells_start=False)
-    if Batch.of(batches[0]).attributes & COMPRESSION_MASK == Compression.ZSTD and version < ZSTD_SINCE:
+    if _attributes(batches[0]) & COMPRESSION_MASK == Compression.ZSTD and version < ZSTD_SINCE:
         raise Refused(UNSUPPORTED_COMPRESSION_TYPE, tells_start=False)
+    return batches[0]
 
 
-def checked(records: bytes, limits: Limits, now_ms: int) -> bytes:
-    """The one batch in a partition's bytes, with the timestamps it gets in the log.
+def is_transactional(records: bytes) -> bool:
+    """Whether a partition's bytes claim to belong to a transaction."""
+    return len(records) >= HEADER_SIZE and bool(_attributes(records) & TRANSACTIONAL_BIT)
+
+
+def _attributes(data: bytes) -> int:
+    attributes: int = ATTRIBUTES.unpack_from(data, ATTRIBUTES_AT)[0]
+    return attributes
+
+
+def checked(data: bytes, limits: Limits, now_ms: int) -> bytes:
+    """The batch with the timestamps it gets in the log.
 
     Raises:
         Refused: a client may not write it.
     """
-    data = whole_batches(records)[0]
-    batch = Batch.of(data)
-    if batch.base_offset != 0:
-        raise Refused(INVALID_RECORD)
+    if any(data[:SIZE_AT]):
+        raise Refused(INVALID_RECORD)  # its base offset is the log's to say
     if len(data) > limits.max_bytes:
         raise Refused(MESSAGE_TOO_LARGE, tells_start=False)
     if len(data) < HEADER_SIZE or CRC.unpack_from(data, CRC_AT)[0] != crc32c(data[CRC_END:]):
         raise Refused(CORRUPT_MESSAGE, tells_start=False)
+    batch = Batch.of(data)
     _check_header(batch)
-    newest = _check_records(batch, _records(data), limits, now_ms)
+    newest = _check_records(batch, _records(batch), limits, now_ms)
     if limits.by_broker:
         return timed(data, now_ms, by_broker=True)
     claims_broker_time = batch.attributes & LOG_APPEND_TIME_BIT
@@ -104,11 +143,22 @@ def _check_header(batch: Batch) -> None:
         raise Refused(INVALID_RECORD)
 
 
-def _records(data: bytes) -> list[Record]:
+def _records(batch: Batch) -> list[Record]:
+    codec = batch.attributes & COMPRESSION_MASK
+    if codec > max(Compression):
+        raise Refused(UNKNOWN_SERVER_ERROR)
     try:
-        return read_batches(data, check_crcs=False)[0].records("", 0)
+        return read_batches(batch.data, check_crcs=False)[0].records("", 0)
     except CorruptRecordError:
-        raise Refused(INVALID_RECORD) from None
+        raise Refused(INVALID_RECORD if _decompresses(codec, batch.data) else UNKNOWN_SERVER_ERROR) from None
+
+
+def _decompresses(codec: int, data: bytes) -> bool:
+    try:
+        decompress(codec, data[HEADER_SIZE:])
+    except CorruptRecordError:
+        return False
+    return True
 
 
 def _check_records(batch: Batch, records: list[Record], limits: Limits, now_ms: int) -> int:

@@ -8,18 +8,20 @@ from uuid import UUID
 
 import attrs
 
+from pyclient.codec.encode import HEADER_SIZE
 from pyclient.testing.fake.asking import Asked, Fields
 from pyclient.testing.fake.bell import any_rings
 from pyclient.testing.fake.families.leaders import endpoints, found, leader_fields
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import NOT_LEADER_OR_FOLLOWER, Appended, Partition
 from pyclient.testing.fake.refused import Refused
-from pyclient.testing.fake.validation import check_request
+from pyclient.testing.fake.validation import is_transactional, only_batch
 
 REQUEST_TIMED_OUT: Final = 7
 INVALID_TOPIC: Final = 17
 NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
 INVALID_REQUIRED_ACKS: Final = 21
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 ALL: Final = -1
 LEADER: Final = 1
 NONE: Final = 0
@@ -52,6 +54,8 @@ class Part:
 
 def produce(kafka: Kafka, asked: Asked) -> Coroutine[Any, Any, Fields | None] | Fields | None:
     """Append, and with ``acks=all`` wait for the in-sync replicas."""
+    if asked.body.transactional_id is None and _has_transactional_records(asked):
+        return refuse_produce(asked, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     parts = [_appended(kafka, asked, topic, each) for topic in asked.body.topic_data for each in topic.partition_data]
     if asked.body.acks == ALL:
         _settle(parts)
@@ -64,6 +68,11 @@ def refuse_produce(asked: Asked, code: int) -> Fields:
     """The error for every partition."""
     parts = [Part(_topic(asked, topic), each.index, code=code) for topic in asked.body.topic_data for each in topic.partition_data]
     return _fields(asked, parts)
+
+
+def _has_transactional_records(asked: Asked) -> bool:
+    return any(is_transactional(bytes((each.records or b"")[:HEADER_SIZE]))
+               for topic in asked.body.topic_data for each in topic.partition_data)
 
 
 def _topic(asked: Asked, topic: Any) -> str | UUID | None:
@@ -82,13 +91,12 @@ def _appended(kafka: Kafka, asked: Asked, topic: Any, data: Any) -> Part:
 
 
 def _write(asked: Asked, partition: Partition, records: memoryview | None) -> Appended:
-    data = bytes(records or b"")
-    check_request(data, asked.version)
+    batch = only_batch(bytes(records or b""), asked.version)
     if asked.body.acks not in (NONE, LEADER, ALL):
         raise Refused(INVALID_REQUIRED_ACKS, tells_start=False)
     if partition.topic.internal and asked.client_id != ADMIN:
         raise Refused(INVALID_TOPIC, tells_start=False)
-    return partition.write(asked.broker, data, all_in_sync=asked.body.acks == ALL)
+    return partition.write(asked.broker, batch, all_in_sync=asked.body.acks == ALL)
 
 
 # ---- acks=all ---------------------------------------------------------------------------------------------------------
