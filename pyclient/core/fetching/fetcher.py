@@ -39,6 +39,8 @@ AHEAD: Final = 2
 """Answers buffered per partition before it rests."""
 SHORT_WAIT: Final = 0.02
 """Seconds a broker may hold a fetch that leaves partitions out: once those are drained they must not wait for it."""
+SHARE_OF_HOLDING: Final = 0.1
+"""Of the time that the user has been holding them already, it may be so much: a slow user is not worth fifty requests a second."""
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +84,7 @@ class Fetcher:
         self._resting: dict[TopicPartition, float] = {}
         self._under_way: dict[int, set[TopicPartition]] = {}
         self._reserved = 0
+        self._moved = 0.0  # when data came last, or some was drained
         self._view = 0
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
@@ -133,6 +136,7 @@ class Fetcher:
         self._wake(now)
         self._follow_leaders()
         for where in self._buffer.take_drained():
+            self._moved = now
             self._place(where)
         for node in [node for node, wanted in self._by_leader.items() if wanted and node not in self._under_way]:
             room = self._room()
@@ -140,7 +144,7 @@ class Fetcher:
                 wanted = [self.positions[where] for where in self._by_leader.pop(node)]
                 fetchable = [position for position in wanted if self._fetchable(position) and self._stands_in_its_topic(position, now)]
                 if fetchable:
-                    yield self._request(node, fetchable, room)
+                    yield self._request(node, fetchable, room, self._patience(now))
 
     def next_deadline(self) -> float | None:
         """The end of the next pause after an error."""
@@ -319,9 +323,18 @@ class Fetcher:
             return min(self._limits.max_bytes, self._limits.buffer_memory)  # a broker sends one batch even if it is larger
         return min(room, self._limits.max_bytes) if room >= self._limits.max_partition_bytes else 0
 
+    def _patience(self, now: float) -> float:
+        """Seconds that a broker may wait for records.
+
+        While the user works on what is buffered, its partitions are left out of the request, and once they are drained they wait
+        behind it: so little, or little beside what the user has taken already.
+        """
+        wait = max(SHORT_WAIT, SHARE_OF_HOLDING * (now - self._moved)) if self._buffer.ready() else self._limits.max_wait
+        return min(wait, self._limits.max_wait)
+
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def _request(self, node: int, wanted: list[Position], room: int) -> Request:
+    def _request(self, node: int, wanted: list[Position], room: int, wait: float) -> Request:
         asked = {position.where: (position, position.generation, position.offset) for position in wanted}
         self._under_way[node] = set(asked)
         reserved = min(room, len(asked) * self._limits.max_partition_bytes)
@@ -330,11 +343,10 @@ class Fetcher:
         ids = {where.topic: cluster.topics[where.topic].id for where in asked}
         by_id = all(ids.values())
         names = {topic_id: name for name, topic_id in ids.items()}
-        wait = SHORT_WAIT if self._buffer.ready() else self._limits.max_wait
 
         def fields(version: int) -> dict[str, object]:
             offsets = {where: offset for where, (_, _, offset) in asked.items()}
-            return self._fields(version, offsets, ids, room, min(wait, self._limits.max_wait))
+            return self._fields(version, offsets, ids, room, wait)
 
         def done(now: float, outcome: Outcome) -> None:
             self._reserved -= reserved
@@ -410,6 +422,7 @@ class Fetcher:
             return
         if fresh:
             position.failures = 0
+            self._moved = now
             self._buffer_up(position, fresh, data)
             return
         self._pause_after_failure(now, position)  # what came does not help: not again at once

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -93,8 +94,12 @@ class Run:
                 self._check_what_is_left()
             except Broken as found:
                 broken = found
-            except (SimulationStuck, BusyLoop) as found:
-                broken = Broken("S02 no_loop_is_busy" if isinstance(found, BusyLoop) else "S09 nobody_waits_for_ever", str(found))
+            except BusyLoop as found:
+                broken = Broken("S02 no_loop_is_busy", str(found))
+            except (SimulationStuck, TimeoutError) as found:
+                broken = Broken("S09 nobody_waits_for_ever", str(found) or f"not all are done after {LONGEST_S} s")
+            except Exception as found:  # noqa: BLE001 whatever ends a run is its finding
+                broken = Broken("S10 users_see_no_other_error", "".join(traceback.format_exception(found)))
             broken = self.judge.broken or broken
             self._abandon()
         return self._outcome(broken)

@@ -57,10 +57,11 @@ def drawn(random: Random) -> Plan:
 def _producer_options(random: Random) -> dict[str, Any]:
     request_timeout = random.choice((1500, 3000))
     linger = random.choice((0, 5, 50))
+    batch_size = random.choice((500, 4096, 16_384))
     return {
-        "acks": "all", "linger_ms": linger, "batch_size": random.choice((300, 2048, 16_384)),
+        "acks": "all", "linger_ms": linger, "batch_size": batch_size,
         "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
-        "buffer_memory": random.choice((8192, 65_536, 1 << 20)), "max_block_ms": random.choice((500, 5000)),
+        "buffer_memory": max(batch_size, random.choice((8192, 65_536, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
         "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((500, 5000, 20_000)),
         "retry_backoff_ms": random.choice((20, 100)), "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
         "metadata_max_age_ms": random.choice((3000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
@@ -71,7 +72,7 @@ def _producer_options(random: Random) -> dict[str, Any]:
 def _consumer_options(random: Random) -> dict[str, Any]:
     return {
         "auto_offset_reset": "earliest", "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
-        "max_poll_records": random.choice((1, 17, 500)), "fetch_max_wait_ms": random.choice((500, 2000)),
+        "max_poll_records": random.choice((7, 50, 500)), "fetch_min_bytes": random.choice((1, 2000, 20_000)), "fetch_max_wait_ms": random.choice((1000, 3000)),
         "max_partition_fetch_bytes": random.choice((400, 4096, 1 << 20)), "request_timeout_ms": 4000, "retry_backoff_ms": 50,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
         "socket_connection_setup_timeout_ms": 2000, "default_api_timeout_ms": 15_000,
@@ -108,7 +109,7 @@ class ProducingService:
             stack.push_async_callback(self._settle_books)
             gap = self._plan.working_s / self._plan.records
             while self._asked < self._plan.records:
-                burst = min(self._random.choice((1, 5, 40)), self._plan.records - self._asked)
+                burst = min(self._random.choice((1, 20, 60)), self._plan.records - self._asked)
                 for _ in range(burst):
                     await self._send()
                 await asyncio.sleep(self._random.expovariate(1 / (gap * burst)))
@@ -192,6 +193,7 @@ class ConsumingService:
         self._consumer: AsyncConsumer = world.consumer(self.name, group_id=self._group, **plan.consumers[number])
         self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
         self._seeks = self._random.random() < 0.5
+        self._leaving = False
 
     async def run(self, done: asyncio.Event) -> None:
         """Read until the producers are done and everything was read."""
@@ -202,6 +204,7 @@ class ConsumingService:
             until = None
             while until is None or (self._world.loop.time() < until and not self._at_the_end()):
                 if until is None and done.is_set():
+                    self._leaving = True
                     until = self._world.loop.time() + FAREWELL_S
                 await self._step()
         self._world.journal.note(self.name, "closed")
@@ -213,13 +216,13 @@ class ConsumingService:
             await self._look()
             if self._random.random() < 0.1:
                 await self._commit()
-            if self._seeks and self._random.random() < 0.02:
+            if self._seeks and not self._leaving and self._random.random() < 0.02:
                 await self._seek()
         except KafkaError as error:
             self._world.journal.note(self.name, f"is told {type(error).__name__}")
             self._judge.after("refused", self.name, error)
-        if self._random.random() < 0.2:
-            await asyncio.sleep(self._random.expovariate(5))
+        if not self._leaving:
+            await asyncio.sleep(self._random.choice((0.0, 0.1, 1.0)))
 
     def _took(self, record: Record) -> None:
         name = (record.value or b"").split(SEPARATOR)[0]

@@ -470,6 +470,20 @@ def test_C14_a_fetch_that_leaves_out_what_waits_for_the_user_does_not_wait_long(
     assert sent.body.max_wait == datetime.timedelta(milliseconds=20)
 
 
+def test_C14_the_longer_the_user_holds_what_is_buffered_the_longer_the_other_fetches_wait(fetching: Fetching) -> None:
+    fetching.reads(A0, A1)
+    for value in range(2):
+        gives(fetching.fetches(), {A0: batch(value)})
+    fetching.world.after(3.0)
+    gives(fetching.fetches(), {})
+    sent = fetching.fetches()
+    assert (asks(sent), sent.body.max_wait) == ({A1: 0}, datetime.timedelta(milliseconds=300))
+    fetching.values()
+    gives(sent, {})
+    sent = fetching.fetches()
+    assert (asks(sent), sent.body.max_wait) == ({A0: 2, A1: 0}, datetime.timedelta(seconds=MAX_WAIT))
+
+
 def test_C14_what_is_kept_for_a_paused_partition_does_not_hurry_the_others(fetching: Fetching) -> None:
     fetching.reads(A0, A1)
     gives(fetching.fetches(), {A0: batch(0)})
