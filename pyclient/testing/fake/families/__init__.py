@@ -6,7 +6,7 @@ from typing import Final
 
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.asking import Row
-from pyclient.testing.fake.families import fetch, metadata, offsets, produce, records, versions
+from pyclient.testing.fake.families import commits, coordinators, fetch, groups, metadata, offsets, produce, producer_ids, records, versions
 
 FAMILIES: Final[Mapping[Api, Row]] = {
     Api.API_VERSIONS: Row(versions.api_versions, versions.refuse_api_versions),
@@ -16,4 +16,16 @@ FAMILIES: Final[Mapping[Api, Row]] = {
     Api.DELETE_RECORDS: Row(records.delete_records, records.refuse_delete_records),
     Api.OFFSET_FOR_LEADER_EPOCH: Row(offsets.offset_for_leader_epoch, offsets.refuse_offset_for_leader_epoch),
     Api.METADATA: Row(metadata.metadata, metadata.refuse_metadata),
+    Api.FIND_COORDINATOR: Row(coordinators.find_coordinator, coordinators.refuse_find_coordinator),
+    Api.JOIN_GROUP: Row(groups.join_group, groups.refuse_join_group),
+    Api.SYNC_GROUP: Row(groups.sync_group, groups.refuse_sync_group),
+    Api.HEARTBEAT: Row(groups.heartbeat, groups.refuse_heartbeat),
+    Api.LEAVE_GROUP: Row(groups.leave_group, groups.refuse_leave_group),
+    Api.DESCRIBE_GROUPS: Row(groups.describe_groups, groups.refuse_describe_groups),
+    Api.LIST_GROUPS: Row(groups.list_groups, groups.refuse_list_groups),
+    Api.DELETE_GROUPS: Row(groups.delete_groups, groups.refuse_delete_groups),
+    Api.OFFSET_COMMIT: Row(commits.offset_commit, commits.refuse_offset_commit),
+    Api.OFFSET_FETCH: Row(commits.offset_fetch, commits.refuse_offset_fetch),
+    Api.OFFSET_DELETE: Row(commits.offset_delete, commits.refuse_offset_delete),
+    Api.INIT_PRODUCER_ID: Row(producer_ids.init_producer_id, producer_ids.refuse_init_producer_id),
 }

@@ -1,0 +1,421 @@
+"""Joining, syncing, beating, leaving, and being given up: the rebalances of classic groups, as their coordinator does them."""
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+from uuid import UUID
+
+import attrs
+
+from pyclient.testing.fake.asking import Fields
+from pyclient.testing.fake.coordinator import NOT_COORDINATOR, Coordinator
+from pyclient.testing.fake.group import Event, Group, Member, State
+from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.refused import Refused
+
+ILLEGAL_GENERATION: Final = 22
+INCONSISTENT_GROUP_PROTOCOL: Final = 23
+UNKNOWN_MEMBER_ID: Final = 25
+REBALANCE_IN_PROGRESS: Final = 27
+MEMBER_ID_REQUIRED: Final = 79
+GROUP_MAX_SIZE_REACHED: Final = 81
+FENCED_INSTANCE_ID: Final = 82
+NEW_MEMBER_TIMEOUT_S: Final = 300.0
+"""How long a member that was never told its id may be waited for: it cannot beat without one."""
+TICK_S: Final = 1e-4
+"""Loops may wake a little early."""
+Pending: TypeAlias = "asyncio.Future[Fields]"
+
+
+@attrs.frozen(kw_only=True)
+class Joining:
+    """A JoinGroup request."""
+
+    client_id: str
+    host: str
+    member_id: str
+    instance: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    needs_known_id: bool
+    """A dynamic member is sent back once with its new id (KIP-394)."""
+    may_skip_assignment: bool
+    """It understands ``skip_assignment`` (KIP-814)."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The protocols it can follow."""
+        return tuple(name for name, _ in self.protocols)
+
+
+class Membership:
+    """Members of all groups of a cluster. Answers are given at once, or are futures that a later event settles."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._coordinator = kafka.part(Coordinator)
+        self._coordinator.on_unload = self._unload
+        self._coordinator.on_load = self._load
+
+    # ---- joining ----------------------------------------------------------------------------------------------------
+
+    def join(self, group: Group | None, group_id: str, asked: Joining) -> Fields | Pending:
+        """JoinGroup: the answer comes when everybody has joined, or their time is over.
+
+        Raises:
+            Refused: whoever this is cannot join.
+        """
+        if group is None and asked.member_id:
+            raise Refused(UNKNOWN_MEMBER_ID)
+        group = group or self._made(group_id)
+        if not group.accepts(asked.member_id, self._kafka.settings.group_max_size):
+            self._drop(group, asked.member_id)
+            return join_error(GROUP_MAX_SIZE_REACHED)
+        if not group.supports(asked.protocol_type, asked.names):
+            raise Refused(INCONSISTENT_GROUP_PROTOCOL)
+        if not asked.member_id:
+            return self._join_new(group, asked)
+        if asked.member_id in group.pending:
+            return self._enter(group, asked, asked.member_id)
+        return self._rejoin(group, asked, known(group, asked.member_id, asked.instance))
+
+    def _made(self, group_id: str) -> Group:
+        group = self._coordinator.made(group_id)
+        group.save()
+        return group
+
+    def _join_new(self, group: Group, asked: Joining) -> Fields | Pending:
+        member_id = f"{asked.client_id if asked.instance is None else asked.instance}-{self._uuid()}"
+        if asked.instance is not None:
+            known_as = group.statics.get(asked.instance)
+            return (self._enter(group, asked, member_id) if known_as is None
+                    else self._return(group, asked, group.members[known_as], member_id))
+        if asked.needs_known_id:
+            group.pending[member_id] = self._kafka.clock() + asked.session_timeout_ms / 1000
+            self._watch(group, group.pending[member_id])
+            return join_error(MEMBER_ID_REQUIRED, member_id)
+        return self._enter(group, asked, member_id)
+
+    def _enter(self, group: Group, asked: Joining, member_id: str) -> Pending:
+        member = Member(id=member_id, instance=asked.instance, client_id=asked.client_id, host=asked.host,
+                        session_timeout_ms=asked.session_timeout_ms, rebalance_timeout_ms=asked.rebalance_timeout_ms,
+                        protocol_type=asked.protocol_type, protocols=asked.protocols)
+        if group.state is State.PREPARING and group.before is State.EMPTY:
+            group.someone_came = True
+        group.add(member)
+        waiting = self._await_join(member)
+        self._touch(group, member, NEW_MEMBER_TIMEOUT_S)
+        self._kafka.tell("member joined", group=group.id, member=member.id, instance=member.instance)
+        self._rebalance(group)
+        return waiting
+
+    def _rejoin(self, group: Group, asked: Joining, member: Member) -> Fields | Pending:
+        match group.state:
+            case State.COMPLETING if member.protocols == asked.protocols:
+                return _joined(group, member)
+            case State.STABLE if member.protocols == asked.protocols and member.id != group.leader:
+                return _joined(group, member)
+            case State.EMPTY:
+                return join_error(UNKNOWN_MEMBER_ID)
+        self._update(member, asked)
+        waiting = self._await_join(member)
+        self._rebalance(group)
+        return waiting
+
+    def _return(self, group: Group, asked: Joining, old: Member, member_id: str) -> Fields | Pending:
+        """A static member joins without its id: it was restarted, and its old self is fenced."""
+        led_by = group.leader
+        member = group.replace(old, member_id)
+        old.answer_join(join_error(FENCED_INSTANCE_ID, old.id))
+        old.answer_sync(sync_error(FENCED_INSTANCE_ID))
+        self._update(member, asked)
+        self._touch(group, member)
+        self._kafka.tell("member replaced", group=group.id, member=member.id, instead_of=old.id, instance=member.instance)
+        if group.state is State.STABLE and group.choose() == group.protocol:
+            group.save()
+            return _unchanged(group, member, str(led_by), asked)
+        waiting = self._await_join(member)
+        self._rebalance(group)
+        return waiting
+
+    def _await_join(self, member: Member) -> Pending:
+        member.joining = asyncio.get_running_loop().create_future()
+        return member.joining
+
+    def _update(self, member: Member, asked: Joining) -> None:
+        member.protocols = asked.protocols
+        member.session_timeout_ms = asked.session_timeout_ms
+        member.rebalance_timeout_ms = asked.rebalance_timeout_ms
+        member.client_id, member.host = asked.client_id, asked.host
+
+    # ---- a rebalance ------------------------------------------------------------------------------------------------
+
+    def _rebalance(self, group: Group) -> None:
+        """Begin a rebalance, or end the one under way when nobody is missing."""
+        if group.state is not State.PREPARING:
+            self._prepare(group)
+        elif group.all_joined and group.before is not State.EMPTY:
+            self._complete(group)
+
+    def _prepare(self, group: Group) -> None:
+        if group.state is State.COMPLETING:
+            for member in group.members.values():
+                member.assignment = b""
+                member.answer_sync(sync_error(REBALANCE_IN_PROGRESS))
+        self._coordinator.cancel(group, "sync")
+        group.on(Event.DISTURBED)
+        self._tell(group)
+        if group.before is State.EMPTY:
+            delay = self._kafka.settings.group_initial_rebalance_delay_ms
+            self._gather(group, delay, max(group.rebalance_timeout_ms - delay, 0))
+        elif group.all_joined:
+            self._complete(group)
+        else:
+            self._wait_for_members(group)
+
+    def _gather(self, group: Group, delay_ms: int, left_ms: int) -> None:
+        """The first rebalance of a group waits a little for others to come."""
+        self._coordinator.after(group, "join", delay_ms / 1000, lambda: self._gathered(group, delay_ms, left_ms))
+
+    def _gathered(self, group: Group, delay_ms: int, left_ms: int) -> None:
+        if group.someone_came and left_ms:
+            group.someone_came = False
+            self._gather(group, min(self._kafka.settings.group_initial_rebalance_delay_ms, left_ms), max(left_ms - delay_ms, 0))
+        else:
+            self._complete(group)
+
+    def _wait_for_members(self, group: Group) -> None:
+        self._coordinator.after(group, "join", group.rebalance_timeout_ms / 1000, lambda: self._complete(group))
+
+    def _complete(self, group: Group) -> None:
+        """Everybody who will join has joined; who has not is given up, unless it is static."""
+        self._coordinator.cancel(group, "join")
+        for member in [each for each in group.members.values() if each.joining is None and each.instance is None]:
+            self._drop(group, member.id)
+        if group.members and not group.elect():
+            self._wait_for_members(group)
+            return
+        group.someone_came = False
+        group.begin_generation()
+        self._tell(group)
+        if group.members:
+            self._hand_out(group)
+        else:
+            group.save()
+
+    def _hand_out(self, group: Group) -> None:
+        """Tell the members of their generation, and wait for the leader's assignment."""
+        for member in group.members.values():
+            member.answer_join(_joined(group, member))
+            member.is_new = False
+            group.unsynced[member.id] = None
+            self._touch(group, member)
+        generation = group.generation
+        self._coordinator.after(group, "sync", group.rebalance_timeout_ms / 1000, lambda: self._sync_is_over(group, generation))
+
+    def _sync_is_over(self, group: Group, generation: int) -> None:
+        """Who has not asked for its assignment in time is given up."""
+        if group.generation == generation and group.unsynced and group.state in (State.COMPLETING, State.STABLE):
+            for member_id in list(group.unsynced):
+                self._drop(group, member_id)
+            self._prepare(group)
+
+    # ---- syncing, beating, leaving ----------------------------------------------------------------------------------
+
+    def sync(self, group: Group, member: Member, assignments: Mapping[str, bytes]) -> Fields | Pending:
+        """SyncGroup of a member of the current generation.
+
+        Raises:
+            Refused: the group is not waiting for it.
+        """
+        match group.state:
+            case State.EMPTY:
+                raise Refused(UNKNOWN_MEMBER_ID)
+            case State.PREPARING:
+                raise Refused(REBALANCE_IN_PROGRESS)
+        self._synced(group, member)
+        if group.state is State.STABLE:
+            return synced(group, member)
+        waiting = member.syncing = asyncio.get_running_loop().create_future()
+        if member.id == group.leader:
+            self._assign(group, assignments)
+        return waiting
+
+    def _synced(self, group: Group, member: Member) -> None:
+        group.unsynced.pop(member.id, None)
+        if not group.unsynced:
+            self._coordinator.cancel(group, "sync")
+
+    def _assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+        group.on(Event.ASSIGNED)
+        for member in group.members.values():
+            member.assignment = bytes(assignments.get(member.id, b""))
+            member.answer_sync(synced(group, member))
+            self._touch(group, member)
+        group.save()
+        self._tell(group)
+
+    def beat(self, group: Group, member: Member) -> None:
+        """Heartbeat of a member of the current generation.
+
+        Raises:
+            Refused: it has to join again.
+        """
+        if group.state is State.EMPTY:
+            raise Refused(UNKNOWN_MEMBER_ID)
+        self._touch(group, member)
+        if group.state is State.PREPARING:
+            raise Refused(REBALANCE_IN_PROGRESS)
+
+    def alive(self, group: Group, member: Member) -> None:
+        """Something else than a heartbeat that shows the same."""
+        self._touch(group, member)
+
+    def leave(self, group: Group, member_id: str, instance: str | None) -> bool:
+        """One member of a LeaveGroup; whether the group has to rebalance, which `left` does for all of them.
+
+        Raises:
+            Refused: there is no such member.
+        """
+        if not member_id:
+            member_id = group.statics.get(instance or "", "")
+            if instance is None or not member_id:
+                raise Refused(UNKNOWN_MEMBER_ID)
+        elif member_id in group.pending:
+            self._drop(group, member_id)
+            return False
+        else:
+            known(group, member_id, instance)
+        self._drop(group, member_id)
+        return True
+
+    def left(self, group: Group) -> None:
+        """Members were taken out: the others share anew."""
+        if group.state is not State.EMPTY:
+            self._rebalance(group)
+
+    # ---- being given up ---------------------------------------------------------------------------------------------
+
+    def expire(self, group: Group, member_id: str) -> None:
+        """Give a member up, as when it was silent for its session timeout."""
+        self._drop(group, member_id)
+        self.left(group)
+
+    def _drop(self, group: Group, member_id: str) -> None:
+        member = group.remove(member_id)
+        if member is not None:
+            member.answer_join(join_error(UNKNOWN_MEMBER_ID))
+            member.answer_sync(sync_error(UNKNOWN_MEMBER_ID))
+            self._kafka.tell("member left", group=group.id, member=member.id, instance=member.instance)
+
+    def _touch(self, group: Group, member: Member, seconds: float | None = None) -> None:
+        member.silent_at = self._kafka.clock() + (member.session_timeout_ms / 1000 if seconds is None else seconds)
+        self._watch(group, member.silent_at)
+
+    def _watch(self, group: Group, until: float) -> None:
+        """Have a look when a deadline passes; heartbeats move deadlines, not the timer."""
+        planned = self._coordinator.when(group, "watch")
+        if until != math.inf and (planned is None or planned > until):
+            self._coordinator.after(group, "watch", until - self._kafka.clock(), lambda: self._look(group))
+
+    def _look(self, group: Group) -> None:
+        """Give up the ids nobody joined with and the members that are silent; members whose request waits are not."""
+        self._coordinator.cancel(group, "watch")
+        now = self._kafka.clock() + TICK_S
+        for member in [each for each in group.members.values() if each.silent_at <= now]:
+            if member.waits and not member.is_new:
+                member.silent_at = math.inf
+            elif member.id in group.members:
+                self.expire(group, member.id)
+        for member_id in [key for key, until in group.pending.items() if until <= now]:
+            del group.pending[member_id]
+            if group.state is State.PREPARING:
+                self._rebalance(group)
+        deadlines = [*group.pending.values(), *(each.silent_at for each in group.members.values())]
+        self._watch(group, min(deadlines, default=math.inf))
+
+    # ---- moving -----------------------------------------------------------------------------------------------------
+
+    def _unload(self, group: Group) -> None:
+        for member in group.members.values():
+            member.answer_join(join_error(NOT_COORDINATOR))
+            member.answer_sync(sync_error(NOT_COORDINATOR))
+
+    def _load(self, group: Group) -> None:
+        delay = self._kafka.settings.coordinator_load_ms / 1000
+        for member in group.members.values():
+            self._touch(group, member, delay + member.session_timeout_ms / 1000)
+
+    # ---- telling ----------------------------------------------------------------------------------------------------
+
+    def _tell(self, group: Group) -> None:
+        self._kafka.tell("group", group=group.id, state=group.state.value, generation=group.generation, leader=group.leader,
+                         members=tuple(group.members), protocol=group.protocol)
+
+    def _uuid(self) -> UUID:
+        return UUID(int=self._kafka.random.getrandbits(128), version=4)
+
+
+def known(group: Group, member_id: str, instance: str | None) -> Member:
+    """The member that says it is this one.
+
+    Raises:
+        Refused: there is none, or another one has its instance id now.
+    """
+    if instance is not None:
+        owner = group.statics.get(instance)
+        if owner is None:
+            raise Refused(UNKNOWN_MEMBER_ID)
+        if owner != member_id:
+            raise Refused(FENCED_INSTANCE_ID)
+    if member_id not in group.members:
+        raise Refused(UNKNOWN_MEMBER_ID)
+    return group.members[member_id]
+
+
+def current(group: Group, member_id: str, instance: str | None, generation: int) -> Member:
+    """The same, for requests that name the generation they belong to."""
+    member = known(group, member_id, instance)
+    if generation != group.generation:
+        raise Refused(ILLEGAL_GENERATION)
+    return member
+
+
+def join_error(code: int, member_id: str = "") -> Fields:
+    """A JoinGroup answer that lets nobody in."""
+    return {"throttle_time": 0, "error_code": code, "generation_id": -1, "protocol_type": None, "protocol_name": None, "leader": "",
+            "skip_assignment": False, "member_id": member_id, "members": []}
+
+
+def sync_error(code: int) -> Fields:
+    """A SyncGroup answer without assignment."""
+    return {"throttle_time": 0, "error_code": code, "protocol_type": None, "protocol_name": None, "assignment": b""}
+
+
+def synced(group: Group, member: Member) -> Fields:
+    """A SyncGroup answer."""
+    return {"throttle_time": 0, "error_code": 0, "protocol_type": group.protocol_type, "protocol_name": group.protocol,
+            "assignment": member.assignment}
+
+
+def _joined(group: Group, member: Member) -> Fields:
+    """The leader is told who is there, the others who leads."""
+    return {"throttle_time": 0, "error_code": 0, "generation_id": group.generation, "protocol_type": group.protocol_type,
+            "protocol_name": group.protocol, "leader": group.leader, "skip_assignment": False, "member_id": member.id,
+            "members": _described(group) if member.id == group.leader else []}
+
+
+def _described(group: Group) -> list[Fields]:
+    return [{"member_id": each.id, "group_instance_id": each.instance, "metadata": each.metadata(group.protocol)}
+            for each in group.members.values()]
+
+
+def _unchanged(group: Group, member: Member, led_by: str, asked: Joining) -> Fields:
+    """A static member is back in the generation it left. An older client that led is told its old id, so that it does not assign anew."""
+    if asked.may_skip_assignment:
+        return {**_joined(group, member), "skip_assignment": member.id == group.leader}
+    return {**_joined(group, member), "leader": led_by, "members": []}
