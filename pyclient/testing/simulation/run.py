@@ -26,8 +26,8 @@ from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
 from pyclient.testing.simulation.world import World
 
-FEWEST_FAULTS: Final = 6
-MOST_FAULTS: Final = 14
+FEWEST_FAULTS: Final = 9
+MOST_FAULTS: Final = 16
 FAULTS_BEGIN_S: Final = 1.0
 FAULTS_END_S: Final = 42.0
 SHORTEST_S: Final = 60.0

@@ -19,6 +19,7 @@ from pyclient.testing.simulation.invariants import Judge
 from pyclient.testing.simulation.world import World
 
 SEPARATOR: Final = b"|"
+CLOSES_EARLY: Final = 0.2
 FAREWELL_S: Final = 60.0
 """How long a consumer may take to come to the end once everything works."""
 
@@ -40,18 +41,18 @@ class Plan:
     working_s: float
     """Producers spread their records over this time."""
     closes_at: float | None
-    """Some producer is closed in the middle of its work."""
+    """Then the first producer is closed in the middle of its work; it is one more than the others."""
 
 
 def drawn(random: Random) -> Plan:
     """A plan of this seed."""
     topics = {f"topic-{number}": random.choice((1, 2, 3, 6)) for number in range(random.choice((1, 1, 2)))}
     producers = random.choice((1, 2, 2))
+    closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY else None
     return Plan(
-        topics=topics, producers=[_producer_options(random) for _ in range(producers)],
+        topics=topics, producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
         consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 2)))],
-        records=-(-1100 // producers), working_s=random.uniform(35.0, 45.0),
-        closes_at=random.uniform(5.0, 40.0) if random.random() < 0.15 else None)
+        records=-(-1100 // producers), working_s=random.uniform(35.0, 45.0), closes_at=closes_at)
 
 
 def _producer_options(random: Random) -> dict[str, Any]:
@@ -70,10 +71,11 @@ def _producer_options(random: Random) -> dict[str, Any]:
 
 
 def _consumer_options(random: Random) -> dict[str, Any]:
+    per_partition = random.choice((400, 4096, 1 << 20))
     return {
         "auto_offset_reset": "earliest", "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
-        "max_poll_records": random.choice((7, 50, 500)), "fetch_min_bytes": random.choice((1, 2000, 20_000)), "fetch_max_wait_ms": random.choice((1000, 3000)),
-        "max_partition_fetch_bytes": random.choice((400, 4096, 1 << 20)), "request_timeout_ms": 4000, "retry_backoff_ms": 50,
+        "max_poll_records": random.choice((7, 50, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, 5000, 20_000, 20_000))), "fetch_max_wait_ms": random.choice((1000, 3000)),
+        "max_partition_fetch_bytes": per_partition, "request_timeout_ms": 4000, "retry_backoff_ms": 50,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
         "socket_connection_setup_timeout_ms": 2000, "default_api_timeout_ms": 15_000,
         "connections_max_idle_ms": random.choice((5000, 540_000)),
