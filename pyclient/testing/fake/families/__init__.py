@@ -6,7 +6,21 @@ from typing import Final
 
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.asking import Row
-from pyclient.testing.fake.families import commits, coordinators, fetch, groups, metadata, offsets, produce, producer_ids, records, versions
+from pyclient.testing.fake.families import (
+    cluster,
+    commits,
+    configs,
+    coordinators,
+    fetch,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    producer_ids,
+    records,
+    topics,
+    versions,
+)
 
 FAMILIES: Final[Mapping[Api, Row]] = {
     Api.API_VERSIONS: Row(versions.api_versions, versions.refuse_api_versions),
@@ -27,5 +41,12 @@ FAMILIES: Final[Mapping[Api, Row]] = {
     Api.OFFSET_COMMIT: Row(commits.offset_commit, commits.refuse_offset_commit),
     Api.OFFSET_FETCH: Row(commits.offset_fetch, commits.refuse_offset_fetch),
     Api.OFFSET_DELETE: Row(commits.offset_delete, commits.refuse_offset_delete),
+    Api.CREATE_TOPICS: Row(topics.create_topics, topics.refuse_create_topics),
+    Api.DELETE_TOPICS: Row(topics.delete_topics, topics.refuse_delete_topics),
+    Api.CREATE_PARTITIONS: Row(topics.create_partitions, topics.refuse_create_partitions),
+    Api.DESCRIBE_CONFIGS: Row(configs.describe_configs, configs.refuse_describe_configs),
+    Api.INCREMENTAL_ALTER_CONFIGS: Row(configs.incremental_alter_configs, configs.refuse_incremental_alter_configs),
+    Api.DESCRIBE_CLUSTER: Row(cluster.describe_cluster, cluster.refuse_describe_cluster),
+    Api.DESCRIBE_TOPIC_PARTITIONS: Row(cluster.describe_topic_partitions, cluster.refuse_describe_topic_partitions),
     Api.INIT_PRODUCER_ID: Row(producer_ids.init_producer_id, producer_ids.refuse_init_producer_id),
 }
