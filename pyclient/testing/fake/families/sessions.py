@@ -146,7 +146,7 @@ class Sessions:
         return chosen
 
     def _evict(self, size: int) -> bool:
-        """Free a slot: of the session unused for long, else of an old one that is not larger."""
+        """Free a slot: of the session unused for long, else of an old one that is smaller."""
         now = self._kafka.clock()
         oldest = min(self._sessions.values(), key=lambda each: (each.used, each.id), default=None)
         if oldest is not None and now - oldest.used > EVICTABLE_AFTER_S:
@@ -154,7 +154,7 @@ class Sessions:
             return True
         settled = [each for each in self._sessions.values() if each.used - each.created > EVICTABLE_AFTER_S]
         smallest = min(settled, key=lambda each: (each.size, each.id), default=None)
-        if smallest is None or (size, 0) < (smallest.size, smallest.id):
+        if smallest is None or size <= smallest.size:
             return False
         self.end(smallest.id)
         return True
