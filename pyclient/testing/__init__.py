@@ -1,4 +1,4 @@
-"""Real Kafka for tests and first steps, and faults for both. Names are loaded when first used: plugins import this."""
+"""Kafka for tests and first steps, real and modelled, and faults for both. Names are loaded when first used: plugins import this."""
 from __future__ import annotations
 
 import importlib
@@ -9,33 +9,59 @@ if TYPE_CHECKING:
     from pyclient.testing.errors import (
         BrokerStartFailed,
         ContainersUnavailable,
+        FakeClusterDefect,
         JarsUnavailable,
         JavaNotFound,
         LocalClusterError,
         NotControllable,
     )
+    from pyclient.testing.fake.cluster import FakeCluster
+    from pyclient.testing.fake.control import Answer, Cut, Delay, Drop, Fail, Silence, Throttle
+    from pyclient.testing.fake.view import GroupView, MemberView
     from pyclient.testing.proxy import FaultProxy
 
 _HOMES: Final = {
+    "Answer": "fake.control",
     "BrokerStartFailed": "errors",
     "ContainersUnavailable": "errors",
+    "Cut": "fake.control",
+    "Delay": "fake.control",
+    "Drop": "fake.control",
+    "Fail": "fake.control",
+    "FakeCluster": "fake.cluster",
+    "FakeClusterDefect": "errors",
     "FaultProxy": "proxy",
+    "GroupView": "fake.view",
     "JarsUnavailable": "errors",
     "JavaNotFound": "errors",
     "LocalCluster": "cluster",
     "LocalClusterError": "errors",
+    "MemberView": "fake.view",
     "NotControllable": "errors",
+    "Silence": "fake.control",
+    "Throttle": "fake.control",
 }
 
 __all__ = [
+    "Answer",
     "BrokerStartFailed",
     "ContainersUnavailable",
+    "Cut",
+    "Delay",
+    "Drop",
+    "Fail",
+    "FakeCluster",
+    "FakeClusterDefect",
     "FaultProxy",
+    "GroupView",
     "JarsUnavailable",
     "JavaNotFound",
     "LocalCluster",
     "LocalClusterError",
+    "MemberView",
     "NotControllable",
+    "Silence",
+    "Throttle",
 ]
 
 

@@ -28,3 +28,7 @@ class BrokerStartFailed(LocalClusterError):
 
 class NotControllable(LocalClusterError):
     """The cluster was started by somebody else: its brokers can be used, not stopped, killed or paused."""
+
+
+class FakeClusterDefect(RuntimeError):
+    """`FakeCluster` itself failed while it ran: a bug of it, not of the code under test. The cause is chained."""

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import attrs
 
@@ -73,6 +73,14 @@ class Rule:
     broker: int | None
     left: int | None
     rules: list[Rule]
+    hits: int = 0
+    """How many requests it decided about."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
     def remove(self) -> None:
         """Intercept no more. Calling again does nothing."""
@@ -84,11 +92,16 @@ class Rule:
         if self.api not in (None, asked.api) or self.broker not in (None, asked.broker):
             return None
         verdict = self.decide(asked)
-        if verdict is not None and self.left is not None:
+        if verdict is not None:
+            self._hit()
+        return verdict
+
+    def _hit(self) -> None:
+        self.hits += 1
+        if self.left is not None:
             self.left -= 1
             if self.left <= 0:
                 self.remove()
-        return verdict
 
 
 class Control:

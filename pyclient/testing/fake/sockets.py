@@ -37,6 +37,8 @@ class LoopThread:
             except BaseException as error:  # noqa: BLE001 it belongs to the caller
                 done.set_exception(error)
 
+        if threading.current_thread() is self._thread:
+            return work()
         self._loop.call_soon_threadsafe(run)
         return done.result()
 
@@ -66,12 +68,21 @@ class Listeners:
         self._front = front
         self._reserved = dict(reserved)
         self._servers: dict[int, asyncio.Server] = {}
+        self._starting: dict[int, asyncio.Task[None]] = {}
         front.kafka.listeners.append(self._on_event)
 
     async def open(self) -> None:
         """Listen for every broker."""
         for broker in self._front.kafka.brokers:
             await self._listen(broker)
+
+    async def ready(self) -> None:
+        """Return when every broker that was started again listens.
+
+        Raises:
+            OSError: somebody took the port of one meanwhile.
+        """
+        await asyncio.gather(*self._starting.values())
 
     async def close(self) -> None:
         """Listen no more, and cut every connection."""
@@ -88,9 +99,16 @@ class Listeners:
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         broker = facts.get("broker")
         if event == "broker killed" and isinstance(broker, int):
-            self._servers.pop(broker).close()
+            self._not_starting(broker)
+            if broker in self._servers:
+                self._servers.pop(broker).close()
         elif event == "broker started" and isinstance(broker, int):
-            self._starting = asyncio.get_running_loop().create_task(self._listen(broker))
+            self._starting[broker] = asyncio.get_running_loop().create_task(self._listen(broker))
+
+    def _not_starting(self, broker: int) -> None:
+        task = self._starting.pop(broker, None)
+        if task is not None:
+            task.cancel()
 
 
 def listening_socket(port: int = 0) -> socket.socket:

@@ -33,6 +33,7 @@ class Front:
         self.control = control
         self.rows = rows
         self.connections: dict[BrokerConnection, None] = {}
+        self.paused: set[int] = set()
         kafka.profile = kafka.profile.limited_to(rows)
         kafka.listeners.append(self._on_event)
 
@@ -40,11 +41,23 @@ class Front:
         """The protocol of a new connection."""
         return BrokerConnection(self, self.kafka.brokers[broker])
 
+    def pause(self, broker: int) -> None:
+        """Keep what this broker is sent and what it would say, until `resume`."""
+        self.paused.add(broker)
+
+    def resume(self, broker: int) -> None:
+        """Let it go on where it stopped."""
+        self.paused.discard(broker)
+        for connection in self._of(broker):
+            connection.go_on()
+
+    def _of(self, broker: object) -> list[BrokerConnection]:
+        return [each for each in self.connections if each.broker.id == broker]
+
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         if event == "broker killed":
-            for connection in list(self.connections):
-                if connection.broker.id == facts["broker"]:
-                    connection.cut()
+            for connection in self._of(facts["broker"]):
+                connection.cut()
 
 
 class BrokerConnection(asyncio.Protocol):
@@ -57,6 +70,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._frames: deque[memoryview] = deque()
+        self._unsaid: list[bytes] = []
         self._working: asyncio.Task[None] | None = None
         self._peer = ""
 
@@ -93,6 +107,17 @@ class BrokerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def go_on(self) -> None:
+        """The broker was paused and is not any more."""
+        unsaid, self._unsaid = self._unsaid, []
+        for data in unsaid:
+            self._write(data)
+        self._work()
+
+    @property
+    def _paused(self) -> bool:
+        return self.broker.id in self._front.paused
+
     def _whole_frame(self) -> int | None:
         """The size of the next frame when all of it is here."""
         if len(self._received) < HEAD:
@@ -109,7 +134,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _work(self) -> None:
         """Answer what can be answered at once; while a request waits in its task, the next ones wait behind it."""
-        while self._frames and self._working is None and self._transport is not None:
+        while self._frames and self._working is None and self._transport is not None and not self._paused:
             frame = self._frames.popleft()
             try:
                 self._take(frame)
@@ -198,8 +223,13 @@ class BrokerConnection(asyncio.Protocol):
 
     def _reply(self, head: RequestHead, asked: Asked, fields: Fields) -> None:
         self._kafka.tell("answered", asked=asked, fields=fields)
-        if self._transport is not None:
-            self._transport.write(self._framed(head, asked, fields))
+        self._write(self._framed(head, asked, fields))
+
+    def _write(self, data: bytes) -> None:
+        if self._paused:
+            self._unsaid.append(data)
+        elif self._transport is not None:
+            self._transport.write(data)
 
     def _framed(self, head: RequestHead, asked: Asked, fields: Fields) -> bytes:
         answer = encode_response(asked.api, asked.version, head.correlation_id, fields)

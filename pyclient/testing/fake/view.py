@@ -1,0 +1,158 @@
+"""What a test sees of the model: records, groups and offsets as plain values, and names checked before they are used."""
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pyclient.codec.batches import read_batches
+from pyclient.codec.encode import encode_batch
+from pyclient.codec.record import Record
+from pyclient.errors import IllegalState
+from pyclient.partitioners import murmur2_partition
+from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
+from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.families.topics import name_problem
+from pyclient.testing.fake.group import Group, Member
+from pyclient.testing.fake.model import Kafka, Topic
+from pyclient.testing.fake.partition import NOBODY, Partition
+from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.subscription import assigned
+from pyclient.testing.fake.topic_config import check
+
+Content = tuple[int | None, bytes | None, bytes | None, Sequence[Header]]
+"""Timestamp, key, value, headers."""
+
+
+class MemberView(NamedTuple):
+    """A member of a group."""
+
+    id: str
+    client_id: str
+    instance_id: str | None
+    """Its ``group.instance.id``."""
+    partitions: tuple[TopicPartition, ...]
+    """Assigned to it; empty while the group rebalances, and for members that are no consumers."""
+
+
+class GroupView(NamedTuple):
+    """A group as it is now; ``state`` is spelled as Kafka's tools do."""
+
+    id: str
+    state: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    members: tuple[MemberView, ...]
+
+
+# ---- topics -------------------------------------------------------------------------------------------------------------
+
+
+def create_topic(kafka: Kafka, name: str, partitions: int, replication_factor: int | None, config: dict[str, str]) -> None:
+    """Raises ValueError when a broker would refuse it."""
+    problem = name_problem(name)
+    if problem is not None:
+        raise ValueError(f"topic name: {problem}")
+    if name in kafka.topics:
+        raise ValueError(f"topic {name!r} exists already")
+    if partitions < 1:
+        raise ValueError(f"partitions={partitions}: a topic has at least one")
+    if replication_factor is not None and not 1 <= replication_factor <= len(kafka.brokers):
+        raise ValueError(f"replication_factor={replication_factor}: there are {len(kafka.brokers)} brokers")
+    check(config)
+    kafka.create_topic(name, partitions, replication_factor=replication_factor, config=config)
+
+
+def partitions(kafka: Kafka, topic: str, index: int | None) -> list[Partition]:
+    """One partition of a topic, or all. Raises ValueError when there is none."""
+    found = _topic(kafka, topic)
+    if index is None:
+        return found.partitions
+    if not 0 <= index < len(found.partitions):
+        raise ValueError(f"topic {topic!r} has no partition {index}: it has {len(found.partitions)}")
+    return [found.partitions[index]]
+
+
+def _topic(kafka: Kafka, name: str) -> Topic:
+    found = kafka.topics.get(name)
+    if found is None:
+        raise ValueError(f"there is no topic {name!r}: there are {sorted(kafka.topics) or 'none'}")
+    return found
+
+
+# ---- records ------------------------------------------------------------------------------------------------------------
+
+
+def produce(kafka: Kafka, topic: str, index: int | None, content: Content) -> RecordMetadata:
+    """Append a record at the leader."""
+    timestamp, key, value, headers = content
+    moment = kafka.wall() if timestamp is None else timestamp
+    if index is None and key is not None:
+        index = murmur2_partition(key, len(_topic(kafka, topic).partitions))
+    partition = partitions(kafka, topic, index or 0)[0]
+    if partition.leader == NOBODY:
+        raise IllegalState(f"{partition.name} has no leader: none of its brokers runs")
+    try:
+        done = partition.write(partition.leader, encode_batch([(moment, key, value, headers)], base_timestamp=moment), all_in_sync=True)
+    except Refused as refused:
+        raise IllegalState(f"{partition.name} refuses the record with error {refused.code}: {refused.message or ''}") from None
+    return RecordMetadata(topic, partition.index, done.base_offset, moment if done.append_time < 0 else done.append_time)
+
+
+def records(partition: Partition) -> Iterator[Record]:
+    """The committed records; not those of aborted transactions."""
+    log = partition.log
+    aborted = {(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted(log.start, log.high_watermark)}
+    for batch in partition.committed():
+        lost = any(batch.is_transactional and batch.producer_id == producer and first <= batch.base_offset <= last
+                   for producer, first, last in aborted)
+        if not batch.is_control and not lost:
+            for opened in read_batches(batch.data):
+                yield from (each for each in opened.iter_records(partition.topic.name, partition.index) if each.offset >= log.start)
+
+
+def begin_at(partition: Partition, offset: int) -> None:
+    """Raises ValueError when the partition has not come to that offset."""
+    try:
+        partition.begin_at(offset)
+    except Refused:
+        raise ValueError(f"offset {offset} of {partition.name}: committed is what comes before {partition.log.high_watermark}") from None
+
+
+# ---- groups -------------------------------------------------------------------------------------------------------------
+
+
+def group(found: Group) -> GroupView:
+    """The group as a test sees it."""
+    return GroupView(found.id, found.state.value, found.generation, found.protocol, found.leader,
+                     tuple(_member(each) for each in found.members.values()))
+
+
+def _member(member: Member) -> MemberView:
+    try:
+        mine = tuple(assigned(member.assignment))
+    except (struct.error, UnicodeDecodeError):
+        mine = ()
+    return MemberView(member.id, member.client_id, member.instance, mine)
+
+
+def committed(kafka: Kafka, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
+    """A group's offsets."""
+    found = kafka.part(Coordinator).groups.get(group_id)
+    return {TopicPartition(*key): OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch if each.leader_epoch >= 0 else None)
+            for key, each in (found.offsets if found is not None else {}).items()}
+
+
+def find_member(kafka: Kafka, group_id: str, name: str) -> tuple[Group, str]:
+    """A member by one of its names. Raises ValueError when it is nobody's, or several members'."""
+    groups = kafka.part(Coordinator).groups
+    if group_id not in groups:
+        raise ValueError(f"there is no group {group_id!r}: there are {sorted(groups) or 'none'}")
+    found = groups[group_id]
+    if name in found.members:
+        return found, name
+    named = [each.id for each in found.members.values() if name in (each.instance, each.client_id)]
+    if len(named) != 1:
+        raise ValueError(f"{len(named)} members of {group_id!r} are called {name!r}; the ids are {sorted(found.members) or 'none'}")
+    return found, named[0]
