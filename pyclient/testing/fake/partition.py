@@ -111,6 +111,11 @@ class Partition:
         """``min.insync.replicas``, as far as there are replicas at all."""
         return min(int(self._setting("min.insync.replicas", self._kafka.settings.min_insync_replicas)), len(self.replicas))
 
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether fewer replicas are in sync than ``acks=all`` asks for."""
+        return len(self.isr) < len(self.replicas) and len(self.isr) < self.min_insync
+
     def _setting(self, name: str, default: object) -> str:
         return self.topic.config.get(name, str(default))
 
@@ -123,7 +128,7 @@ class Partition:
             Refused: this broker does not lead, too few replicas are in sync, or something is wrong with the batch.
         """
         log = self._writable(broker)
-        if all_in_sync and len(self.isr) < self.min_insync:
+        if all_in_sync and self.is_under_min_isr:
             raise Refused(NOT_ENOUGH_REPLICAS)
         now = self._kafka.wall()
         limits = Limits.of(self.name, self.topic.config, self._kafka.settings)

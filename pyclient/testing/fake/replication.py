@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 import attrs
@@ -26,8 +26,8 @@ class Roles(Protocol):
     leader_epoch: int
 
     @property
-    def min_insync(self) -> int:
-        """In-sync replicas without which nothing is committed."""
+    def is_under_min_isr(self) -> bool:
+        """Whether too few replicas are in sync for anything to be committed."""
 
     def is_alive(self, broker: int) -> bool:
         """Whether this broker runs."""
@@ -119,16 +119,17 @@ class Replication:
             for each in self._followers():
                 self._schedule(each)
             return
-        for each in self._followers():
+        followers = self._followers()
+        for each in followers:
             self._copy(each)
         self.advance()
-        for each in self._followers():
+        for each in followers:
             _learn(each.log, self._leader.log)
 
     def advance(self) -> None:
         """Raise the leader's high watermark to what all in-sync replicas have, if there are enough of them."""
         roles, log = self._roles, self._leader.log
-        if len(roles.isr) < roles.min_insync:
+        if roles.is_under_min_isr:
             return
         ends = (self.replicas[each].seen for each in roles.isr if each != roles.leader)
         offset = min(ends, default=log.end)
@@ -143,10 +144,12 @@ class Replication:
     def _leader(self) -> Replica:
         return self.replicas[self._roles.leader]
 
-    def _followers(self) -> Iterator[Replica]:
+    def _followers(self) -> list[Replica]:
+        """The live ones; none while the leader is dead."""
         roles = self._roles
-        if roles.is_alive(roles.leader):
-            yield from (each for each in self.replicas.values() if each.broker != roles.leader and roles.is_alive(each.broker))
+        if not roles.is_alive(roles.leader):
+            return []
+        return [each for each in self.replicas.values() if each.broker != roles.leader and roles.is_alive(each.broker)]
 
     def _is_behind(self, replica: Replica) -> bool:
         log, leader = replica.log, self._leader.log
@@ -209,11 +212,13 @@ def _missing(log: Log, leader: Log) -> Iterable[Batch]:
 
 def _learn(log: Log, leader: Log) -> bool:
     """What each answer to a follower says besides records; whether it is news."""
-    before = (log.high_watermark, log.start)
-    log.high_watermark = max(log.high_watermark, min(leader.high_watermark, log.end))
-    if log.start < leader.start <= log.end:
+    committed = min(log.end, leader.high_watermark)
+    has_more, has_less = committed > log.high_watermark, log.start < leader.start <= log.end
+    if has_more:
+        log.high_watermark = committed
+    if has_less:
         log.begin_at(leader.start)
-    return before != (log.high_watermark, log.start)
+    return has_more or has_less
 
 
 def _divergence(log: Log, leader: Log) -> int | None:

@@ -118,7 +118,7 @@ def _outcome(partition: Partition, appended: Appended) -> int:
         return NOT_LEADER_OR_FOLLOWER
     if partition.log.high_watermark <= appended.last_offset:
         return REQUEST_TIMED_OUT
-    return NOT_ENOUGH_REPLICAS_AFTER_APPEND if len(partition.isr) < partition.min_insync else 0
+    return NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.is_under_min_isr else 0
 
 
 async def _committed(kafka: Kafka, asked: Asked, parts: list[Part]) -> Fields | None:
