@@ -5,7 +5,9 @@ generation of a partition (before a seek or a new assignment) is never handed ou
 """
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
@@ -59,7 +61,8 @@ class FetchBuffer:
     def __init__(self) -> None:
         self.on_room: Callable[[], object] = _nothing
         self.on_data: Callable[[], object] = _nothing
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._bell = threading.Lock()  # released: something is new; whoever waits takes it and looks again
         self._entries: deque[Entry] = deque()
         self._generations: dict[TopicPartition, int] = {}
         self._counts: dict[TopicPartition, int] = {}
@@ -87,17 +90,16 @@ class FetchBuffer:
 
     def put(self, entry: Entry) -> None:
         """Add an entry at the end; dropped if its generation is over."""
-        with self._condition:
+        with self._lock:
             if self._generations.get(entry.where) != entry.generation:
                 return
             self._add(entry)
             self._entries.append(entry)
-            self._condition.notify()
-        self.on_data()
+        self._ring()
 
     def renew(self, where: TopicPartition, generation: int | None) -> None:
         """Begin a generation of a partition (None: it is not assigned any more); drop what older ones hold."""
-        with self._condition:
+        with self._lock:
             if generation is None:
                 self._generations.pop(where, None)
             else:
@@ -109,14 +111,13 @@ class FetchBuffer:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hold back the data of exactly these partitions, keeping it."""
-        with self._condition:
+        with self._lock:
             self._paused = frozenset(partitions)
-            self._condition.notify()
-        self.on_data()
+        self._ring()
 
     def take_drained(self) -> list[TopicPartition]:
         """Partitions whose data was taken since the last call."""
-        with self._condition:
+        with self._lock:
             drained, self._drained = list(self._drained), {}
             return drained
 
@@ -124,7 +125,7 @@ class FetchBuffer:
 
     def take(self) -> Entry | None:
         """The next entry that is not paused, or None."""
-        with self._condition:
+        with self._lock:
             entry = self._next()
             if entry is not None:
                 self._entries.remove(entry)
@@ -136,7 +137,7 @@ class FetchBuffer:
 
     def give_back(self, entry: Entry, *, last: bool = False) -> None:
         """Put an entry back, partly taken (first in line) or to be raised again (last, and its partition's data behind it)."""
-        with self._condition:
+        with self._lock:
             if self._generations.get(entry.where) != entry.generation:
                 return
             self._add(entry)
@@ -149,21 +150,22 @@ class FetchBuffer:
 
     def wait(self, timeout: float | None) -> bool:
         """Block until there is data, `wake` was called, or *timeout* seconds passed (None: no limit); whether there is data."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._woken or self._next() is not None, timeout)
-            return self._next() is not None
+        until = None if timeout is None else time.monotonic() + timeout
+        while not (self._woken or self.ready()):
+            # What is new since the look has rung, and the bell keeps it: also what a signal's handler does in this thread.
+            if not self._bell.acquire(timeout=-1 if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)):
+                break
+        return self.ready()
 
     def ready(self) -> bool:
         """Whether `take` would give something."""
-        with self._condition:
+        with self._lock:
             return self._next() is not None
 
     def wake(self) -> None:
-        """End a `wait`, now or the next one."""
-        with self._condition:
-            self._woken = True
-            self._condition.notify()
-        self.on_data()
+        """End a `wait`, now or the next one. Takes no lock: the handler of a signal may call it anywhere."""
+        self._woken = True
+        self._ring()
 
     @property
     def woken(self) -> bool:
@@ -172,9 +174,18 @@ class FetchBuffer:
 
     def take_wake(self) -> bool:
         """Whether `wake` was called since the last time."""
-        with self._condition:
-            woken, self._woken = self._woken, False
-            return woken
+        if not self._woken:
+            return False
+        self._woken = False  # set by nobody but `wake`: what is set between these two lines is heard now
+        return True
+
+    # ---- without the lock -------------------------------------------------------------------------------------------------
+
+    def _ring(self) -> None:
+        """Something is new: end a `wait`."""
+        with contextlib.suppress(RuntimeError):  # it rings already
+            self._bell.release()
+        self.on_data()
 
     # ---- under the lock ---------------------------------------------------------------------------------------------
 
