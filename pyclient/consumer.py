@@ -50,6 +50,7 @@ class _Consumer(Facade):
         self._progress = Progress(self._core)
         self._commits: deque[tuple[_Commit, dict[TopicPartition, OffsetAndMetadata], OnCommit]] = deque()
         self._busy = threading.Lock()
+        self._telling = threading.RLock()  # a callback may use the consumer, and so tell the next ones
         self._start()
 
     def _start(self) -> None:
@@ -186,16 +187,32 @@ class _Consumer(Facade):
         self._commits.append((self._soon(lambda: self._core.commit(offsets, limit)), offsets, callback))
 
     def _tell(self) -> None:
-        """Tell the outcome of commits that have ended, in their order; while nothing else runs, so that callbacks may use the consumer."""
-        while self._commits and self._commits[0][0].done():
-            commit, offsets, callback = self._commits.popleft()
-            error = self._core.closed if commit.cancelled() else commit.exception()
-            if error is None:
-                self._progress.saved(offsets)
+        """Tell the outcome of commits that have ended, in their order; while nothing else runs, so that callbacks may use the consumer.
+
+        A second thread is told later that it must not be here: until then it leaves the telling to the first, who looks again.
+        """
+        while self._one_has_ended() and self._telling.acquire(blocking=False):
             try:
-                callback(offsets, error)
-            except Exception:  # noqa: BLE001 a user's error does not undo the commit
-                _log.exception("a commit callback raised")
+                if self._one_has_ended():
+                    self._tell_one()
+            finally:
+                self._telling.release()
+
+    def _one_has_ended(self) -> bool:
+        try:
+            return self._commits[0][0].done()
+        except IndexError:
+            return False
+
+    def _tell_one(self) -> None:
+        commit, offsets, callback = self._commits.popleft()
+        error = self._core.closed if commit.cancelled() else commit.exception()
+        if error is None:
+            self._progress.saved(offsets)
+        try:
+            callback(offsets, error)
+        except Exception:  # noqa: BLE001 a user's error does not undo the commit
+            _log.exception("a commit callback raised")
 
 
 class Consumer(_Consumer):
