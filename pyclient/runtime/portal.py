@@ -22,7 +22,7 @@ class Portal:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._gate = threading.Lock()  # between letting calls in and the end
+        self._gate = threading.RLock()  # between letting calls in and the end; the handler of a signal may call while its thread does
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -53,7 +53,12 @@ class Portal:
         """Start a coroutine on the loop without waiting for it."""
         with self._gate:
             self._check_open()
-            return asyncio.run_coroutine_threadsafe(make(), self.loop)
+            work = make()
+            try:
+                return asyncio.run_coroutine_threadsafe(work, self.loop)
+            except RuntimeError:  # such a handler has ended the portal meanwhile
+                work.close()
+                raise _closed() from None
 
     def run(self, function: Callable[[], T]) -> T:
         """Run a plain function on the loop and wait for its result; raises as `call` does."""
