@@ -98,11 +98,9 @@ class Producer(_NoTransactions):
         raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
         chosen = core.router.partition(queues, raw_key, raw_value, partition)
         stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-        delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed)
+        delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
         if delivery is None:
-            delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, deadline)
-        if on_delivery is not None:
-            delivery.add_done_callback(on_delivery)
+            delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
         return delivery
 
     def flush(self, timeout: float | None = OPTION) -> None:
@@ -166,7 +164,7 @@ class Producer(_NoTransactions):
         return self._portal.call(lambda: self._core.queues(topic, partition, budget))
 
     def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
-                                   headers: bytes | None, deadline: float | None) -> Delivery:
+                                   headers: bytes | None, on_delivery: OnDelivery | None, deadline: float | None) -> Delivery:
         """Wait in line for memory, until the block budget is used up."""
         core, began = self._core, self._core.clock()
         until = began + self._max_block if deadline is None else deadline
@@ -178,7 +176,7 @@ class Producer(_NoTransactions):
             try:
                 granted = gate.acquire(timeout=left(until, core.clock)) if may_wait else gate.acquire(blocking=False)
                 delivery: Delivery | None = (
-                    core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter) if granted else None)
+                    core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter, on_delivery) if granted else None)
             finally:
                 core.accumulator.leave(waiter)
             if delivery is not None:
@@ -219,11 +217,9 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
         raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
         chosen = core.router.partition(queues, raw_key, raw_value, partition)
         stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-        delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed)
+        delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
         if delivery is None:
-            delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, deadline)
-        if on_delivery is not None:
-            delivery.add_done_callback(on_delivery)
+            delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
         return delivery
 
     async def flush(self, timeout: float | None = OPTION) -> None:
@@ -259,7 +255,7 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
                 raise
 
     async def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
-                                         headers: bytes | None, deadline: float) -> Delivery:
+                                         headers: bytes | None, on_delivery: OnDelivery | None, deadline: float) -> Delivery:
         core, began = self._core, self._core.clock()
         loop = asyncio.get_running_loop()
         while True:
@@ -269,7 +265,7 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
             try:
                 granted = await core.room(waiter, room, left(deadline, core.clock))
                 delivery: Delivery | None = (
-                    core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter) if granted else None)
+                    core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter, on_delivery) if granted else None)
             finally:
                 core.accumulator.leave(waiter)
             if delivery is not None:

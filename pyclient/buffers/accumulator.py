@@ -155,6 +155,7 @@ class Accumulator:
 
     pool = cython.declare(object, visibility="readonly")
     on_ready = cython.declare(object, visibility="public")
+    unsettled = cython.declare(cython.Py_ssize_t, visibility="readonly")  # records of batches neither released nor dropped
     _lock: cython.pymutex
     _topics: dict
     _observer: object
@@ -199,10 +200,11 @@ class Accumulator:
         return self._topics.get(name)
 
     def append(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: bytes | None, value: bytes | None,
-               headers: bytes | None, waiter=None):
+               headers: bytes | None, waiter=None, on_delivery=None):
         """Add a record and return its `Delivery`, or None when there is no memory for it (then `wait` for some).
 
         ``partition`` -1 takes the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is what `wait` gave.
+        *on_delivery* becomes the delivery's callback, before anybody can append behind it: callbacks run in the records' order.
         """
         key_size: cython.Py_ssize_t = -1 if key is None else PyBytes_GET_SIZE(key)
         value_size: cython.Py_ssize_t = -1 if value is None else PyBytes_GET_SIZE(value)
@@ -229,6 +231,9 @@ class Accumulator:
             if batch is not None:
                 delivery = self._put(batch, timestamp, key, key_size, value, value_size, headers, headers_size)
                 topic._sticky_bytes += need if partition < 0 else 0
+                self.unsettled += 1
+                if on_delivery is not None:
+                    delivery.add_done_callback(on_delivery)
         if full is not None:
             self.seal(full)
         elif fresh:
@@ -269,21 +274,26 @@ class Accumulator:
         A batch that cannot be compressed fails with the cause, like one that was dropped meanwhile it is released.
         """
         records = memoryview(batch._buffer)[:batch._at]
+        stopped, unsealed = None, False
         try:
             codec, payload = self._compressed(records)
-            batch._crc = crc32c(payload)
         except Exception as error:  # noqa: BLE001 the batch is nobody's any more, and its records must learn why
             batch.result.fail(self._unsealed(batch, error))
-            codec, payload, batch._dropped = Compression.NONE, records, True
+            codec, payload, unsealed = Compression.NONE, records, True
+        except BaseException as stop:  # noqa: BLE001 Ctrl-C: nobody else would seal it, and its partition would wait for ever
+            codec, payload, stopped = Compression.NONE, records, stop
+        batch._crc = crc32c(payload)
         with self._lock:
             batch._codec, batch.payload = codec, payload
             batch._state = SEALED
-            if batch._dropped:
+            if batch._dropped or unsealed:
                 self._release(batch)
             elif payload is not records:
                 self._swap(batch, len(payload), records)
             self._list(batch.queue)
         self.on_ready()
+        if stopped is not None:
+            raise stopped
 
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
@@ -360,6 +370,8 @@ class Accumulator:
         A batch under way is released by whoever learns that its request has ended (P07), one that is being sealed after that.
         """
         with self._lock:
+            if not batch._dropped and batch._state != DONE:
+                self.unsettled -= batch.count
             batch._dropped = True
             if batch._state == OPEN or batch._state == SEALED:
                 self._release(batch)
@@ -391,7 +403,8 @@ class Accumulator:
     def _queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t) -> PartitionQueue:
         if partition < 0:
             if topic._sticky < 0 or topic._sticky_bytes >= self._batch_limit:
-                topic._sticky = self._random.choice(topic.available)
+                # Not choice(): interpreted code under the lock would run the handlers of signals there, and theirs may send.
+                topic._sticky = topic.available[int(self._random.random() * len(topic.available))]
                 topic._sticky_bytes = 0
             partition = topic._sticky
         if partition >= topic._count:
@@ -503,6 +516,8 @@ class Accumulator:
     def _release(self, batch: Batch) -> object:
         if batch._state == DONE:
             return
+        if not batch._dropped:
+            self.unsettled -= batch.count
         if batch._state == OPEN:
             self._lingering.pop(batch, None)
             batch.queue._open = None

@@ -83,6 +83,8 @@ class Accumulator:
     ) -> None: ...
     @property
     def pool(self) -> Pool: ...
+    @property
+    def unsettled(self) -> int: ...
     def topic(self, name: str) -> TopicQueues | None: ...
     def append(
         self,
@@ -93,6 +95,7 @@ class Accumulator:
         value: bytes | None,
         headers: bytes | None,
         waiter: Waiter | None = None,
+        on_delivery: Callable[[Delivery], object] | None = None,
     ) -> Delivery | None: ...
     def wait(
         self,

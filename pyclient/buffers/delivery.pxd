@@ -13,10 +13,12 @@ cdef class BatchResult:
     cdef readonly long long append_time
     cdef readonly object error
     cdef bint _done
+    cdef bint _told
     cdef cython.pymutex _lock
     cdef list _gates
     cdef set _seen
     cdef object _round
+    cdef object _tell(self)
     cdef object _finish(self, long long base_offset, long long append_time, object error)
 
 

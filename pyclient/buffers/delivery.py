@@ -109,18 +109,28 @@ class BatchResult:
             if error is not None:  # counted before anybody can see it
                 self._round = self.observer.failed(self.topic_partition, self.count, error)
             self._done = True
-            gates, self._gates = self._gates, None
-        for gate in gates or ():
-            try:
-                gate()
-            except Exception:  # noqa: BLE001 who waits on a loop that is closed, say, must keep the outcome from nobody
-                _log.exception("somebody who waited for %s-%s could not be told its outcome", self.topic, self.partition)
+        self._tell()
         return True
 
+    @cython.cfunc
+    def _tell(self) -> object:
+        """Call the gates in their order; one that is added meanwhile gets in line behind those not called yet."""
+        while True:
+            with self._lock:
+                gates, self._gates = self._gates, None
+                if gates is None:
+                    self._told = True
+                    return
+            for gate in gates:
+                try:
+                    gate()
+                except Exception:  # noqa: BLE001 who waits on a loop that is closed, say, must keep the outcome from nobody
+                    _log.exception("somebody who waited for %s-%s could not be told its outcome", self.topic, self.partition)
+
     def when_done(self, gate):
-        """Call *gate()* when the outcome is known; at once if it is. Internal waiting, not a user's callback."""
+        """Call *gate()* when the outcome is known; at once if all others were called. Internal waiting, not a user's callback."""
         with self._lock:
-            if not self._done:
+            if not self._told:
                 self._gates = self._gates or []
                 self._gates.append(gate)
                 return

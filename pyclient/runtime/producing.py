@@ -112,8 +112,9 @@ class ProducerCore(ClientCore):
         return True
 
     def unsettled(self) -> int:
-        """How many records are neither acknowledged nor failed."""
-        return sum(batch.result.count for batch in self.accumulator.hurry() if not batch.result.done)
+        """How many records are neither acknowledged nor failed. Takes no lock: finalizers ask, wherever they are run."""
+        count: int = self.accumulator.unsettled
+        return count
 
     async def flush(self, timeout: float | None) -> None:
         """Wait until everything sent before this call is settled, and nothing else.

@@ -1,53 +1,45 @@
 """Many threads append to one Accumulator while another drains it: every record once, in its thread's order, all memory back."""
 from __future__ import annotations
 
-import faulthandler
-import random
-import sys
+import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from random import Random
+from typing import Any
 
-import pytest
-
-from pyclient.buffers.accumulator import Accumulator, Batch, BatchState, PartitionQueue, TopicQueues
+from pyclient.buffers.accumulator import Accumulator, Batch, BatchState, PartitionQueue
 from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
 from pyclient.errors import ClientClosed, KafkaError
+from tests.threads.edges import Coin, EdgyAccumulator
+from tests.threads.team import Team, watched
 from tests.unit.buffers.accumulators import Clock, accumulator
 
 THREADS = 6
-RECORDS = 400
-LIMIT_S = 60.0
+RECORDS = 300
+PARTITIONS = 3
+PATIENCE_S = 0.0005
+"""Of senders that give up: about as long as a grant takes."""
 
 
-@pytest.fixture(autouse=True)
-def _hurried_and_watched() -> Iterator[None]:
-    """Threads change places as often as they can; a hang shows every stack."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    faulthandler.dump_traceback_later(LIMIT_S * 2, exit=False)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-    sys.setswitchinterval(before)
+def restless(coin: Coin, **options: Any) -> Any:
+    """An accumulator that tosses the coin wherever it can be made to."""
+    return EdgyAccumulator(accumulator(coin.around(Clock()), partitions=PARTITIONS, **options), coin)  # type: ignore[arg-type]  # a clock all the same
 
 
-def topic_of(buffers: Accumulator) -> TopicQueues:
+def append(buffers: Accumulator, partition: int, value: bytes, patience: Random | None = None) -> Delivery:
+    """As a producer's send does: wait in line while there is no memory. With *patience* it may leave the line and join it again."""
     topic = buffers.topic("orders")
     assert topic is not None
-    return topic
-
-
-def append(buffers: Accumulator, partition: int, value: bytes) -> Delivery:
-    """As a producer's send does: wait in line while there is no memory."""
-    topic = topic_of(buffers)
     delivery = buffers.append(topic, partition, -1, None, value, None)
     while delivery is None:
         granted = threading.Event()
         waiter = buffers.wait(topic, partition, None, value, None, granted.set)
         try:
-            assert granted.wait(LIMIT_S), "nobody granted memory"
+            if patience is not None and patience.random() < 0.5 and not granted.wait(PATIENCE_S):
+                continue
+            watched(granted, "memory")
             delivery = buffers.append(topic, partition, -1, None, value, None, waiter)
         finally:
             buffers.leave(waiter)
@@ -55,31 +47,34 @@ def append(buffers: Accumulator, partition: int, value: bytes) -> Delivery:
 
 
 class Drain:
-    """The loop's part, in one thread: takes what is ready, sends some again, settles the rest with true offsets."""
+    """The loop's part: takes what is ready, sends some again, settles the rest with true offsets. Ends when all is settled."""
 
     def __init__(self, buffers: Accumulator, seed: int) -> None:
         self.buffers = buffers
-        self.random = random.Random(seed)
+        self.random = Random(seed)
         self.wake = threading.Event()
         self.ended = False
-        self.log: dict[int, list[bytes | None]] = defaultdict(list)
+        self.log: dict[int, list[bytes]] = defaultdict(list)
         self.waiting: dict[PartitionQueue, None] = {}
-        self.given_up = 0
         buffers.on_ready = self.wake.set
-        self.thread = threading.Thread(target=self.run, name="drain")
+
+    def end(self) -> None:
+        """No more comes: it settles what is there."""
+        self.ended = True
+        self.wake.set()
 
     def run(self) -> None:
         while True:
             ended = self.ended
+            self.wake.clear()
             if ended:
                 self.buffers.hurry()
-            self.wake.clear()
             self.waiting.update(dict.fromkeys(self.buffers.take_ready(float("inf"))))
             busy = [queue for queue in list(self.waiting) if self.serve(queue)]
             if ended and self.buffers.oldest() is None:
                 return
             if not busy:
-                self.wake.wait(0.01)
+                watched(self.wake, "news for the loop")
 
     def serve(self, queue: PartitionQueue) -> bool:
         batch = self.buffers.head(queue)
@@ -99,107 +94,146 @@ class Drain:
         log = self.log[batch.queue.partition]
         (read,) = read_batches(b"".join(bytes(piece) for piece in batch.pieces()))
         base = len(log)
-        log += [record.value for record in read.records("orders", batch.queue.partition)]
+        log += [record.value or b"" for record in read.records("orders", batch.queue.partition)]
         batch.result.complete(base)
         self.buffers.release(batch)
 
 
-@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
-@pytest.mark.parametrize("memory", [1_000_000, 12_000])
-def test_every_record_arrives_once_in_its_threads_order_and_learns_its_offset(codec: Compression, memory: int) -> None:
-    buffers = accumulator(Clock(), memory=memory, batch_size=2_000, linger=0.001, compression=codec, partitions=3)
-    drain = Drain(buffers, seed=1)
-    made: dict[bytes, Delivery] = {}
-    errors: list[BaseException] = []
+class Senders:
+    """What threads have sent, and what became of it."""
 
-    def send(number: int) -> None:
+    def __init__(self, buffers: Accumulator, seed: int) -> None:
+        self.buffers = buffers
+        self.seed = seed
+        self.made: dict[bytes, Delivery] = {}
+        self.refused = 0
+        self.left = THREADS
+        self.last = threading.Event()
+
+    def send(self, number: int) -> None:
+        chance = Random(f"{self.seed}:{number}")
         try:
-            chance = random.Random(number)
             for count in range(RECORDS):
-                value = f"{number}:{count}:".encode().ljust(chance.randint(10, 150), b"x")
-                made[value] = append(buffers, chance.choice([-1, 0, 1, 2]), value)
-        except BaseException as error:  # noqa: BLE001 told by the test itself
-            errors.append(error)
+                value = f"{number}:{count}:".encode().ljust(chance.randint(10, 300), b"x")
+                self.made[value] = append(self.buffers, chance.choice([-1, 0, 1, 2]), value, chance)
+        except ClientClosed:
+            self.refused += 1
+        finally:
+            self.left -= 1
+            if not self.left:
+                self.last.set()
 
-    threads = [threading.Thread(target=send, args=(number,)) for number in range(THREADS)]
-    drain.thread.start()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT_S)
-    drain.ended = True
-    drain.wake.set()
-    drain.thread.join(LIMIT_S)
-    assert not errors
-    assert not drain.thread.is_alive()
-    stored = [value for log in drain.log.values() for value in log]
-    assert sorted(value or b"" for value in stored) == sorted(made)
-    for partition, log in drain.log.items():
-        assert_order_of_threads(log)
-        for offset, value in enumerate(log):
-            told = made[value or b""].result(0)
-            assert (told.partition, told.offset) == (partition, offset)
-    assert buffers.pool.used == 0
-    assert buffers.pool.waiting == 0
+    def assert_stored(self, drain: Drain) -> None:
+        """Each accepted record once, in its thread's order, at the offset its delivery tells; all memory is back."""
+        stored = [value for log in drain.log.values() for value in log]
+        assert sorted(stored) == sorted(self.made)
+        for partition, log in drain.log.items():
+            assert_order_of_threads(log)
+            for offset, value in enumerate(log):
+                told = self.made[value].result(0)
+                assert (told.partition, told.offset) == (partition, offset)
+        assert self.buffers.pool.used == 0
+        assert self.buffers.pool.waiting == 0
 
 
-def assert_order_of_threads(log: list[bytes | None]) -> None:
+def assert_order_of_threads(log: list[bytes]) -> None:
     last: dict[bytes, int] = defaultdict(lambda: -1)
     for value in log:
-        thread, count, _ = (value or b"").split(b":")
+        thread, count, _ = value.split(b":")
         assert int(count) > last[thread]
         last[thread] = int(count)
 
 
-def test_batches_given_up_while_others_fill_and_seal_them_give_every_byte_back() -> None:
+def kind(seed: int) -> dict[str, Any]:
+    """Plenty of memory or hardly any, compressed or not: each seed takes another pair."""
+    return {"memory": 12_000 if seed & 1 else 1_000_000, "compression": Compression.LZ4 if seed & 2 else Compression.NONE}
+
+
+def test_every_record_arrives_once_in_its_threads_order_and_learns_its_offset(seed: int, coin: Coin) -> None:
+    buffers = restless(coin, batch_size=2_000, linger=0.001, **kind(seed))
+    drain, senders = Drain(buffers, seed), Senders(buffers, seed)
+    team = Team()
+
+    def look() -> None:
+        """What metrics, flushes and new views of the cluster do meanwhile."""
+        chance = Random(seed)
+        while not senders.last.is_set():
+            assert 0 <= buffers.pool.used <= buffers.pool.total
+            buffers.set_topic("orders", PARTITIONS, [n for n in range(PARTITIONS) if chance.random() < 0.7])
+            buffers.next_linger()
+            buffers.hurry()
+        buffers.set_topic("orders", PARTITIONS, range(PARTITIONS))
+        drain.end()
+
+    team.add("drain", drain.run)
+    team.add("look", look)
+    team.add_many(THREADS, senders.send)
+    team.run()
+    assert len(senders.made) == THREADS * RECORDS
+    senders.assert_stored(drain)
+
+
+def test_what_is_sent_while_another_thread_closes_is_accepted_and_settled_or_refused(seed: int, coin: Coin) -> None:
+    buffers = restless(coin, batch_size=2_000, linger=0.001, **kind(seed))
+    drain, senders = Drain(buffers, seed), Senders(buffers, seed)
+    team = Team()
+    enough = Random(seed).randrange(THREADS * RECORDS // 2)
+
+    def close() -> None:
+        while len(senders.made) < enough:
+            coin()
+        buffers.close()
+        watched(senders.last, "the end of every sender")
+        drain.end()
+
+    team.add("drain", drain.run)
+    team.add("close", close)
+    team.add_many(THREADS, senders.send)
+    team.run()
+    assert senders.refused
+    senders.assert_stored(drain)
+
+
+def test_batches_given_up_while_others_fill_and_seal_them_give_every_byte_back(seed: int, coin: Coin) -> None:
     """The one who expires batches races with those who fill and seal them; no failed record goes uncounted."""
     observer = Observer()
-    buffers = accumulator(Clock(), memory=40_000, batch_size=1_000, compression=Compression.ZSTD, partitions=2, observer=observer)
-    stop = threading.Event()
-    made: list[Delivery] = []
+    buffers = restless(coin, memory=40_000, batch_size=1_000, compression=Compression.ZSTD, observer=observer)
+    senders = Senders(buffers, seed)
+    team = Team()
 
     def expire() -> None:
-        while not (stop.is_set() and buffers.oldest() is None):
+        while not (senders.last.is_set() and buffers.oldest() is None):
             batch = buffers.oldest()
             if batch is not None:
                 buffers.drop(batch)
                 batch.result.fail(KafkaError("late"))
 
-    def send(number: int) -> None:
-        mine = [append(buffers, count % 2, b"x" * (50 + number)) for count in range(RECORDS)]
-        made.extend(mine)
-
-    expirer = threading.Thread(target=expire)
-    senders = [threading.Thread(target=send, args=(number,)) for number in range(THREADS)]
-    for thread in (expirer, *senders):
-        thread.start()
-    for thread in senders:
-        thread.join(LIMIT_S)
-    stop.set()
-    expirer.join(LIMIT_S)
-    assert not expirer.is_alive()
-    assert len(made) == THREADS * RECORDS
-    assert all(delivery.done() for delivery in made)
+    team.add("expire", expire)
+    team.add_many(THREADS, senders.send)
+    team.run()
+    assert len(senders.made) == THREADS * RECORDS
+    assert all(delivery.done() for delivery in senders.made.values())
     assert observer.take_failures()[0] == THREADS * RECORDS
     assert buffers.pool.used == 0
 
 
-def test_P08_close_wakes_every_thread_that_waits_for_memory() -> None:
-    buffers = accumulator(Clock(), memory=4_096, batch_size=4_096)
+def test_P08_close_wakes_every_thread_that_waits_for_memory(seed: int, coin: Coin) -> None:
+    buffers = restless(coin, memory=4_096, batch_size=4_096)
     append(buffers, 0, b"x" * 3_000)
-    refused: list[BaseException] = []
+    refused: list[int] = []
+    team = Team()
 
-    def send() -> None:
-        try:
+    def send(number: int) -> None:
+        with contextlib.suppress(ClientClosed):
             append(buffers, 0, b"x" * 3_000)
-        except ClientClosed as error:
-            refused.append(error)
+        refused.append(number)
 
-    threads = [threading.Thread(target=send) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    buffers.close()
-    for thread in threads:
-        thread.join(LIMIT_S)
+    def close() -> None:
+        coin()
+        buffers.close()
+
+    team.add_many(THREADS, send)
+    team.add("close", close)
+    team.run()
     assert len(refused) == THREADS
     assert buffers.pool.waiting == 0

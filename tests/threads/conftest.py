@@ -1,0 +1,57 @@
+"""What holds for every test of threads: they change places all the time, by a seed that is printed, and leave none behind.
+
+``PYCLIENT_THREADS_SEEDS`` says which seeds run: ``7`` that one, ``0:500`` five hundred (`make threads-long`). Left out, a few do.
+"""
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from tests.threads.edges import Coin, put_edges
+from tests.threads.team import assert_none_left
+
+SEEDS: Final = os.environ.get("PYCLIENT_THREADS_SEEDS", "0:6")
+SWITCH_S: Final = 1e-6
+
+
+def seeds(text: str) -> range:
+    first, colon, last = text.partition(":")
+    return range(int(first), int(last) if colon else int(first) + 1)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", seeds(SEEDS), ids=lambda seed: f"seed{seed}")
+
+
+@pytest.fixture(autouse=True)
+def _restless() -> Iterator[None]:
+    """Threads may switch after each microsecond."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture(autouse=True)
+def _none_left(_restless: None, request: pytest.FixtureRequest) -> Iterator[None]:
+    """No thread outlives the test that started it."""
+    if "kafka_cluster" in request.fixturenames:
+        request.getfixturevalue("kafka_cluster")  # it stays, and so do the threads that watch it
+    before = set(threading.enumerate())
+    yield
+    assert_none_left(before)
+
+
+@pytest.fixture
+def coin(seed: int, monkeypatch: pytest.MonkeyPatch) -> Coin:
+    """Decides who lets others run; clients and buffers made by the test ask it at the edges of their locks."""
+    print(f"\nPYCLIENT_THREADS_SEEDS={seed} repeats this")
+    made = Coin(seed)
+    put_edges(monkeypatch, made)
+    return made

@@ -1,0 +1,138 @@
+"""Yields at the edges of locks: what two threads may do between any two steps, they do here often.
+
+Locks of the client's Python modules are replaced by ones that toss a seeded coin before and after each acquire and release;
+the compiled Accumulator's lock cannot be replaced, so the coin is tossed before and after its calls, in what it calls
+under the lock (the clock), and in what it does between two turns of the lock (compression, checksums).
+The same seed gives each thread the same tosses. What the operating system makes of them it does not give.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, Self, TypeVar
+
+import pytest
+
+from pyclient.buffers.accumulator import Accumulator
+
+R = TypeVar("R")
+WITH_THREADING: Final = (
+    "pyclient.buffers.delivery", "pyclient.buffers.fetchbuffer", "pyclient.runtime.callbacks", "pyclient.runtime.ending",
+    "pyclient.runtime.portal", "pyclient.producer", "pyclient.consumer")
+"""Modules that make locks as ``threading.Lock()``."""
+SHORT: Final = 1e-6
+LONG: Final = 5e-4
+"""Seconds: long enough for another thread to do a whole step."""
+
+
+class Coin:
+    """Decides whether the calling thread lets others run, and how long; seeded for each thread by the thread's name."""
+
+    def __init__(self, seed: int, chance: float = 0.15) -> None:
+        self._seed = seed
+        self._chance = chance
+        self._own = threading.local()
+        self._never = threading.Lock()
+        self._never.acquire()
+
+    def __call__(self) -> None:
+        toss = self._random().random()
+        if toss < self._chance:
+            self._never.acquire(timeout=LONG if toss < self._chance / 20 else SHORT)
+
+    def _random(self) -> Random:
+        if not hasattr(self._own, "random"):
+            self._own.random = Random(f"{self._seed}:{threading.current_thread().name}")
+        found: Random = self._own.random
+        return found
+
+    def around(self, work: Callable[..., R]) -> Callable[..., R]:
+        """*work* with a toss before and after it."""
+        def tossed(*args: Any, **named: Any) -> R:
+            self()
+            try:
+                return work(*args, **named)
+            finally:
+                self()
+
+        return tossed
+
+
+class EdgyLock:
+    """A lock with a toss at each of its edges."""
+
+    def __init__(self, lock: Any, coin: Coin) -> None:
+        self._lock = lock
+        self.acquire = coin.around(lock.acquire)
+        self.release = coin.around(lock.release)
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+
+class EdgyThreading:
+    """The module ``threading`` with edgy locks."""
+
+    def __init__(self, coin: Coin) -> None:
+        self._coin = coin
+
+    def Lock(self) -> EdgyLock:
+        return EdgyLock(threading.Lock(), self._coin)
+
+    def RLock(self) -> EdgyLock:
+        return EdgyLock(threading.RLock(), self._coin)
+
+    def Condition(self) -> threading.Condition:
+        return threading.Condition(self.RLock())  # type: ignore[arg-type]  # it behaves as one
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(threading, name)
+
+
+class EdgyAccumulator:
+    """An Accumulator with a toss before and after each call, and before it tells of something new."""
+
+    def __init__(self, inner: Accumulator, coin: Coin) -> None:
+        self._inner = inner
+        self._coin = coin
+
+    @property
+    def on_ready(self) -> Callable[[], object]:
+        return self._inner.on_ready
+
+    @on_ready.setter
+    def on_ready(self, listener: Callable[[], object]) -> None:
+        self._inner.on_ready = self._coin.around(listener)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return self._coin.around(found) if callable(found) else found
+
+
+def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
+    """Let clients and buffers made from now on toss *coin*."""
+    for module in WITH_THREADING:
+        patch.setattr(f"{module}.threading", EdgyThreading(coin))
+    patch.setattr("pyclient.metrics.Lock", EdgyThreading(coin).Lock)
+    for between in ("compress", "crc32c", "batch_header"):
+        name = f"pyclient.buffers.accumulator.{between}"
+        patch.setattr(name, coin.around(_found(name)))
+    patch.setattr("pyclient.runtime.producing.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
+
+
+def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], float], **made: Any) -> Any:
+    """An accumulator with edges."""
+    return EdgyAccumulator(make(clock=coin.around(clock), **made), coin)
+
+
+def _found(name: str) -> Any:
+    module, _, attribute = name.rpartition(".")
+    return getattr(__import__(module, fromlist=[attribute]), attribute)

@@ -1,0 +1,187 @@
+"""A consumer that threads hand to each other, fight for, wake and close, on a broker."""
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from pyclient import Consumer, TopicPartition
+from pyclient.errors import ClientClosed, ConcurrentUse, WakeupError
+from pyclient.testing import LocalCluster
+from tests.kafka import consumer, make_topic, produce
+from tests.threads.edges import Coin
+from tests.threads.team import Team
+
+RECORDS: Final = 600
+THREADS: Final = 4
+WAKES: Final = 60
+STEPS: Final = 120
+
+
+def stored(cluster: LocalCluster, topic: str) -> TopicPartition:
+    """A partition whose values are their offsets."""
+    (where,) = make_topic(cluster, topic)
+    produce(cluster, topic, [b"%d" % n for n in range(RECORDS)])
+    return where
+
+
+def test_threads_that_take_turns_read_what_follows_the_last_seek_and_commit_what_they_read(
+        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
+    """One thread at a time by a lock of the user's, with wake-ups from another that no position may notice."""
+    where = stored(kafka_cluster, topic)
+    mine = threading.Lock()
+    expected = [0]
+    steps = [0]
+    with consumer(kafka_cluster, group_id=topic, enable_auto_commit=False) as reader:
+        reader.assign([where])
+
+        def use(number: int) -> None:
+            chance = Random(f"{seed}:{number}")
+            while steps[0] < STEPS and not team.errors:
+                with mine, contextlib.suppress(WakeupError):
+                    steps[0] += 1
+                    chance.choice(ways)(chance)
+
+        def poll(chance: Random) -> None:
+            reader.resume(where)  # a wake-up may have ended `hold` early
+            for record in reader.poll(0.2, max_records=chance.randrange(1, 40)):
+                assert record.value == b"%d" % expected[0] == b"%d" % record.offset
+                expected[0] += 1
+
+        def seek(chance: Random) -> None:
+            expected[0] = chance.randrange(RECORDS)
+            reader.seek(where, expected[0])
+
+        def hold(_: Random) -> None:
+            reader.pause(where)
+            assert not reader.poll(0)
+            reader.resume(where)
+
+        def commit(_: Random) -> None:
+            reader.commit()
+            reader.commit_async()
+            told = reader.committed([where])[where]
+            assert told is not None
+            assert told.offset == expected[0]
+
+        def rewind(_: Random) -> None:
+            expected[0] = 0
+            reader.assign([])
+            reader.assign([where])
+            reader.seek(where, 0)
+            assert reader.position(where) == 0
+
+        ways: list[Callable[[Random], None]] = [poll, poll, poll, poll, seek, hold, rewind, commit]
+        seek(Random(seed))
+        team = Team()
+
+        def wake() -> None:
+            while steps[0] < STEPS and not team.errors:
+                reader.wakeup()
+                for _ in range(50):
+                    reader.metrics()
+                    coin()
+
+        team.add_many(THREADS, use)
+        team.add("wake", wake)
+        team.run()
+
+
+def test_a_consumer_used_by_many_threads_at_once_serves_one_and_refuses_the_others(
+        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
+    where = stored(kafka_cluster, topic)
+    seen: list[bytes | None] = []
+    refused: list[int] = []
+    committed: list[BaseException | None] = []
+    asked: list[int] = []
+    team = Team()
+    with consumer(kafka_cluster, group_id=topic, enable_auto_commit=False, max_poll_records=20) as reader:
+        reader.assign([where])
+
+        def fight(number: int) -> None:
+            chance = Random(f"{seed}:{number}")
+            while len(seen) < RECORDS and not team.errors:
+                try:
+                    seen.extend(record.value for record in reader.poll(0.05))
+                    if chance.random() < 0.5:
+                        reader.commit_async({where: len(seen)}, lambda _, error: committed.append(error))
+                        asked.append(number)
+                    if chance.random() < 0.1:
+                        reader.wakeup()
+                except ConcurrentUse:
+                    refused.append(number)
+                except WakeupError:
+                    pass
+
+        team.add_many(THREADS, fight)
+        team.run()
+    assert sorted(int(value or b"") for value in seen) == list(range(RECORDS))
+    assert refused
+    assert committed == [None] * len(asked)
+
+
+def test_every_wakeup_ends_a_poll_that_waits_or_the_next_one(kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
+    (where,) = make_topic(kafka_cluster, topic)
+    heard = threading.Semaphore(0)
+    with consumer(kafka_cluster) as reader:
+        reader.assign([where])
+
+        def poll() -> None:
+            for _ in range(WAKES):
+                try:
+                    reader.poll(None)
+                except WakeupError:
+                    heard.release()
+
+        def wake() -> None:
+            for _ in range(WAKES):
+                reader.wakeup()
+                assert heard.acquire(timeout=20), "a wakeup was lost"
+                coin()
+
+        team = Team()
+        team.add("poll", poll)
+        team.add("wake", wake)
+        team.run()
+
+
+def test_a_thread_that_wakes_a_poll_can_close_the_consumer_and_the_others_learn_it(
+        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
+    where = stored(kafka_cluster, topic)
+    reader = consumer(kafka_cluster)
+    reader.assign([where])
+    told: list[int] = []
+
+    def poll(number: int) -> None:
+        try:
+            while True:
+                poll_once(reader)
+        except ClientClosed:
+            told.append(number)
+
+    def close() -> None:
+        for _ in range(Random(seed).randrange(200)):
+            coin()
+        while not closed(reader):
+            reader.wakeup()
+
+    team = Team()
+    team.add_many(2, poll)
+    team.add("close", close)
+    team.run()
+    assert sorted(told) == [0, 1]
+
+
+def poll_once(reader: Consumer) -> None:
+    with contextlib.suppress(ConcurrentUse, WakeupError):
+        reader.poll(None)
+
+
+def closed(reader: Consumer) -> bool:
+    try:
+        reader.close()
+    except ConcurrentUse:
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""The loop fills a FetchBuffer while the user's thread takes, gives back, seeks and pauses, and a third one wakes it."""
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from pyclient.buffers.fetchbuffer import Chunk, FetchBuffer
+from pyclient.records import TopicPartition
+from tests.threads.edges import Coin
+from tests.threads.team import Team, watched
+
+WHERES: Final = [TopicPartition("orders", number) for number in range(3)]
+AHEAD: Final = 2
+TAKES: Final = 400
+WAKES: Final = 60
+
+
+class Filler:
+    """The loop's part: keeps a few chunks ahead of the user, one record each, and does what it is told."""
+
+    def __init__(self, buffer: FetchBuffer, coin: Coin) -> None:
+        self.buffer = buffer
+        self.coin = coin
+        self.generations = dict.fromkeys(WHERES, 0)
+        self.positions = dict.fromkeys(WHERES, 0)
+        self.commands: queue.SimpleQueue[tuple[Callable[[], object], threading.Event]] = queue.SimpleQueue()
+        self.wake = threading.Event()
+        self.ended = False
+        buffer.on_room = self.wake.set
+        for where in WHERES:
+            buffer.renew(where, 0)
+
+    def do(self, work: Callable[[], object]) -> None:
+        """Have the loop do *work*; called by the user's thread, which waits for it."""
+        done = threading.Event()
+        self.commands.put((work, done))
+        self.wake.set()
+        watched(done, "the end of a command")
+
+    def seek(self, where: TopicPartition, position: int) -> None:
+        self.generations[where] += 1
+        self.positions[where] = position
+        self.buffer.renew(where, self.generations[where])
+
+    def run(self) -> None:
+        wanting = dict.fromkeys(WHERES)
+        while not self.ended:
+            self.wake.clear()
+            while not self.commands.empty():
+                work, done = self.commands.get()
+                work()
+                wanting.update(dict.fromkeys(WHERES))
+                done.set()
+            wanting.update(dict.fromkeys(self.buffer.take_drained()))
+            for where in list(wanting):
+                self.fill(where)
+                del wanting[where]
+            watched(self.wake, "room in the buffer")
+
+    def fill(self, where: TopicPartition) -> None:
+        generation = self.generations[where]
+        while self.buffer.count(where) < AHEAD:
+            position = self.positions[where]
+            self.positions[where] = position + 1
+            self.coin()
+            self.buffer.put(Chunk(where, generation, position, (), position + 1, 10))
+
+
+class Reader:
+    """The user's part: knows what must come next of each partition."""
+
+    def __init__(self, buffer: FetchBuffer, filler: Filler, seed: int) -> None:
+        self.buffer = buffer
+        self.filler = filler
+        self.chance = Random(seed)
+        self.expected = dict.fromkeys(WHERES, 0)
+        self.taken = 0
+        self.heard = 0
+        self.woken = threading.Semaphore(0)
+
+    def run(self) -> None:
+        while self.taken < TAKES or self.heard < WAKES:
+            self.buffer.wait(None)
+            if self.buffer.take_wake():
+                self.heard += 1
+                self.woken.release()
+            self.take()
+            if self.chance.random() < 0.1:
+                self.seek(self.chance.choice(WHERES), self.chance.randrange(1000))
+            if self.chance.random() < 0.1:
+                self.pause(self.chance.sample(WHERES, 1))
+        self.filler.ended = True
+        self.filler.wake.set()
+
+    def take(self) -> None:
+        entry = self.buffer.take()
+        if entry is None:
+            return
+        assert isinstance(entry, Chunk)
+        assert (entry.generation, entry.position) == (self.filler.generations[entry.where], self.expected[entry.where])
+        if self.chance.random() < 0.2:
+            self.buffer.give_back(entry)
+        else:
+            self.expected[entry.where] += 1
+            self.taken += 1
+
+    def seek(self, where: TopicPartition, position: int) -> None:
+        self.expected[where] = position
+        self.filler.do(lambda: self.filler.seek(where, position))
+
+    def pause(self, wheres: list[TopicPartition]) -> None:
+        self.filler.do(lambda: self.buffer.pause(wheres))
+
+
+def test_C03_data_comes_in_order_and_none_from_before_a_seek_and_every_wakeup_is_heard(seed: int, coin: Coin) -> None:
+    buffer = FetchBuffer()
+    filler = Filler(buffer, coin)
+    reader = Reader(buffer, filler, seed)
+    team = Team()
+
+    def wake() -> None:
+        """Never two at once, which would be heard as one."""
+        for _ in range(WAKES):
+            buffer.wake()
+            assert reader.woken.acquire(timeout=20), "a wakeup was lost"
+            coin()
+
+    team.add("wake", wake)
+    team.add("read", reader.run)
+    team.add("loop", filler.run)
+    team.run()
+    for where in WHERES:
+        buffer.renew(where, None)
+    assert (len(buffer), buffer.bytes) == (0, 0)
+    assert [buffer.count(where) for where in WHERES] == [0, 0, 0]

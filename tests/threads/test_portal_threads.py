@@ -1,0 +1,55 @@
+"""Calls into a client's loop from many threads, while another one ends it."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from random import Random
+from typing import Final
+
+from pyclient.errors import ClientClosed
+from pyclient.runtime.portal import Portal
+from tests.threads.edges import Coin
+from tests.threads.team import Team, assert_none_left
+
+ROUNDS: Final = 15
+CALLS: Final = 20
+
+
+def test_a_call_gets_its_result_or_ClientClosed_whenever_the_portal_ends_and_nothing_is_left(seed: int, coin: Coin) -> None:
+    before = set(threading.enumerate())
+    chance = Random(seed)
+    for _ in range(ROUNDS):
+        stop_while_others_call(coin, chance.randrange(60))
+        assert_none_left(before)
+
+
+def stop_while_others_call(coin: Coin, turns: int) -> None:
+    portal = Portal("portal")
+    outcomes: list[str] = []
+
+    async def short() -> str:
+        await asyncio.sleep(0)
+        return "ended"
+
+    async def endless() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    def call(_: int) -> None:
+        for work in [*[short] * CALLS, endless]:
+            try:
+                outcomes.append(portal.call(work))
+            except ClientClosed:
+                outcomes.append("refused")
+
+    def stop(_: int) -> None:
+        for _turn in range(turns):
+            coin()
+        portal.stop()
+
+    team = Team()
+    team.add_many(4, call)
+    team.add_many(2, stop)
+    team.run()
+    assert len(outcomes) == 4 * (CALLS + 1)
+    assert set(outcomes) <= {"ended", "refused"}

@@ -1,0 +1,138 @@
+"""A producer used by many threads at once, on a broker: what each accepted record is owed, it gets once."""
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from random import Random
+from typing import Any, Final
+
+from pyclient import Delivery, Producer, Record, TopicPartition
+from pyclient.errors import ClientClosed
+from pyclient.testing import LocalCluster
+from tests.kafka import consumer, make_topic, read
+from tests.threads.edges import Coin
+from tests.threads.team import Team
+from tests.waiting import eventually
+
+THREADS: Final = 4
+RECORDS: Final = 250
+MEMORY: Final = 64_000
+
+
+class Senders:
+    """Threads that send through one producer, and what they were given."""
+
+    def __init__(self, producer: Producer, topic: str, seed: int) -> None:
+        self.producer = producer
+        self.topic = topic
+        self.seed = seed
+        self.accepted: list[Delivery] = []
+        self.called: list[Delivery] = []
+        self.refused = 0
+        self.left = THREADS
+
+    def send(self, number: int) -> None:
+        """Each record goes to a partition of its own choice and says whose it is and which."""
+        chance = Random(f"{self.seed}:{number}")
+        try:
+            for count in range(RECORDS):
+                self.accepted.append(self.producer.send(
+                    self.topic, b"%d" % count, b"%d" % number, partition=chance.randrange(2), on_delivery=self.called.append))
+                if chance.random() < 0.02:
+                    self.flush(self.accepted[:])
+        except ClientClosed:
+            self.refused += 1
+        finally:
+            self.left -= 1
+
+    def flush(self, sent: list[Delivery]) -> None:
+        """Everything *sent* before is settled after it."""
+        self.producer.flush()
+        assert all(delivery.done() for delivery in sent)
+
+    def look(self) -> None:
+        """What monitoring does meanwhile; it gets figures, or ClientClosed."""
+        while self.left:
+            figures = self.producer.metrics()
+            assert 0 <= figures["buffer-available-bytes"] <= MEMORY
+            try:
+                assert self.producer.partitions_for(self.topic) == 2
+            except ClientClosed:
+                return
+
+
+def open_producer(cluster: LocalCluster, seed: int) -> Producer:
+    """Small batches, so that they fill and seal all the time; every other seed compresses."""
+    options: dict[str, Any] = {"compression_type": "lz4"} if seed & 1 else {}
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=2_000, buffer_memory=MEMORY, linger_ms=1, **options)
+
+
+def stored(cluster: LocalCluster, partitions: list[TopicPartition], count: int) -> list[Record]:
+    """The *count* records of the partitions, and proof that there are no more."""
+    found = read(cluster, partitions, count, max_poll_records=5000) if count else []
+    with consumer(cluster) as witness:
+        assert sum(witness.end_offsets(partitions).values()) == count
+    return found
+
+
+def assert_each_once_and_in_order(found: list[Record], accepted: list[Delivery], called: list[Delivery]) -> None:
+    """Every accepted record is stored once, at the offset it was told, in its thread's order; each callback ran once, in offset order."""
+    told = [delivery.result(0) for delivery in accepted]
+    assert sorted((each.partition, each.offset) for each in found) == sorted((each.partition, each.offset or 0) for each in told)
+    last: dict[tuple[int, bytes | None], int] = defaultdict(lambda: -1)
+    for record in sorted(found, key=lambda each: each.offset):
+        key = record.partition, record.key
+        assert int(record.value or b"") > last[key]
+        last[key] = int(record.value or b"")
+    assert len(called) == len({id(each) for each in called}) == len(accepted)
+
+
+def test_what_threads_send_and_flush_at_once_is_stored_once_in_each_threads_order_and_gives_its_memory_back(
+        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    with open_producer(kafka_cluster, seed) as producer:
+        senders = Senders(producer, topic, seed)
+        team = Team()
+        team.add_many(THREADS, senders.send)
+        team.add("look", senders.look)
+        team.run()
+        assert len(senders.accepted) == THREADS * RECORDS
+        producer.flush()
+        eventually(lambda: producer.metrics()["buffer-available-bytes"] == MEMORY)
+    assert_each_once_and_in_order(stored(kafka_cluster, partitions, THREADS * RECORDS), senders.accepted, senders.called)
+
+
+def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whoever_sent_the_records(
+        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
+    make_topic(kafka_cluster, topic, 2)
+    with open_producer(kafka_cluster, seed) as producer:
+        senders = Senders(producer, topic, seed)
+        team = Team()
+        team.add_many(THREADS, senders.send)
+        team.run()
+    for number in range(2):
+        offsets = [told.offset or 0 for each in senders.called if (told := each.result(0)).partition == number]
+        assert offsets == sorted(offsets)
+
+
+def test_what_is_sent_while_threads_close_is_settled_or_refused_and_nothing_is_left(
+        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    producer = open_producer(kafka_cluster, seed)
+    senders = Senders(producer, topic, seed)
+    enough = Random(seed).randrange(THREADS * RECORDS)
+    team = Team()
+
+    def close(_: int) -> None:
+        while len(senders.accepted) < enough:
+            coin()
+        producer.close()
+        assert all(each.done() for each in senders.accepted)
+
+    team.add_many(THREADS, senders.send)
+    team.add_many(2, close)
+    team.add("look", senders.look)
+    team.run()
+    assert "pyclient-producer" not in {thread.name for thread in threading.enumerate()}
+    assert_each_once_and_in_order(
+        stored(kafka_cluster, partitions, len(senders.accepted)), senders.accepted, senders.called)

@@ -1,0 +1,170 @@
+"""What handlers of signals may do wherever they interrupt the main thread, and what Ctrl-C and finalizers find there."""
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import warnings
+from collections.abc import Coroutine, Iterator
+
+import pytest
+
+import pyclient.buffers.accumulator
+from pyclient import Producer
+from pyclient.buffers.accumulator import BatchState
+from pyclient.buffers.delivery import BatchResult
+from pyclient.buffers.fetchbuffer import Entry, FetchBuffer
+from pyclient.codec.compression import Compression
+from pyclient.errors import ClientClosed
+from pyclient.runtime.portal import Portal
+from tests.threads.team import Team
+from tests.unit.buffers.accumulators import Clock, accumulator
+
+STORM = """
+import faulthandler, signal, time
+from random import Random
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.delivery import Observer
+from pyclient.codec.compression import Compression
+
+faulthandler.dump_traceback_later(20, exit=True)
+made = Accumulator(memory=10**8, batch_size=100, max_request_size=10**6, linger=1, compression=Compression.NONE, level=None,
+                   observer=Observer(), clock=time.monotonic, wall=lambda: 1, random=Random(1))
+made.set_topic("orders", 50, range(50))
+orders = made.topic("orders")
+handled = 0
+
+def handler(*_):
+    global handled
+    handled += 1
+    made.append(orders, -1, -1, None, b"from the handler", None)
+
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 5e-5)
+sent = 0
+until = time.monotonic() + 0.5
+while time.monotonic() < until:
+    made.append(orders, -1, -1, None, b"x" * 60, None)
+    sent += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert sum(batch.count for batch in made.hurry()) == sent + handled == made.unsettled
+print(handled)
+"""
+
+
+class Interrupted(FetchBuffer):
+    """A signal arrives while it looks for data: the handler calls wakeup()."""
+
+    def _next(self) -> Entry | None:
+        if not self.woken:
+            self.wake()
+        return super()._next()
+
+
+def test_a_wakeup_from_a_handler_that_interrupts_the_look_for_data_ends_the_wait_that_follows() -> None:
+    buffer = Interrupted()
+    team = Team(5)
+    team.add("poll", lambda: buffer.wait(None))
+    team.run()
+    assert buffer.take_wake()
+    assert not buffer.take_wake()
+
+
+def test_a_handler_may_send_wherever_it_interrupts_a_send() -> None:
+    done = subprocess.run([sys.executable, "-c", STORM], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    made = Portal("portal")
+    yield made
+    made.stop()
+
+
+async def one() -> int:
+    return 1
+
+
+def test_a_handler_may_call_wherever_it_interrupts_a_call(portal: Portal) -> None:
+    found: list[int] = []
+    team = Team(5)
+
+    def interrupted() -> Coroutine[None, None, int]:
+        """Runs while the portal lets a call in."""
+        found.append(portal.call(one))
+        return one()
+
+    team.add("call", lambda: found.append(portal.call(interrupted)))
+    team.run()
+    assert found == [1, 1]
+
+
+def test_a_handler_may_end_the_portal_wherever_it_interrupts_a_call(portal: Portal) -> None:
+    refused: list[ClientClosed] = []
+    team = Team(5)
+
+    def interrupted() -> Coroutine[None, None, int]:
+        portal.stop()
+        return one()
+
+    def call() -> None:
+        with pytest.raises(ClientClosed) as caught:
+            portal.call(interrupted)
+        refused.append(caught.value)
+
+    team.add("call", call)
+    team.run()
+    assert refused
+
+
+def test_ctrl_c_while_a_batch_is_compressed_leaves_it_sealed_and_its_partition_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffers = accumulator(Clock(), compression=Compression.LZ4)
+    orders = buffers.topic("orders")
+    assert orders is not None
+    buffers.append(orders, 0, -1, None, b"x" * 500, None)
+    buffers.hurry()
+    (queue,) = buffers.take_ready(0)
+    batch = buffers.head(queue)
+    assert batch is not None
+
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(pyclient.buffers.accumulator, "compress", interrupted)
+        buffers.seal(batch)
+    assert batch.state is BatchState.SEALED
+    assert buffers.head(queue) is batch
+    assert b"x" * 500 in b"".join(bytes(piece) for piece in batch.pieces())
+    buffers.release(batch)
+    assert buffers.pool.used == 0
+
+
+def test_a_producer_that_is_collected_while_its_accumulator_is_locked_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector may run in whatever allocates: also in the loop's thread, which holds the lock."""
+    producers = [Producer(bootstrap_servers="127.0.0.1:1")]
+    core = producers[0]._core
+    producers[0].itself = producers[0]  # type: ignore[attr-defined]  # only the collector will find it
+    buffers, join = core.accumulator, producers[0]._portal.join
+    buffers.set_topic("orders", 1, [0])
+    orders = buffers.topic("orders")
+    assert orders is not None
+    warned: list[str] = []
+
+    def collecting(*made: object) -> BatchResult:
+        producers.clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            gc.collect()
+        warned.extend(str(each.message) for each in caught)
+        return BatchResult(*made)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(pyclient.buffers.accumulator, "_BatchResult", collecting)
+    team = Team(5)
+    team.add("append", lambda: buffers.append(orders, 0, -1, None, b"x", None))
+    team.run()
+    assert any("unclosed Producer, 0 records" in each for each in warned)
+    core.loop.call_soon_threadsafe(core.sender.abandon, ClientClosed("the test ends"))  # type: ignore[union-attr]  # it is open
+    assert join(20)
