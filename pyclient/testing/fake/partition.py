@@ -355,7 +355,7 @@ class Partition:
 
     def in_sync(self, broker: int) -> None:
         """A follower has caught up."""
-        self._set_isr([*self.isr, broker])
+        self._set_isr([each for each in self.replicas if each in self.isr or each == broker])
 
     def lagging(self, broker: int) -> None:
         """A follower was behind for too long."""

@@ -11,7 +11,7 @@ from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression, decompress
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import (
-    COMPRESSION_MASK, CRC_END, HEADER_SIZE, LENGTH_END, LOG_APPEND_TIME_BIT, MAGIC, TRANSACTIONAL_BIT,
+    COMPRESSION_MASK, CRC_END, HEADER_SIZE, LENGTH_END, LOG_APPEND_TIME_BIT, MAGIC, TRANSACTIONAL_BIT, encode_batch,
 )
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError
@@ -27,6 +27,8 @@ UNSUPPORTED_COMPRESSION_TYPE: Final = 76
 INVALID_RECORD: Final = 87
 ZSTD_SINCE: Final = 7
 SHOWN: Final = 3
+AS_PRODUCED: Final = "producer"
+UNCOMPRESSED: Final = "uncompressed"
 NO_TIMESTAMP: Final = -1
 SIZE: Final = struct.Struct(">i")
 SIZE_AT: Final = 8
@@ -48,6 +50,8 @@ class Limits:
     newest_ms: int
     """How far behind and ahead of the broker's clock a record's time may be."""
     compacted: bool
+    codec: Compression | None
+    """What records are compressed with in the log; None: as their producer does."""
 
     @classmethod
     def of(cls, name: str, config: Mapping[str, str], settings: Settings) -> Self:
@@ -59,7 +63,14 @@ class Limits:
             oldest_ms=int(config.get("message.timestamp.before.max.ms", settings.log_message_timestamp_before_max_ms)),
             newest_ms=int(config.get("message.timestamp.after.max.ms", settings.log_message_timestamp_after_max_ms)),
             compacted="compact" in config.get("cleanup.policy", "delete"),
+            codec=_codec(config.get("compression.type", AS_PRODUCED)),
         )
+
+
+def _codec(name: str) -> Compression | None:
+    if name == AS_PRODUCED:
+        return None
+    return Compression.NONE if name == UNCOMPRESSED else Compression.named(name)
 
 
 def batches_in(records: bytes) -> list[bytes]:
@@ -127,7 +138,10 @@ def checked(data: bytes, limits: Limits, now_ms: int) -> bytes:
         raise Refused(CORRUPT_MESSAGE, tells_start=False)
     batch = Batch.of(data)
     _check_header(batch)
-    newest = _check_records(batch, _records(batch), limits, now_ms)
+    records = _records(batch)
+    newest = _check_records(batch, records, limits, now_ms)
+    if _is_rewritten(batch, records, limits):
+        data = _rewritten(batch, records, limits)
     if limits.by_broker:
         return timed(data, now_ms, by_broker=True)
     claims_broker_time = batch.attributes & LOG_APPEND_TIME_BIT
@@ -151,6 +165,24 @@ def _records(batch: Batch) -> list[Record]:
         return read_batches(batch.data, check_crcs=False)[0].records("", 0)
     except CorruptRecordError:
         raise Refused(INVALID_RECORD if _decompresses(codec, batch.data) else UNKNOWN_SERVER_ERROR) from None
+
+
+def _is_rewritten(batch: Batch, records: list[Record], limits: Limits) -> bool:
+    """Whether the topic wants another codec; or offsets leave gaps, which nobody sees in uncompressed batches."""
+    codec = batch.attributes & COMPRESSION_MASK
+    if limits.codec not in (None, codec):
+        return True
+    return codec != Compression.NONE and records[-1].offset != len(records) - 1
+
+
+def _rewritten(batch: Batch, records: list[Record], limits: Limits) -> bytes:
+    codec = limits.codec if limits.codec is not None else Compression(batch.attributes & COMPRESSION_MASK)
+    data = encode_batch([(each.timestamp, each.key, each.value, each.headers) for each in records], compression=codec,
+                        producer_id=batch.producer_id, producer_epoch=batch.producer_epoch, base_sequence=batch.base_sequence,
+                        transactional=batch.is_transactional)
+    if len(data) > limits.max_bytes:
+        raise Refused(MESSAGE_TOO_LARGE, tells_start=False)
+    return data
 
 
 def _decompresses(codec: int, data: bytes) -> bool:

@@ -87,6 +87,16 @@ def test_the_brokers_time_replaces_the_records() -> None:
         assert record.timestamp == WALL_MS + 2500
 
 
+def test_a_topic_may_have_its_records_compressed_by_the_broker() -> None:
+    with Plane(config={"compression.type": "gzip"}) as plane:
+        plane.produce(idempotent(4, count=50, compression="lz4"))
+        plane.produce(idempotent(54))
+        first, second = (read_batches(each.data)[0] for each in plane.partition.committed())
+        assert [each.compression.name for each in (first, second)] == ["GZIP", "GZIP"]
+        assert (first.base_sequence, first.producer_id, len(first.records("t", 0))) == (4, 7, 50)
+        assert second.base_offset == 50
+
+
 def test_a_header_that_lies_about_the_newest_timestamp_is_corrected() -> None:
     with Plane() as plane:
         plane.produce(patched(batch(at=3), 35, ">q", WALL_MS + 999))

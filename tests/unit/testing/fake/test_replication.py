@@ -73,7 +73,7 @@ def test_a_restarted_follower_catches_up_and_is_in_sync_again() -> None:
         assert plane.ends()[2] == 0
         plane.restart(2)
         assert plane.ends()[2] == plane.marks()[2] == 4
-        assert plane.partition.isr == [1, 3, 2]
+        assert plane.partition.isr == [1, 2, 3]
 
 
 def test_a_follower_that_hangs_leaves_the_isr_and_the_rest_goes_on() -> None:
