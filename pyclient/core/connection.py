@@ -5,6 +5,7 @@ Knows nothing of sockets: the runtime reports events and does what the state ask
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Final
 
 from pyclient.core.backoff import ExponentialBackoff
@@ -53,6 +54,18 @@ CONNECTION: Final = Transitions("connection", {
     (State.DRAINING, Event.DRAINED): State.CLOSED,
     **{(state, Event.LOST): State.CLOSED for state in State if state is not State.CLOSED},
 })
+
+
+STAGGER: Final = 0.3
+"""Seconds after which an attempt that has not come to an end gets company (RFC 8305 allows up to 2 s, and proposes 0.25)."""
+
+
+def company_at(under_way: Iterable[float]) -> float:
+    """When one more of several equals may be tried, given when the attempts under way began; 0.0 when none is.
+
+    An address that swallows packets takes all the time an attempt may take, and must not keep others from being tried.
+    """
+    return max((began + STAGGER for began in under_way), default=0.0)
 
 
 class Reconnects:

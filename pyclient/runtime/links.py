@@ -5,30 +5,31 @@ Answers the managers' questions (`Ready`) and carries their requests out. Knows 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from random import Random
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import attrs
 
-from pyclient.codec.apis import SPOKEN, Api
+from pyclient.codec.apis import Api
 from pyclient.config.addresses import Address
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.core.connection import Reconnects, State
-from pyclient.core.handshake import ClientInfo, TryVersionZero
+from pyclient.core.connection import STAGGER, Reconnects, State, company_at
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.metrics import (
     BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, FETCH_LATENCY, FETCHES, REQUEST_LATENCY, REQUESTS, Metrics,
 )
 from pyclient.records import Node
+from pyclient.runtime.attempt import Attempt
 from pyclient.runtime.connection import Connection
-from pyclient.runtime.network import Endpoint, Network, SocketOptions, reason
+from pyclient.runtime.network import Endpoint, Network, SocketOptions
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 NOT_TRIED: Final = "not tried yet"
-CLIENT: Final = ClientInfo("pyclient", "0.1.0")
 
 
 @attrs.frozen(kw_only=True)
@@ -55,16 +56,15 @@ class Host:
     reconnects: Reconnects
     links: dict[Use, Connection] = attrs.field(factory=dict)
     tasks: dict[Use, asyncio.Task[None]] = attrs.field(factory=dict)
-    newest_versions: int = SPOKEN[Api.API_VERSIONS].high
     tried_at: float = -1.0
-    stage: str = NOT_TRIED  # of the last attempt
+    attempt: Attempt | None = None  # the last one
     turn: int = 0  # which of the name's addresses comes first in the next attempt
     wanted: bool = False  # somebody asked for it while its back-off ran
 
     @property
-    def address(self) -> str:
-        """Where it is, as users write it."""
-        return str(Address(self.node.host, self.node.port))
+    def address(self) -> Address:
+        """Where it is."""
+        return Address(self.node.host, self.node.port)
 
 
 class Links:
@@ -82,8 +82,9 @@ class Links:
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
         self._closing: set[Connection] = set()  # they end by themselves; nobody sends on them any more
-        self._connecting: set[asyncio.Task[None]] = set()
+        self._connecting: set[asyncio.Task[Any]] = set()
         self._ended = asyncio.Event()  # a connection has ended
+        self._company_at: float | None = None  # who waits for any node gets one more connected to then
         self._closed = False
         self.failures: dict[str, KafkaError] = {}
         """Why each address that does not work does not: filled by failures, emptied by success."""
@@ -101,7 +102,7 @@ class Links:
         return 0 if host is None or self._closed else self._slots(host, use)
 
     def least_loaded(self, use: Use) -> int | None:
-        """M04: a ready node with nothing in flight, else the fewest; else the one being connected to; else a new one.
+        """M04: a ready node with nothing in flight, else the fewest; else one being connected to; if that takes long, one more.
 
         The bootstrap addresses are asked again when no known broker can be reached (KIP-899).
         """
@@ -114,10 +115,20 @@ class Links:
         if ready:
             fewest = min(host.links[use].in_flight for host in ready)
             return self._random.choice([host for host in ready if host.links[use].in_flight == fewest]).node.id
-        untried = [host for host in hosts if use not in host.links]  # the others are throttled or full
-        if untried and not any(use in host.tasks for host in hosts):
-            self._connect(self._longest_untried(untried), use)
+        self._try_one_more(hosts, use)
         return None
+
+    def _try_one_more(self, hosts: list[Host], use: Use) -> None:
+        now = self._clock()
+        untried = [host for host in hosts if use not in host.links and use not in host.tasks]  # the others are throttled or full
+        due = company_at(host.tried_at for host in hosts if use in host.tasks)
+        if untried and now >= due:
+            chosen = self._longest_untried(untried)
+            untried.remove(chosen)
+            self._connect(chosen, use)
+            due = now + STAGGER
+        if untried:
+            self._company_at = earliest(self._company_at, due)
 
     def _slots(self, host: Host, use: Use) -> int:
         if use in host.links:
@@ -165,6 +176,7 @@ class Links:
 
     def tick(self, now: float) -> None:
         """End what is overdue or idle."""
+        self._company_at = None  # as with hosts that were wanted: who still waits asks again in this turn
         for link in [*self._links(), *self._closing]:
             link.expire(now)
         for host in self._all_hosts():
@@ -175,9 +187,10 @@ class Links:
                     self._retire(host, link)
 
     def next_deadline(self) -> float | None:
-        """The next overdue answer, idle connection or end of a back-off that somebody waits for."""
+        """The next overdue answer, idle connection, end of a back-off that somebody waits for, or attempt beside others."""
         links = self._links()
         return earliest(
+            self._company_at,
             *(link.next_deadline() for link in [*links, *self._closing]),
             *(link.idle_since + self._options.max_idle for link in links if not link.in_flight),
             *(host.reconnects.not_before for host in self._all_hosts() if host.wanted))
@@ -201,9 +214,11 @@ class Links:
             if number not in self._hosts:
                 self._hosts[number] = self._host(node)
         if nodes:
-            for host in self._bootstrap.values():
+            for host in self._bootstrap.values():  # they have done their work
+                for task in host.tasks.values():
+                    task.cancel()
                 for link in list(host.links.values()):
-                    self._retire(host, link)  # a bootstrap address has done its work
+                    self._retire(host, link)
 
     def _host(self, node: Node) -> Host:
         options = self._options
@@ -233,89 +248,59 @@ class Links:
             return
         host.tried_at = now
         host.wanted = False
-        task = asyncio.get_running_loop().create_task(self._establish(host, use), name=f"pyclient connects to {host.node}")
-        host.tasks[use] = task
+        host.attempt = self._attempt(host, use)
+        host.tasks[use] = self._begin(host, self._establish(host, use, host.attempt))
+
+    def _begin(self, host: Host, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work, name=f"pyclient connects to {host.node}")
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
+        return task
 
-    async def _establish(self, host: Host, use: Use) -> None:
+    async def _establish(self, host: Host, use: Use, attempt: Attempt) -> None:
         try:
-            link = await self._open_and_introduce(host, use)
-        except TryVersionZero as error:
-            host.stage = str(error)
-            host.newest_versions = 0  # at once, without a back-off: it is the same attempt
-        except (KafkaError, OSError) as error:
-            self._failed(host, error if isinstance(error, KafkaError) else ConnectionLost(reason(error)))
+            link = await attempt.connect()
+        except KafkaError as error:
+            self._failed(host, error)
         except Exception as error:  # noqa: BLE001 the next attempt comes after a back-off, not at once
             _log.exception("a defect in the client: connecting to %s raised", host.address)
             self._failed(host, ConnectionLost(f"connecting to {host.address} raised {error!r}"))
         else:
-            host.links[use] = link
-            host.reconnects.succeeded()
-            self.failures.pop(host.address, None)
-            self._metrics.add(CONNECTIONS_OPENED)
+            self._succeeded(host, use, link)
         finally:
             host.tasks.pop(use, None)
         self._on_change()
 
+    def _succeeded(self, host: Host, use: Use, link: Connection) -> None:
+        host.reconnects.succeeded()
+        self.failures.pop(str(host.address), None)
+        self._metrics.add(CONNECTIONS_OPENED)
+        if link.state is not State.CLOSED:  # the peer may have hung up since it became ready, a turn of the loop ago
+            host.links[use] = link
+
     def _failed(self, host: Host, error: KafkaError) -> None:
-        self.failures[host.address] = error
+        self.failures[str(host.address)] = error
         host.turn += 1
-        host.newest_versions = SPOKEN[Api.API_VERSIONS].high  # it may have hung up for another reason than our version
         host.reconnects.failed(self._clock())
         _log.info("connecting to %s failed (%d in a row): %s", host.address, host.reconnects.failures, error)
         self._on_trouble(error)
 
-    async def _open_and_introduce(self, host: Host, use: Use) -> Connection:
-        timeout = host.reconnects.setup_timeout()
-        link: Connection | None = None
-        try:
-            async with asyncio.timeout(timeout):
-                link = await self._open(host, use)
-                host.stage = "connected, no answer to ApiVersions"
-                await link.introduce(CLIENT, host.newest_versions, timeout)
-        except TimeoutError:
-            self._abort(link)
-            raise RequestTimedOut(f"{host.stage} within {timeout:.1f} s") from None
-        except BaseException:
-            self._abort(link)
-            raise
-        return link
+    def _attempt(self, host: Host, use: Use) -> Attempt:
+        return Attempt(
+            host.address, self._network, self._options.sockets, turn=host.turn, timeout=host.reconnects.setup_timeout(),
+            make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort)
+
+    def _link(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
+        label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
+        return Connection(
+            label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame,
+            on_change=self._on_change, on_lost=lambda lost, cause: self._lost(host, lost, cause),
+            on_answer=lambda api, latency: self._answered(host, api, latency))
 
     def _abort(self, link: Connection | None) -> None:
         if link is not None and link.state is not State.CLOSED:
             self._closing.add(link)
             link.close(ConnectionLost(f"the connection to {link.label} was given up before it was ready"))
-
-    async def _open(self, host: Host, use: Use) -> Connection:
-        """Try every address of the name; names are resolved anew each time (M05).
-
-        In the resolver's order, save that each failed attempt lets the next begin one further: an address that swallows
-        everything takes all the time of an attempt, and must not keep the others from their turn.
-        """
-        host.stage = f"the name {host.node.host!r} was not resolved"
-        try:
-            endpoints = await self._network.resolve(host.node.host, host.node.port)
-        except (OSError, UnicodeError) as error:
-            raise ConnectionLost(f"the name {host.node.host!r} cannot be resolved: {reason(error)}") from error
-        causes: list[str] = []
-        first = host.turn % max(len(endpoints), 1)
-        for endpoint in endpoints[first:] + endpoints[:first]:
-            host.stage = f"no connection to {endpoint}"
-            try:
-                return await self._open_endpoint(host, use, endpoint)
-            except OSError as error:
-                causes.append(reason(error) if str(endpoint) == host.address else f"{endpoint}: {reason(error)}")
-        raise ConnectionLost("; ".join(causes) or f"the name {host.node.host!r} has no address")
-
-    async def _open_endpoint(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
-        label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
-        link = Connection(
-            label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame,
-            on_change=self._on_change, on_lost=lambda lost, cause: self._lost(host, lost, cause),
-            on_answer=lambda api, latency: self._answered(host, api, latency))
-        await self._network.open(endpoint, lambda: link, self._options.sockets)
-        return link
 
     def _answered(self, host: Host, api: Api, latency: float) -> None:
         now, milliseconds = self._clock(), latency * 1000
@@ -339,7 +324,7 @@ class Links:
         if self._closed:
             return
         if lost.lost_work:
-            self.failures[host.address] = cause
+            self.failures[str(host.address)] = cause
             host.reconnects.failed(self._clock())
             _log.info("%s: %s", lost.label, cause)
             self._on_trouble(cause)
@@ -381,12 +366,12 @@ class Links:
 
     def troubles(self) -> dict[str, BaseException]:
         """For each bootstrap address, and each other one that failed: why there is no connection yet."""
-        pending = {host.address: self._pending(host) for host in self._bootstrap.values() if not host.links}
+        pending = {str(host.address): self._pending(host) for host in self._bootstrap.values() if not host.links}
         return {**pending, **self.failures}
 
     def _pending(self, host: Host) -> KafkaError:
         after = f" after {self._clock() - host.tried_at:.1f} s" if host.tasks else ""
-        return RequestTimedOut(host.stage + after)
+        return RequestTimedOut((NOT_TRIED if host.attempt is None else host.attempt.stage) + after)
 
     def drop(self) -> None:
         """After a fork: let go of the parent's sockets, silently."""

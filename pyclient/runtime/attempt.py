@@ -1,0 +1,111 @@
+"""One try to connect to a host: its name is resolved, its addresses race, the winner's versions are known.
+
+Knows neither nodes nor back-offs; how far it got is kept for whoever asks why there is no connection.
+"""
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from pyclient.codec.apis import SPOKEN, Api
+from pyclient.config.addresses import Address
+from pyclient.core.connection import STAGGER
+from pyclient.core.handshake import ClientInfo, TryVersionZero
+from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.runtime.connection import Connection
+from pyclient.runtime.network import Endpoint, Network, SocketOptions, reason
+from pyclient.runtime.racing import FAILURES, race
+
+CLIENT: Final = ClientInfo("pyclient", "0.1.0")
+NEWEST: Final = SPOKEN[Api.API_VERSIONS].high
+
+
+class Attempt:
+    """``begin`` makes a task of a coroutine; ``give_up`` ends a link that will not be used."""
+
+    def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, turn: int, timeout: float,
+                 make_link: Callable[[Endpoint], Connection], begin: Callable[[Coroutine[Any, Any, Connection]], asyncio.Task[Connection]],
+                 give_up: Callable[[Connection], None]) -> None:
+        self._address = address
+        self._network = network
+        self._sockets = sockets
+        self._turn = turn
+        self._timeout = timeout
+        self._make_link = make_link
+        self._begin = begin
+        self._give_up = give_up
+        self._stages: dict[Endpoint, str] = {}
+
+    @property
+    def stage(self) -> str:
+        """How far each address got."""
+        return "; ".join(self._stages.values()) or f"the name {self._address.host!r} was not resolved"
+
+    async def connect(self) -> Connection:
+        """A connection that is ready.
+
+        Raises:
+            KafkaError: there is none, and why.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._first_of(await self._resolve())
+        except TimeoutError:
+            raise RequestTimedOut(f"{self.stage} within {self._timeout:.1f} s") from None
+
+    async def _resolve(self) -> list[Endpoint]:
+        """In the resolver's order, save that each attempt begins one further than the one before.
+
+        Where less time is allowed than it takes to try all, each must get its turn.
+        """
+        host, port = self._address
+        try:
+            endpoints = await self._network.resolve(host, port)
+        except (OSError, UnicodeError) as error:
+            raise ConnectionLost(f"the name {host!r} cannot be resolved: {reason(error)}") from error
+        if not endpoints:
+            raise ConnectionLost(f"the name {host!r} has no address")
+        first = self._turn % len(endpoints)
+        return endpoints[first:] + endpoints[:first]
+
+    async def _first_of(self, endpoints: list[Endpoint]) -> Connection:
+        attempts = [functools.partial(self._try, endpoint) for endpoint in endpoints]
+        try:
+            return await race(attempts, stagger=STAGGER, lose=self._give_up)
+        except FAILURES as failure:
+            if isinstance(failure, KafkaError) and len(endpoints) == 1:
+                raise
+            raise ConnectionLost(self.stage) from failure
+
+    def _try(self, endpoint: Endpoint) -> asyncio.Task[Connection]:
+        return self._begin(self._reach(endpoint))
+
+    async def _reach(self, endpoint: Endpoint) -> Connection:
+        try:
+            return await self._in_newest_or_oldest_words(endpoint)
+        except FAILURES as failure:
+            self._note(endpoint, str(failure) if isinstance(failure, KafkaError) else reason(failure))
+            raise
+
+    async def _in_newest_or_oldest_words(self, endpoint: Endpoint) -> Connection:
+        try:
+            return await self._link(endpoint, NEWEST)
+        except TryVersionZero:
+            return await self._link(endpoint, 0)  # at once, on a new connection (M08)
+
+    async def _link(self, endpoint: Endpoint, newest: int) -> Connection:
+        link = self._make_link(endpoint)
+        self._note(endpoint, "no connection")
+        await self._network.open(endpoint, lambda: link, self._sockets)
+        self._note(endpoint, "connected, no answer to ApiVersions")
+        try:
+            await link.introduce(CLIENT, newest, self._timeout)
+        except BaseException:
+            self._give_up(link)
+            raise
+        return link
+
+    def _note(self, endpoint: Endpoint, stage: str) -> None:
+        self._stages[endpoint] = stage if str(endpoint) == str(self._address) else f"{endpoint}: {stage}"
