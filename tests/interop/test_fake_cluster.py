@@ -1,0 +1,250 @@
+"""Every other client takes the fake cluster for a Kafka: it produces, consumes, and shares a topic among the members of a group."""
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from pyclient.testing import FakeCluster
+from pyclient.testing.jvm import Jvm, prepare_jvm
+from tests.waiting import eventually
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own version in a way that importlib left behind
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+    from kafka.admin import NewTopic as PythonTopic
+
+PARTITIONS = 4
+COUNT = 60
+LINES = [f"k{number}:v{number}" for number in range(COUNT)]
+VALUES = {f"v{number}".encode() for number in range(COUNT)}
+HEARTBEAT_MS = 200
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCluster]:
+    with FakeCluster(3) as cluster:
+        yield cluster
+
+
+def produced(fake: FakeCluster) -> set[bytes | None]:
+    return {record.value for record in fake.records("orders")}
+
+
+def shares(fake: FakeCluster) -> list[int]:
+    """How many partitions each member of the group has."""
+    found = fake.groups().get("readers")
+    return sorted(len(each.partitions) for each in found.members) if found is not None and found.state == "Stable" else []
+
+
+def seed(fake: FakeCluster) -> None:
+    fake.create_topic("orders", PARTITIONS)
+    for line in LINES:
+        key, value = line.encode().split(b":")
+        fake.produce("orders", value, key)
+
+
+# ---- librdkafka ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"enable.idempotence": True}, {"compression.type": "lz4"}, {"acks": "1"}])
+def test_librdkafka_creates_a_topic_and_produces(fake: FakeCluster, options: dict[str, Any]) -> None:
+    admin = AdminClient({"bootstrap.servers": fake.bootstrap_servers})
+    admin.create_topics([NewTopic("orders", PARTITIONS, 2)])["orders"].result(20)
+    writer = ConfluentProducer({"bootstrap.servers": fake.bootstrap_servers, **options})
+    for line in LINES:
+        writer.produce("orders", line.partition(":")[2], line.partition(":")[0])
+    assert writer.flush(20) == 0
+    assert produced(fake) == VALUES
+
+
+def test_members_with_librdkafka_share_partitions_until_one_leaves(fake: FakeCluster) -> None:
+    seed(fake)
+    options = {"bootstrap.servers": fake.bootstrap_servers, "group.id": "readers", "auto.offset.reset": "earliest",
+               "heartbeat.interval.ms": HEARTBEAT_MS}
+    first, second = ConfluentConsumer(options), ConfluentConsumer(options)
+    first.subscribe(["orders"])
+    read: set[Any] = set()
+    eventually(lambda: read.update(each.value() for each in first.consume(COUNT, 0.1)) or read == VALUES)
+    first.commit(asynchronous=False)
+    assert sum(each.offset for each in fake.committed("readers").values()) == COUNT
+    second.subscribe(["orders"])
+    eventually(lambda: (first.poll(0.02), second.poll(0.02)) and shares(fake) == [2, 2])
+    second.close()
+    eventually(lambda: first.poll(0.02) or shares(fake) == [4])
+    first.close()
+    assert fake.groups()["readers"].state == "Empty"
+
+
+def test_librdkafkas_admin_sees_groups_and_settings(fake: FakeCluster) -> None:
+    seed(fake)
+    reader = ConfluentConsumer({"bootstrap.servers": fake.bootstrap_servers, "group.id": "readers"})
+    reader.subscribe(["orders"])
+    eventually(lambda: reader.poll(0.02) or shares(fake) == [4])
+    admin = AdminClient({"bootstrap.servers": fake.bootstrap_servers})
+    assert [each.group_id for each in admin.list_consumer_groups().result().valid] == ["readers"]
+    described = admin.describe_consumer_groups(["readers"])["readers"].result()
+    assert [len(each.assignment.topic_partitions) for each in described.members] == [4]
+    reader.close()
+    admin.delete_consumer_groups(["readers"])["readers"].result()
+    (settings,) = (each.result() for each in admin.describe_configs([ConfigResource(ResourceType.TOPIC, "orders")]).values())
+    assert settings["cleanup.policy"].value == "delete"
+    admin.delete_topics(["orders"])["orders"].result()
+    assert (fake.groups(), fake.topics()) == ({}, {})
+
+
+# ---- kafka-python -------------------------------------------------------------------------------------------------------
+
+
+def test_kafka_python_creates_a_topic_and_produces(fake: FakeCluster) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=fake.bootstrap_servers)
+    admin.create_topics([PythonTopic("orders", PARTITIONS, 2)])
+    admin.close()
+    writer = KafkaProducer(bootstrap_servers=fake.bootstrap_servers)
+    for line in LINES:
+        writer.send("orders", line.partition(":")[2].encode(), key=line.partition(":")[0].encode())
+    writer.flush(20)
+    writer.close()
+    assert produced(fake) == VALUES
+
+
+def test_members_with_kafka_python_share_partitions_until_one_leaves(fake: FakeCluster) -> None:
+    seed(fake)
+    options = {"bootstrap_servers": fake.bootstrap_servers, "group_id": "readers", "auto_offset_reset": "earliest",
+               "heartbeat_interval_ms": HEARTBEAT_MS}
+    first = KafkaConsumer("orders", **options)
+    read: set[Any] = set()
+    eventually(lambda: read.update(each.value for some in first.poll(100).values() for each in some) or read == VALUES)
+    first.commit()
+    assert sum(each.offset for each in fake.committed("readers").values()) == COUNT
+    left = threading.Event()
+    other = threading.Thread(target=_poll_until, args=(left, options))
+    other.start()
+    eventually(lambda: first.poll(20) or shares(fake) == [2, 2])
+    left.set()
+    eventually(lambda: first.poll(20) or shares(fake) == [4])
+    other.join()
+    first.close()
+
+
+def _poll_until(end: threading.Event, options: dict[str, Any]) -> None:
+    """Another member; its ``poll`` waits for the first one's, so it has a thread of its own."""
+    member = KafkaConsumer("orders", **options)
+    while not end.is_set():
+        member.poll(20)
+    member.close()
+
+
+# ---- aiokafka -----------------------------------------------------------------------------------------------------------
+
+
+def test_aiokafka_produces(fake: FakeCluster) -> None:
+    async def write() -> None:
+        fake.create_topic("orders", PARTITIONS)
+        async with AIOKafkaProducer(bootstrap_servers=fake.bootstrap_servers, enable_idempotence=True) as writer:
+            for line in LINES:
+                await writer.send_and_wait("orders", line.partition(":")[2].encode(), key=line.partition(":")[0].encode())
+
+    asyncio.run(write())
+    assert produced(fake) == VALUES
+
+
+def test_members_with_aiokafka_share_partitions_until_one_leaves(fake: FakeCluster) -> None:
+    seed(fake)
+
+    def member() -> Any:
+        return AIOKafkaConsumer("orders", bootstrap_servers=fake.bootstrap_servers, group_id="readers", auto_offset_reset="earliest",
+                                heartbeat_interval_ms=HEARTBEAT_MS)
+
+    async def run() -> None:
+        read: set[Any] = set()
+        async with asyncio.timeout(30), member() as first:
+            while read != VALUES:
+                read.update(each.value for some in (await first.getmany(timeout_ms=100)).values() for each in some)
+            await first.commit()
+            assert sum(each.offset for each in fake.committed("readers").values()) == COUNT
+            async with member() as second:
+                while shares(fake) != [2, 2]:
+                    await asyncio.gather(first.getmany(timeout_ms=20), second.getmany(timeout_ms=20))
+            while shares(fake) != [4]:
+                await first.getmany(timeout_ms=20)
+
+    asyncio.run(run())
+
+
+# ---- Java ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Jvm:
+    return prepare_jvm()
+
+
+class Tools:
+    """Kafka's command-line tools, pointed at the fake cluster."""
+
+    PREFIX = "org.apache.kafka.tools."
+
+    def __init__(self, jvm: Jvm, fake: FakeCluster, logs: Path) -> None:
+        self._jvm = jvm
+        self._server = ("--bootstrap-server", fake.bootstrap_servers)
+        self._logs = logs
+
+    def run(self, main: str, *arguments: str, text: str | None = None) -> str:
+        done = self._jvm.run_tool(self.PREFIX + main, *self._server, *arguments, logs=self._logs, input_text=text, timeout_s=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self, main: str, *arguments: str) -> subprocess.Popen[str]:
+        command = self._jvm.command(self.PREFIX + main, *self._server, *arguments, logs=self._logs, flags=("-Xmx128m",))
+        return subprocess.Popen(command, env=self._jvm.environment(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def tools(jvm: Jvm, fake: FakeCluster, tmp_path: Path) -> Tools:
+    return Tools(jvm, fake, tmp_path)
+
+
+def test_javas_tools_create_fill_read_and_describe(fake: FakeCluster, tools: Tools) -> None:
+    tools.run("TopicCommand", "--create", "--topic", "orders", "--partitions", "2", "--replication-factor", "2")
+    tools.run("TopicCommand", "--alter", "--topic", "orders", "--partitions", str(PARTITIONS))
+    assert tools.run("TopicCommand", "--describe", "--topic", "orders").count("Leader:") == PARTITIONS
+    tools.run("ConsoleProducer", "--topic", "orders", "--reader-property", "parse.key=true", "--reader-property", "key.separator=:",
+              text="\n".join(LINES) + "\n")
+    assert produced(fake) == VALUES
+    read = tools.run("consumer.ConsoleConsumer", "--topic", "orders", "--group", "readers", "--from-beginning", "--max-messages",
+                     str(COUNT), "--timeout-ms", "20000")
+    assert {line.encode() for line in read.split()} == VALUES
+    assert sum(each.offset for each in fake.committed("readers").values()) == COUNT
+    told = tools.run("consumer.group.ConsumerGroupCommand", "--describe", "--group", "readers")
+    assert told.count("orders") == PARTITIONS
+    tools.run("consumer.group.ConsumerGroupCommand", "--delete", "--group", "readers")
+    tools.run("TopicCommand", "--delete", "--topic", "orders")
+    assert (fake.groups(), fake.topics()) == ({}, {})
+
+
+def test_javas_consumers_share_partitions_until_one_leaves(fake: FakeCluster, tools: Tools) -> None:
+    seed(fake)
+    readers = [tools.start("consumer.ConsoleConsumer", "--topic", "orders", "--group", "readers", "--from-beginning",
+                           "--command-property", f"heartbeat.interval.ms={HEARTBEAT_MS}") for _ in range(2)]
+    try:
+        eventually(lambda: shares(fake) == [2, 2], 60)
+        readers[0].terminate()
+        eventually(lambda: shares(fake) == [4], 60)
+    finally:
+        for each in readers:
+            each.terminate()
+    read = {line.encode() for each in readers for line in each.communicate(timeout=60)[0].split()}
+    assert read == VALUES
+    eventually(lambda: fake.groups()["readers"].state == "Empty")
