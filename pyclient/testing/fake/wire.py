@@ -14,13 +14,13 @@ from pyclient.errors import ProtocolError
 from pyclient.testing.fake.asking import Asked, Fields, Row
 from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.families import FAMILIES
+from pyclient.testing.fake.families.versions import UNSUPPORTED_VERSION
 from pyclient.testing.fake.model import Broker, Kafka
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
 LARGEST_REQUEST: Final = 100 * 1024 * 1024
 """``socket.request.max.bytes``."""
-UNSUPPORTED_VERSION: Final = 35
 APIS: Final = {int(api): api for api in Api}
 NO_VERSIONS: Final = VersionRange(0, -1)
 

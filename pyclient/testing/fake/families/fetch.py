@@ -15,6 +15,7 @@ from pyclient.testing.fake.families.sessions import (
     FINAL_EPOCH, FIRST_EPOCH, INVALID_FETCH_SESSION_EPOCH, NO_SESSION, Key, Session, Wish, following, sessions_of,
 )
 from pyclient.testing.fake.log import OFFSET_OUT_OF_RANGE, Log
+from pyclient.testing.fake.families.metadata import UNKNOWN_TOPIC_ID
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, Partition
 from pyclient.testing.fake.refused import Refused
@@ -155,7 +156,8 @@ def _read(kafka: Kafka, reading: Reading) -> Answers:
         answers.bytes_read += size
         left = max(0, left - size)
     answers.is_urgent |= len(unknown) == len(reading.wishes)
-    answers.partitions.update(unknown)  # a real broker puts what it cannot read behind what it reads
+    # a real broker puts what it cannot read behind what it reads, and of that first the ids nobody has
+    answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != UNKNOWN_TOPIC_ID))
     return answers
 
 

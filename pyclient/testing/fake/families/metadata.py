@@ -18,6 +18,11 @@ NO_OPERATIONS: Final = -(2**31)
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Dots alone are no name; checked apart."""
 EMPTY_MEANS_ALL: Final = 0
+IDS_SINCE: Final = 12
+INVALID_REQUEST: Final = 42
+EVERY_TOPIC_OPERATION: Final = 0b1101_1111_1000
+"""READ to ALTER_CONFIGS, a bit each: where nobody authorizes, everybody may do everything."""
+EVERY_CLUSTER_OPERATION: Final = 0b1_1111_1010_0000
 
 
 def is_topic_name(name: str) -> bool:
@@ -27,9 +32,12 @@ def is_topic_name(name: str) -> bool:
 
 def metadata(kafka: Kafka, asked: Asked) -> Fields:
     """The view of the broker that was asked; all brokers of the model agree."""
+    if asked.version < IDS_SINCE and any(getattr(each, "topic_id", None) is not None for each in asked.body.topics or ()):
+        return refuse_metadata(asked, INVALID_REQUEST)
+    operations = getattr(asked.body, "include_cluster_authorized_operations", False)
     return {
         "throttle_time": 0, "error_code": 0, "cluster_id": kafka.cluster_id, "controller_id": kafka.controller,
-        "cluster_authorized_operations": NO_OPERATIONS,
+        "cluster_authorized_operations": EVERY_CLUSTER_OPERATION if operations else NO_OPERATIONS,
         "brokers": [node_fields(each) for each in kafka.brokers.values() if each.alive],
         "topics": list(_topics(kafka, asked)),
     }
@@ -48,27 +56,26 @@ def node_fields(broker: Broker) -> Fields:
 
 
 def _topics(kafka: Kafka, asked: Asked) -> Iterator[Fields]:
+    operations = EVERY_TOPIC_OPERATION if getattr(asked.body, "include_topic_authorized_operations", False) else NO_OPERATIONS
+    for each in _found(kafka, asked):
+        yield _topic(each, operations) if isinstance(each, Topic) else each
+
+
+def _found(kafka: Kafka, asked: Asked) -> Iterator[Topic | Fields]:
+    """The topics asked for, each once, and for those that are not there the error."""
     wanted = asked.body.topics
     if wanted is None or (asked.version == EMPTY_MEANS_ALL and not wanted):
-        yield from (_topic(each, 0) for each in kafka.topics.values())
+        yield from kafka.topics.values()
         return
     creates = kafka.settings.auto_create_topics_enable and getattr(asked.body, "allow_auto_topic_creation", True)
-    for each in wanted:
-        if getattr(each, "topic_id", None) is not None and each.name is None:
-            yield _by_id(kafka, each.topic_id)
+    for topic_id, name in dict.fromkeys((getattr(each, "topic_id", None), each.name) for each in wanted):
+        if topic_id is not None:
+            yield kafka.topics_by_id.get(topic_id) or _missing(None, topic_id, UNKNOWN_TOPIC_ID)
         else:
-            yield _by_name(kafka, each.name, creates=creates)
+            yield kafka.topics.get(name) or _unknown(kafka, name, creates=creates)
 
 
-def _by_id(kafka: Kafka, topic_id: UUID) -> Fields:
-    found = kafka.topics_by_id.get(topic_id)
-    return _topic(found, 0) if found is not None else _missing(None, topic_id, UNKNOWN_TOPIC_ID)
-
-
-def _by_name(kafka: Kafka, name: str, *, creates: bool) -> Fields:
-    found = kafka.topics.get(name)
-    if found is not None:
-        return _topic(found, 0)
+def _unknown(kafka: Kafka, name: str, *, creates: bool) -> Fields:
     if not is_topic_name(name):
         return _missing(name, None, INVALID_TOPIC)
     if creates:
@@ -81,9 +88,9 @@ def _missing(name: str | None, topic_id: UUID | None, code: int) -> Fields:
             "topic_authorized_operations": NO_OPERATIONS}
 
 
-def _topic(topic: Topic, code: int) -> Fields:
-    return {"error_code": code, "name": topic.name, "topic_id": topic.id, "is_internal": topic.internal,
-            "partitions": [_partition(each) for each in topic.partitions], "topic_authorized_operations": NO_OPERATIONS}
+def _topic(topic: Topic, operations: int) -> Fields:
+    return {"error_code": 0, "name": topic.name, "topic_id": topic.id, "is_internal": topic.internal,
+            "partitions": [_partition(each) for each in topic.partitions], "topic_authorized_operations": operations}
 
 
 def _partition(partition: Partition) -> Fields:

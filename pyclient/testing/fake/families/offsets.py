@@ -27,7 +27,9 @@ EARLIEST: Final = -2
 NEWEST_RECORD: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-SINCE: Final[Mapping[int, int]] = {LATEST: 1, EARLIEST: 1, NEWEST_RECORD: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+EARLIEST_TO_BE_TIERED: Final = -6
+SINCE: Final[Mapping[int, int]] = {
+    LATEST: 1, EARLIEST: 1, NEWEST_RECORD: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_TO_BE_TIERED: 11}
 """The first version in which a negative timestamp has a meaning."""
 
 
@@ -43,12 +45,12 @@ NOWHERE: Final = Place()
 
 
 def list_offsets(kafka: Kafka, asked: Asked) -> Fields:
-    """Look every partition up."""
+    """Look every partition up; one that is named twice is refused once."""
     repeated = _repeated(asked)
     return {"throttle_time": 0, "topics": [
         {"name": topic.name, "partitions": [
             _looked_up(kafka, asked, topic.name, each, is_repeated=(topic.name, each.partition_index) in repeated)
-            for each in topic.partitions]}
+            for each in {each.partition_index: each for each in topic.partitions}.values()]}
         for topic in asked.body.topics
     ]}
 
@@ -98,7 +100,7 @@ def _place(asked: Asked, partition: Partition, timestamp: int, epoch: int) -> Pl
     log = partition.serving_log(asked.broker, epoch, only_leader=asked.body.replica_id != DEBUGGING)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Place(log.start, UNKNOWN, _epoch_of_start(log))
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_TO_BE_TIERED):
         return NOWHERE  # nothing is ever tiered here
     end = _end(asked, log)
     is_settling = asked.body.replica_id == CONSUMER and partition.is_settling

@@ -4,12 +4,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pyclient.codec.apis import Api
 from pyclient.testing.fake.asking import Asked, Fields
 from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.profiles import NEWEST, PROFILES
 
 INVALID_REQUEST: Final = 42
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 NAMED_SINCE: Final = 3
+UNSUPPORTED_VERSION: Final = 35
+_VERSIONS: Final = PROFILES[NEWEST].apis[Api.API_VERSIONS]
+"""The same in every release."""
 
 
 def api_versions(kafka: Kafka, asked: Asked) -> Fields:
@@ -32,8 +37,10 @@ def api_versions(kafka: Kafka, asked: Asked) -> Fields:
 
 
 def refuse_api_versions(_asked: Asked, code: int) -> Fields:
-    """An error, without ranges."""
-    return {"error_code": code, "throttle_time": 0, "api_keys": []}
+    """An error, without ranges; that a version is not known comes with the range that is (KIP-511)."""
+    low, high = _VERSIONS
+    known = [{"api_key": int(Api.API_VERSIONS), "min_version": low, "max_version": high}] if code == UNSUPPORTED_VERSION else []
+    return {"error_code": code, "throttle_time": 0, "api_keys": known}
 
 
 def _ranges(kafka: Kafka) -> list[Fields]:

@@ -1,0 +1,57 @@
+"""Where the model may differ from a real broker: the one table. A row that no run needs fails the suite."""
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from pyclient.codec.apis import Api
+
+
+class Kind(enum.Enum):
+    """How a field may differ."""
+
+    RENAMED = "renamed"
+    """Drawn at random: the same value on one side is the same value on the other, through the whole run."""
+    FREE = "free"
+    """Any value on either side; but absent (null, empty, 0, -1) only on both."""
+    UNORDERED = "any order"
+    FEWER = "fewer here"
+    """A list in any order of which the model has only a part."""
+
+
+@attrs.frozen
+class Allowance:
+    """One row. *field* is the end of a path such as ``topics.partitions.leader_epoch``; *api* None is every API."""
+
+    api: Api | None
+    field: str
+    kind: Kind
+    reason: str
+    key: str = ""
+    """By which the items of a list with fewer here are matched."""
+
+
+ALLOWED: Final = (
+    Allowance(None, "port", Kind.RENAMED, "addresses of two clusters"),
+    Allowance(None, "cluster_id", Kind.RENAMED, "drawn for each cluster"),
+    Allowance(None, "topic_id", Kind.RENAMED, "drawn for each topic"),
+    Allowance(Api.API_VERSIONS, "api_keys", Kind.FEWER, "what no family answers is not offered", key="api_key"),
+    Allowance(Api.API_VERSIONS, "supported_features", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.API_VERSIONS, "finalized_features", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.API_VERSIONS, "finalized_features_epoch", Kind.FREE, "an offset in the log of the cluster's metadata"),
+    Allowance(Api.METADATA, "topics", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.PRODUCE, "responses", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.PRODUCE, "log_append_time", Kind.FREE, "when it was"),
+    Allowance(Api.FETCH, "session_id", Kind.RENAMED, "drawn for each session"),
+    Allowance(Api.INIT_PRODUCER_ID, "producer_id", Kind.RENAMED, "given out in blocks there"),
+)
+
+
+def lines(used: Mapping[Allowance, int] | None = None) -> Iterator[str]:
+    """The table as text."""
+    for row in ALLOWED:
+        api = "every API" if row.api is None else row.api.title
+        yield f"{api:22} {row.field:32} {row.kind.value:12} {row.reason}" + ("" if used is None or row in used else "   NEVER NEEDED")
