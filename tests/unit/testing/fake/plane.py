@@ -96,11 +96,19 @@ class Plane:
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
+    def refused(self, api: Api, version: int, fields: Mapping[str, object], *, code: int) -> Any:
+        """The answer that interception makes of an error code."""
+        asked = self._asked(api, version, fields, 1)
+        return decode_response(api, version, memoryview(encode_response(api, version, 1, FAMILIES[api].refuse(asked, code))))
+
+    def _asked(self, api: Api, version: int, fields: Mapping[str, object], broker: int) -> Asked:
+        frame = encode_request(api, version, 1, "test", fields)
+        return Asked(broker=broker, api=api, version=version, client_id="test", body=decode_request(api, version, memoryview(frame)),
+                     peer="", connection=self.connection)
+
     def begin(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1) -> asyncio.Task[Any]:
         """Ask; the task ends with the answer."""
-        frame = encode_request(api, version, 1, "test", fields)
-        asked = Asked(broker=broker, api=api, version=version, client_id="test", body=decode_request(api, version, memoryview(frame)),
-                      peer="", connection=self.connection)
+        asked = self._asked(api, version, fields, broker)
 
         async def run() -> Any:
             answer = FAMILIES[api].handle(self.kafka, asked)

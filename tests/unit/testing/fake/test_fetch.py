@@ -87,7 +87,7 @@ def test_a_long_poll_waits_for_enough_bytes_and_not_beyond_its_time() -> None:
 
 def test_a_long_poll_is_told_at_once_that_the_leader_has_changed() -> None:
     with Plane() as plane:
-        task = plane.begin(Api.FETCH, 16, _by_id(plane))
+        task = plane.begin(Api.FETCH, 16, _by_id(plane, wait_ms=500))
         plane.advance(0.01)
         plane.lead(2)
         plane.advance(0.01)
@@ -97,11 +97,11 @@ def test_a_long_poll_is_told_at_once_that_the_leader_has_changed() -> None:
         assert [each.node_id for each in answer.node_endpoints] == [2]
 
 
-def _by_id(plane: Plane) -> dict[str, object]:
-    """A fetch that names its topic by id and waits."""
+def _by_id(plane: Plane, **options: Any) -> dict[str, object]:
+    """A fetch that names its topic by id."""
     wish = {"partition": 0, "current_leader_epoch": 0, "fetch_offset": 0, "last_fetched_epoch": -1, "log_start_offset": -1,
             "partition_max_bytes": 1 << 20}
-    return {**fetch_fields(0, wait_ms=500), "topics": [{"topic_id": plane.topic.id, "partitions": [wish]}]}
+    return {**fetch_fields(0, **options), "topics": [{"topic_id": plane.topic.id, "partitions": [wish]}]}
 
 
 def test_errors_are_answered_without_waiting() -> None:
@@ -287,3 +287,45 @@ def test_a_committed_transaction_is_stable_when_its_marker_is_committed() -> Non
 def _write_transactional(plane: Plane, stamp: int) -> None:
     data = batch(at=stamp, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     plane.do(lambda: plane.partition.write(1, data, all_in_sync=False))
+
+
+# ---- versions ---------------------------------------------------------------------------------------------------------
+
+
+def _asked_by(plane: Plane, version: int) -> dict[str, object]:
+    return fetch_fields(0) if version < 13 else _by_id(plane)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_every_version_of_fetch_is_answered_and_refused(version: int) -> None:
+    with filled(1) as plane:
+        assert len(plane.ask(Api.FETCH, version, _asked_by(plane, version)).responses[0].partitions[0].records) == SIZE
+        frame = plane.begin(Api.FETCH, version, {**_asked_by(plane, version), "topics": []})
+        assert plane.loop.run_until_complete(frame).responses == ()
+        refused = plane.refused(Api.FETCH, version, _asked_by(plane, version), code=6)
+        codes = [int(each.error_code) for topic in refused.responses for each in topic.partitions]
+        assert codes == ([6] if version < 7 else [])
+        assert int(getattr(refused, "error_code", 6)) == 6
+
+
+@pytest.mark.parametrize(("api", "version"), [
+    *((Api.PRODUCE, each) for each in range(3, 14)), *((Api.LIST_OFFSETS, each) for each in range(1, 12)),
+    *((Api.OFFSET_FOR_LEADER_EPOCH, each) for each in range(2, 5)), *((Api.DELETE_RECORDS, each) for each in range(3)),
+])
+def test_every_version_of_the_data_plane_is_answered_and_refused(api: Api, version: int) -> None:
+    with filled(1) as plane:
+        fields = _smallest(plane, api, version)
+        for answer, code in ((plane.ask(api, version, fields), 0), (plane.refused(api, version, fields, code=6), 6)):
+            (topic,) = getattr(answer, "topics", None) or answer.responses
+            (found,) = getattr(topic, "partitions", None) or topic.partition_responses
+            assert int(found.error_code) == code
+
+
+def _smallest(plane: Plane, api: Api, version: int) -> dict[str, object]:
+    """A request for the one partition, with what any version needs."""
+    if api is Api.PRODUCE:
+        topic = {"topic_id": plane.topic.id} if version >= 13 else {"name": "t"}
+        return {"transactional_id": None, "acks": -1, "timeout": 0,
+                "topic_data": [{**topic, "partition_data": [{"index": 0, "records": batch()}]}]}
+    wish = {"partition_index": 0, "partition": 0, "current_leader_epoch": -1, "timestamp": -1, "leader_epoch": 0, "offset": 0}
+    return {"replica_id": -1, "isolation_level": 0, "timeout": 0, "topics": [{"name": "t", "topic": "t", "partitions": [wish]}]}
