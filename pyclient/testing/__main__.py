@@ -1,4 +1,4 @@
-"""``python -m pyclient.testing broker`` serves real Kafka until Ctrl-C; ``… prepare`` fetches all it needs ahead."""
+"""``python -m pyclient.testing broker`` serves real Kafka until Ctrl-C, with ``--fake`` a model of it; ``… prepare`` fetches what the real one needs."""
 from __future__ import annotations
 
 import argparse
@@ -13,6 +13,7 @@ from typing import Final
 
 from pyclient.testing.cluster import MODES, MOST_BROKERS, LocalCluster
 from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.fake.profiles import PROFILES
 from pyclient.testing.lockfile import DEFAULT_VERSION, ROOTS
 
 CHECK_EVERY_S: Final = 0.5
@@ -40,24 +41,53 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     broker = commands.add_parser("broker", help="serve real Kafka on a printed address until Ctrl-C")
     broker.add_argument("--brokers", type=int, default=1, metavar="N", help=f"how many, up to {MOST_BROKERS} (1)")
+    broker.add_argument("--fake", action="store_true", help="a model in this process instead: starts at once, needs no Java")
+    broker.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="a topic of the fake; repeatable")
     broker.add_argument("--mode", choices=MODES, default="auto", help="who runs them (auto: the first that works)")
     broker.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a broker setting; repeatable")
     broker.set_defaults(command=_serve)
     prepare = commands.add_parser("prepare", help="download Kafka and make the start-up archive, so that tests start fast")
     prepare.set_defaults(command=_prepare)
-    for each in (broker, prepare):
-        each.add_argument("--version", choices=tuple(ROOTS), default=DEFAULT_VERSION, help=f"Kafka's ({DEFAULT_VERSION})")
+    broker.add_argument("--version", choices=(*ROOTS, *PROFILES), default=DEFAULT_VERSION, metavar="VERSION",
+                        help=f"Kafka's: {', '.join(ROOTS)}, or the fake's: {', '.join(PROFILES)} ({DEFAULT_VERSION})")
+    prepare.add_argument("--version", choices=tuple(ROOTS), default=DEFAULT_VERSION, help=f"Kafka's ({DEFAULT_VERSION})")
     return parser
 
 
 def _serve(options: argparse.Namespace) -> None:
     config = dict(_setting(text) for text in options.config)
+    if options.fake:
+        _serve_fake(options, config)
+    else:
+        _serve_real(options, config)
+
+
+def _serve_fake(options: argparse.Namespace, config: dict[str, str]) -> None:
+    from pyclient.testing.fake.cluster import FakeCluster
+
+    release = ".".join(options.version.split(".")[:2])
+    with FakeCluster(options.brokers, version=release, config=config) as cluster:
+        for topic in options.topic:
+            name, _, partitions = topic.partition(":")
+            cluster.create_topic(name, int(partitions or 1))
+        _announce("a fake cluster", cluster.bootstrap_servers)
+        while True:
+            time.sleep(CHECK_EVERY_S)
+
+
+def _announce(what: str, bootstrap_servers: str) -> None:
+    print(f"{what}: ready", file=sys.stderr)
+    print(f"bootstrap.servers={bootstrap_servers}", flush=True)
+    print(f'use it: Producer(bootstrap_servers="{bootstrap_servers}"); tests: '
+          f"PYCLIENT_BOOTSTRAP={bootstrap_servers} pytest; Ctrl-C ends it", file=sys.stderr)
+
+
+def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
+    if options.topic:
+        raise ValueError("--topic is for --fake")
     print(f"starting Apache Kafka {options.version} …", file=sys.stderr)
     with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config) as cluster:
-        print(f"{cluster.description}: ready", file=sys.stderr)
-        print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
-        print(f'use it: Producer(bootstrap_servers="{cluster.bootstrap_servers}"); tests: '
-              f"PYCLIENT_BOOTSTRAP={cluster.bootstrap_servers} pytest; Ctrl-C ends it", file=sys.stderr)
+        _announce(cluster.description, cluster.bootstrap_servers)
         while True:
             time.sleep(CHECK_EVERY_S)
             cluster.check_alive()

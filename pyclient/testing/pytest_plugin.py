@@ -1,4 +1,4 @@
-"""Fixtures that give tests real Kafka: loaded by pytest wherever pyclient is installed, so it imports nothing heavy.
+"""Fixtures that give tests Kafka, real or modelled: loaded by pytest wherever pyclient is installed, so it imports nothing heavy.
 
 With pytest-xdist every worker process has its own clusters.
 """
@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pyclient.testing.cluster import LocalCluster
+    from pyclient.testing.fake.cluster import FakeCluster
 
 
 class ClusterFactory(Protocol):
@@ -29,6 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "kafka(brokers=1, **config): the cluster that the fixture kafka_cluster gives this test; without the marker "
         "one broker with default settings is shared by all tests of the session",
+    )
+    config.addinivalue_line(
+        "markers",
+        "fake_kafka(brokers=1, version='4.3', **config): the cluster that the fixture fake_cluster gives this test",
     )
 
 
@@ -77,6 +82,18 @@ def local_cluster() -> Iterator[ClusterFactory]:
         def start(brokers: int = 1, **config: object) -> LocalCluster:
             return ends.enter_context(_cluster(brokers, config))
         yield start
+
+
+@pytest.fixture
+def fake_cluster(request: pytest.FixtureRequest) -> Iterator[FakeCluster]:
+    """A `FakeCluster` of the test's own: one broker, or what the marker ``fake_kafka(...)`` asks for."""
+    from pyclient.testing.fake.cluster import FakeCluster
+
+    asked = request.node.get_closest_marker("fake_kafka")
+    options = dict(asked.kwargs) if asked is not None else {}
+    given = {name: options.pop(name) for name in ("brokers", "version", "seed") if name in options}
+    with FakeCluster(**given, config=options) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import asyncio
 import subprocess
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # named there, not declared
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from pyclient.testing import FakeCluster
 from pyclient.testing.jvm import Jvm, prepare_jvm
@@ -47,6 +52,23 @@ def shares(fake: FakeCluster) -> list[int]:
     return sorted(len(each.partitions) for each in found.members) if found is not None and found.state == "Stable" else []
 
 
+def everything(poll: Callable[[], list[Any]]) -> None:
+    """Read until all values were seen."""
+    read: set[Any] = set()
+
+    def complete() -> bool:
+        read.update(poll())
+        return read == VALUES
+    eventually(complete)
+
+
+def polling(*members: ConfluentConsumer) -> bool:
+    """Members of librdkafka take part in a rebalance when they are polled."""
+    for each in members:
+        each.poll(0.02)
+    return True
+
+
 def seed(fake: FakeCluster) -> None:
     fake.create_topic("orders", PARTITIONS)
     for line in LINES:
@@ -74,14 +96,13 @@ def test_members_with_librdkafka_share_partitions_until_one_leaves(fake: FakeClu
                "heartbeat.interval.ms": HEARTBEAT_MS}
     first, second = ConfluentConsumer(options), ConfluentConsumer(options)
     first.subscribe(["orders"])
-    read: set[Any] = set()
-    eventually(lambda: read.update(each.value() for each in first.consume(COUNT, 0.1)) or read == VALUES)
+    everything(lambda: [each.value() for each in first.consume(COUNT, 0.1)])
     first.commit(asynchronous=False)
     assert sum(each.offset for each in fake.committed("readers").values()) == COUNT
     second.subscribe(["orders"])
-    eventually(lambda: (first.poll(0.02), second.poll(0.02)) and shares(fake) == [2, 2])
+    eventually(lambda: polling(first, second) and shares(fake) == [2, 2])
     second.close()
-    eventually(lambda: first.poll(0.02) or shares(fake) == [4])
+    eventually(lambda: polling(first) and shares(fake) == [4])
     first.close()
     assert fake.groups()["readers"].state == "Empty"
 
@@ -90,7 +111,7 @@ def test_librdkafkas_admin_sees_groups_and_settings(fake: FakeCluster) -> None:
     seed(fake)
     reader = ConfluentConsumer({"bootstrap.servers": fake.bootstrap_servers, "group.id": "readers"})
     reader.subscribe(["orders"])
-    eventually(lambda: reader.poll(0.02) or shares(fake) == [4])
+    eventually(lambda: polling(reader) and shares(fake) == [4])
     admin = AdminClient({"bootstrap.servers": fake.bootstrap_servers})
     assert [each.group_id for each in admin.list_consumer_groups().result().valid] == ["readers"]
     described = admin.describe_consumer_groups(["readers"])["readers"].result()
@@ -123,8 +144,7 @@ def test_members_with_kafka_python_share_partitions_until_one_leaves(fake: FakeC
     options = {"bootstrap_servers": fake.bootstrap_servers, "group_id": "readers", "auto_offset_reset": "earliest",
                "heartbeat_interval_ms": HEARTBEAT_MS}
     first = KafkaConsumer("orders", **options)
-    read: set[Any] = set()
-    eventually(lambda: read.update(each.value for some in first.poll(100).values() for each in some) or read == VALUES)
+    everything(lambda: [each.value for some in first.poll(100).values() for each in some])
     first.commit()
     assert sum(each.offset for each in fake.committed("readers").values()) == COUNT
     left = threading.Event()

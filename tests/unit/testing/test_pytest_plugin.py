@@ -55,3 +55,17 @@ def test_the_header_names_what_the_environment_chose(tmp_path: Path, monkeypatch
     monkeypatch.delenv("PYCLIENT_BOOTSTRAP", raising=False)
     done = run(tmp_path, "def test_it(): pass\n", "-v")
     assert "kafka brokers: PYCLIENT_BROKERS=embedded" in done.stdout
+
+
+def test_each_test_gets_a_fake_cluster_of_its_own_as_its_marker_asks(tmp_path: Path) -> None:
+    done = run(tmp_path, """
+import pytest
+def test_plain(fake_cluster):
+    fake_cluster.create_topic("orders")
+    assert fake_cluster.bootstrap_servers.count(",") == 0
+@pytest.mark.fake_kafka(brokers=3, version="3.9", num_partitions=5)
+def test_marked(fake_cluster):
+    assert fake_cluster.topics() == {}
+    assert fake_cluster.bootstrap_servers.count(",") == 2
+""", "--strict-markers")
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
