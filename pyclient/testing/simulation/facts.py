@@ -44,7 +44,8 @@ class Reading:
     next: int | None = None
     """The offset it must return next; None after an assignment, a seek or a reset."""
     position: int = -1
-    committed: int = -1
+    handed: int = 0
+    """The offset after the last one that was ever handed out, or stood at."""
 
 
 @attrs.define(eq=False)
@@ -57,7 +58,7 @@ class Second:
     connects: int = 0
     by_client: Counter[str] = attrs.field(factory=Counter)
     control: Counter[str] = attrs.field(factory=Counter)
-    """Requests that move no records, by client."""
+    """Requests about the cluster itself, by client."""
 
 
 class Facts:
@@ -80,6 +81,8 @@ class Facts:
         self.second = Second()
         self.errors: list[str] = []
         """What the client logged as an error."""
+        self.committed: dict[tuple[str, Key], int] = {}
+        """Group and partition → what its coordinator stored last."""
         self.consumed = 0
         self.acked = 0
         self.failed = 0

@@ -213,10 +213,11 @@ def a_position_never_goes_back(judge: Judge, reader: str, where: Key, before: Re
 
 
 @holds("committed", "S08")
-def no_commit_is_ahead_of_the_position(judge: Judge, reader: str, where: Key, committed: int, position: int) -> None:
+def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, where: Key, committed: int) -> None:
     """What is committed was handed out."""
-    judge.require(committed <= position, no_commit_is_ahead_of_the_position,
-                  f"{reader} committed {committed} of {where} and stands at {position}")
+    handed = judge.facts.readings[reader, where].handed
+    judge.require(committed <= handed or where in judge.facts.upset, no_commit_is_ahead_of_what_was_handed_out,
+                  f"{reader} committed {committed} of {where}, and was handed what is before {handed}")
 
 
 @holds("end", "C14")

@@ -33,7 +33,7 @@ FAULTS_END_S: Final = 42.0
 SHORTEST_S: Final = 60.0
 """Every run lasts at least so long, in virtual time."""
 LONGEST_S: Final = 600.0
-MOVES_RECORDS: Final = frozenset({Api.PRODUCE, Api.FETCH})
+ASKS_FOR_STATE: Final = frozenset({Api.METADATA, Api.API_VERSIONS, Api.FIND_COORDINATOR})
 ON_PURPOSE: Final = "a delivery callback raised"
 """What the client logs when a user's callback raises: a fault makes them."""
 
@@ -183,6 +183,8 @@ class Run:
             self._on_appended((facts["topic"], facts["partition"]), facts["batch"])
         elif event == "leader" and facts["broker"] != NOBODY:
             self._on_leader((facts["topic"], facts["partition"]), clean=facts["clean"])
+        elif event == "committed":
+            self.facts.committed[facts["group"], (facts["topic"], facts["partition"])] = facts["offset"]
         elif event == "retention":
             self.facts.log_start[facts["topic"], facts["partition"]] = facts["start"]
         elif event == "high watermark":
@@ -196,7 +198,7 @@ class Run:
         second, name = self.facts.second, asked.client_id or "?"
         second.requests += 1
         second.by_client[name] += 1
-        if asked.api not in MOVES_RECORDS:
+        if asked.api in ASKS_FOR_STATE:
             second.control[name] += 1
 
     def _on_appended(self, where: Key, batch: Batch) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from pyclient.consumer import AsyncConsumer
-from pyclient.errors import BufferExhausted, ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout
+from pyclient.errors import BufferExhausted, ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError
 from pyclient.producer import AsyncProducer
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
@@ -19,6 +19,7 @@ from pyclient.testing.simulation.invariants import Judge
 from pyclient.testing.simulation.world import World
 
 SEPARATOR: Final = b"|"
+NO_POSITION: Final = (NoOffsetForPartition, OffsetOutOfRangeError)
 CLOSES_EARLY: Final = 0.2
 FAREWELL_S: Final = 60.0
 """How long a consumer may take to come to the end once everything works."""
@@ -73,7 +74,7 @@ def _producer_options(random: Random) -> dict[str, Any]:
 def _consumer_options(random: Random) -> dict[str, Any]:
     per_partition = random.choice((400, 4096, 1 << 20))
     return {
-        "auto_offset_reset": "earliest", "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
+        "auto_offset_reset": random.choice(("earliest", "earliest", "earliest", "latest", "none")), "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
         "max_poll_records": random.choice((7, 50, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, 5000, 20_000, 20_000))), "fetch_max_wait_ms": random.choice((1000, 3000)),
         "max_partition_fetch_bytes": per_partition, "request_timeout_ms": 4000, "retry_backoff_ms": 50,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
@@ -184,32 +185,52 @@ class ProducingService:
 
 
 class ConsumingService:
-    """Polls every partition, commits, seeks; and tells what it got."""
+    """Polls every partition, commits, seeks, leaves and comes back; and tells what it got."""
 
     def __init__(self, world: World, facts: Facts, judge: Judge, plan: Plan, number: int) -> None:
         self.name = f"consumer-{number}"
         self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
         self._random = world.random(self.name)
+        self._options = plan.consumers[number]
         self._group = f"group-{number}"
         world.groups.append(self._group)
-        self._consumer: AsyncConsumer = world.consumer(self.name, group_id=self._group, **plan.consumers[number])
         self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
         self._seeks = self._random.random() < 0.5
+        self._restless = self._random.random() < 0.3
         self._leaving = False
+        self._consumer: AsyncConsumer = self._made()
+
+    def _made(self) -> AsyncConsumer:
+        return self._world.consumer(self.name, group_id=self._group, **self._options)
 
     async def run(self, done: asyncio.Event) -> None:
-        """Read until the producers are done and everything was read."""
-        async with self._consumer:
-            await self._consumer.assign(self._partitions)
-            for each in self._partitions:
-                self._reading(each)
-            until = None
-            while until is None or (self._world.loop.time() < until and not self._at_the_end()):
-                if until is None and done.is_set():
-                    self._leaving = True
-                    until = self._world.loop.time() + FAREWELL_S
-                await self._step()
-        self._world.journal.note(self.name, "closed")
+        """Read until the producers are done and everything was read; restless ones leave and come back meanwhile."""
+        while not self._leaving:
+            async with self._consumer:
+                await self._begin()
+                await self._live(done)
+            self._world.journal.note(self.name, "closed")
+            if not self._leaving:
+                self._consumer = self._made()
+
+    async def _begin(self) -> None:
+        await self._consumer.assign(self._partitions)
+        for each in self._partitions:
+            reading = self._reading(each)
+            reading.next, reading.position = self._facts.committed.get((self._group, (each.topic, each.partition))), -1
+        if self._seeks and self._random.random() < 0.5:
+            await self._seek()
+
+    async def _live(self, done: asyncio.Event) -> None:
+        leaves_at = self._world.loop.time() + self._random.uniform(5.0, 25.0) if self._restless else float("inf")
+        until = float("inf")
+        while self._world.loop.time() < until and not (self._leaving and self._at_the_end()):
+            if done.is_set() and not self._leaving:
+                self._leaving = True
+                until = self._world.loop.time() + FAREWELL_S
+            if not self._leaving and self._world.loop.time() >= leaves_at:
+                return
+            await self._step()
 
     async def _step(self) -> None:
         try:
@@ -220,6 +241,9 @@ class ConsumingService:
                 await self._commit()
             if self._seeks and not self._leaving and self._random.random() < 0.02:
                 await self._seek()
+        except NO_POSITION as error:
+            self._world.journal.note(self.name, f"is told {type(error).__name__} and begins at the beginning")
+            await self._to_an_end(begin=True)
         except KafkaError as error:
             self._world.journal.note(self.name, f"is told {type(error).__name__}")
             self._judge.after("refused", self.name, error)
@@ -233,34 +257,46 @@ class ConsumingService:
         self._facts.second.records += 1
         self._world.journal.note(self.name, f"got {name!r} at {where[0]}-{where[1]} offset {record.offset}")
         self._judge.after("consumed", self.name, record, name)
-        self._facts.readings[self.name, where].next = record.offset + 1
+        reading = self._facts.readings[self.name, where]
+        reading.next = record.offset + 1
+        reading.handed = max(reading.handed, reading.next)
 
     async def _look(self) -> None:
         """Positions, as users see them."""
         for each in self._partitions:
             reading = self._reading(each)
             position = self._consumer._progress.position(each)
+            if position is None and self._leaving:
+                position = await self._consumer.position(each, timeout=5.0)
             if position is None:
                 continue
             self._judge.after("position", self.name, (each.topic, each.partition), reading, position)
             reading.position = position
+            reading.handed = max(reading.handed, position)
 
     async def _commit(self) -> None:
         await self._consumer.commit(timeout=5.0)
         for where, stored in (await self._consumer.committed(self._partitions, timeout=5.0)).items():
             if stored is not None:
-                reading = self._reading(where)
-                self._judge.after("committed", self.name, (where.topic, where.partition), stored.offset, max(reading.position, reading.committed))
+                self._judge.after("committed", self.name, (where.topic, where.partition), stored.offset)
 
     async def _seek(self) -> None:
         where = self._random.choice(self._partitions)
         reading = self._reading(where)
-        if reading.position > 0:
+        if reading.position > 0 and self._random.random() < 0.7:
             target = self._random.randrange(reading.position)
             self._world.journal.note(self.name, f"seeks to {target} of {where}")
             await self._consumer.seek(where, target)
-            reading.committed = max(reading.committed, reading.position)
             reading.next, reading.position = target, target
+        else:
+            await self._to_an_end(begin=self._random.random() < 0.7)
+
+    async def _to_an_end(self, *, begin: bool) -> None:
+        self._world.journal.note(self.name, f"seeks to the {'beginning' if begin else 'end'}")
+        await (self._consumer.seek_to_beginning() if begin else self._consumer.seek_to_end())
+        for each in self._partitions:
+            reading = self._reading(each)
+            reading.next, reading.position = None, -1
 
     def _reading(self, where: TopicPartition) -> Reading:
         return self._facts.readings[self.name, (where.topic, where.partition)]

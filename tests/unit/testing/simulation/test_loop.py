@@ -16,7 +16,7 @@ def loop_of(seed: int = 1) -> SimulationLoop:
 
 
 def test_time_moves_only_when_nothing_can_run_and_then_to_the_next_timer() -> None:
-    loop, seen = loop_of(), []
+    loop, seen = loop_of(), list[float]()
 
     async def main() -> None:
         for seconds in (0, 3600, 0.25):
@@ -31,7 +31,7 @@ def test_time_moves_only_when_nothing_can_run_and_then_to_the_next_timer() -> No
 
 def test_timers_of_one_instant_run_in_an_order_that_only_the_seed_decides() -> None:
     def order(seed: int) -> list[int]:
-        loop, ran = loop_of(seed), []
+        loop, ran = loop_of(seed), list[int]()
         for number in range(6):
             loop.call_later(1.0, ran.append, number)
         loop.run_forever()
@@ -43,7 +43,7 @@ def test_timers_of_one_instant_run_in_an_order_that_only_the_seed_decides() -> N
 
 def test_callbacks_of_one_origin_keep_their_order() -> None:
     for seed in range(50):
-        loop, ran = loop_of(seed), []
+        loop, ran = loop_of(seed), list[int]()
 
         def schedule(loop: SimulationLoop, ran: list[int]) -> None:
             for number in range(5):
@@ -56,7 +56,7 @@ def test_callbacks_of_one_origin_keep_their_order() -> None:
 
 def test_callbacks_of_different_origins_may_overtake_each_other() -> None:
     def order(seed: int) -> tuple[int, ...]:
-        loop, ran = loop_of(seed), []
+        loop, ran = loop_of(seed), list[int]()
 
         def schedule(number: int) -> None:
             loop.call_soon(ran.append, number)
@@ -70,7 +70,7 @@ def test_callbacks_of_different_origins_may_overtake_each_other() -> None:
 
 
 def test_a_cancelled_callback_does_not_run() -> None:
-    loop, ran = loop_of(), []
+    loop, ran = loop_of(), list[str]()
     loop.call_soon(ran.append, "soon").cancel()
     loop.call_later(1.0, ran.append, "later").cancel()
     loop.run_forever()
@@ -80,7 +80,7 @@ def test_a_cancelled_callback_does_not_run() -> None:
 def test_timeouts_locks_queues_and_task_groups_of_asyncio_work() -> None:
     async def main() -> list[Any]:
         queue: asyncio.Queue[int] = asyncio.Queue(maxsize=1)
-        lock, got = asyncio.Lock(), []
+        lock, got = asyncio.Lock(), list[Any]()
 
         async def put() -> None:
             for number in range(5):
