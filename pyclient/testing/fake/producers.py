@@ -126,6 +126,8 @@ class Producers:
 
     def first_unstable(self, high_watermark: int) -> int | None:
         """Where the oldest transaction begins whose end is not committed yet."""
+        if not self._open and not self._deciding:
+            return None
         if self._deciding:
             self._deciding = [each for each in self._deciding if each[1] >= high_watermark]
         began = [*(first for first, _ in self._deciding), *self._open.values()]

@@ -113,6 +113,12 @@ def test_only_the_leader_takes_records_and_the_others_say_who_it_is() -> None:
         assert [each.node_id for each in answer.node_endpoints] == [1]
 
 
+def test_kafkas_own_topics_are_not_for_clients_to_write() -> None:
+    with Plane() as plane:
+        plane.topic.internal = True
+        assert int(plane.produce().error_code) == 17
+
+
 def test_acks_that_are_none_are_refused() -> None:
     with Plane() as plane:
         assert int(plane.produce(acks=2).error_code) == 21
