@@ -27,7 +27,7 @@ def test_it_serves_the_topics_asked_for_until_ctrl_c() -> None:
     assert f'Producer(bootstrap_servers="{servers}")' in said
 
 
-@pytest.mark.parametrize("options, reason", [
+@pytest.mark.parametrize(("options", "reason"), [
     (["--config", "no.such=1"], "'no.such' is no setting of a fake cluster"),
     (["--topic", "a/b"], "topic name"),
     (["--brokers", "0"], "at least one"),
