@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from pyclient.testing import FakeCluster
 from tests.threads.edges import Coin, put_edges
 from tests.threads.team import assert_none_left
 
@@ -39,10 +40,8 @@ def _restless() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _none_left(_restless: None, request: pytest.FixtureRequest) -> Iterator[None]:
+def _none_left(_restless: None) -> Iterator[None]:
     """No thread outlives the test that started it."""
-    if "kafka_cluster" in request.fixturenames:
-        request.getfixturevalue("kafka_cluster")  # it stays, and so do the threads that watch it
     before = set(threading.enumerate())
     yield
     assert_none_left(before)
@@ -55,3 +54,10 @@ def coin(seed: int, monkeypatch: pytest.MonkeyPatch) -> Coin:
     made = Coin(seed)
     put_edges(monkeypatch, made)
     return made
+
+
+@pytest.fixture
+def cluster(_none_left: None) -> Iterator[FakeCluster]:
+    """A cluster of the test's own, behind real sockets."""
+    with FakeCluster() as made:
+        yield made

@@ -5,12 +5,11 @@ import contextlib
 import threading
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from pyclient import Consumer, TopicPartition
+from pyclient import Consumer, Producer, TopicPartition
 from pyclient.errors import ClientClosed, ConcurrentUse, WakeupError
-from pyclient.testing import LocalCluster
-from tests.kafka import consumer, make_topic, produce
+from pyclient.testing import FakeCluster
 from tests.threads.edges import Coin
 from tests.threads.team import Team
 
@@ -20,21 +19,28 @@ WAKES: Final = 60
 STEPS: Final = 120
 
 
-def stored(cluster: LocalCluster, topic: str) -> TopicPartition:
+def stored(cluster: FakeCluster, topic: str) -> TopicPartition:
     """A partition whose values are their offsets."""
-    (where,) = make_topic(cluster, topic)
-    produce(cluster, topic, [b"%d" % n for n in range(RECORDS)])
-    return where
+    cluster.create_topic(topic)
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=500) as producer:
+        for number in range(RECORDS):
+            producer.send(topic, b"%d" % number)
+    return TopicPartition(topic, 0)
+
+
+def consumer(cluster: FakeCluster, **options: Any) -> Consumer:
+    """A consumer that begins at the first record."""
+    return Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", **options)
 
 
 def test_threads_that_take_turns_read_what_follows_the_last_seek_and_commit_what_they_read(
-        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
+        cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
     """One thread at a time by a lock of the user's, with wake-ups from another that no position may notice."""
-    where = stored(kafka_cluster, topic)
+    where = stored(cluster, topic)
     mine = threading.Lock()
     expected = [0]
     steps = [0]
-    with consumer(kafka_cluster, group_id=topic, enable_auto_commit=False) as reader:
+    with consumer(cluster, group_id=topic, enable_auto_commit=False) as reader:
         reader.assign([where])
 
         def use(number: int) -> None:
@@ -90,14 +96,14 @@ def test_threads_that_take_turns_read_what_follows_the_last_seek_and_commit_what
 
 
 def test_a_consumer_used_by_many_threads_at_once_serves_one_and_refuses_the_others(
-        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
-    where = stored(kafka_cluster, topic)
+        cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
+    where = stored(cluster, topic)
     seen: list[bytes | None] = []
     refused: list[int] = []
     committed: list[BaseException | None] = []
     asked: list[int] = []
     team = Team()
-    with consumer(kafka_cluster, group_id=topic, enable_auto_commit=False, max_poll_records=20) as reader:
+    with consumer(cluster, group_id=topic, enable_auto_commit=False, max_poll_records=20) as reader:
         reader.assign([where])
 
         def fight(number: int) -> None:
@@ -122,11 +128,11 @@ def test_a_consumer_used_by_many_threads_at_once_serves_one_and_refuses_the_othe
     assert committed == [None] * len(asked)
 
 
-def test_every_wakeup_ends_a_poll_that_waits_or_the_next_one(kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
-    (where,) = make_topic(kafka_cluster, topic)
+def test_every_wakeup_ends_a_poll_that_waits_or_the_next_one(cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
+    cluster.create_topic(topic)
     heard = threading.Semaphore(0)
-    with consumer(kafka_cluster) as reader:
-        reader.assign([where])
+    with consumer(cluster) as reader:
+        reader.assign([TopicPartition(topic, 0)])
 
         def poll() -> None:
             for _ in range(WAKES):
@@ -148,9 +154,9 @@ def test_every_wakeup_ends_a_poll_that_waits_or_the_next_one(kafka_cluster: Loca
 
 
 def test_a_thread_that_wakes_a_poll_can_close_the_consumer_and_the_others_learn_it(
-        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
-    where = stored(kafka_cluster, topic)
-    reader = consumer(kafka_cluster)
+        cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
+    where = stored(cluster, topic)
+    reader = consumer(cluster)
     reader.assign([where])
     told: list[int] = []
 

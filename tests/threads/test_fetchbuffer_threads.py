@@ -5,7 +5,7 @@ import queue
 import threading
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from pyclient.buffers.fetchbuffer import Chunk, FetchBuffer
 from pyclient.records import TopicPartition
@@ -16,6 +16,20 @@ WHERES: Final = [TopicPartition("orders", number) for number in range(3)]
 AHEAD: Final = 2
 TAKES: Final = 400
 WAKES: Final = 60
+
+
+class Counts(dict[TopicPartition, int]):
+    """Numbers between whose reading and writing others may run: what only a lock keeps together."""
+
+    def __init__(self, coin: Coin) -> None:
+        super().__init__()
+        self.coin = coin
+
+    def __getitem__(self, where: TopicPartition) -> int:
+        return self.coin.around(super().__getitem__)(where)
+
+    def get(self, where: TopicPartition, default: Any = None) -> Any:
+        return self.coin.around(super().get)(where, default)
 
 
 class Filler:
@@ -66,6 +80,7 @@ class Filler:
             position = self.positions[where]
             self.positions[where] = position + 1
             self.coin()
+            self.buffer.put(Chunk(where, generation - 1, position, (), position + 1, 10))  # the answer to a fetch from before the seek
             self.buffer.put(Chunk(where, generation, position, (), position + 1, 10))
 
 
@@ -117,6 +132,8 @@ class Reader:
 
 def test_C03_data_comes_in_order_and_none_from_before_a_seek_and_every_wakeup_is_heard(seed: int, coin: Coin) -> None:
     buffer = FetchBuffer()
+    buffer._counts = Counts(coin)
+    buffer.on_data = coin
     filler = Filler(buffer, coin)
     reader = Reader(buffer, filler, seed)
     team = Team()

@@ -38,7 +38,7 @@ def stop_while_others_call(coin: Coin, turns: int) -> None:
     def call(_: int) -> None:
         for work in [*[short] * CALLS, endless]:
             try:
-                outcomes.append(portal.call(work))
+                outcomes.append(portal.call(coin.around(work)))  # between being let in and being handed to the loop
             except ClientClosed:
                 outcomes.append("refused")
 

@@ -6,10 +6,9 @@ from collections import defaultdict
 from random import Random
 from typing import Any, Final
 
-from pyclient import Delivery, Producer, Record, TopicPartition
+from pyclient import Delivery, Producer, Record
 from pyclient.errors import ClientClosed
-from pyclient.testing import LocalCluster
-from tests.kafka import consumer, make_topic, read
+from pyclient.testing import FakeCluster
 from tests.threads.edges import Coin
 from tests.threads.team import Team
 from tests.waiting import eventually
@@ -61,18 +60,10 @@ class Senders:
                 return
 
 
-def open_producer(cluster: LocalCluster, seed: int) -> Producer:
+def open_producer(cluster: FakeCluster, seed: int) -> Producer:
     """Small batches, so that they fill and seal all the time; every other seed compresses."""
     options: dict[str, Any] = {"compression_type": "lz4"} if seed & 1 else {}
     return Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=2_000, buffer_memory=MEMORY, linger_ms=1, **options)
-
-
-def stored(cluster: LocalCluster, partitions: list[TopicPartition], count: int) -> list[Record]:
-    """The *count* records of the partitions, and proof that there are no more."""
-    found = read(cluster, partitions, count, max_poll_records=5000) if count else []
-    with consumer(cluster) as witness:
-        assert sum(witness.end_offsets(partitions).values()) == count
-    return found
 
 
 def assert_each_once_and_in_order(found: list[Record], accepted: list[Delivery], called: list[Delivery]) -> None:
@@ -88,9 +79,9 @@ def assert_each_once_and_in_order(found: list[Record], accepted: list[Delivery],
 
 
 def test_what_threads_send_and_flush_at_once_is_stored_once_in_each_threads_order_and_gives_its_memory_back(
-        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
-    partitions = make_topic(kafka_cluster, topic, 2)
-    with open_producer(kafka_cluster, seed) as producer:
+        cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
+    cluster.create_topic(topic, 2)
+    with open_producer(cluster, seed) as producer:
         senders = Senders(producer, topic, seed)
         team = Team()
         team.add_many(THREADS, senders.send)
@@ -99,13 +90,13 @@ def test_what_threads_send_and_flush_at_once_is_stored_once_in_each_threads_orde
         assert len(senders.accepted) == THREADS * RECORDS
         producer.flush()
         eventually(lambda: producer.metrics()["buffer-available-bytes"] == MEMORY)
-    assert_each_once_and_in_order(stored(kafka_cluster, partitions, THREADS * RECORDS), senders.accepted, senders.called)
+    assert_each_once_and_in_order(cluster.records(topic), senders.accepted, senders.called)
 
 
 def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whoever_sent_the_records(
-        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
-    make_topic(kafka_cluster, topic, 2)
-    with open_producer(kafka_cluster, seed) as producer:
+        cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
+    cluster.create_topic(topic, 2)
+    with open_producer(cluster, seed) as producer:
         senders = Senders(producer, topic, seed)
         team = Team()
         team.add_many(THREADS, senders.send)
@@ -116,9 +107,9 @@ def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whoever_sent_t
 
 
 def test_what_is_sent_while_threads_close_is_settled_or_refused_and_nothing_is_left(
-        kafka_cluster: LocalCluster, topic: str, seed: int, coin: Coin) -> None:
-    partitions = make_topic(kafka_cluster, topic, 2)
-    producer = open_producer(kafka_cluster, seed)
+        cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
+    cluster.create_topic(topic, 2)
+    producer = open_producer(cluster, seed)
     senders = Senders(producer, topic, seed)
     enough = Random(seed).randrange(THREADS * RECORDS)
     team = Team()
@@ -134,5 +125,4 @@ def test_what_is_sent_while_threads_close_is_settled_or_refused_and_nothing_is_l
     team.add("look", senders.look)
     team.run()
     assert "pyclient-producer" not in {thread.name for thread in threading.enumerate()}
-    assert_each_once_and_in_order(
-        stored(kafka_cluster, partitions, len(senders.accepted)), senders.accepted, senders.called)
+    assert_each_once_and_in_order(cluster.records(topic), senders.accepted, senders.called)

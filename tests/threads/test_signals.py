@@ -27,28 +27,29 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.delivery import Observer
 from pyclient.codec.compression import Compression
 
-faulthandler.dump_traceback_later(20, exit=True)
+faulthandler.dump_traceback_later(30, exit=True)
 made = Accumulator(memory=10**8, batch_size=100, max_request_size=10**6, linger=1, compression=Compression.NONE, level=None,
                    observer=Observer(), clock=time.monotonic, wall=lambda: 1, random=Random(1))
 made.set_topic("orders", 50, range(50))
 orders = made.topic("orders")
-handled = 0
+handled, handling = 0, False
 
 def handler(*_):
-    global handled
-    handled += 1
-    made.append(orders, -1, -1, None, b"from the handler", None)
+    global handled, handling
+    if not handling:
+        handling = True
+        made.append(orders, -1, -1, None, b"from the handler", None)
+        handled += 1
+        handling = False
 
 signal.signal(signal.SIGALRM, handler)
-signal.setitimer(signal.ITIMER_REAL, 1e-4, 5e-5)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
 sent = 0
-until = time.monotonic() + 0.5
-while time.monotonic() < until:
+while handled < 1000:
     made.append(orders, -1, -1, None, b"x" * 60, None)
     sent += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert sum(batch.count for batch in made.hurry()) == sent + handled == made.unsettled
-print(handled)
 """
 
 
@@ -73,7 +74,6 @@ def test_a_wakeup_from_a_handler_that_interrupts_the_look_for_data_ends_the_wait
 def test_a_handler_may_send_wherever_it_interrupts_a_send() -> None:
     done = subprocess.run([sys.executable, "-c", STORM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 100
 
 
 @pytest.fixture
