@@ -100,7 +100,7 @@ class Replication:
 
     def restarted(self, broker: int) -> None:
         """A follower is back; what its leader knew of it holds no longer."""
-        self.replicas[broker].seen = self.replicas[broker].follows = -1
+        self.replicas[broker].seen = -1
         self.spread()
 
     def lag(self, ms: float) -> None:

@@ -76,6 +76,23 @@ def test_a_restarted_follower_catches_up_and_is_in_sync_again() -> None:
         assert plane.partition.isr == [1, 2, 3]
 
 
+def test_a_follower_that_missed_nothing_is_in_sync_again_all_the_same() -> None:
+    with lagging() as plane:
+        plane.kill(2)
+        assert plane.partition.isr == [1, 3]
+        plane.restart(2)
+        plane.advance(0.2)
+        assert plane.partition.isr == [1, 2, 3]
+
+
+def test_nothing_is_fetched_from_a_dead_leader_that_nobody_misses_yet() -> None:
+    with lagging(failure_detection_ms=5000) as plane:
+        plane.produce(acks=1)
+        plane.kill(1)
+        plane.advance(1)
+        assert plane.ends() == {1: 1, 2: 0, 3: 0}
+
+
 def test_a_follower_that_hangs_leaves_the_isr_and_the_rest_goes_on() -> None:
     with lagging(replica_lag_time_max_ms=10_000) as plane:
         plane.do(lambda: plane.partition.set_lag(math.inf))
@@ -287,7 +304,7 @@ def test_the_oldest_batches_go_when_there_are_too_many_bytes() -> None:
 def test_what_is_not_committed_is_kept_whatever_its_size() -> None:
     with lagging(math.inf, log_retention_bytes=1000) as plane:
         for _ in range(20):
-            plane.produce(batch(value=bytes(200)), acks=1)
+            assert int(plane.produce(batch(value=bytes(200)), acks=1).error_code) == 0
         assert plane.partition.log.start == 0
 
 
