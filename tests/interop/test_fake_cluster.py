@@ -107,6 +107,21 @@ def test_members_with_librdkafka_share_partitions_until_one_leaves(fake: FakeClu
     assert fake.groups()["readers"].state == "Empty"
 
 
+def test_a_member_whose_session_is_expired_comes_back(fake: FakeCluster) -> None:
+    seed(fake)
+    options = {"bootstrap.servers": fake.bootstrap_servers, "group.id": "readers", "heartbeat.interval.ms": HEARTBEAT_MS}
+    members = [ConfluentConsumer({**options, "client.id": name}) for name in ("one", "two")]
+    for each in members:
+        each.subscribe(["orders"])
+    eventually(lambda: polling(*members) and shares(fake) == [2, 2])
+    before = fake.groups()["readers"]
+    fake.expire_session("readers", "two")
+    eventually(lambda: polling(*members) and shares(fake) == [2, 2] and fake.groups()["readers"].generation > before.generation)
+    assert {each.id for each in fake.groups()["readers"].members} != {each.id for each in before.members}
+    for each in members:
+        each.close()
+
+
 def test_librdkafkas_admin_sees_groups_and_settings(fake: FakeCluster) -> None:
     seed(fake)
     reader = ConfluentConsumer({"bootstrap.servers": fake.bootstrap_servers, "group.id": "readers"})
