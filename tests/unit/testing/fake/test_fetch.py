@@ -45,6 +45,17 @@ def test_after_the_first_partition_with_records_a_batch_that_does_not_fit_is_lef
             ("u", 0, 0), ("t", 3 * SIZE, 0), ("nope", 0, 3)]
 
 
+def test_the_limit_of_the_answer_is_shared_by_its_partitions_in_their_order() -> None:
+    with filled() as plane:
+        plane.do(lambda: plane.kafka.create_topic("u", replicas=[[1]]))
+        copied = plane.do(lambda: plane.kafka.partition("u", 0))
+        assert copied is not None
+        plane.do(lambda: copied.write(1, batch(), all_in_sync=True))
+        sizes = {limit: [len(each.partitions[0].records) for each in plane.fetch(0, max_bytes=limit, topics={"t": [0], "u": [0]}).responses]
+                 for limit in (SIZE + 10, 4 * SIZE - 1, 4 * SIZE)}
+        assert sizes == {SIZE + 10: [SIZE + 10, 0], 4 * SIZE - 1: [3 * SIZE, 0], 4 * SIZE: [3 * SIZE, SIZE]}
+
+
 def test_consumers_see_nothing_from_the_high_watermark_on() -> None:
     with Plane(replica_lag_ms=math.inf) as plane:
         plane.produce(acks=1)

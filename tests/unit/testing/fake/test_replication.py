@@ -283,8 +283,21 @@ def test_a_deleted_topic_leaves_nothing_due() -> None:
     plane = Plane(replica_lag_ms=100, failure_detection_ms=100)
     plane.produce(acks=1)
     plane.kill(3)
-    plane.__exit__()
+    assert plane.loop.next_timer is not None
+    plane.do(lambda: plane.kafka.delete_topic("t"))
+    plane.advance(0)
     assert plane.loop.next_timer is None
+    plane.loop.close()
+
+
+def test_whoever_waits_for_a_topic_is_told_when_it_is_deleted() -> None:
+    with Plane(replica_lag_ms=math.inf) as plane:
+        task = plane.producing(timeout_ms=9000)
+        plane.advance(0.1)
+        plane.do(lambda: plane.kafka.delete_topic("t"))
+        plane.advance(0.1)
+        assert int(produced(task.result()).error_code) == 6
+        plane.do(lambda: plane.kafka.create_topic("t"))
 
 
 # ---- retention ---------------------------------------------------------------------------------------------------------
