@@ -217,6 +217,15 @@ def test_a_request_out_of_turn_and_a_session_that_is_gone_are_told_apart() -> No
         assert int(plane.fetch(0, session=(name, 2), topics={}).error_code) == 70
 
 
+def test_a_long_poll_whose_session_went_on_without_it_is_out_of_turn() -> None:
+    with filled() as plane:
+        name = plane.fetch(3, session=(0, 0)).session_id
+        overtaken = begin(plane, 3, session=(name, 1), topics={}, wait_ms=100)
+        assert int(plane.fetch(3, session=(name, 2), topics={}).error_code) == 0
+        plane.advance(0.2)
+        assert (int(overtaken.result().error_code), overtaken.result().session_id) == (71, name)
+
+
 def test_a_session_without_partitions_ends() -> None:
     with filled() as plane:
         name = plane.fetch(0, session=(0, 0)).session_id
