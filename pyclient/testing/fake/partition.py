@@ -51,6 +51,9 @@ class Partition:
         self.changed = Bell()
         """Rung when readers can have more, or the leader or the start of its log changes."""
         self._kafka = kafka
+        self._born = kafka.clock()
+        self._looks = 0.0
+        """How often producers that are silent for long were looked for."""
         self._last_leader = self.isr[0]
         self._failing: dict[int, asyncio.TimerHandle] = {}
         self._replication = Replication(self, replicas, lag_ms=kafka.settings.replica_lag_ms,
@@ -138,7 +141,7 @@ class Partition:
             repeated = log.producers.repeated(batch)
             if repeated is not None:
                 return Appended(repeated.first_offset, repeated.last_offset, repeated.timestamp, self.leader_epoch)
-            self._expire_producers(log, batch.producer_id, now)
+            self._expire_producers(log, now)
             log.producers.check(batch)
         self._append(log, batch)
         return Appended(batch.base_offset, batch.last_offset, now if limits.by_broker else NO_TIMESTAMP, self.leader_epoch)
@@ -163,12 +166,13 @@ class Partition:
             raise Refused(NOT_LEADER_OR_FOLLOWER, tells_start=False)
         return self.log_of(broker)
 
-    def _expire_producers(self, log: Log, producer_id: int, now: int) -> None:
-        """Looks at all of them when a new one comes, so that their number is bounded."""
-        known = log.producers.known.get(producer_id)
-        older_than = now - self._kafka.settings.producer_id_expiration_ms
-        if known is None or known.timestamp <= older_than:
-            log.producers.expire(older_than)
+    def _expire_producers(self, log: Log, now: int) -> None:
+        """As at the last regular look, and not between: records may carry old times, and their producers are known all the same."""
+        settings = self._kafka.settings
+        looks, since_ms = divmod((self._kafka.clock() - self._born) * 1000, settings.producer_id_expiration_check_interval_ms)
+        if looks > self._looks:
+            self._looks = looks
+            log.producers.expire(now - int(since_ms) - settings.producer_id_expiration_ms)
 
     def _append(self, log: Log, batch: Batch) -> None:
         log.append(batch)

@@ -27,6 +27,8 @@ class Settings:
     log_message_timestamp_after_max_ms: int = 3_600_000
     producer_id_expiration_ms: int = 86_400_000
     """After how long without a record a partition forgets a producer."""
+    producer_id_expiration_check_interval_ms: int = 600_000
+    """How often it looks for such producers."""
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0

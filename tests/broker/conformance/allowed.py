@@ -46,7 +46,12 @@ ALLOWED: Final = (
     Allowance(Api.PRODUCE, "responses", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.PRODUCE, "log_append_time", Kind.FREE, "when it was"),
     Allowance(Api.FETCH, "session_id", Kind.RENAMED, "drawn for each session"),
-    Allowance(Api.INIT_PRODUCER_ID, "producer_id", Kind.RENAMED, "given out in blocks there"),
+    Allowance(None, "member_id", Kind.RENAMED, "drawn for each member"),
+    Allowance(Api.JOIN_GROUP, "leader", Kind.RENAMED, "a member id"),
+    Allowance(Api.JOIN_GROUP, "members", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.DESCRIBE_GROUPS, "members", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.LIST_GROUPS, "groups", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.DELETE_TOPICS, "responses", Kind.UNORDERED, "a hash map there"),
 )
 
 

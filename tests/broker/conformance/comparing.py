@@ -62,10 +62,19 @@ class Comparison:
         if allowance.kind is Kind.FEWER:
             known = [item.get(allowance.key) for item in fake]
             real = [item for item in real if item.get(allowance.key) in known]
-        left, right = (sorted(each, key=lambda item: repr(_lasting(api, item))) for each in (real, fake))
+        left = sorted(real, key=lambda item: repr(self._lasting(api, item, self._partners)))
+        right = sorted(fake, key=lambda item: repr(self._lasting(api, item, {each: each for each in self._partners.values()})))
         if (left != real) or (right != fake):
             self.used.add(allowance)
         return left, right
+
+    def _lasting(self, api: Api, value: Plain, known: Mapping[object, object]) -> Plain:
+        """With the partners of what is drawn at random, where they are known: what lists in any order are sorted by."""
+        if isinstance(value, list):
+            return [self._lasting(api, each, known) for each in value]
+        if not isinstance(value, Mapping):
+            return value
+        return {name: known.get(each) if _is_renamed(api, name) else self._lasting(api, each, known) for name, each in value.items()}
 
 
 def allowance_for(api: Api, path: str) -> Allowance | None:
@@ -74,12 +83,9 @@ def allowance_for(api: Api, path: str) -> Allowance | None:
     return max(rows, key=lambda row: (row.api is not None, len(row.field)), default=None)
 
 
-def _lasting(api: Api, value: Plain) -> Plain:
-    """Without what is drawn at random: what lists in any order are sorted by."""
-    if isinstance(value, Mapping):
-        rows = {name: allowance_for(api, name) for name in value}
-        return {name: _lasting(api, each) for name, each in value.items() if (row := rows[name]) is None or row.kind is not Kind.RENAMED}
-    return [_lasting(api, each) for each in value] if isinstance(value, list) else value
+def _is_renamed(api: Api, name: str) -> bool:
+    row = allowance_for(api, name)
+    return row is not None and row.kind is Kind.RENAMED
 
 
 def _joined(path: str, name: str) -> str:

@@ -11,16 +11,16 @@ from pyclient.testing import LocalCluster
 from pyclient.testing.fake.cluster import FakeCluster
 from pyclient.testing.fake.families import FAMILIES
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
-from tests.broker.conformance import scripts_cluster, scripts_produce, scripts_reading
+from tests.broker.conformance import scripts_admin, scripts_cluster, scripts_groups, scripts_produce, scripts_reading
 from tests.broker.conformance.allowed import ALLOWED, Allowance
 from tests.broker.conformance.comparing import Comparison
 from tests.broker.conformance.peer import offered_by, run
 from tests.broker.conformance.script import Script
 
-SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS)
+SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS, *scripts_admin.SCRIPTS)
 CONFIG: Final = {"num.partitions": 2}
-ON_BROKER: Final = {"log.retention.ms": -1}
-"""Records of the scripts are old; a broker would delete them."""
+ON_BROKER: Final = {"log.initial.task.delay.ms": 3_600_000}
+"""Records of the scripts are old; a broker would begin to delete them after half a minute."""
 
 
 def cases() -> Iterator[tuple[Script, int]]:

@@ -72,8 +72,7 @@ def describe_topic_partitions(kafka: Kafka, asked: Asked) -> Fields:
         if first + len(shown) < len(topic.partitions):
             following = {"topic_name": name, "partition_index": first + len(shown)}
             break
-    missing_first = sorted(answers, key=lambda each: each["error_code"] == 0)
-    return {"throttle_time": 0, "topics": missing_first, "next_cursor": following}
+    return {"throttle_time": 0, "topics": answers, "next_cursor": following}
 
 
 def refuse_describe_topic_partitions(asked: Asked, code: int) -> Fields:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pyclient.testing.fake.asking import Asked, Fields
 from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.families.groups import GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP
+from pyclient.testing.fake.families.groups import GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NON_EMPTY_GROUP
 from pyclient.testing.fake.group import Committed, Group, Member, State
 from pyclient.testing.fake.membership import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, Membership, current
 from pyclient.testing.fake.model import Kafka, Topic
@@ -194,6 +194,8 @@ def refuse_offset_delete(_asked: Asked, code: int) -> Fields:
 
 
 def _deletable(kafka: Kafka, asked: Asked) -> Group:
+    if not asked.body.group_id:
+        raise Refused(INVALID_GROUP_ID)
     group = kafka.part(Coordinator).find(asked.broker, asked.body.group_id)
     if group is None:
         raise Refused(GROUP_ID_NOT_FOUND)

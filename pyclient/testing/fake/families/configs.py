@@ -26,6 +26,7 @@ from pyclient.testing.fake.topic_config import (
     DELETE,
     DOUBLE,
     INT,
+    LONG,
     SET,
     STATIC_BROKER,
     STRING,
@@ -43,6 +44,12 @@ TOPIC: Final = 2
 BROKER: Final = 4
 OWN: Final = ("replica_lag_ms", "failure_detection_ms", "coordinator_load_ms")
 """Settings that no real broker has."""
+DYNAMIC: Final = frozenset({
+    "message.max.bytes", "min.insync.replicas", "unclean.leader.election.enable", "log.message.timestamp.type",
+    "log.message.timestamp.before.max.ms", "log.message.timestamp.after.max.ms", "producer.id.expiration.ms", "log.retention.bytes"})
+"""Broker settings that a real broker takes while it runs; of a model they are read-only like the others, but it does not say so."""
+LONGS: Final = frozenset({
+    "log.message.timestamp.before.max.ms", "log.message.timestamp.after.max.ms", "log.retention.bytes", "replica.lag.time.max.ms"})
 KINDS: Final = {bool: BOOLEAN, int: INT, float: DOUBLE, str: STRING}
 MALFORMED: Final = ("This most likely occurs because of a request being malformed by the client library or the message was sent to an "
                     "incompatible broker. See the broker logs for more details.")
@@ -122,9 +129,9 @@ def _broker_configs(kafka: Kafka, name: str, *, synonyms: bool) -> Iterator[Fiel
 def _broker_config(name: str, value: object, default: object, *, synonyms: bool) -> Fields:
     source = DEFAULT if value == default else STATIC_BROKER
     others = dict.fromkeys([(source, text(value)), (DEFAULT, text(default))]) if synonyms else ()
-    return {"name": name, "value": text(value), "read_only": True, "config_source": source, "is_sensitive": False,
+    return {"name": name, "value": text(value), "read_only": name not in DYNAMIC, "config_source": source, "is_sensitive": False,
             "synonyms": [{"name": name, "value": each, "source": origin} for origin, each in others],
-            "config_type": KINDS[type(default)], "documentation": None}
+            "config_type": LONG if name in LONGS else KINDS[type(default)], "documentation": None}
 
 
 # ---- altering -----------------------------------------------------------------------------------------------------------

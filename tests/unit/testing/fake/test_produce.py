@@ -249,10 +249,18 @@ def test_what_was_truncated_is_forgotten_of_its_producer() -> None:
 
 
 def test_a_producer_silent_for_long_is_forgotten() -> None:
-    with Plane(producer_id_expiration_ms=60_000) as plane:
+    with Plane(producer_id_expiration_ms=60_000, producer_id_expiration_check_interval_ms=1000) as plane:
         sent(plane, idempotent(0))
         plane.advance(61)
         assert sent(plane, idempotent(9, at=61_000)) == [(0, 1)]
         plane.advance(61)
         sent(plane, idempotent(0, producer=8, at=122_000))
         assert list(plane.partition.log.producers.known) == [8]
+
+
+def test_a_producer_of_old_records_is_known_until_the_next_look() -> None:
+    with Plane(producer_id_expiration_ms=60_000, producer_id_expiration_check_interval_ms=10_000) as plane:
+        plane.advance(100)
+        assert sent(plane, idempotent(0, at=0), idempotent(0, at=0), idempotent(9, at=0)) == [(0, 0), (0, 0), (45, -1)]
+        plane.advance(11)
+        assert sent(plane, idempotent(9, at=0)) == [(0, 1)]
