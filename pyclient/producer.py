@@ -12,6 +12,7 @@ from typing_extensions import Unpack
 
 from pyclient.buffers.accumulator import TopicQueues
 from pyclient.buffers.delivery import Delivery
+from pyclient.buffers.pool import Waiter
 from pyclient.config import ProducerConfig
 from pyclient.errors import BufferExhausted, KafkaError, UnsupportedFeature
 from pyclient.option_types import ProducerOptions
@@ -172,8 +173,9 @@ class Producer(_NoTransactions):
         while True:
             gate = threading.Lock()
             gate.acquire()
-            waiter = core.accumulator.wait(queues, partition, key, value, headers, gate.release)
+            waiter = Waiter(gate.release)
             try:
+                core.accumulator.wait(queues, partition, key, value, headers, waiter)
                 granted = gate.acquire(timeout=left(until, core.clock)) if may_wait else gate.acquire(blocking=False)
                 delivery: Delivery | None = (
                     core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter, on_delivery) if granted else None)
@@ -260,9 +262,9 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
         loop = asyncio.get_running_loop()
         while True:
             room = asyncio.Event()
-            notify = functools.partial(loop.call_soon_threadsafe, room.set)
-            waiter = core.accumulator.wait(queues, partition, key, value, headers, notify)
+            waiter = Waiter(functools.partial(loop.call_soon_threadsafe, room.set))
             try:
+                core.accumulator.wait(queues, partition, key, value, headers, waiter)
                 granted = await core.room(waiter, room, left(deadline, core.clock))
                 delivery: Delivery | None = (
                     core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter, on_delivery) if granted else None)

@@ -115,6 +115,7 @@ class Batch:
     payload = cython.declare(object, visibility="readonly")  # what is sent after the header, once sealed
     attempts = cython.declare(cython.int, visibility="public")
     last_error = cython.declare(object, visibility="public")  # why the last attempt failed
+    in_doubt = cython.declare(cython.bint, visibility="public")  # an attempt may have stored it, though no answer says so
     _buffer: bytearray
     _at: cython.Py_ssize_t
     _limit: cython.Py_ssize_t
@@ -203,7 +204,7 @@ class Accumulator:
                headers: bytes | None, waiter=None, on_delivery=None):
         """Add a record and return its `Delivery`, or None when there is no memory for it (then `wait` for some).
 
-        ``partition`` -1 takes the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is what `wait` gave.
+        ``partition`` -1 takes the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is one that `wait` got memory for.
         *on_delivery* becomes the delivery's callback, before anybody can append behind it: callbacks run in the records' order.
         """
         key_size: cython.Py_ssize_t = -1 if key is None else PyBytes_GET_SIZE(key)
@@ -240,8 +241,8 @@ class Accumulator:
             self.on_ready()
         return delivery
 
-    def wait(self, topic: TopicQueues, partition: cython.Py_ssize_t, key: bytes | None, value: bytes | None, headers: bytes | None, notify):
-        """Queue for the memory of this record; ``notify()`` is called when `append` may be tried with the result."""
+    def wait(self, topic: TopicQueues, partition: cython.Py_ssize_t, key: bytes | None, value: bytes | None, headers: bytes | None, waiter):
+        """Let *waiter* queue for the memory of this record; it is notified when `append` may be tried with it. Always `leave`."""
         need = record_bound(
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers))
         with self._lock:
@@ -249,10 +250,9 @@ class Accumulator:
                 raise self._closed
             queue: PartitionQueue = self._queue_for(topic, partition)
             size: cython.Py_ssize_t = self.pool.size_for(need)
-            waiter = self.pool.wait(size, notify, lambda: not self._strands(queue, size))
+            self.pool.wait(waiter, size, lambda: not self._strands(queue, size))
             self._hurry()
         self.on_ready()
-        return waiter
 
     def leave(self, waiter):
         """Give up waiting; a grant goes to the next."""

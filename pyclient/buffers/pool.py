@@ -18,16 +18,21 @@ SMALLEST: Final = 2048
 class Waiter:
     """One sender that waits for a buffer. ``notify`` is called once, under the lock, when ``grant`` was filled.
 
-    While ``allowed()`` is false it stands aside and holds up nobody.
+    The sender makes it before it gets in line: it can always leave, whatever interrupts it. While ``allowed()`` is false it
+    stands aside and holds up nobody.
     """
 
     __slots__ = ("allowed", "grant", "notify", "size")
 
-    def __init__(self, size: int, notify: Callable[[], object], allowed: Callable[[], bool]) -> None:
-        self.size = size
+    def __init__(self, notify: Callable[[], object]) -> None:
         self.notify = notify
-        self.allowed = allowed
+        self.size = 0
+        self.allowed: Callable[[], bool] = _always
         self.grant: bytearray | None = None
+
+
+def _always() -> bool:
+    return True
 
 
 class Pool:
@@ -81,12 +86,11 @@ class Pool:
         self.used -= size
         self._serve()
 
-    def wait(self, size: int, notify: Callable[[], object], allowed: Callable[[], bool] = lambda: True) -> Waiter:
+    def wait(self, waiter: Waiter, size: int, allowed: Callable[[], bool] = _always) -> None:
         """Queue for a buffer of *size* bytes; it may be granted at once."""
-        waiter = Waiter(size, notify, allowed)
+        waiter.size, waiter.allowed = size, allowed
         (self._waiters if allowed() else self._aside).append(waiter)
         self._serve()
-        return waiter
 
     def readmit(self) -> None:
         """Whoever stands aside and is allowed now gets in line: at its end, for it could not have been served before."""

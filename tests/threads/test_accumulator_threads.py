@@ -14,6 +14,7 @@ from pyclient.codec.compression import Compression
 from pyclient.errors import ClientClosed, KafkaError
 from tests.threads.edges import Coin, EdgyAccumulator
 from tests.threads.team import Team, watched
+from pyclient.buffers.pool import Waiter
 from tests.unit.buffers.accumulators import Clock, accumulator
 
 THREADS = 6
@@ -35,8 +36,9 @@ def append(buffers: Accumulator, partition: int, value: bytes, patience: Random 
     delivery = buffers.append(topic, partition, -1, None, value, None)
     while delivery is None:
         granted = threading.Event()
-        waiter = buffers.wait(topic, partition, None, value, None, granted.set)
+        waiter = Waiter(granted.set)
         try:
+            buffers.wait(topic, partition, None, value, None, waiter)
             if patience is not None and patience.random() < 0.5 and not granted.wait(PATIENCE_S):
                 continue
             watched(granted, "memory")

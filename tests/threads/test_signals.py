@@ -15,7 +15,7 @@ from pyclient.buffers.accumulator import BatchState
 from pyclient.buffers.delivery import BatchResult
 from pyclient.buffers.fetchbuffer import Entry, FetchBuffer
 from pyclient.codec.compression import Compression
-from pyclient.errors import ClientClosed
+from pyclient.errors import ClientClosed, DeliveryFailed
 from pyclient.runtime.portal import Portal
 from tests.threads.team import Team
 from tests.unit.buffers.accumulators import Clock, accumulator
@@ -168,3 +168,26 @@ def test_a_producer_that_is_collected_while_its_accumulator_is_locked_hangs_nobo
     assert any("unclosed Producer, 0 records" in each for each in warned)
     core.loop.call_soon_threadsafe(core.sender.abandon, ClientClosed("the test ends"))  # type: ignore[union-attr]  # it is open
     assert join(20)
+
+
+def test_Ctrl_C_while_a_sender_gets_in_line_for_memory_leaves_nobody_in_line() -> None:
+    """Whoever stood there for ever would be given memory that nobody uses."""
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    producer = Producer(bootstrap_servers="127.0.0.1:1", buffer_memory=10_240, batch_size=1024)
+    buffers = producer._core.accumulator
+    try:
+        buffers.set_topic("orders", 1, [0])
+        orders = buffers.topic("orders")
+        assert orders is not None
+        while buffers.append(orders, 0, -1, None, b"x" * 900, None):
+            pass
+        on_ready, buffers.on_ready = buffers.on_ready, interrupted
+        with pytest.raises(KeyboardInterrupt):
+            producer.send("orders", b"x" * 900)
+        buffers.on_ready = on_ready
+        assert buffers.pool.waiting == 0
+    finally:
+        with pytest.raises(DeliveryFailed):
+            producer.close(0)

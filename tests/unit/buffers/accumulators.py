@@ -1,11 +1,13 @@
 """Accumulators for tests: time stands still until it is moved, chance is seeded."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.delivery import Observer
+from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 
 WALL_MS: Final = 1_700_000_000_000
@@ -39,3 +41,12 @@ def accumulator(
         level=None, observer=observer or Observer(), clock=clock, wall=lambda: WALL_MS, random=Random(1))
     made.set_topic(topic, partitions, range(partitions))
     return made
+
+
+def line_up(buffers: Accumulator, partition: int, value: bytes, notify: Callable[[], object], topic: str = "orders") -> Waiter:
+    """Somebody who waits for the memory of this record."""
+    queues = buffers.topic(topic)
+    assert queues is not None
+    waiter = Waiter(notify)
+    buffers.wait(queues, partition, None, value, None, waiter)
+    return waiter

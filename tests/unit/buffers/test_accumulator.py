@@ -19,7 +19,7 @@ from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import HEADER_SIZE, encode_headers
 from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, RecordTooLargeError
-from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator
+from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator, line_up
 
 LINGER = 0.005
 Sent = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -305,13 +305,13 @@ def test_P05_when_somebody_waits_for_memory_every_batch_may_leave_also_those_beg
     put(buffers, b"x" * 3000, partition=0)
     put(buffers, b"x" * 1000, partition=1)
     assert put(buffers, b"x" * 3000, partition=2) is None
-    waiter = buffers.wait(topic_of(buffers), 2, None, b"x" * 3000, None, lambda: None)
+    waiter = line_up(buffers, 2, b"x" * 3000, lambda: None)
     assert {queue.partition for queue in buffers.take_ready(clock.now)} == {0, 1}
     batch = drain(buffers, topic_of(buffers).queues[0])
     assert batch is not None
     buffers.release(batch)
     assert waiter.grant is not None
-    other = buffers.wait(topic_of(buffers), 2, None, b"x" * 3000, None, lambda: None)
+    other = line_up(buffers, 2, b"x" * 3000, lambda: None)
     delivery = buffers.append(topic_of(buffers), 2, -1, None, b"x" * 3000, None, waiter)
     assert delivery is not None
     assert topic_of(buffers).queues[2] in buffers.take_ready(clock.now)
@@ -341,7 +341,7 @@ def test_the_loop_is_woken_by_a_new_batch_and_a_sealed_one_and_a_wait_and_by_not
     assert len(woken) == 1
     put(buffers, b"x" * 400)
     assert len(woken) == 2
-    buffers.leave(buffers.wait(topic_of(buffers), 0, None, b"", None, lambda: None))
+    buffers.leave(line_up(buffers, 0, b"", lambda: None))
     assert len(woken) == 3
 
 
@@ -504,13 +504,13 @@ def test_P08_close_refuses_records_and_tells_whoever_waits() -> None:
     buffers = accumulator(Clock(), memory=4096, batch_size=4096)
     put(buffers, b"x" * 3000)
     told: list[int] = []
-    waiter = buffers.wait(topic_of(buffers), 0, None, b"x" * 3000, None, lambda: told.append(1))
+    waiter = line_up(buffers, 0, b"x" * 3000, lambda: told.append(1))
     buffers.close()
     assert told == [1]
     with pytest.raises(ClientClosed):
         buffers.append(topic_of(buffers), 0, -1, None, b"x", None, waiter)
     with pytest.raises(ClientClosed):
-        buffers.wait(topic_of(buffers), 0, None, b"x", None, lambda: None)
+        line_up(buffers, 0, b"x", lambda: None)
     buffers.leave(waiter)
 
 

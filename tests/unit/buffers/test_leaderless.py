@@ -8,7 +8,7 @@ import pytest
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import HEADER_SIZE
-from tests.unit.buffers.accumulators import Clock, accumulator
+from tests.unit.buffers.accumulators import Clock, accumulator, line_up
 from tests.unit.buffers.test_accumulator import put, topic_of
 
 MEMORY = 65_536
@@ -48,10 +48,10 @@ def test_who_waits_for_a_partition_without_a_leader_holds_up_nobody_and_goes_on_
     buffers = half_led()
     fill(buffers, 2)
     told: list[str] = []
-    aside = buffers.wait(topic_of(buffers), 2, None, b"x" * 1900, None, lambda: told.append("aside"))
+    aside = line_up(buffers, 2, b"x" * 1900, lambda: told.append("aside"))
     assert put(buffers, partition=0) is not None
     fill(buffers, 1)
-    line = buffers.wait(topic_of(buffers), 1, None, b"x" * 1900, None, lambda: told.append("line"))
+    line = line_up(buffers, 1, b"x" * 1900, lambda: told.append("line"))
     assert told == []
     led = next(batch for batch in buffers.hurry() if batch.queue.partition == 1)
     buffers.drop(led)
@@ -66,7 +66,7 @@ def test_who_waits_for_a_partition_without_a_leader_goes_on_when_its_memory_come
     buffers = half_led()
     fill(buffers, 2)
     told: list[int] = []
-    waiters = [buffers.wait(topic_of(buffers), 2, None, b"x" * 1900, None, lambda n=n: told.append(n)) for n in range(3)]  # type: ignore[misc]
+    waiters = [line_up(buffers, 2, b"x" * 1900, lambda n=n: told.append(n)) for n in range(3)]  # type: ignore[misc]
     oldest = buffers.oldest()
     assert oldest is not None
     buffers.drop(oldest)
@@ -84,8 +84,8 @@ def test_P08_close_tells_also_who_waits_for_a_partition_without_a_leader() -> No
     buffers = half_led()
     fill(buffers, 2)
     told: list[int] = []
-    buffers.leave(buffers.wait(topic_of(buffers), 2, None, b"x" * 1900, None, lambda: told.append(1)))
-    buffers.wait(topic_of(buffers), 2, None, b"x" * 1900, None, lambda: told.append(2))
+    buffers.leave(line_up(buffers, 2, b"x" * 1900, lambda: told.append(1)))
+    line_up(buffers, 2, b"x" * 1900, lambda: told.append(2))
     buffers.close()
     assert told == [2]
 

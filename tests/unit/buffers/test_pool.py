@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,12 @@ from pyclient.buffers.pool import SMALLEST, Pool, Waiter
 TOTAL = 64 * 1024
 LARGEST = 16 * 1024
 NEEDS = st.one_of(st.integers(1, LARGEST), st.integers(1, TOTAL), st.sampled_from([SMALLEST, SMALLEST + 1, LARGEST, LARGEST + 1, TOTAL]))
+
+
+def line_up(pool: Pool, size: int, notify: Callable[[], object], allowed: Callable[[], bool] = lambda: True) -> Waiter:
+    waiter = Waiter(notify)
+    pool.wait(waiter, size, allowed)
+    return waiter
 
 
 class PoolRules(RuleBasedStateMachine):
@@ -47,7 +54,7 @@ class PoolRules(RuleBasedStateMachine):
     def wait(self, need: int) -> None:
         size = self.pool.size_for(need)
         number = self.waits = self.waits + 1
-        waiter = self.pool.wait(size, lambda: self.told.append(number))
+        waiter = line_up(self.pool, size, lambda: self.told.append(number))
         self.numbers[waiter] = number
         self.waiting.append(waiter)
         self.serve()
@@ -172,7 +179,7 @@ def test_P03_a_waiter_that_gives_up_lets_the_next_one_pass(leaves: bool) -> None
     pool = Pool(TOTAL, LARGEST)
     half = pool.take(TOTAL // 2)
     assert half is not None
-    large, small = pool.wait(TOTAL, lambda: None), pool.wait(SMALLEST, lambda: None)
+    large, small = line_up(pool, TOTAL, lambda: None), line_up(pool, SMALLEST, lambda: None)
     assert (large.grant, small.grant) == (None, None)
     if leaves:
         pool.leave(large)
@@ -187,7 +194,7 @@ def test_P08_closing_tells_whoever_waits_and_grants_nothing() -> None:
     pool = Pool(TOTAL, LARGEST)
     pool.take(TOTAL)
     told: list[int] = []
-    waiters = [pool.wait(SMALLEST, lambda number=number: told.append(number)) for number in range(3)]  # type: ignore[misc]
+    waiters = [line_up(pool, SMALLEST, lambda number=number: told.append(number)) for number in range(3)]  # type: ignore[misc]
     pool.turn_away()
     assert told == [0, 1, 2]
     assert [waiter.grant for waiter in waiters] == [None, None, None]
@@ -202,8 +209,8 @@ def test_Ctrl_C_cannot_come_between_two_lines_of_the_pool() -> None:
 def test_P03_who_stands_aside_is_overtaken_and_gets_in_line_when_allowed() -> None:
     pool, told = Pool(TOTAL, LARGEST), list[str]()
     allowed: list[bool] = []
-    aside = pool.wait(SMALLEST, lambda: told.append("aside"), lambda: bool(allowed))
-    other = pool.wait(SMALLEST, lambda: told.append("other"))
+    aside = line_up(pool, SMALLEST, lambda: told.append("aside"), lambda: bool(allowed))
+    other = line_up(pool, SMALLEST, lambda: told.append("other"))
     assert (told, aside.grant, pool.waiting) == (["other"], None, 0)
     pool.readmit()
     assert told == ["other"]
