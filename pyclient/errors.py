@@ -175,7 +175,7 @@ class BootstrapFailed(KafkaTimeout):
         waited = "" if waited_s is None else f" within {waited_s:.1f} s"
         tried = "; ".join(f"{address}: {_cause_text(cause)}" for address, cause in causes.items()) or "no address given"
         super().__init__(
-            f"no broker answered{waited}. Tried {tried}. "
+            f"no broker answered{waited}. Tried {sentence(tried)} "
             "Check bootstrap_servers, that the listener is reachable from here, and security_protocol."
         )
         self.causes = dict(causes)
@@ -275,6 +275,11 @@ class SerializationError(KafkaError):
 
 class NoOffsetForPartition(KafkaError):
     """The group has no committed offset and ``auto_offset_reset`` is ``none``: seek, or set it to earliest or latest."""
+
+
+def sentence(text: str) -> str:
+    """*text* with a full stop, unless it ends with one: other people's words within ours."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _cause_text(cause: BaseException) -> str:

@@ -15,7 +15,7 @@ from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
-    BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for,
+    BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for, sentence,
 )
 from pyclient.metrics import Metrics
 from pyclient.records import Node
@@ -168,9 +168,9 @@ class ClientCore:
             return BootstrapFailed(self.links.troubles(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
         said = f"the brokers say: {error_for(known.error).message}" if known is not None and known.error else (
-            f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered.")
+            f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
         return MetadataTimeout(
-            f"topic {topic!r} is not known after {waited} s; {said} Create the topic, or check its name and the addresses.")
+            f"topic {topic!r} is not known after {waited} s; {sentence(said)} Create the topic, or check its name and the addresses.")
 
     def _doubt(self, topic: str) -> int:
         """An error known of a topic may be cured by now: ask anew, and believe only views newer than the one returned."""

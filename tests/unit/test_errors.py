@@ -37,6 +37,7 @@ from pyclient.errors import (
     UnknownOption,
     UnknownServerError,
     error_for,
+    sentence,
 )
 from pyclient.records import Node, TopicPartition
 
@@ -197,6 +198,13 @@ def test_a_failed_bootstrap_lists_each_address_with_its_cause() -> None:
     assert "b:2: TimeoutError" in str(error)
     assert "3.0 s" in str(error)
     assert set(error.causes) == {"a:1", "b:2"}
+
+
+@pytest.mark.parametrize("cause", ["refused", "refused.", "is this a listener?"])
+def test_other_peoples_words_end_as_one_sentence(cause: str) -> None:
+    ended = {"refused": "refused."}.get(cause, cause)
+    assert sentence(cause) == ended
+    assert f"Tried a:1: {ended} Check" in str(BootstrapFailed({"a:1": ConnectionRefusedError(cause)}))
 
 
 def test_failed_deliveries_are_counted_and_the_first_partitions_named() -> None:

@@ -19,7 +19,7 @@ from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.verdicts import GiveUp, Stored, TryAgain, Verdict, judge
-from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError
+from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError, sentence
 from pyclient.records import TopicPartition
 
 Topics: TypeAlias = dict[str, list[PartitionRecords]]
@@ -208,25 +208,28 @@ class Sender:
                 case Reply() if where in answers:
                     yield batch, judge(where, answers[where])
                 case Reply():
-                    yield batch, TryAgain(CorruptRecordError(f"the answer to Produce leaves out {where}"))
+                    yield batch, TryAgain(CorruptRecordError(f"the answer to Produce leaves out {where}"), in_doubt=True)
                 case NotSent(cause) if cause.retriable:
                     batch.attempts -= 1  # nothing was tried
                     yield batch, TryAgain(cause, moved=True)
                 case Unknown(cause) if cause.retriable:
-                    yield batch, TryAgain(cause, moved=True)
-                case NotSent(cause) | Unknown(cause):
+                    yield batch, TryAgain(cause, moved=True, in_doubt=True)
+                case NotSent(cause):
                     yield batch, GiveUp(cause)
+                case Unknown(cause):
+                    yield batch, GiveUp(cause, in_doubt=True)
 
     def _settle(self, now: float, batch: Batch, verdict: Verdict) -> None:
         if batch.result.done:  # overdue or abandoned while it was under way: only now does nobody read its buffer any more
             self._accumulator.release(batch)
             return
+        batch.in_doubt |= verdict.in_doubt
         match verdict:
             case Stored(base_offset, stamped):
                 self._watcher.stored(batch)
                 batch.result.complete(base_offset, stamped)
                 self._accumulator.release(batch)
-            case TryAgain(error, moved) if batch.attempts <= self._limits.retries:
+            case TryAgain(error, moved=moved) if batch.attempts <= self._limits.retries:
                 self._rest(now, batch, error, moved=moved)
             case TryAgain(error) | GiveUp(error):
                 self._watcher.failed(batch)
@@ -242,9 +245,9 @@ class Sender:
 
     def _failure(self, batch: Batch, error: KafkaError) -> KafkaError:
         """The broker's last word, with the partition and what was tried."""
-        tries = "1 attempt" if batch.attempts == 1 else f"{batch.attempts} attempts"
+        fate = "may or may not be stored; given up" if batch.in_doubt else "were not stored"
         failure = copy.copy(error)
-        failure.args = (f"{batch.count} records were not stored after {tries}: {error.message}",)
+        failure.args = (f"{batch.count} records {fate} after {_tries(batch)}: {error.message}",)
         failure.topic_partition = batch.queue.topic_partition
         return failure
 
@@ -265,12 +268,20 @@ class Sender:
         reason = f"the last error was: {told}" if told is not None else self._why_unsent(where)
         return DeliveryTimeout(
             f"{batch.count} records were not acknowledged within delivery_timeout_ms="
-            f"{round(self._limits.delivery_timeout * 1000)} ({now - batch.created:.1f} s, {batch.attempts} attempts); {reason}. "
-            "They may or may not be stored. Check the brokers, or raise delivery_timeout_ms.", topic_partition=where)
+            f"{round(self._limits.delivery_timeout * 1000)} ({now - batch.created:.1f} s, {_tries(batch)}); {sentence(reason)} "
+            f"They {'may or may not be' if _in_doubt(batch) else 'were not'} stored. Check the brokers, or raise delivery_timeout_ms.", topic_partition=where)
 
     def _why_unsent(self, where: TopicPartition) -> str:
         leader = self._metadata.cluster.leader(where)
         return "its partition has no leader" if leader is None else f"node {leader}, its leader, gave no answer"
+
+
+def _tries(batch: Batch) -> str:
+    return "1 attempt" if batch.attempts == 1 else f"{batch.attempts} attempts"
+
+
+def _in_doubt(batch: Batch) -> bool:
+    return batch.in_doubt or batch.state is BatchState.IN_FLIGHT
 
 
 def _answers(outcome: Outcome, names: dict[Any, str]) -> dict[TopicPartition, Any]:
