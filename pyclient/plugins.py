@@ -14,7 +14,12 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkabl
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.records import Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
 
-STICKY: Final = -1
+
+class Sticky(int):
+    """The type of `STICKY`, and of nothing else: a plain -1 is no wish but a slip of arithmetic, and is refused."""
+
+
+STICKY: Final = Sticky(-1)
 """What a partitioner returns to leave the choice to the producer: the partition whose batch is being filled (KIP-794)."""
 
 
@@ -275,12 +280,13 @@ def as_serializer(spec: object) -> Serialize:
     That is a `Serializer` (with or without ``headers``), a function of the value, or a name (`load_plugin`). What it raises
     comes out as SerializationError, with the cause.
     """
-    return _guarded("serialize", _called(load_plugin("serializer", spec), "serialize"), _bytes_or_none)
+    serialize = _guarded("serialize", _called(load_plugin("serializer", spec), "serialize"))
+    return lambda topic, value, headers: _bytes_or_none(topic, serialize(topic, value, headers))
 
 
 def as_deserializer(spec: object) -> Deserialize:
     """``f(topic, data, headers) -> value``, as `as_serializer`."""
-    return _guarded("deserialize", _called(load_plugin("deserializer", spec), "deserialize"), lambda value: value)
+    return _guarded("deserialize", _called(load_plugin("deserializer", spec), "deserialize"))
 
 
 def _called(plugin: Any, method: str) -> Callable[[str, Any, Headers], Any]:
@@ -302,12 +308,10 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def _guarded(
-    verb: str, function: Callable[[str, Any, Headers], Any], checked: Callable[[Any], Any]
-) -> Callable[[str, Any, Headers], Any]:
+def _guarded(verb: str, function: Callable[[str, Any, Headers], Any]) -> Callable[[str, Any, Headers], Any]:
     def guarded(topic: str, value: Any, headers: Headers) -> Any:
         try:
-            return checked(function(topic, value, headers))
+            return function(topic, value, headers)
         except SerializationError:
             raise
         except Exception as error:
@@ -318,9 +322,9 @@ def _guarded(
     return guarded
 
 
-def _bytes_or_none(data: Any) -> bytes | None:
+def _bytes_or_none(topic: str, data: Any) -> bytes | None:
     if data is None or type(data) is bytes:
         return data
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
-    raise TypeError(f"the serializer gave a {type(data).__name__}; it must give bytes or None")
+    raise SerializationError(f"the serializer for topic {topic!r} gave a {type(data).__name__}; it must give bytes or None")

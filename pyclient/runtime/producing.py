@@ -20,7 +20,7 @@ from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeo
 from pyclient.metrics import (
     BATCH_SIZE, BATCHES, BUFFER_AVAILABLE, BUFFER_TOTAL, RECORDS_FAILED, RECORDS_PER_BATCH, RECORDS_RETRIED, RECORDS_SENT, Metrics,
 )
-from pyclient.plugins import Partitioner, as_serializer, load_plugin
+from pyclient.plugins import STICKY, Partitioner, as_serializer, load_plugin
 from pyclient.records import Headers, TopicPartition
 from pyclient.runtime.callbacks import LoopObserver
 from pyclient.runtime.client import ClientCore
@@ -30,7 +30,6 @@ SEAL_INLINE_BYTES: Final = 65_536
 """Compressing more than this would hold up the loop: it is done by a worker."""
 KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
 """Java's hash: the same key goes to the same partition. Named, not imported: plugins are above this layer."""
-STICKY: Final = -1
 NOW: Final = -1
 LAST_MOMENT: Final = 2**63 - 1
 
@@ -70,7 +69,8 @@ class ProducerCore(ClientCore):
         """Publish partitions to the senders."""
         for name, topic in cluster.topics.items():
             if topic.partitions:
-                self.accumulator.set_topic(name, len(topic.partitions), topic.available)
+                # A topic with an error, deleted perhaps, keeps the partitions known before; none of them has a leader to count on.
+                self.accumulator.set_topic(name, len(topic.partitions), () if topic.error else topic.available)
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class Router:
         if self._custom is None and (key is None or self._ignore_keys):
             return STICKY
         chosen: object = self._keyed.partition(queues.topic, key, value, queues)
-        if chosen == STICKY:
+        if chosen is STICKY:
             return STICKY  # a hash has nothing to say without a key
         if not isinstance(chosen, int) or not 0 <= chosen < len(queues):
             raise ValueError(f"{type(self._keyed).__name__} chose partition {chosen!r} of topic {queues.topic!r}, "
