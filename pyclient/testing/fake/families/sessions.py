@@ -46,7 +46,7 @@ class Cached:
         """Whether the client has to be told this; what it is told is kept."""
         told = (self.high_watermark, self.log_start)
         has_failed = fields["error_code"] != 0
-        self.high_watermark = UNKNOWN if has_failed else int(str(fields["high_watermark"]))
+        self.high_watermark = int(str(fields["high_watermark"]))
         self.log_start = int(str(fields["log_start_offset"]))
         return bool(has_failed or fields["records"] or told != (self.high_watermark, self.log_start)
                     or "diverging_epoch" in fields or fields.get("preferred_read_replica", UNKNOWN) != UNKNOWN)

@@ -199,6 +199,15 @@ def test_a_session_tells_only_what_is_new() -> None:
         assert told(plane.fetch(4, session=(name, 4), topics={})) == []
 
 
+def test_a_session_tells_when_the_log_begins_later_or_more_is_committed() -> None:
+    with filled() as plane:
+        name = plane.fetch(3, session=(0, 0)).session_id
+        plane.do(lambda: plane.partition.begin_at(2))
+        assert [told(plane.fetch(3, session=(name, each), topics={})) for each in (1, 2)] == [["t"], []]
+        _write_transactional(plane, 9)
+        assert [told(plane.fetch(3, session=(name, each), topics={}, isolation=1)) for each in (3, 4)] == [["t"], []]
+
+
 def test_a_partition_that_had_records_is_read_last_the_next_time() -> None:
     with Plane() as plane:
         plane.do(lambda: plane.kafka.create_topic("u", 1))
