@@ -140,8 +140,8 @@ def checked(data: bytes, limits: Limits, now_ms: int) -> bytes:
     _check_header(batch)
     records = _records(batch)
     newest = _check_records(batch, records, limits, now_ms)
-    if _is_rewritten(batch, records, limits):
-        data = _rewritten(batch, records, limits)
+    if limits.codec not in (None, batch.attributes & COMPRESSION_MASK):
+        data = _compressed_anew(batch, records, limits)
     if limits.by_broker:
         return timed(data, now_ms, by_broker=True)
     claims_broker_time = batch.attributes & LOG_APPEND_TIME_BIT
@@ -167,17 +167,9 @@ def _records(batch: Batch) -> list[Record]:
         raise Refused(INVALID_RECORD if _decompresses(codec, batch.data) else UNKNOWN_SERVER_ERROR) from None
 
 
-def _is_rewritten(batch: Batch, records: list[Record], limits: Limits) -> bool:
-    """Whether the topic wants another codec; or offsets leave gaps, which nobody sees in uncompressed batches."""
-    codec = batch.attributes & COMPRESSION_MASK
-    if limits.codec not in (None, codec):
-        return True
-    return codec != Compression.NONE and records[-1].offset != len(records) - 1
-
-
-def _rewritten(batch: Batch, records: list[Record], limits: Limits) -> bytes:
-    codec = limits.codec if limits.codec is not None else Compression(batch.attributes & COMPRESSION_MASK)
-    data = encode_batch([(each.timestamp, each.key, each.value, each.headers) for each in records], compression=codec,
+def _compressed_anew(batch: Batch, records: list[Record], limits: Limits) -> bytes:
+    assert limits.codec is not None
+    data = encode_batch([(each.timestamp, each.key, each.value, each.headers) for each in records], compression=limits.codec,
                         producer_id=batch.producer_id, producer_epoch=batch.producer_epoch, base_sequence=batch.base_sequence,
                         transactional=batch.is_transactional)
     if len(data) > limits.max_bytes:

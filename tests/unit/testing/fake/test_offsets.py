@@ -39,6 +39,12 @@ def test_what_is_not_committed_is_not_found() -> None:
         assert plane.list(-1, replica=-2).offset == 1
 
 
+def test_a_debugging_replica_is_answered_by_followers_too() -> None:
+    with Plane() as plane:
+        plane.produce(batch(2))
+        assert (plane.list(-1, broker=2, replica=-2).offset, int(plane.list(-1, broker=2).error_code)) == (2, 6)
+
+
 def test_timestamps_with_a_meaning_need_the_version_that_gave_it() -> None:
     with Plane() as plane:
         codes = {(stamp, version): int(plane.list(stamp, version=version).error_code)
