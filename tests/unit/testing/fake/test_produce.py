@@ -44,6 +44,7 @@ DAMAGE: list[tuple[str, bytes, int]] = [
     ("an offset of its own", patched(batch(), 0, ">q", 4, sum_again=False), 87),
     ("fewer records than offsets", patched(batch(2), 57, ">i", 1), 87),
     ("fewer offsets than records", patched(batch(2), 23, ">i", 0), 87),
+    ("more offsets than records", patched(batch(2), 23, ">i", 5), 87),
     ("no records", patched(batch(2), 57, ">i", 0), 87),
     ("a control batch", patched(batch(), 21, ">h", 0x20), 87),
     ("a producer without sequence", idempotent(-1), 87),
