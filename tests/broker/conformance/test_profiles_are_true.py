@@ -1,0 +1,57 @@
+"""The profiles say what brokers say: compared with running ones of the releases that can be run here."""
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from pyclient.codec.apis import Api
+from pyclient.testing import LocalCluster
+from pyclient.testing.fake.profiles import PROFILES, Profile
+from tests.broker.conformance.peer import NAMED, Connection
+from tests.broker.conformance.script import Plain, Step
+
+RELEASES: Final = {"3.9": "3.9.1", "4.3": "4.3.1"}
+KIP_896: Final = (Api.FETCH, Api.LIST_OFFSETS, Api.OFFSET_COMMIT, Api.OFFSET_FETCH, Api.CREATE_TOPICS, Api.DELETE_TOPICS,
+                  Api.OFFSET_FOR_LEADER_EPOCH, Api.DESCRIBE_CONFIGS)
+"""3.9 takes older versions of these, of which there are no schemas here."""
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def profile(release: str) -> Profile:
+    return PROFILES[release]
+
+
+@pytest.fixture(scope="module")
+def said(release: str) -> Plain:
+    """What a broker of the release answers."""
+    with LocalCluster(version=RELEASES[release]) as cluster:
+        connection = Connection((cluster.nodes[0].host, cluster.nodes[0].port))
+        connection.send(Step(api=Api.API_VERSIONS), 4, NAMED)
+        answer = connection.receive(Api.API_VERSIONS, 4)
+        connection.close()
+    return answer
+
+
+def test_the_versions_are_a_brokers(profile: Profile, said: Plain) -> None:
+    there = {each["api_key"]: (each["min_version"], each["max_version"]) for each in said["api_keys"]}
+    for api, (low, high) in profile.advertised:
+        assert high == there[api][1], api
+        assert low == there[api][0] or (profile.name == "3.9" and api in KIP_896), api
+
+
+def test_every_api_that_a_broker_offers_and_we_know_is_in_the_profile(profile: Profile, said: Plain) -> None:
+    assert set(profile.apis) == {Api(each["api_key"]) for each in said["api_keys"] if each["api_key"] in list(Api)}
+
+
+def test_the_features_are_a_brokers(profile: Profile, said: Plain) -> None:
+    supported = {each["name"]: (each["min_version"], each["max_version"]) for each in said["supported_features"]}
+    levels = {each["name"]: each["max_version_level"] for each in said["finalized_features"]}
+    assert {name: (low, high) for name, (low, high, _) in profile.features.items()} == supported
+    assert {name: level for name, (_, _, level) in profile.features.items() if level} == levels
