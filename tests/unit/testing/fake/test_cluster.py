@@ -94,6 +94,13 @@ def test_records_before_an_advanced_retention_are_gone(fake_cluster: FakeCluster
     assert [each.offset for each in fake_cluster.records("orders")] == [3, 4]
 
 
+def test_ends_of_transactions_are_no_records(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("orders")
+    fake_cluster._do(lambda kafka: kafka.topics["orders"].partitions[0].write_marker(1, 7, 0, commits=True, coordinator_epoch=0))
+    assert fake_cluster.produce("orders", b"value").offset == 1
+    assert [each.value for each in fake_cluster.records("orders")] == [b"value"]
+
+
 async def use_async() -> None:
     async with FakeCluster() as fake:
         fake.create_topic("orders")

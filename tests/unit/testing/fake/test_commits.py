@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pyclient.codec.apis import Api
+from pyclient.testing.fake.families.producer_ids import BLOCK, fresh_id
 from tests.unit.testing.fake.crowd import Crowd
 
 SUBSCRIBED_TO_T = struct.pack(">hih1si", 0, 1, 1, b"t", -1)
@@ -113,6 +114,11 @@ def test_every_producer_gets_an_id_nobody_had_also_from_another_broker_and_after
     crowd.kill(1)
     crowd.restart(1)
     assert [*first, fresh(1)] == [0, 1, 1000, 2, 2000]
+
+
+def test_a_broker_takes_another_block_when_its_ids_are_used_up(crowd: Crowd) -> None:
+    assert [fresh_id(crowd.kafka, 1) for _ in range(BLOCK + 1)] == list(range(BLOCK + 1))
+    assert fresh_id(crowd.kafka, 2) == 2 * BLOCK
 
 
 @pytest.mark.parametrize(("transactional_id", "producer_id", "epoch", "code"),

@@ -189,11 +189,30 @@ def test_commits_are_signs_of_life(crowd: Crowd) -> None:
 
 
 def test_a_member_that_waits_for_others_is_not_silent(crowd: Crowd) -> None:
-    _first, _second = crowd.stable("a", "b", session_s=50, rebalance_s=40)
-    waiting = crowd.joining(_first, instance="a", session_s=6, rebalance_s=40)
-    crowd.advance(20)
-    assert list(crowd.group.members) == [_first, _second]
-    assert not waiting.done()
+    first, second = crowd.stable("a", "b", rebalance_s=40)
+    waiting = crowd.joining(first, instance="a", rebalance_s=40)
+    for _ in range(3):
+        crowd.advance(SESSION_S - 1)
+        assert crowd.beat(second, 1, instance="b") == 27
+    assert (list(crowd.group.members), waiting.done()) == ([first, second], False)
+
+
+def test_a_member_that_waited_for_its_assignment_has_a_whole_session_after_it(crowd: Crowd) -> None:
+    (first,) = crowd.stable(None)
+    joins = [crowd.joining(crowd.id()), crowd.joining(first)]
+    second = crowd.answer(joins[0]).member_id
+    waiting = crowd.syncing(second, 2)
+    crowd.advance(SESSION_S - 1)
+    crowd.sync(first, 2, {})
+    crowd.answer(waiting)
+    crowd.advance(SESSION_S - 1)
+    assert crowd.beat(second, 2) == 0
+
+
+def test_a_member_that_joins_again_is_known_by_what_it_says_now(crowd: Crowd) -> None:
+    (first,) = crowd.stable(None)
+    (told,) = crowd.join(first, protocols=(("range", b"new"),)).members
+    assert told.metadata == b"new"
 
 
 def test_a_new_member_is_waited_for_longer_than_its_session(crowd: Crowd) -> None:
@@ -320,7 +339,7 @@ def test_a_new_coordinator_loads_first_and_nobody_is_given_up_for_that() -> None
         assert crowd.join(member, broker=2).error_code == 14
         assert crowd.committed(broker=2) == (14, {})
         assert crowd.beat(member, 1, broker=2) == 0  # nobody is disturbed meanwhile
-        crowd.advance(9.1)
+        crowd.advance(9 + SESSION_S / 2)
         assert crowd.beat(member, 1, broker=2) == 0
         assert crowd.join("nobody", broker=2).error_code == 25
         crowd.advance(SESSION_S + SOON_S)

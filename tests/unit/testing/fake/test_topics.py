@@ -64,8 +64,8 @@ def test_what_is_only_checked_is_not_created(plane: Plane) -> None:
 
 
 def test_replicas_can_be_assigned(plane: Plane) -> None:
-    assert create(plane, assigned={1: [3, 1], 0: [2]}).error_code == 0
-    assert [each.replicas for each in plane.kafka.topics["new"].partitions] == [[2], [3, 1]]
+    assert create(plane, assigned={1: [3, 1], 0: [2, 3]}).error_code == 0
+    assert [each.replicas for each in plane.kafka.topics["new"].partitions] == [[2, 3], [3, 1]]
 
 
 @pytest.mark.parametrize(("wanted", "code", "words"), [
@@ -122,6 +122,12 @@ def test_partitions_are_added_on_the_replicas_asked_for(plane: Plane) -> None:
     assert int(grow(plane, 2, name="missing").error_code) == 3
     assert grow(plane, 2, [[3, 1, 2]]).error_code == 0
     assert [each.leader for each in plane.kafka.topics["t"].partitions] == [1, 3]
+
+
+def test_partitions_that_are_only_checked_are_not_added(plane: Plane) -> None:
+    fields = {"topics": [{"name": "t", "count": 3, "assignments": None}], "timeout": 1, "validate_only": True}
+    assert plane.ask(Api.CREATE_PARTITIONS, 3, fields).results[0].error_code == 0
+    assert len(plane.kafka.topics["t"].partitions) == 1
 
 
 def test_settings_are_set_listed_and_taken_back(plane: Plane) -> None:
