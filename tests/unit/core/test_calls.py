@@ -1,25 +1,31 @@
-"""Calls: where they go, and that a look-up of a coordinator lives as long as somebody wants it.
+"""Calls: where they go, when again, and how they end; alone, and through any sequence of events (C25).
 
-What happens in any order of events is in test_calls_rules.py; what the answers mean in test_group_offsets.py and
-test_admin_calls.py.
+Each ends once and in time, none spins, none waits for what nobody sent. What the answers mean is in test_group_offsets.py
+and test_admin_calls.py.
 """
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.admin import create_topics_call, metadata_call
-from pyclient.core.calls import Again, Calls, Done, find_coordinator
+from pyclient.core.calls import Again, Call, Calls, Done, find_coordinator
 from pyclient.core.group.offsets import commit_call
 from pyclient.core.manager import Request, Use
-from pyclient.errors import ClientClosed, KafkaError, KafkaTimeout, UnknownServerError, error_for
+from pyclient.errors import (
+    ClientClosed, GroupAuthorizationError, KafkaError, KafkaTimeout, ProtocolError, TopicExistsError, UnknownMemberIdError,
+    UnknownServerError, UnsupportedVersionError, error_for,
+)
 from pyclient.records import NewTopic, OffsetAndMetadata, TopicPartition
 from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, read_request, topic, view
 
 A0 = TopicPartition("a", 0)
-UNAVAILABLE, GROUP_FORBIDDEN = 15, 30
+NOT_CONTROLLER, NOT_COORDINATOR, LOADING, COORDINATOR_GONE, GROUP_AUTHORIZATION, UNKNOWN_MEMBER, TOPIC_EXISTS = 41, 16, 14, 15, 30, 25, 36
 VERSIONS = range(SPOKEN[Api.FIND_COORDINATOR].low, SPOKEN[Api.FIND_COORDINATOR].high + 1)
 
 
@@ -30,24 +36,37 @@ class Calling:
         self.world = World()
         self.metadata = make_metadata()
         self.calls = Calls(self.metadata, request_timeout=30.0, backoff=DOUBLING)
-        self.ended: list[tuple[Any, BaseException | None]] = []
+        self.ended: list[tuple[Any, Any]] = []
 
-    def knows(self, **more: Any) -> None:
-        self.metadata.hint(self.metadata.cluster.updated(answer(Api.METADATA, 13, **view(**more))))
+    def knows(self, *nodes: int, controller: int = 1) -> None:
+        told = answer(Api.METADATA, 13, **view(nodes=nodes or (1, 2, 3), controller=controller))
+        self.metadata.hint(self.metadata.cluster.updated(told))
 
     def finish(self, result: Any, error: BaseException | None) -> None:
         self.ended.append((result, error))
 
-    def commits(self, group: str = "g", timeout: float | None = None) -> None:
-        deadline = None if timeout is None else self.world.now + timeout
-        self.calls.submit(commit_call(group, {A0: OffsetAndMetadata(1)}, self.finish, deadline))
+    def commits(self, group: str = "g", timeout: float | None = None) -> Call:
+        return self._submit(commit_call(group, {A0: OffsetAndMetadata(1)}, self.finish, self._deadline(timeout)))
 
-    def describes(self, timeout: float | None = None) -> None:
-        deadline = None if timeout is None else self.world.now + timeout
-        self.calls.submit(metadata_call(["a"], finish=self.finish, deadline=deadline))
+    def describes(self, timeout: float | None = None) -> Call:
+        return self._submit(metadata_call(["a"], finish=self.finish, deadline=self._deadline(timeout)))
+
+    def creates(self) -> Call:
+        return self._submit(create_topics_call([NewTopic("t")], validate_only=False, timeout=1.0, finish=self.finish, deadline=None))
+
+    def _submit(self, call: Call) -> Call:
+        self.calls.submit(call)
+        return call
+
+    def _deadline(self, timeout: float | None) -> float | None:
+        return None if timeout is None else self.world.now + timeout
 
     def turn(self) -> list[Sent]:
         return self.world.turn(self.calls)
+
+    def after(self, seconds: float) -> list[Sent]:
+        self.world.after(seconds)
+        return self.turn()
 
 
 @pytest.fixture
@@ -57,9 +76,18 @@ def calling() -> Calling:
     return calling
 
 
-def coordinator(sent: Sent, node: int = 2, code: int = 0) -> None:
+def only(sent: list[Sent]) -> Sent:
+    (one,) = sent
+    return one
+
+
+def found(sent: Sent, node: int = 2, code: int = 0) -> None:
     told = {"node_id": node, "host": f"broker-{node}", "port": 9092, "error_code": code, "error_message": None}
     sent.reply(coordinators=[{"key": "g", **told}], **told)
+
+
+def committed(sent: Sent, code: int = 0) -> None:
+    sent.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "error_code": code}]}])
 
 
 # --- where they go ---------------------------------------------------------------------------------------------------
@@ -88,19 +116,46 @@ def test_while_no_node_takes_more_calls_wait_without_spinning(calling: Calling) 
 
 def test_a_controller_that_is_not_known_is_asked_of_metadata() -> None:
     calling = Calling()
-    calling.calls.submit(create_topics_call([NewTopic("t")], validate_only=False, timeout=1.0, finish=calling.finish, deadline=None))
+    calling.creates()
     sent = calling.world.turn(calling.metadata, calling.calls)
     assert [each.api for each in sent] == [Api.METADATA]
     sent[0].reply(**view(controller=2))
     assert [(each.api, each.node) for each in calling.turn()] == [(Api.CREATE_TOPICS, 2)]
 
 
+def test_a_call_for_the_controller_follows_it(calling: Calling) -> None:
+    calling.creates()
+    (sent,) = calling.turn()
+    assert sent.node == 1
+    sent.reply(topics=[{"name": "t", "error_code": NOT_CONTROLLER}])
+    calling.knows(controller=3)
+    (sent,) = calling.after(1.0)
+    assert sent.node == 3
+    sent.reply(topics=[{"name": "t", "error_code": TOPIC_EXISTS}])
+    ((result, _),) = calling.ended
+    assert isinstance(result["t"], TopicExistsError)
+
+
+def test_a_commit_finds_its_coordinator_in_the_turn_it_is_asked_for_and_goes_there(calling: Calling) -> None:
+    calling.commits()
+    (find,) = calling.turn()
+    assert find.api is Api.FIND_COORDINATOR
+    found(find, 2)
+    (commit,) = calling.turn()
+    assert (commit.api, commit.node, commit.request.use) == (Api.OFFSET_COMMIT, 2, Use.COORDINATION)
+    committed(commit)
+    assert calling.ended == [(None, None)]
+    calling.commits()
+    (commit,) = calling.turn()
+    assert commit.api is Api.OFFSET_COMMIT, "the coordinator is known by now"
+
+
 def test_two_groups_have_two_coordinators(calling: Calling) -> None:
     calling.commits("g")
     calling.commits("h")
     first, second = calling.turn()
-    coordinator(first, 2)
-    coordinator(second, 3)
+    found(first, 2)
+    found(second, 3)
     assert [(each.body.group_id, each.node) for each in calling.turn()] == [("g", 2), ("h", 3)]
 
 
@@ -108,7 +163,7 @@ def test_one_look_up_serves_every_call_of_the_group(calling: Calling) -> None:
     for _ in range(4):
         calling.commits()
     (search,) = calling.turn()
-    coordinator(search)
+    found(search)
     assert len(calling.turn()) == 4
 
 
@@ -133,11 +188,11 @@ def test_a_coordinator_is_asked_for_by_group_in_every_version(version: int) -> N
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_answer_of_every_version_names_it_or_says_why_not(version: int) -> None:
     assert judged(version) == Done(4)
-    later = judged(version, error_code=UNAVAILABLE)
+    later = judged(version, error_code=COORDINATOR_GONE)
     assert isinstance(later, Again)
-    assert type(later.error) is type(error_for(UNAVAILABLE))
-    refused = judged(version, error_code=GROUP_FORBIDDEN, error_message="not you")
-    assert type(refused) is type(error_for(GROUP_FORBIDDEN))
+    assert type(later.error) is type(error_for(COORDINATOR_GONE))
+    refused = judged(version, error_code=GROUP_AUTHORIZATION, error_message="not you")
+    assert type(refused) is type(error_for(GROUP_AUTHORIZATION))
     if version >= 1:
         assert "not you" in str(refused)
 
@@ -149,16 +204,68 @@ def test_an_answer_that_leaves_the_group_out_is_asked_for_again() -> None:
     assert isinstance(verdict.error, UnknownServerError)
 
 
+@pytest.mark.parametrize("code", [NOT_COORDINATOR, COORDINATOR_GONE])
+def test_C25_a_coordinator_that_moved_is_looked_up_again(calling: Calling, code: int) -> None:
+    calling.commits()
+    found(only(calling.turn()))
+    committed(only(calling.turn()), code)
+    assert calling.turn() == []
+    (find,) = calling.after(1.0)
+    found(find, 3)
+    (commit,) = calling.turn()
+    assert commit.node == 3
+
+
+def test_C25_a_coordinator_that_loads_is_asked_again_after_a_pause(calling: Calling) -> None:
+    calling.commits()
+    found(only(calling.turn()))
+    for pause in (1.0, 2.0, 4.0):
+        committed(only(calling.turn() or calling.after(pause / 2)), LOADING)
+        assert calling.after(pause * 0.9) == []
+        calling.world.after(pause * 0.1)
+
+
+def test_an_error_of_finding_the_coordinator_ends_whoever_waits_for_it(calling: Calling) -> None:
+    calling.commits()
+    calling.commits()
+    (find,) = calling.turn()
+    found(find, -1, GROUP_AUTHORIZATION)
+    assert [type(error) for _, error in calling.ended] == [GroupAuthorizationError] * 2
+
+
+def test_a_coordinator_that_is_not_in_the_cluster_is_not_looked_up_at_the_networks_speed(calling: Calling) -> None:
+    calling.commits(timeout=60.0)
+    finds = 0
+    while not calling.ended:
+        for sent in calling.turn():
+            finds += 1
+            found(sent, 9)
+        calling.turn()
+        calling.world.now = calling.calls.next_deadline() or calling.world.now
+    assert finds < 80
+
+
+def test_nobody_is_asked_for_a_coordinator_when_nobody_wants_it_any_more(calling: Calling) -> None:
+    call = calling.commits()
+    (find,) = calling.turn()
+    found(find, -1, COORDINATOR_GONE)
+    calling.calls.cancel(call)
+    assert calling.after(100.0) == []
+    assert calling.calls.next_deadline() is None
+    calling.commits()
+    assert [sent.api for sent in calling.after(100.0)] == [Api.FIND_COORDINATOR]
+
+
 def test_a_look_up_ends_with_the_last_call_that_wants_it(calling: Calling) -> None:
     calling.commits(timeout=5.0)
     calling.commits(timeout=50.0)
     for pause in (1, 2, 4):
         (search,) = calling.turn()
-        coordinator(search, -1, UNAVAILABLE)
+        found(search, -1, COORDINATOR_GONE)
         calling.world.after(pause)
     (search,) = calling.turn()
     assert len(calling.ended) == 1
-    coordinator(search, -1, UNAVAILABLE)
+    found(search, -1, COORDINATOR_GONE)
     calling.world.after(50.0)
     assert calling.turn() == []
     assert [type(error) for _, error in calling.ended] == [KafkaTimeout] * 2
@@ -170,15 +277,58 @@ def test_a_look_up_that_is_answered_after_nobody_wants_it_ends_nothing(calling: 
     (search,) = calling.turn()
     calling.world.after(5.0)
     calling.turn()
-    coordinator(search)
+    found(search)
     calling.commits()
     assert [each.api for each in calling.turn()] == [Api.FIND_COORDINATOR]
     assert len(calling.ended) == 1
 
 
-def test_a_call_that_the_end_of_another_ended_is_not_sent() -> None:
-    calling = Calling()
-    calling.knows()
+# --- again, and the end ----------------------------------------------------------------------------------------------
+
+
+def test_an_outcome_nobody_knows_is_tried_again_elsewhere(calling: Calling) -> None:
+    calling.describes()
+    (sent,) = calling.turn()
+    sent.is_lost()
+    assert calling.turn() == []
+    (sent,) = calling.after(1.0)
+    sent.reply(**view())
+    assert calling.ended[0][1] is None
+
+
+@pytest.mark.parametrize(("code", "kind"), [(UNKNOWN_MEMBER, UnknownMemberIdError), (GROUP_AUTHORIZATION, GroupAuthorizationError)])
+def test_C25_what_the_broker_refuses_for_good_is_raised(calling: Calling, code: int, kind: type[KafkaError]) -> None:
+    calling.commits()
+    found(only(calling.turn()))
+    committed(only(calling.turn()), code)
+    ((_, error),) = calling.ended
+    assert isinstance(error, kind)
+
+
+@pytest.mark.parametrize("cause", [UnsupportedVersionError("too old"), ProtocolError("nonsense"), KafkaError("cannot be encoded")])
+def test_what_cannot_be_cured_ends_the_call_at_once(calling: Calling, cause: KafkaError) -> None:
+    calling.describes()
+    (sent,) = calling.turn()
+    sent.is_not_sent(cause)
+    assert calling.ended == [(None, cause)]
+
+
+@pytest.mark.parametrize("nodes", [set(), {1, 2, 3}])
+def test_a_call_ends_at_its_deadline_and_says_what_it_waited_for(calling: Calling, nodes: set[int]) -> None:
+    calling.world.nodes = nodes
+    calling.describes(timeout=5.0)
+    sent = calling.turn()
+    assert calling.calls.next_deadline() == calling.world.now + 5.0
+    calling.after(5.0)
+    ((_, error),) = calling.ended
+    assert isinstance(error, KafkaTimeout)
+    assert "describing topics" in str(error)
+    for each in sent:
+        each.reply(**view())
+    assert len(calling.ended) == 1
+
+
+def test_a_call_that_the_end_of_another_ended_is_not_sent(calling: Calling) -> None:
 
     def closes_all(result: Any, error: BaseException | None) -> None:
         calling.calls.close(ClientClosed("closed"))
@@ -189,23 +339,109 @@ def test_a_call_that_the_end_of_another_ended_is_not_sent() -> None:
     assert [type(error) for _, error in calling.ended] == [ClientClosed]
 
 
+@pytest.mark.parametrize("answer_comes", [True, False])
 @pytest.mark.parametrize("sent", [True, False])
-def test_closing_during_a_look_up_ends_each_call_once(calling: Calling, sent: bool) -> None:
+def test_closing_ends_every_call_once_wherever_it_stands(calling: Calling, sent: bool, answer_comes: bool) -> None:
     calling.commits()
     calling.commits()
-    searches = calling.turn() if sent else []
+    calling.describes()
+    under_way = calling.turn() if sent else []
     closed = ClientClosed("closed")
     calling.calls.close(closed)
     calling.calls.close(closed)
-    for search in searches:
-        coordinator(search)
-    assert calling.ended == [(None, closed)] * 2
+    for each in under_way:
+        if not answer_comes:
+            each.is_lost()
+        elif each.api is Api.FIND_COORDINATOR:
+            found(each)
+        else:
+            each.reply(**view())
+    assert calling.ended == [(None, closed)] * 3
     assert calling.turn() == []
+    assert calling.calls.next_deadline() is None
 
 
-def test_what_cannot_be_written_ends_the_call_at_once(calling: Calling) -> None:
-    calling.describes()
-    (sent,) = calling.turn()
-    cause = KafkaError("a Metadata request could not be encoded")
-    sent.is_not_sent(cause)
-    assert calling.ended == [(None, cause)]
+# --- in any order of events ------------------------------------------------------------------------------------------
+
+
+class CallRules(RuleBasedStateMachine):
+    """The world checks after each turn that the next deadline lies ahead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calling = Calling()
+        self.calling.knows()
+        self.open: dict[int, float | None] = {}
+        self.calls: dict[int, Call] = {}
+        self.outcomes: dict[int, int] = {}
+
+    @rule(kind=st.sampled_from(["commit", "describe", "create"]), seconds=st.none() | st.sampled_from([1.0, 10.0, 50.0]))
+    def submit(self, kind: str, seconds: float | None) -> None:
+        number = len(self.outcomes)
+        deadline = None if seconds is None else self.calling.world.now + seconds
+
+        def finish(result: Any, error: Any) -> None:
+            self.outcomes[number] += 1
+            self.open.pop(number)
+
+        call = {
+            "commit": lambda: commit_call(f"g{number % 2}", {A0: OffsetAndMetadata(1)}, finish, deadline),
+            "describe": lambda: metadata_call(["a"], finish=finish, deadline=deadline),
+            "create": lambda: create_topics_call([NewTopic("a")], validate_only=False, timeout=1.0, finish=finish, deadline=deadline),
+        }[kind]()
+        self.outcomes[number], self.open[number], self.calls[number] = 0, deadline, call
+        self.calling.calls.submit(call)
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.open)))
+        self.calling.calls.cancel(self.calls[number])
+        del self.open[number]
+        self.outcomes[number] = 1
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 3.0, 30.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.calling.after(seconds)
+        now = self.calling.world.now
+        assert all(deadline is None or deadline > now for deadline in self.open.values())
+
+    @rule(nodes=st.sets(st.integers(1, 3)))
+    def nodes_come_and_go(self, nodes: set[int]) -> None:
+        self.calling.world.nodes = nodes
+
+    @rule(nodes=st.sets(st.integers(1, 3), min_size=1), controller=st.integers(-1, 3))
+    def the_cluster_changes(self, nodes: set[int], controller: int) -> None:
+        self.calling.knows(*nodes, controller=controller)
+
+    @precondition(lambda self: self.calling.world.in_flight)
+    @rule(data=st.data(), code=st.sampled_from([0, 0, LOADING, NOT_COORDINATOR, NOT_CONTROLLER, GROUP_AUTHORIZATION]), node=st.integers(1, 4))
+    def reply(self, data: st.DataObject, code: int, node: int) -> None:
+        sent = data.draw(st.sampled_from(self.calling.world.in_flight))
+        match sent.api:
+            case Api.FIND_COORDINATOR:
+                found(sent, node, code)
+            case Api.OFFSET_COMMIT:
+                committed(sent, code)
+            case Api.CREATE_TOPICS:
+                sent.reply(topics=[{"name": "a", "error_code": code}])
+            case _:
+                sent.reply(**view())
+
+    @precondition(lambda self: self.calling.world.in_flight)
+    @rule(data=st.data(), written=st.booleans())
+    def fail(self, data: st.DataObject, written: bool) -> None:
+        sent = data.draw(st.sampled_from(self.calling.world.in_flight))
+        (sent.is_lost if written else sent.is_not_sent)()
+
+    @invariant()
+    def each_ends_at_most_once(self) -> None:
+        assert all(count <= 1 for count in self.outcomes.values())
+
+    def teardown(self) -> None:
+        self.calling.calls.close(ClientClosed("closed"))
+        assert all(count == 1 for count in self.outcomes.values())
+
+
+TestCalls = CallRules.TestCase
+TestCalls.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
