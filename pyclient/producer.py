@@ -81,6 +81,7 @@ class Producer(_NoTransactions):
         ``partition`` is 0-based, None asks the partitioner; ``timestamp`` is in ms since the epoch, None is now;
         ``headers`` are (str, bytes or None) pairs; ``on_delivery(delivery)`` runs on the callback thread.
         Waits for an unknown topic and for memory, both within ``max_block_ms``; in a callback it raises instead.
+        Where Ctrl-C ends it, the record may have been queued all the same; it is then delivered once, as any other.
 
         Raises:
             BufferExhausted: ``buffer_memory`` stayed full; nothing was queued, calling again is safe.

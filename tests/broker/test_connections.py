@@ -341,3 +341,14 @@ def test_C14_while_the_broker_is_down_it_is_tried_at_the_pace_of_the_back_off(
     producing, consuming = asyncio.run(main())
     assert producing <= 60
     assert consuming <= 60
+
+
+def test_a_consumer_that_has_reached_a_broker_waits_for_records_without_end(kafka_cluster: LocalCluster, topic: str) -> None:
+    where, = make_topic(kafka_cluster, topic)
+    with Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers, default_api_timeout_ms=300, request_timeout_ms=300,
+                  auto_offset_reset="earliest") as consumer:
+        consumer.assign([where])
+        assert len(consumer.poll(1.0)) == 0
+        with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+            producer.send(topic, b"late")
+        assert [record.value for record in consumer.poll()] == [b"late"]

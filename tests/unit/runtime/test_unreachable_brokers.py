@@ -1,4 +1,4 @@
-"""Addresses where no Kafka answers: the error comes in time and names every address with its trouble."""
+"""Addresses where no Kafka answers: every client says within its timeout what it tried and what each address said."""
 from __future__ import annotations
 
 import asyncio
@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -16,6 +16,8 @@ from tests.waiting import eventually
 from tests.unit.runtime.raw_peers import API_VERSIONS, METADATA, OLD_BROKER, Peer, answer, metadata_v1, request, silence
 
 WHERE = TopicPartition("t", 0)
+UNRESOLVABLE = "broker.invalid:9092"  # RFC 6761: this name never resolves
+Call: TypeAlias = Callable[[str, float], object]
 
 
 def nobody() -> str:
@@ -35,54 +37,128 @@ def ask(addresses: str, timeout: float = 1.0, **options: Any) -> str:
     return str(failed.value)
 
 
-def test_nothing_listens_there() -> None:
-    address = nobody()
-    assert f"{address}: Connection refused" in ask(address)
+# ---- every client, sync and async -----------------------------------------------------------------------------------
 
 
-def test_M14_the_name_cannot_be_resolved_and_the_constructor_does_not_fail_for_it() -> None:
-    assert "'no-such-host.invalid' cannot be resolved" in ask("no-such-host.invalid:9092", timeout=5)
-    assert "cannot be resolved" in ask(f"{'x' * 70}.invalid:9092", timeout=5)
+def milliseconds(limit_s: float) -> int:
+    return round(limit_s * 1000)
 
 
-def test_the_port_speaks_http() -> None:
-    with Peer(http) as peer:
-        text = ask(peer.address)
-    assert peer.address in text
-    assert "Is this a Kafka listener" in text
+def send(servers: str, limit_s: float) -> object:
+    with Producer(bootstrap_servers=servers, max_block_ms=milliseconds(limit_s)) as producer:
+        return producer.send(WHERE.topic, b"")
 
 
-def test_the_port_accepts_and_never_answers() -> None:
-    with Peer(silence) as peer:
-        assert f"{peer.address}: connected, no answer to ApiVersions after" in ask(peer.address, timeout=0.5)
+def look_up(servers: str, limit_s: float) -> object:
+    with Consumer(bootstrap_servers=servers) as consumer:
+        return consumer.end_offsets([WHERE], timeout=limit_s)
 
 
-def test_every_address_is_named_with_its_own_trouble() -> None:
+def poll(servers: str, limit_s: float) -> object:
+    """A poll may wait for ever for records, but not for a first broker."""
+    limit = milliseconds(limit_s)
+    with Consumer(bootstrap_servers=servers, default_api_timeout_ms=limit, request_timeout_ms=limit) as consumer:
+        consumer.assign([WHERE])
+        return consumer.poll()
+
+
+def iterate(servers: str, limit_s: float) -> object:
+    limit = milliseconds(limit_s)
+    with Consumer(bootstrap_servers=servers, default_api_timeout_ms=limit, request_timeout_ms=limit) as consumer:
+        consumer.assign([WHERE])
+        return next(iter(consumer))
+
+
+def list_topics(servers: str, limit_s: float) -> object:
+    with Admin(bootstrap_servers=servers) as admin:
+        return admin.list_topics(timeout=limit_s)
+
+
+def send_async(servers: str, limit_s: float) -> object:
+    async def main() -> object:
+        async with AsyncProducer(bootstrap_servers=servers, max_block_ms=milliseconds(limit_s)) as producer:
+            return await producer.send(WHERE.topic, b"")
+
+    return asyncio.run(main())
+
+
+def poll_async(servers: str, limit_s: float) -> object:
+    async def main() -> object:
+        limit = milliseconds(limit_s)
+        async with AsyncConsumer(bootstrap_servers=servers, default_api_timeout_ms=limit, request_timeout_ms=limit) as consumer:
+            await consumer.assign([WHERE])
+            return await consumer.poll()
+
+    return asyncio.run(main())
+
+
+def list_topics_async(servers: str, limit_s: float) -> object:
+    async def main() -> object:
+        async with AsyncAdmin(bootstrap_servers=servers) as admin:
+            return await admin.list_topics(timeout=limit_s)
+
+    return asyncio.run(main())
+
+
+CALLS = [send, look_up, poll, iterate, list_topics, send_async, poll_async, list_topics_async]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_address_is_tried_and_named_with_what_it_said_though_one_says_nothing(call: Call) -> None:
     dead = nobody()
-    with Peer(http) as web, Peer(silence) as silent:
-        text = ask(f"{dead},{web.address},{silent.address}", timeout=2)
-    for address in (dead, web.address, silent.address):
-        assert address in text
+    with Peer(http) as web, Peer(silence) as mute, pytest.raises(BootstrapFailed) as failure:
+        call(f"{dead},{UNRESOLVABLE},{mute.address},{web.address}", 1.5)
+    causes = {address: str(cause) for address, cause in failure.value.causes.items()}
+    assert set(causes) == {dead, UNRESOLVABLE, mute.address, web.address}
+    assert causes[dead] == "Connection refused"
+    assert "'broker.invalid' cannot be resolved" in causes[UNRESOLVABLE]
+    assert "connected, no answer to ApiVersions after" in causes[mute.address]
+    assert "Is this a Kafka listener" in causes[web.address]
+    assert all(f"{address}: " in str(failure.value) for address in causes)
+    assert "Check bootstrap_servers" in str(failure.value)
 
 
 @pytest.mark.parametrize(("kind", "options", "call"), [
-    (Producer, {"max_block_ms": 300}, lambda client: client.send("t", b"x")),
     (Producer, {"max_block_ms": 300}, lambda client: client.partitions_for("t")),
-    (Consumer, {}, lambda client: client.end_offsets([WHERE], timeout=0.3)),
     (Consumer, {"group_id": "g"}, lambda client: client.commit({WHERE: 1}, timeout=0.3)),
     (Consumer, {"group_id": "g"}, lambda client: client.committed([WHERE], timeout=0.3)),
     (Admin, {}, lambda client: client.describe_cluster(timeout=0.3)),
 ])
-def test_every_call_that_waits_names_the_address(kind: Any, options: dict[str, Any], call: Callable[[Any], object]) -> None:
+def test_every_other_call_that_waits_names_the_address_too(kind: Any, options: dict[str, Any], call: Callable[[Any], object]) -> None:
     address = nobody()
-    with kind(bootstrap_servers=address, **options) as client, pytest.raises(KafkaTimeout, match=f"{address}: Connection refused"):
+    with kind(bootstrap_servers=address, **options) as client, pytest.raises(KafkaTimeout, match=f"Tried {address}: Connection refused"):
         call(client)
 
 
-def test_a_poll_without_brokers_returns_nothing_in_time() -> None:
-    with Consumer(bootstrap_servers=nobody()) as consumer:
-        consumer.assign([TopicPartition("t", 0)])
-        assert not consumer.poll(0.2)
+def test_short_polls_together_wait_no_longer_for_a_first_broker_than_one_long_one() -> None:
+    with Consumer(bootstrap_servers=nobody(), default_api_timeout_ms=300, request_timeout_ms=300) as consumer:
+        consumer.assign([WHERE])
+        assert len(consumer.poll(0.02)) == 0  # a poll alone is patient: the broker may be starting
+        with pytest.raises(BootstrapFailed):
+            for _ in range(1000):
+                consumer.poll(0.02)
+        assert len(consumer.poll(0.02)) == 0  # and who polls on waits as long again
+
+
+# ---- one address ----------------------------------------------------------------------------------------------------
+
+
+def test_M14_names_that_cannot_be_resolved_fail_the_call_and_not_the_constructor() -> None:
+    text = ask(f"{UNRESOLVABLE},{'x' * 70}.invalid:9092")
+    assert "'broker.invalid' cannot be resolved" in text
+    assert f"'{'x' * 70}.invalid' cannot be resolved" in text
+
+
+def test_M12_a_port_that_speaks_http_is_told_from_a_listener_of_kafka() -> None:
+    with Peer(http) as peer:
+        text = ask(peer.address, timeout=0.5)
+    assert f"Tried {peer.address}: " in text
+    assert "Is this a Kafka listener" in text
+
+
+def test_a_port_that_accepts_and_never_answers_is_told_from_one_that_refuses() -> None:
+    with Peer(silence) as peer:
+        assert f"{peer.address}: connected, no answer to ApiVersions after 0." in ask(peer.address, timeout=0.3)
 
 
 def a_broker(connection: socket.socket, port: Callable[[], int], *, host: str = "127.0.0.1", refuse: Callable[[int, int], bytes | None],
