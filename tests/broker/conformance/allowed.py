@@ -42,6 +42,7 @@ ALLOWED: Final = (
     Allowance(Api.API_VERSIONS, "supported_features", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.API_VERSIONS, "finalized_features", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.API_VERSIONS, "finalized_features_epoch", Kind.FREE, "an offset in the log of the cluster's metadata"),
+    Allowance(None, "controller_id", Kind.FREE, "any broker there, drawn for each answer"),
     Allowance(Api.METADATA, "topics", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.PRODUCE, "responses", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.PRODUCE, "log_append_time", Kind.FREE, "when it was"),

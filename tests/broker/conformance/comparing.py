@@ -21,6 +21,7 @@ class Comparison:
     used: set[Allowance]
     """Gets the allowances that were needed."""
     _partners: dict[object, object] = attrs.field(factory=dict, init=False)
+    _partners_back: dict[object, object] = attrs.field(factory=dict, init=False)
 
     def differences(self, api: Api, real: Plain, fake: Plain, path: str = "") -> Iterator[str]:
         """What differs and may not, one line each."""
@@ -54,7 +55,7 @@ class Comparison:
     def _are_partners(self, real: Any, fake: Any) -> bool:
         if isinstance(real, Mapping | list) or real in NOTHING or fake in NOTHING:
             return bool(real == fake)
-        return bool(self._partners.setdefault(real, fake) == fake)
+        return bool(self._partners.setdefault(real, fake) == fake and self._partners_back.setdefault(fake, real) == real)
 
     def _in_order(self, api: Api, allowance: Allowance, real: Plain, fake: Plain) -> tuple[Plain, Plain]:
         if not isinstance(real, list) or not isinstance(fake, list):

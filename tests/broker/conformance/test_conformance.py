@@ -1,7 +1,7 @@
 """The model answers as a real broker does: the same requests in every version, all fields of the answers compared."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import pytest
@@ -11,27 +11,27 @@ from pyclient.testing import LocalCluster
 from pyclient.testing.fake.cluster import FakeCluster
 from pyclient.testing.fake.families import FAMILIES
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
-from tests.broker.conformance import scripts_admin, scripts_cluster, scripts_groups, scripts_produce, scripts_reading
+from tests.broker.conformance import scripts_admin, scripts_cluster, scripts_groups, scripts_produce, scripts_reading, scripts_three
 from tests.broker.conformance.allowed import ALLOWED, Allowance
 from tests.broker.conformance.comparing import Comparison
 from tests.broker.conformance.peer import offered_by, run
 from tests.broker.conformance.script import Script
 
 SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS, *scripts_admin.SCRIPTS)
-CONFIG: Final = {"num.partitions": 2}
 ON_BROKER: Final = {"log.initial.task.delay.ms": 3_600_000}
 """Records of the scripts are old; a broker would begin to delete them after half a minute."""
 
 
-def cases() -> Iterator[tuple[Script, int]]:
+def cases(scripts: Iterable[Script]) -> Iterator[tuple[Script, int]]:
     """Every script in every version of its API."""
-    for script in SCRIPTS:
+    for script in scripts:
         low, high = PROFILES[NEWEST].apis[script.api]
         for version in range(max(low, script.since), min(high, script.until) + 1):
             yield script, version
 
 
-CASES: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases()}
+CASES: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(SCRIPTS)}
+CASES_OF_THREE: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_three.SCRIPTS)}
 
 
 class Pair(NamedTuple):
@@ -41,17 +41,38 @@ class Pair(NamedTuple):
     fake: tuple[str, int]
     offered: dict[Api, VersionRange]
     used: set[Allowance]
-    done: set[str]
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
+def used() -> set[Allowance]:
+    """The allowances that were needed."""
+    return set()
+
+
+@pytest.fixture(scope="module")
+def done() -> set[str]:
+    """The cases that ran."""
+    return set()
+
+
+@pytest.fixture(scope="module")
+def pair(used: set[Allowance]) -> Iterator[Pair]:
     """Both clusters, for all cases: later scripts see what earlier ones left, on both alike."""
-    with LocalCluster(config={**CONFIG, **ON_BROKER}) as real, FakeCluster(config=CONFIG) as fake:
+    yield from paired(1, {"num.partitions": 2}, used)
+
+
+@pytest.fixture(scope="module")
+def pair_of_three(used: set[Allowance]) -> Iterator[Pair]:
+    """Both clusters with three brokers each."""
+    yield from paired(3, {"auto.create.topics.enable": False, "min.insync.replicas": 2}, used)
+
+
+def paired(brokers: int, config: Mapping[str, object], used: set[Allowance]) -> Iterator[Pair]:
+    with LocalCluster(brokers, config={**config, **ON_BROKER}) as real, FakeCluster(brokers, config=config) as fake:
         address = real.nodes[0].host, real.nodes[0].port
-        host, _, port = fake.bootstrap_servers.partition(":")
+        host, _, port = fake.bootstrap_servers.partition(",")[0].partition(":")
         offered = {api: PROFILES[NEWEST].apis[api].common(versions) for api, versions in offered_by(address).items()}
-        yield Pair(address, (host, int(port)), offered, set(), set())
+        yield Pair(address, (host, int(port)), offered, used)
 
 
 def differences(script: Script, version: int, pair: Pair) -> list[str]:
@@ -66,16 +87,23 @@ def differences(script: Script, version: int, pair: Pair) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_model_answers_as_the_broker(pair: Pair, case: str) -> None:
+def test_the_model_answers_as_the_broker(pair: Pair, done: set[str], case: str) -> None:
     script, version = CASES[case]
-    pair.done.add(case)
+    done.add(case)
     assert not differences(script, version, pair)
 
 
-def test_no_difference_is_allowed_that_nobody_needs(pair: Pair) -> None:
-    if pair.done != set(CASES):
+@pytest.mark.parametrize("case", CASES_OF_THREE)
+def test_the_model_of_three_answers_as_one_of_three_brokers(pair_of_three: Pair, done: set[str], case: str) -> None:
+    script, version = CASES_OF_THREE[case]
+    done.add(case)
+    assert not differences(script, version, pair_of_three)
+
+
+def test_no_difference_is_allowed_that_nobody_needs(used: set[Allowance], done: set[str]) -> None:
+    if done != {*CASES, *CASES_OF_THREE}:
         pytest.skip("only some of the cases ran")
-    assert [row for row in ALLOWED if row not in pair.used] == []
+    assert [row for row in ALLOWED if row not in used] == []
 
 
 def test_every_family_has_a_script() -> None:

@@ -130,7 +130,8 @@ def _assigned(kafka: Kafka, wanted: Any) -> list[list[int]]:
     for each in wanted.assignments:
         if each.partition_index in replicas:
             raise Refused(INVALID_REPLICA_ASSIGNMENT, f"Found multiple manual partition assignments for partition {each.partition_index}")
-        replicas[each.partition_index] = _checked_replicas(kafka, each.broker_ids)
+        size = len(next(iter(replicas.values()))) if replicas else None
+        replicas[each.partition_index] = _checked_replicas(kafka, each.broker_ids, size)
     if sorted(replicas) != list(range(len(replicas))):
         raise Refused(INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence")
     return [replicas[index] for index in range(len(replicas))]

@@ -83,6 +83,7 @@ def test_replicas_can_be_assigned(plane: Plane) -> None:
     ({"assigned": {0: [9]}}, 39, "broker 9, but no such broker"),
     ({"assigned": {0: []}}, 39, "empty replica list"),
     ({"assigned": {0: [1, 1]}}, 39, "broker 1 more than once"),
+    ({"assigned": {0: [1, 2], 1: [1]}}, 39, "not consistent with previous partitions, which have 2 replica(s)"),
     ({"no_such": "1"}, 40, "Unknown topic config name: no.such"),
     ({"retention_ms": "x"}, 40, "Not a number of type LONG"),
     ({"max_message_bytes": "3000000000"}, 40, "Not a number of type INT"),
