@@ -50,6 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         self.muted_until = 0.0
         self.idle_since = clock()
         self.lost_work = False  # it ended with requests in flight
+        self.used = False  # something was sent on it since it is ready
         self.unanswered = False  # something was sent on it that has no answer (acks=0)
         self._client_id = client_id or None
         self._clock = clock
@@ -172,6 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         except UnsupportedVersionError as error:
             request.done(self._clock(), NotSent(error))
             return
+        self.used = True
         correlation_id = self._next_id()
         if request.encode is not None:
             pieces = request.encode(version, correlation_id, self._client_id)

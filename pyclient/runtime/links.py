@@ -275,7 +275,9 @@ class Links:
         host.reconnects.succeeded()
         self.failures.pop(str(host.address), None)
         self._metrics.add(CONNECTIONS_OPENED)
-        if link.state is not State.CLOSED:  # the peer may have hung up since it became ready, a turn of the loop ago
+        if link.state is State.CLOSED:  # the peer has hung up since it became ready, a turn of the loop ago
+            self._hung_up(host, ConnectionLost(f"{link.label} closed the connection as soon as it was ready"))
+        else:
             host.links[use] = link
 
     def _failed(self, host: Host, error: KafkaError) -> None:
@@ -330,6 +332,13 @@ class Links:
             self._on_trouble(cause)
         elif lost.unanswered:
             self._on_trouble(cause)  # P22: with acks=0 hanging up is the only way a broker can say that something is wrong
+        elif not lost.used:
+            self._hung_up(host, cause)
+
+    def _hung_up(self, host: Host, cause: KafkaError) -> None:
+        """Before anything was asked: no trouble if it was idle for long, but a peer that always does so must not be flooded."""
+        self.failures[str(host.address)] = cause
+        host.reconnects.failed(self._clock())
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 

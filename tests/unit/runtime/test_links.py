@@ -290,6 +290,7 @@ def test_M05_connecting_again_waits_longer_each_time_up_to_the_maximum_and_at_on
             async with Peer(broker, port=where[1]) as peer:
                 assert await here.node() == BOOTSTRAP
                 assert here.links.failures == {}
+                assert isinstance(await here.ask(BOOTSTRAP), Reply)
                 await peer.stop()
                 await until(lambda: not here.links._links())
                 here.links.least_loaded(Use.CONTROL)  # an idle connection went: no back-off
@@ -463,11 +464,13 @@ def test_M13_a_peer_that_closes_an_idle_connection_causes_no_error_and_no_back_o
 
         async def closes(conversation: Conversation) -> None:
             await conversation.introduce()
+            conversation.answer(await conversation.question(), **metadata())
             await bored.wait()
 
         async with Peer(closes, broker) as peer, rig() as here:
             here.links.follow({1: at(peer)})
             await here.slots(1)
+            assert isinstance(await here.ask(1), Reply)
             bored.set()
             await until(lambda: not here.links._links())
             assert here.troubles == []
@@ -478,14 +481,26 @@ def test_M13_a_peer_that_closes_an_idle_connection_causes_no_error_and_no_back_o
     assert not caplog.records
 
 
-def test_M13_a_connection_that_ends_as_soon_as_it_is_ready_is_not_taken_for_one() -> None:
-    async def closes(conversation: Conversation) -> None:
-        await conversation.introduce()
-
+@pytest.mark.parametrize("before", [True, False], ids=["before it is noticed to be ready", "after that"])
+def test_M05_a_peer_that_hangs_up_before_anything_was_asked_is_connected_to_again_after_a_back_off(before: bool) -> None:
     async def test() -> None:
-        async with Peer(*[closes] * 20, broker) as peer, rig() as here:
+        looked = asyncio.Event()
+
+        async def closes(conversation: Conversation) -> None:
+            await conversation.introduce()
+            if not before:
+                await looked.wait()
+
+        async with Peer(closes, broker) as peer, rig() as here:
             here.links.follow({1: at(peer)})
-            await until(lambda: here.links.slots(1, Use.CONTROL) and peer.connections == 21)
+            here.links.slots(1, Use.CONTROL)
+            await until(lambda: here.links.failures or here.links._links())
+            looked.set()
+            await until(lambda: here.links.failures)
+            assert (here.links.slots(1, Use.CONTROL), here.troubles, peer.connections) == (0, [], 1)  # an idle connection is closed so, too
+            assert 0.5 < (here.deadline or 0) <= 1.2
+            here.pass_time(1.2)
+            assert await here.slots(1)
 
     run(test())
 
