@@ -14,7 +14,7 @@ from pyclient.buffers.accumulator import TopicQueues
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.pool import Waiter
 from pyclient.config import ProducerConfig
-from pyclient.errors import BufferExhausted, KafkaError, UnsupportedFeature
+from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, UnsupportedFeature
 from pyclient.option_types import ProducerOptions
 from pyclient.records import Headers
 from pyclient.runtime.callbacks import LoopObserver, ThreadObserver
@@ -245,6 +245,14 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
     async def __aenter__(self) -> Self:
         await self._core.start()
         return self
+
+    def _forget(self) -> None:
+        loop = self._core.loop
+        if loop is not None and loop.is_closed():  # nothing will settle them any more: whoever waits in a thread must learn it
+            self._core.sender.abandon(ClientClosed(
+                "the event loop was closed before the record was acknowledged; it may or may not be stored. Use `async with`."))
+        else:
+            super()._forget()
 
     def _unclosed(self) -> str:
         return f"unclosed AsyncProducer, {self._core.unsettled()} records not acknowledged: use `async with` or close()"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Delivery, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.admin import _raise
 from pyclient.errors import ClientClosed, ConfigurationError, DeliveryFailed, IllegalState, ItemsFailed, UnknownServerError, WrongLoop
 
@@ -123,6 +123,24 @@ def test_a_client_refuses_to_travel_to_another_process_and_names_what_does(kind:
         for travel in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match=f"a {kind.__name__} cannot be pickled.*shared_producer"):
                 travel(client)
+
+
+def test_the_records_of_a_producer_dropped_after_its_loop_was_closed_fail_and_let_nobody_wait_for_ever() -> None:
+    async def send(producer: AsyncProducer) -> Delivery:
+        await producer.__aenter__()
+        producer._core.accumulator.set_topic("t", 1, [0])
+        return await producer.send("t", b"x")
+
+    def drop(producers: list[AsyncProducer]) -> None:
+        producers.clear()
+        gc.collect()
+
+    producers = [AsyncProducer(**SERVER)]
+    delivery = asyncio.run(send(producers[0]))
+    with pytest.warns(ResourceWarning, match="unclosed AsyncProducer, 1 records not acknowledged"):
+        drop(producers)
+    with pytest.raises(ClientClosed, match="event loop was closed before the record was acknowledged"):
+        delivery.result(0)
 
 
 @pytest.mark.parametrize("kind", SYNC)
