@@ -5,7 +5,7 @@ from typing import Final
 
 from pyclient.codec.apis import Api
 from tests.broker.conformance.preparing import batch, fetch, list_offsets, wish
-from tests.broker.conformance.script import Act, Script, Step, named
+from tests.broker.conformance.script import Act, Script, Step, all_ok, named
 from tests.broker.conformance.scripts_admin import create, grow, new, partitions_of
 from tests.broker.conformance.scripts_cluster import by_name, metadata
 from tests.broker.conformance.scripts_produce import stored
@@ -16,12 +16,13 @@ LED_BY_2: Final = (2, 1, 3)
 
 
 def elsewhere() -> tuple[Act, ...]:
-    """A topic that broker 2 leads; broker 1 has heard of it."""
+    """A topic that broker 2 leads; broker 1 has heard of it, and follows."""
     return (
         Step(api=Api.CREATE_TOPICS, name="made topic", version=7, fields=create(new(named("topic"), -1, -1, (LED_BY_2,))).fields,
              ready=lambda answer: answer["topics"][0]["error_code"] == "none"),
         Step(api=Api.LIST_OFFSETS, version=7, fields=list_offsets([(named("topic"), 0)]),
              ready=lambda answer: answer["topics"][0]["partitions"][0]["error_code"] == "not_leader_or_follower"),
+        Step(api=Api.FETCH, version=17, fields=fetch(wish()), ready=all_ok),
     )
 
 
