@@ -186,8 +186,8 @@ class FaultProxy:
         try:
             await self._pass_on(link, reader, writer, self.upstream)
             link.close()
-        except* OSError:
-            link.reset()  # one side has gone: the other learns it as it was
+        except* (OSError, asyncio.CancelledError):
+            link.reset()  # one side has gone, or the proxy ends: the other learns it as it was
         finally:
             self._links.discard(link)
 

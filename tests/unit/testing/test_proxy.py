@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import socketserver
 import threading
@@ -199,3 +200,14 @@ def test_it_is_commanded_from_within_a_running_loop(proxy: FaultProxy) -> None:
             await writer.wait_closed()
 
     asyncio.run(scenario())
+
+
+def test_closing_with_clients_connected_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    with (caplog.at_level(logging.ERROR), serving(EchoServer(("127.0.0.1", 0), Echo)) as upstream, FaultProxy(upstream) as proxy,
+          socket.create_connection(("127.0.0.1", proxy.port)) as client):
+        client.sendall(b"x")
+        assert client.recv(1) == b"x"
+        proxy.hang()
+        client.sendall(b"y")
+        proxy.close()
+        assert not caplog.records
