@@ -83,6 +83,8 @@ class Facts:
         """What the client logged as an error."""
         self.committed: dict[tuple[str, Key], int] = {}
         """Group and partition → what its coordinator stored last."""
+        self.calm_from = 0.0
+        """From when on nothing is wrong any more."""
         self.consumed = 0
         self.acked = 0
         self.failed = 0

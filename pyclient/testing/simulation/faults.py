@@ -15,6 +15,8 @@ from pyclient.testing.simulation.network import Cut, Link
 from pyclient.testing.simulation.world import World
 
 T = TypeVar("T")
+LEAST_ARMED_S: Final = 1.0
+"""How long at least a fault waits for something to hit."""
 SLOWEST: Final = 3000
 """Times slower than usual."""
 DAY_MS: Final = 86_400_000
@@ -32,6 +34,11 @@ class Fault:
     pick: float
     lasts: float
     """Seconds until it is healed, for kinds that last."""
+
+    @property
+    def over(self) -> float:
+        """From when on nothing of it is left, but what clients make of it."""
+        return self.at + max(LEAST_ARMED_S, self.lasts)
 
     def __str__(self) -> str:
         return f"{self.at:7.3f} s  {self.kind} (pick {self.pick:.3f}, lasts {self.lasts:.2f} s)"
@@ -74,7 +81,7 @@ class Strike:
             return True
 
         network.armed.append(written)
-        loop.call_later(max(1.0, self.fault.lasts), lambda: network.disarm(written))
+        loop.call_at(self.fault.over, lambda: network.disarm(written))
 
 
 # --- connections ------------------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from pyclient.testing.simulation.world import World
 
 SLACK_S: Final = 0.25
 """What a timer and the network may add to a time-out."""
+RECOVERY_S: Final = 10.0
+"""How long a client may take to work again after the last fault is healed: its own time-outs and pauses, and one more attempt."""
 TURNS_PER_SECOND: Final = 6000
 """Callbacks of the whole world in one virtual second, beyond what its requests and records account for."""
 TURNS_PER_REQUEST: Final = 60
@@ -113,12 +115,20 @@ def no_record_is_overdue(judge: Judge) -> None:
     judge.require(late is None, no_record_is_overdue, f"{late and late.name!r} is still pending at {now:.3f}; due at {late and late.due}")
 
 
+@holds("failed", "P12")
+def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
+    """A record fails only when something was wrong until shortly before it was due."""
+    calm = judge.facts.calm_from + RECOVERY_S
+    judge.require(sent.due <= calm, what_could_be_delivered_was,
+                  f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
+
+
 @holds("acked", "S06")
 def an_acknowledged_record_is_stored_where_told(judge: Judge, sent: Sent) -> None:
     """With acks=all an acknowledgement means that the log holds the record at that offset."""
-    if sent.offset is None or sent.name in judge.facts.lost:
+    if sent.name in judge.facts.lost:
         return
-    found = judge.facts.stored[sent.where].get(sent.offset)
+    found = judge.facts.stored[sent.where].get(sent.offset) if sent.offset is not None else None
     judge.require(found == sent.name, an_acknowledged_record_is_stored_where_told,
                   f"{sent.name!r} was acknowledged at {sent.where} offset {sent.offset}, which holds {found!r}")
 

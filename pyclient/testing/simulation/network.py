@@ -294,6 +294,12 @@ class SimulatedNetwork:
         """The network as one client sees it."""
         return ClientNetwork(self, client)
 
+    def thaw(self) -> None:
+        """End half-open connections: somebody between the two ends has forgotten them, and says so."""
+        for link in list(self.links):
+            if link.frozen:
+                link.cut(Cut.BEFORE_WRITE)
+
     def of_broker(self, broker: int) -> list[Link]:
         """The connections to a broker, in the order they were made."""
         return [link for link in self.links if link.broker == broker]

@@ -12,6 +12,7 @@ import attrs
 from pyclient.consumer import AsyncConsumer
 from pyclient.errors import BufferExhausted, ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError
 from pyclient.producer import AsyncProducer
+from pyclient.buffers.pool import Pool
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Facts, Reading, Sent
@@ -21,6 +22,8 @@ from pyclient.testing.simulation.world import World
 SEPARATOR: Final = b"|"
 NO_POSITION: Final = (NoOffsetForPartition, OffsetOutOfRangeError)
 CLOSES_EARLY: Final = 0.2
+ANYWHERE: Final = 2**63
+"""An end of a log that nobody has told us."""
 FAREWELL_S: Final = 60.0
 """How long a consumer may take to come to the end once everything works."""
 
@@ -53,7 +56,7 @@ def drawn(random: Random) -> Plan:
     return Plan(
         topics=topics, producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
         consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 2)))],
-        records=-(-1100 // producers), working_s=random.uniform(35.0, 45.0), closes_at=closes_at)
+        records=-(-1100 // producers), working_s=random.uniform(45.0, 52.0), closes_at=closes_at)
 
 
 def _producer_options(random: Random) -> dict[str, Any]:
@@ -64,7 +67,7 @@ def _producer_options(random: Random) -> dict[str, Any]:
         "acks": "all", "linger_ms": linger, "batch_size": batch_size,
         "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
         "buffer_memory": max(batch_size, random.choice((8192, 65_536, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
-        "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((500, 5000, 20_000)),
+        "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((4000, 20_000)),
         "retry_backoff_ms": random.choice((20, 100)), "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
         "metadata_max_age_ms": random.choice((3000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
         "connections_max_idle_ms": random.choice((5000, 540_000)),
@@ -94,6 +97,8 @@ class ProducingService:
         self._producer: AsyncProducer = world.producer(self.name, **self._options)
         self._accepted = 0
         self._asked = 0
+        self._closing = False
+        _poison_what_returns(self._producer._core.accumulator.pool)
         self._due_s = self._options["delivery_timeout_ms"] / 1000
 
     async def run(self) -> None:
@@ -107,20 +112,15 @@ class ProducingService:
         await self._close(0.0 if closes_at is not None and self._random.random() < 0.5 else None)
 
     async def _work(self) -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            await self._producer.__aenter__()
-            stack.push_async_callback(self._settle_books)
-            gap = self._plan.working_s / self._plan.records
-            while self._asked < self._plan.records:
-                burst = min(self._random.choice((1, 20, 60)), self._plan.records - self._asked)
-                for _ in range(burst):
-                    await self._send()
-                await asyncio.sleep(self._random.expovariate(1 / (gap * burst)))
-                if self._random.random() < 0.05:
-                    await self._flush()
-
-    async def _settle_books(self) -> None:
-        """Nothing: what is pending is settled by close."""
+        await self._producer.__aenter__()
+        gap = self._plan.working_s / self._plan.records
+        while self._asked < self._plan.records:
+            burst = min(self._random.choice((1, 20, 60)), self._plan.records - self._asked)
+            for _ in range(burst):
+                await self._send()
+            await asyncio.sleep(self._random.expovariate(1 / (gap * burst)))
+            if self._random.random() < 0.05:
+                await self._flush()
 
     async def _send(self) -> None:
         topic = self._random.choice(list(self._plan.topics))
@@ -159,6 +159,8 @@ class ProducingService:
         else:
             sent.error = error
             self._facts.failed += 1
+            if not self._closing:
+                self._judge.after("failed", sent)
         self._judge.after("settled", sent)
         if self._world.raising:
             self._world.raising.pop(0)()
@@ -174,6 +176,7 @@ class ProducingService:
         self._judge.after("produced", self.name, pool.used, pool.total)
 
     async def _close(self, timeout: float | None) -> None:
+        self._closing = timeout is not None
         pool = self._producer._core.accumulator.pool
         if timeout is None:
             with contextlib.suppress(DeliveryFailed, KafkaTimeout):
@@ -182,6 +185,17 @@ class ProducingService:
             await self._producer.close(timeout)
         self._judge.after("idle", self.name, pool.used)
         self._world.journal.note(self.name, "closed")
+
+
+def _poison_what_returns(pool: Pool) -> None:
+    """Memory that is given back is overwritten at once: if somebody still reads it, what arrives is no record (P07)."""
+    give = pool.give
+
+    def poison(buffer: bytearray) -> None:
+        buffer[:] = b"\xdd" * len(buffer)
+        give(buffer)
+
+    pool.give = poison  # type: ignore[method-assign] # of this pool only
 
 
 class ConsumingService:
@@ -218,6 +232,8 @@ class ConsumingService:
         for each in self._partitions:
             reading = self._reading(each)
             reading.next, reading.position = self._facts.committed.get((self._group, (each.topic, each.partition))), -1
+            if self._options["auto_offset_reset"] == "latest":
+                reading.handed = ANYWHERE
         if self._seeks and self._random.random() < 0.5:
             await self._seek()
 
@@ -297,6 +313,8 @@ class ConsumingService:
         for each in self._partitions:
             reading = self._reading(each)
             reading.next, reading.position = None, -1
+            if not begin:
+                reading.handed = ANYWHERE
 
     def _reading(self, where: TopicPartition) -> Reading:
         return self._facts.readings[self.name, (where.topic, where.partition)]

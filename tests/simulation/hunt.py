@@ -1,0 +1,57 @@
+"""Looking for a seed that finds a mutant."""
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from types import FrameType
+
+import attrs
+
+from pyclient.testing.simulation.run import run_seed
+from tests.simulation.mutants import everything
+from tests.simulation.mutation import Mutant, applied
+
+HANGS_AFTER_S = 60.0
+"""A seed takes a second; what takes so long has lost its way in a loop that no virtual clock sees."""
+
+
+@attrs.frozen
+class Finding:
+    """What became of a mutant."""
+
+    mutant: str
+    seeds: int
+    invariant: str | None
+    """Which invariant it broke; None: it survived."""
+
+
+class _Hangs(BaseException):
+    pass
+
+
+def hunt(name: str, seeds: Iterable[int]) -> Finding:
+    """Run seeds until one finds the mutant of that name."""
+    mutant = next(each for each in everything() if each.name == name)
+    tried = 0
+    for seed in seeds:
+        tried += 1
+        found = _tried(mutant, seed)
+        if found is not None:
+            return Finding(name, tried, found)
+    return Finding(name, tried, None)
+
+
+def _tried(mutant: Mutant, seed: int) -> str | None:
+    def late(_number: int, _frame: FrameType | None) -> None:
+        raise _Hangs
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, HANGS_AFTER_S)
+    try:
+        with applied(mutant):
+            return run_seed(seed).invariant
+    except _Hangs:
+        return "hangs"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,156 @@
+"""The deliberate bugs that the simulation must find: every row of every state table, every named guard, and the bug museum's."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyclient.testing.simulation.sweep import NOT_TAKEN, rows
+from tests.simulation.mutation import DroppedRow, Edit, Mutant
+
+SENDER: Final = "pyclient.core.sending.sender:Sender"
+VERDICTS: Final = "pyclient.core.sending.verdicts"
+METADATA: Final = "pyclient.core.metadata:Metadata"
+CLUSTER: Final = "pyclient.core.cluster"
+FETCHER: Final = "pyclient.core.fetching.fetcher:Fetcher"
+LOOKUPS: Final = "pyclient.core.fetching.lookups:OffsetLookups"
+CONNECTION: Final = "pyclient.runtime.connection:Connection"
+LINKS: Final = "pyclient.runtime.links:Links"
+DRIVER: Final = "pyclient.runtime.driver:Driver"
+RECONNECTS: Final = "pyclient.core.connection:Reconnects"
+
+
+def _bug(area: str, name: str, source: str, target: str, old: str, new: str, survives: str = "") -> Mutant:
+    return Mutant(name, area, source, (Edit(target, old, new),), survives)
+
+
+BUGS: Final = (
+    # --- produce: orders, outcomes, time and memory
+    _bug("produce", "the next batch leaves while one is under way", "aiokafka: reordering on retry", f"{SENDER}._request",
+         "self._muted.add(batch.queue)", "pass"),
+    _bug("produce", "a failed batch makes room for the next one before it is sent again", "aiokafka: reordering on retry", f"{SENDER}._place",
+         "if queue in self._muted or queue in self._resting:", "if queue in self._muted:"),
+    _bug("produce", "a lost answer counts as stored", "franz-go: success reported on UNKNOWN_SERVER_ERROR", f"{SENDER}._verdicts",
+         "case Unknown(cause) if cause.retriable:\n                yield batch, TryAgain(cause, moved=True)",
+         "case Unknown(cause) if cause.retriable:\n                yield batch, Stored(0)"),
+    _bug("produce", "every error of a partition counts as stored", "franz-go: success reported on UNKNOWN_SERVER_ERROR", f"{VERDICTS}:judge",
+         "if not answer.error_code:", "if answer.error_code >= 0:"),
+    _bug("produce", "a partition left out of the answer counts as stored", "Java: entries missing from an answer", f"{SENDER}._verdicts",
+         "case Reply() if where in answers:", "case Reply() if True:", "a broker's answer leaves no partition out"),
+    _bug("produce", "the batch's memory goes back when it is overdue, though it is being sent", "Java 19012: buffer reused while in flight",
+         f"{SENDER}._expire", "self._accumulator.drop(batch)",
+         "overdue = batch.state is BatchState.IN_FLIGHT; self._accumulator.drop(batch); overdue and self._accumulator.release(batch)"),
+    _bug("produce", "memory of an overdue batch in flight is never given back", "Java 19012 the other way round: a leak", f"{SENDER}._settle",
+         "self._accumulator.release(batch)\n        return", "return"),
+    _bug("produce", "memory of a stored batch is never given back", "a leak", f"{SENDER}._settle",
+         "batch.result.complete(base_offset, stamped)\n            self._accumulator.release(batch)", "batch.result.complete(base_offset, stamped)"),
+    _bug("produce", "overdue batches wait for ever", "aiokafka: idempotent batches never expire", f"{SENDER}._expire",
+         "if now < batch.created + self._limits.delivery_timeout:", "if True:"),
+    _bug("produce", "batches expire an instant too early", "P18", f"{SENDER}._expire",
+         "batch.created + self._limits.delivery_timeout", "batch.created + 0.5 * self._limits.delivery_timeout",
+         "a delivery may fail at any time before its limit: too early is a matter of degree, tested by the unit tests"),
+    _bug("produce", "a retriable error is given up", "franz-go: stale metadata fails records", f"{VERDICTS}:judge",
+         "return TryAgain(error, moved=error.refresh) if error.retriable else GiveUp(error)", "return GiveUp(error)",
+         "a failed delivery is an outcome that the contract allows; the unit tests and the failover tests on real brokers find it"),
+    _bug("produce", "a batch that fails for good is never told", "Java: a delivery that never completes", f"{SENDER}._settle",
+         "batch.result.fail(self._failure(batch, error))", "pass"),
+    _bug("produce", "the acknowledgement tells another offset", "P25", f"{VERDICTS}:judge",
+         "Stored(answer.base_offset, append_time(answer))", "Stored(answer.base_offset + 1, append_time(answer))"),
+    _bug("produce", "after a failure the batch is sent again without a pause", "Java 20253: busy loops", f"{SENDER}._rest",
+         "now + self._backoff.after(batch.attempts)", "now"),
+    _bug("produce", "a queue without leader is forgotten", "franz-go: no usable partition during a restart", f"{SENDER}._place",
+         "self._leaderless[queue] = None", "pass"),
+    _bug("produce", "queues stay with the old leader", "Java: stale leader", f"{SENDER}._follow_leaders",
+         "if self._view == self._metadata.cluster.version:", "if self._view:"),
+    _bug("produce", "a failed leader is not looked up anew", "M01", f"{SENDER}._rest", "if moved:", "if False:",
+         "a batch that rests and finds its leader gone asks when it is placed; a stale one is found at its age"),
+    # --- fetch
+    _bug("fetch", "an answer from before a seek is taken", "franz-go: a seek undone by a late answer", f"{FETCHER}._read",
+         "(position.generation, position.offset) != (generation, offset)", "False"),
+    _bug("fetch", "the position does not move over what was fetched", "Java 15529: position and consumed", f"{FETCHER}._buffer_up",
+         "start, position.offset = position.offset, batches[-1].next_offset", "start = position.offset"),
+    _bug("fetch", "the position moves one too far", "Java 15529: position and consumed", f"{FETCHER}._buffer_up",
+         "batches[-1].next_offset", "batches[-1].next_offset + 1"),
+    _bug("fetch", "batches before the position are handed out again", "C04", f"{FETCHER}._on_data",
+         "if batch.next_offset > position.offset", "if True", "a broker never sends a batch that ends before the position"),
+    _bug("fetch", "a partition with an error is never asked for again", "franz-go: stuck partitions", f"{FETCHER}._wake",
+         "del self._resting[where]", "continue"),
+    _bug("fetch", "errors are retried at the network's speed", "Java 20426: busy loops", f"{FETCHER}._pause_after_failure",
+         "self._resting[position.where] = now + self._backoff.after(position.failures)", "pass"),
+    _bug("fetch", "a drained partition is not asked for again", "Java 20780: stuck poll", f"{FETCHER}.poll",
+         "self._moved = now\n        self._place(where)", "self._moved = now"),
+    _bug("fetch", "what was asked for is forgotten when the connection breaks", "Java 20780: stuck poll", f"{FETCHER}._ended",
+         "self._place(where)", "isinstance(outcome, Reply) and self._place(where)"),
+    _bug("fetch", "fetches stay with the old leader", "C12", f"{FETCHER}._follow_leaders",
+         "if self._view == self._metadata.cluster.version:", "if self._view:"),
+    _bug("fetch", "a position that the log lost is kept", "C10", f"{FETCHER}._on_error",
+         "if isinstance(error, OffsetOutOfRangeError):", "if False:"),
+    # --- metadata
+    _bug("metadata", "an older leader epoch is believed", "M02: a stale broker's answer", f"{CLUSTER}:_newer",
+         "before if before is not None and stale else told", "told", "all brokers of the model know the same at every moment"),
+    _bug("metadata", "a hint of an older leader is believed", "C12: an old hint", f"{CLUSTER}:Cluster.moved",
+         "epoch <= known.epoch or ", "", "the model's brokers hint at the newest leader only"),
+    _bug("metadata", "asks again at the network's speed", "Java 20854: busy loops", f"{METADATA}._due",
+         "now >= self._not_before and (self._asked or now >= self._refresh_at)", "self._asked or now >= self._refresh_at"),
+    _bug("metadata", "a failed request is the last one", "franz-go: metadata that stops", f"{METADATA}._answered",
+         "self._in_flight = False", "self._in_flight = not isinstance(outcome, Reply)"),
+    _bug("metadata", "an update asked for during a request is forgotten", "M01", f"{METADATA}._adopt",
+         "self._asked = self._asked or unfinished", "self._asked = unfinished"),
+    _bug("metadata", "a topic without a leader is not asked for again", "M01: LEADER_NOT_AVAILABLE", f"{METADATA}._unfinished",
+         "return any(part.leader is None for part in topic.partitions)", "return False"),
+    _bug("metadata", "a new topic is never asked for", "M01", f"{METADATA}.want", "self._fresh.add(topic)", "pass"),
+    _bug("metadata", "the view is replaced by the answer about one topic", "M01: partial updates", f"{CLUSTER}:Cluster.updated",
+         "topics = {} if everything else dict(self.topics)", "topics = {}"),
+    _bug("metadata", "a bad answer without brokers is believed", "M03: a broker that is still starting", f"{METADATA}._answered",
+         "case Reply(message=message) if message.brokers:", "case Reply(message=message):", "the model's brokers know each other from the start"),
+    # --- connection
+    _bug("connection", "an overdue answer does not end the connection", "half-open connections", f"{CONNECTION}.expire",
+         "now >= each.deadline", "False"),
+    _bug("connection", "requests in flight are forgotten when the connection breaks", "aiokafka: futures that never end", f"{CONNECTION}._lost",
+         "each.done(now, Unknown(cause))", "pass"),
+    _bug("connection", "answers are taken without looking at their number", "M10", f"{CONNECTION}._on_frame",
+         "if correlation_id != expected.correlation_id:", "if False:", "brokers answer in order; the unit tests send an answer out of order"),
+    _bug("connection", "a frame in two pieces is read as two", "M10", f"{CONNECTION}._take",
+         "if self._filled == len(self._frame):", "if self._filled:"),
+    _bug("connection", "a throttled client goes on", "M09: KIP-219", f"{CONNECTION}._throttle", "if throttle:", "if False:"),
+    _bug("connection", "reconnecting does not back off", "Java: connection storms", f"{RECONNECTS}.failed",
+         "now + self._backoff.after(self.failures)", "now"),
+    _bug("connection", "a failed node is never tried again", "franz-go: no usable node", f"{RECONNECTS}.allowed",
+         "now >= self.not_before", "self.failures == 0"),
+    _bug("connection", "an idle connection is closed with requests in flight", "M13", f"{LINKS}.tick",
+         "not link.in_flight and now >= link.idle_since + self._options.max_idle", "now >= link.idle_since + self._options.max_idle",
+         "a retired connection still takes its answers: nothing is lost by it"),
+    _bug("connection", "the loop does not sleep to the next deadline", "Java 20780: stuck", f"{DRIVER}._sleep",
+         "if deadline is not None and self._loop is not None:", "if False:"),
+    _bug("connection", "the loop never sleeps", "Java 20253: busy loops", f"{DRIVER}._sleep",
+         "self._loop.time() + max(0.0, deadline - self._clock())", "self._loop.time()"),
+)
+
+GUARDS: Final = (
+    _bug("guard", "Connection.ready inverted in its state", "guard", f"{CONNECTION}.send", "if request.answered:", "if not request.answered:"),
+    _bug("guard", "Links._free ignores what is in flight", "guard", f"{LINKS}._free",
+         "self._options.max_in_flight.get(use, 1) - link.in_flight", "self._options.max_in_flight.get(use, 1)"),
+    _bug("guard", "Links._free inverted", "guard", f"{LINKS}._free", "not link.ready", "link.ready"),
+    _bug("guard", "Links._usable inverted", "guard", f"{LINKS}._usable", "return bool(", "return not bool("),
+    _bug("guard", "Reconnects.allowed inverted", "guard", f"{RECONNECTS}.allowed", "now >= self.not_before", "now < self.not_before"),
+    _bug("guard", "Fetcher._fetchable inverted", "guard", f"{FETCHER}._fetchable", "return (position.known and", "return not (position.known and"),
+    _bug("guard", "Fetcher._fetchable forgets what is under way", "guard", f"{FETCHER}._fetchable",
+         "not any(where in wheres for wheres in self._under_way.values())", "True"),
+    _bug("guard", "Fetcher._is_current inverted", "guard", f"{FETCHER}._is_current", "is position", "is not position"),
+    _bug("guard", "Metadata._due inverted", "guard", f"{METADATA}._due", "return bool(", "return not bool("),
+    _bug("guard", "Metadata._unfinished inverted", "guard", f"{METADATA}._unfinished", "part.leader is None", "part.leader is not None"),
+    _bug("guard", "one metadata request at a time: not", "guard", f"{METADATA}.poll", "if self._in_flight:", "if False:"),
+    _bug("guard", "Sender sends what is not sealed", "guard", f"{SENDER}._sendable", "if batch.state is BatchState.SEALED:", "if True:"),
+    _bug("guard", "Sender wakes queues before their pause is over", "guard", f"{SENDER}._wake_rested", "now >= until", "now < until"),
+)
+
+
+def dropped_rows() -> Iterator[Mutant]:
+    """Each row of each state table, dropped; those that nothing takes yet cannot be missed."""
+    for table, state, event in rows():
+        yield Mutant(f"{table} without {state} + {event}", "table", "state tables", (DroppedRow(table, state, event),),
+                     NOT_TAKEN.get((table, state, event), ""))
+
+
+def everything() -> list[Mutant]:
+    """All mutants, by name."""
+    return [*BUGS, *GUARDS, *dropped_rows()]
