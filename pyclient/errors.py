@@ -298,7 +298,23 @@ class UnknownServerError(KafkaError):
 class OffsetOutOfRangeError(KafkaError):
     """The offset is not in the log (any more): seek to one between the beginning and the end offset, or let
     ``auto_offset_reset`` choose."""
-    code, name = 1, "OFFSET_OUT_OF_RANGE"
+    code: int | None = 1
+    name = "OFFSET_OUT_OF_RANGE"
+
+
+class LogTruncationError(OffsetOutOfRangeError):
+    """The log was cut back (an unclean leader election) below what was read of it already: ``seek`` to ``divergent_offset`` to read
+    what stands there now. ``offset`` is how far reading had come, ``leader_epoch`` the last one that both logs have."""
+    code, name = None, ""
+
+    def __init__(self, topic_partition: TopicPartition, *, offset: int, divergent_offset: int, leader_epoch: int) -> None:
+        super().__init__(
+            f"the log of {topic_partition} was cut back to offset {divergent_offset} (leader epoch {leader_epoch}): what was read from "
+            f"there on, up to offset {offset}, is not in it any more, and auto_offset_reset=none: seek() to {divergent_offset} to go on.",
+            topic_partition=topic_partition)
+        self.offset = offset
+        self.divergent_offset = divergent_offset
+        self.leader_epoch = leader_epoch
 
 
 class CorruptRecordError(RetriableError):

@@ -14,18 +14,22 @@ from typing import TypeAlias
 
 from pyclient.codec.batches import RecordBatch
 from pyclient.errors import KafkaError
-from pyclient.records import TopicPartition
+from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
 
 class Chunk:
-    """What one answer held for one partition: batches to hand out, and where the position stands behind them."""
+    """What one answer held for one partition: batches to hand out, and where the position stands behind them.
 
-    __slots__ = ("batches", "generation", "index", "next_offset", "position", "size", "where")
+    ``epoch`` is the leader epoch of what is before ``next_offset``.
+    """
+
+    __slots__ = ("batches", "epoch", "generation", "index", "next_offset", "position", "size", "where")
 
     def __init__(self, where: TopicPartition, generation: int, position: int, batches: Iterable[RecordBatch], next_offset: int,
-                 size: int) -> None:
+                 size: int, epoch: int = NO_LEADER_EPOCH) -> None:
         self.where = where
         self.generation = generation
+        self.epoch = epoch
         self.position = position
         self.batches = deque(batches)
         self.next_offset = next_offset
@@ -64,6 +68,7 @@ class FetchBuffer:
         self._lock = threading.Lock()
         self._bell = threading.Lock()  # released: something is new; whoever waits takes it and looks again
         self._entries: deque[Entry] = deque()
+        self._taken: Entry | None = None  # last; what it still holds is being handed out, or comes back
         self._generations: dict[TopicPartition, int] = {}
         self._counts: dict[TopicPartition, int] = {}
         self._paused: frozenset[TopicPartition] = frozenset()
@@ -115,6 +120,14 @@ class FetchBuffer:
             self._paused = frozenset(partitions)
         self._ring()
 
+    def unread(self, where: TopicPartition) -> int | None:
+        """Where what was put and not handed out begins; None when all of it was."""
+        with self._lock:
+            generation = self._generations.get(where)
+            entries = (*self._entries, *([self._taken] if self._taken is not None else ()))
+            return min((each.position for each in entries
+                        if isinstance(each, Chunk) and (each.where, each.generation) == (where, generation)), default=None)
+
     def take_drained(self) -> list[TopicPartition]:
         """Partitions whose data was taken since the last call."""
         with self._lock:
@@ -130,6 +143,7 @@ class FetchBuffer:
             if entry is not None:
                 self._entries.remove(entry)
                 self._remove(entry)
+                self._taken = entry
                 self._drained[entry.where] = None
         if entry is not None:
             self.on_room()

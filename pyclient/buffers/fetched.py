@@ -16,7 +16,7 @@ from pyclient.codec.batches import RecordBatch
 from pyclient.codec.columns import to_arrow
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError, KafkaError
-from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +50,10 @@ class Part:
         """The offset to read next after it."""
         return self.batch.next_offset if self.stop == self.batch.count else self.batch.offset_of(self.stop)
 
+    def behind(self) -> OffsetAndMetadata:
+        """The position after it."""
+        return placed(self.end(), self.batch.leader_epoch)
+
 
 class Records(Sequence[Record]):
     """What one poll returned: sized, iterable, sliceable, by partition, or as Arrow columns without an object per record.
@@ -59,7 +63,7 @@ class Records(Sequence[Record]):
 
     __slots__ = ("_count", "_decode", "_parts", "_positions")
 
-    def __init__(self, parts: Iterable[Part] = (), positions: Mapping[TopicPartition, int] | None = None,
+    def __init__(self, parts: Iterable[Part] = (), positions: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
                  decode: Decode | None = None) -> None:
         self._parts = list(parts)
         self._positions = dict(positions or {})
@@ -104,11 +108,11 @@ class Records(Sequence[Record]):
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """For each partition the offset to go on with after these records: what a commit of them stores."""
-        return {where: OffsetAndMetadata(offset) for where, offset in self._positions.items()}
+        return dict(self._positions)
 
     def positions(self) -> dict[TopicPartition, int]:
         """`next_offsets` as plain numbers."""
-        return dict(self._positions)
+        return {where: position.offset for where, position in self._positions.items()}
 
     def to_arrow(self, *, headers: bool = True) -> pa.Table:
         """The records as a ``pyarrow.Table``: topic, partition, offset, timestamp (ms, UTC), timestamp_type, key, value, headers.
@@ -129,19 +133,19 @@ class Records(Sequence[Record]):
             first, tail[0] = tail[0].cut(count)
             head.append(first)
         later = {part.where for part in tail}
-        ends = {part.where: part.end() for part in head if part.where in later}
-        done = {where: offset for where, offset in self._positions.items() if where not in later}
+        ends = {part.where: part.behind() for part in head if part.where in later}
+        done = {where: position for where, position in self._positions.items() if where not in later}
         rest = {where: self._positions[where] for where in later}
         return Records(head, {**done, **ends}, self._decode), Records(tail, rest, self._decode)
 
-    def through(self, record: Record, *, inclusive: bool) -> dict[TopicPartition, int]:
+    def through(self, record: Record, *, inclusive: bool) -> dict[TopicPartition, OffsetAndMetadata]:
         """Positions after everything before *record* in this order, and with *inclusive* after *record* too."""
-        positions: dict[TopicPartition, int] = {}
+        positions: dict[TopicPartition, OffsetAndMetadata] = {}
         for part in self._parts:
             if part.holds(record):
-                positions[part.where] = record.offset + inclusive
+                positions[part.where] = placed(record.offset + inclusive, part.batch.leader_epoch)
                 break
-            positions[part.where] = part.end()
+            positions[part.where] = part.behind()
         return positions
 
     def after(self, record: Record) -> Records:
@@ -157,7 +161,7 @@ class Records(Sequence[Record]):
         """The records of the other partitions."""
         gone = set(partitions)
         return Records((part for part in self._parts if part.where not in gone),
-                       {where: offset for where, offset in self._positions.items() if where not in gone}, self._decode)
+                       {where: position for where, position in self._positions.items() if where not in gone}, self._decode)
 
     def only(self, partitions: Iterable[TopicPartition]) -> Records:
         """The records of these partitions."""
@@ -175,6 +179,11 @@ class Records(Sequence[Record]):
         return list(self)[index]
 
 
+def placed(offset: int, epoch: int) -> OffsetAndMetadata:
+    """The position at *offset*, with the leader epoch of what stands before it."""
+    return OffsetAndMetadata(offset, leader_epoch=epoch if epoch > NO_LEADER_EPOCH else None)
+
+
 def collect(buffer: FetchBuffer, limit: int, decode: Decode | None) -> Records:
     """Take up to *limit* records that are there now. Checks and decompresses; decodes nothing.
 
@@ -182,7 +191,7 @@ def collect(buffer: FetchBuffer, limit: int, decode: Decode | None) -> Records:
         KafkaError: the next thing in line is an error; records before it were handed out earlier.
     """
     parts: list[Part] = []
-    positions: dict[TopicPartition, int] = {}
+    positions: dict[TopicPartition, OffsetAndMetadata] = {}
     while limit > 0 and (entry := buffer.take()) is not None:
         if isinstance(entry, Failure):
             _meet(buffer, entry, entry.error, first=not positions, again=entry.lasting)
@@ -197,7 +206,7 @@ def collect(buffer: FetchBuffer, limit: int, decode: Decode | None) -> Records:
     return Records(parts, positions, decode)
 
 
-def _take(chunk: Chunk, limit: int, parts: list[Part], positions: dict[TopicPartition, int]) -> int:
+def _take(chunk: Chunk, limit: int, parts: list[Part], positions: dict[TopicPartition, OffsetAndMetadata]) -> int:
     """Move up to *limit* records of *chunk* to *parts*; the new limit."""
     while chunk.batches and limit > 0:
         batch: RecordBatch = chunk.batches[0]
@@ -214,9 +223,10 @@ def _take(chunk: Chunk, limit: int, parts: list[Part], positions: dict[TopicPart
             chunk.batches.popleft()
             chunk.index = 0
             chunk.position = max(chunk.position, batch.next_offset)
-        positions[chunk.where] = chunk.position
+        positions[chunk.where] = placed(chunk.position, batch.leader_epoch)
     if not chunk.batches:
-        positions[chunk.where] = chunk.next_offset
+        chunk.position = chunk.next_offset
+        positions[chunk.where] = placed(chunk.next_offset, chunk.epoch)
     return limit
 
 

@@ -22,6 +22,7 @@ from pyclient.runtime.client import ClientCore
 
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PARTITION: Final = 2**31 - 1
+MAX_EPOCH: Final = 2**31 - 1
 MAX_NOTE_BYTES: Final = 2**15 - 1
 """A broker hangs up on a longer string instead of refusing it."""
 
@@ -204,7 +205,8 @@ class ConsumerCore(ClientCore):
         return self.config.group_id
 
     def _find_committed(self, partitions: Sequence[TopicPartition],
-                        tell: Callable[[TopicPartition, int | None, KafkaError | None, float], None]) -> Callable[[TopicPartition], None]:
+                        tell: Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None],
+                        ) -> Callable[[TopicPartition], None]:
         wanted = set(partitions)
 
         def finish(found: Any, error: BaseException | None) -> None:
@@ -212,7 +214,7 @@ class ConsumerCore(ClientCore):
                 if isinstance(error, KafkaError):
                     tell(where, None, error, self.clock())
                 elif found is not None:
-                    tell(where, None if found[where] is None else found[where].offset, None, self.clock())
+                    tell(where, found[where], None, self.clock())
 
         def unwanted(where: TopicPartition) -> None:
             wanted.discard(where)
@@ -239,8 +241,8 @@ class Progress:
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
         self._decode = decoder(core.config)
-        self._consumed: dict[TopicPartition, int] = {}
-        self._handed: dict[TopicPartition, int] = {}
+        self._consumed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._handed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._saved: dict[TopicPartition, int] = {}
         self._save_at = core.clock() + core.config.auto_commit_interval_ms / 1000
         self._rest = Records()
@@ -263,7 +265,7 @@ class Progress:
     def hand(self, records: Records) -> None:
         """A poll returns *records*."""
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
-        self._handed.update(records.positions())
+        self._handed.update(records.next_offsets())
 
     def settle(self) -> None:
         """What was handed out counts as consumed from now on; an iteration under way gives back what it has not shown."""
@@ -280,7 +282,7 @@ class Progress:
     def exhausted(self) -> None:
         """The iteration asks for more: all of it is consumed."""
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated))
-        self._consumed.update(self._iterated.positions())
+        self._consumed.update(self._iterated.next_offsets())
         self.begin(Records())
 
     def abandon(self, last: Record | None) -> None:
@@ -292,10 +294,11 @@ class Progress:
         """The iteration under way, if any, ends here: its last record counts like a poll's, the others come first in the next poll."""
         if self.current is not None:
             self._consumed.update(self._iterated.through(self.current, inclusive=False))
-            self._handed[TopicPartition(self.current.topic, self.current.partition)] = self.current.offset + 1
+            self._handed[TopicPartition(self.current.topic, self.current.partition)] = OffsetAndMetadata(
+                self.current.offset + 1, leader_epoch=self.current.leader_epoch)
             rest = self._iterated.after(self.current)
             if not rest:
-                self._handed.update(self._iterated.positions())  # with what lies behind the last record and is not handed out
+                self._handed.update(self._iterated.next_offsets())  # with what lies behind the last record and is not handed out
         else:
             rest = self._iterated
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
@@ -307,9 +310,10 @@ class Progress:
     def position(self, where: TopicPartition) -> int | None:
         """The consumed position; None before anything of the partition was consumed."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=False)
-        return inside.get(where, self._consumed.get(where))
+        consumed = inside.get(where, self._consumed.get(where))
+        return None if consumed is None else consumed.offset
 
-    def committable(self) -> dict[TopicPartition, int]:
+    def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What ``commit()`` stores: everything handed out, of an iteration up to and with the current record."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
         self._consumed.update(self._handed)
@@ -328,11 +332,11 @@ class Progress:
     def start_at(self, where: TopicPartition, offset: int) -> None:
         """A seek: the position is *offset*."""
         self.forget([where])
-        self._consumed[where] = offset
+        self._consumed[where] = OffsetAndMetadata(offset)
 
     # ---- automatic commits ------------------------------------------------------------------------------------------
 
-    def due(self) -> dict[TopicPartition, int]:
+    def due(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Positions to commit automatically now; empty most of the time."""
         now = self._core.clock()
         if not self.commits_itself or now < self._save_at:
@@ -345,9 +349,9 @@ class Progress:
         """Whether enable_auto_commit applies."""
         return bool(self._core.config.enable_auto_commit and self._core.config.group_id)
 
-    def unsaved(self) -> dict[TopicPartition, int]:
+    def unsaved(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Consumed positions that were not committed yet."""
-        return {where: offset for where, offset in self._consumed.items() if self._saved.get(where) != offset}
+        return {where: position for where, position in self._consumed.items() if self._saved.get(where) != position.offset}
 
     def saved(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These were committed."""
@@ -398,12 +402,14 @@ def _as_position(where: TopicPartition, given: object) -> OffsetAndMetadata:
     match given:
         case int():
             position = OffsetAndMetadata(given)
-        case OffsetAndMetadata(offset=int(), metadata=str()):
+        case OffsetAndMetadata(offset=int(), metadata=str(), leader_epoch=None | int()):
             position = given
         case _:
             raise ValueError(f"{given!r} is no position of {where}: give an offset or OffsetAndMetadata")
     if not 0 <= position.offset <= MAX_OFFSET:
         raise ValueError(f"offset {position.offset} of {where} is negative or too large: commit the offset of the next record to read")
+    if position.leader_epoch is not None and not 0 <= position.leader_epoch <= MAX_EPOCH:
+        raise ValueError(f"leader epoch {position.leader_epoch} of {where} is negative or too large: leave it out when it is not known")
     if len(position.metadata.encode()) > MAX_NOTE_BYTES:
         raise ValueError(f"the metadata of {where} is longer than {MAX_NOTE_BYTES} bytes: brokers take at most "
                          "offset.metadata.max.bytes, by default 4096")

@@ -236,7 +236,8 @@ def test_what_is_no_partition_is_refused_before_it_can_spoil_a_request(wrong: An
         assert not reader.assignment()
 
 
-@pytest.mark.parametrize("wrong", [-1, 2**63, "5", None, 1.5, OffsetAndMetadata(-1), OffsetAndMetadata(1, "é" * 16_384)])
+@pytest.mark.parametrize("wrong", [-1, 2**63, "5", None, 1.5, OffsetAndMetadata(-1), OffsetAndMetadata(1, "é" * 16_384),
+                                   OffsetAndMetadata(1, "", -1), OffsetAndMetadata(1, "", 2**31), OffsetAndMetadata(1, "", "3")])  # type: ignore[arg-type] # as users may
 def test_what_is_no_position_is_refused_before_it_can_spoil_a_commit(wrong: Any) -> None:
     with Consumer(**SERVER, group_id="g") as reader:
         for commit in (reader.commit, reader.commit_async):

@@ -1,4 +1,4 @@
-"""What to fetch from whom, and where what came belongs (C01–C04, C10, C12–C14).
+"""What to fetch from whom, and where what came belongs (C01–C04, C10–C14).
 
 Knows positions, leaders and how much is buffered; decodes nothing but batch headers. One fetch per node at a time;
 a partition is fetched ahead while the user works, at most two answers deep and within ``fetch_buffer_memory``.
@@ -23,14 +23,16 @@ from pyclient.core.fetching.positions import Event, Phase, Position
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
-    CorruptRecordError, KafkaError, NoOffsetForPartition, OffsetOutOfRangeError, RecordTooLargeError, UnknownServerError, error_for,
+    CorruptRecordError, KafkaError, LogTruncationError, NoOffsetForPartition, OffsetOutOfRangeError, RecordTooLargeError,
+    UnknownServerError, error_for,
 )
-from pyclient.records import Node, OffsetAndTimestamp, TopicPartition
+from pyclient.records import NO_LEADER_EPOCH, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 _log = logging.getLogger(__name__)
 FindCommitted: TypeAlias = Callable[
-    [Sequence[TopicPartition], Callable[[TopicPartition, int | None, KafkaError | None, float], None]], Callable[[TopicPartition], None]]
-"""Looks up the committed offsets of partitions, and tells each (partition, offset or None, error or None, now).
+    [Sequence[TopicPartition], Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]],
+    Callable[[TopicPartition], None]]
+"""Looks up what is committed of partitions, and tells each (partition, position or None, error or None, now).
 
 Gives a function to call with a partition whose answer nobody wants any more."""
 TOPIC_IDS_SINCE: Final = 13
@@ -167,20 +169,20 @@ class Fetcher:
         elif positions:
             begun = {position.where: position for position in positions}
             unwanted = self._find_committed(
-                list(begun), lambda where, offset, error, now: self._committed(begun[where], offset, error, now))
+                list(begun), lambda where, found, error, now: self._committed(begun[where], found, error, now))
             self._searches.update((where, functools.partial(unwanted, where)) for where in begun)
 
-    def _committed(self, position: Position, offset: int | None, error: KafkaError | None, now: float) -> None:
+    def _committed(self, position: Position, found: OffsetAndMetadata | None, error: KafkaError | None, now: float) -> None:
         if not self._is_current(position) or position.phase is not Phase.INITIALIZING:
             return
         self._searches.pop(position.where, None)
         if error is not None:
             self._refuse(position, error, now)
-        elif offset is None:
+        elif found is None:
             position.advance(Event.NOT_FOUND)
             self._look_up(position, now)
         else:
-            self._found(position, offset)
+            self._found(position, found.offset, NO_LEADER_EPOCH if found.leader_epoch is None else found.leader_epoch)
 
     def _look_up(self, position: Position, now: float) -> None:
         """Find the offset that a seek or auto_offset_reset asks for."""
@@ -210,11 +212,14 @@ class Fetcher:
             self._look_up(position, now)
         else:
             self._found(position, answer.offset if answer is not None else 0)
-            # No record may come for long: the user's position must not stay where the log does not reach any more.
-            self._buffer.put(Chunk(position.where, position.generation, position.offset, (), position.offset, 0))
+            self._show(position)
 
-    def _found(self, position: Position, offset: int) -> None:
-        position.found(offset)
+    def _show(self, position: Position) -> None:
+        """No record may come for long: the user's position must not stay where the log does not reach any more."""
+        self._buffer.put(Chunk(position.where, position.generation, position.offset, (), position.offset, 0, position.epoch))
+
+    def _found(self, position: Position, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
+        position.found(offset, epoch)
         self.obstacles.pop(position.where, None)
         self._place(position.where)
 
@@ -336,6 +341,7 @@ class Fetcher:
 
     def _request(self, node: int, wanted: list[Position], room: int, wait: float) -> Request:
         asked = {position.where: (position, position.generation, position.offset) for position in wanted}
+        epochs = {position.where: position.epoch for position in wanted}
         self._under_way[node] = set(asked)
         reserved = min(room, len(asked) * self._limits.max_partition_bytes)
         self._reserved += reserved
@@ -346,7 +352,7 @@ class Fetcher:
 
         def fields(version: int) -> dict[str, object]:
             offsets = {where: offset for where, (_, _, offset) in asked.items()}
-            return self._fields(version, offsets, ids, room, wait)
+            return self._fields(version, offsets, epochs, ids, room, wait)
 
         def done(now: float, outcome: Outcome) -> None:
             self._reserved -= reserved
@@ -356,13 +362,14 @@ class Fetcher:
                        timeout=self._limits.request_timeout + self._limits.max_wait,
                        versions=None if by_id else VersionRange(0, TOPIC_IDS_SINCE - 1))
 
-    def _fields(self, version: int, offsets: Mapping[TopicPartition, int], ids: Mapping[str, Any], room: int, wait: float) -> dict[str, object]:
+    def _fields(self, version: int, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], ids: Mapping[str, Any],
+                room: int, wait: float) -> dict[str, object]:
         topics: dict[str, list[dict[str, object]]] = {}
         for where, offset in offsets.items():
             known = self._metadata.cluster.partition(where)
             topics.setdefault(where.topic, []).append({
                 "partition": where.partition, "fetch_offset": offset,
-                "current_leader_epoch": known.epoch if known is not None else -1,
+                "current_leader_epoch": known.epoch if known is not None else -1, "last_fetched_epoch": epochs[where],
                 "partition_max_bytes": self._limits.max_partition_bytes})
         name = "topic_id" if version >= TOPIC_IDS_SINCE else "topic"
         return {
@@ -406,6 +413,10 @@ class Fetcher:
                     self._on_data(now, position, part)
 
     def _on_data(self, now: float, position: Position, part: Any) -> None:
+        diverging = getattr(part, "diverging_epoch", None)  # since version 12; without a divergence both are -1
+        if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
+            self._diverged(now, position, diverging.epoch, diverging.end_offset)
+            return
         position.high_watermark = part.high_watermark
         if not part.records:
             position.failures = 0
@@ -438,15 +449,20 @@ class Fetcher:
         return [batch for batch in batches if not batch.is_control]
 
     def _buffer_up(self, position: Position, batches: list[RecordBatch], data: list[RecordBatch]) -> None:
-        start, position.offset = position.offset, batches[-1].next_offset
+        start = position.offset
+        position.read(batches, batches[-1].next_offset)
         self._buffer.put(Chunk(position.where, position.generation, start, data, position.offset,
-                               sum(batch.size for batch in batches)))
+                               sum(batch.size for batch in batches), position.epoch))
 
     def _on_error(self, now: float, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
         error = error_for(part.error_code, topic_partition=position.where)
         hint = getattr(part, "current_leader", None)
         if isinstance(error, OffsetOutOfRangeError):
-            self._out_of_range(now, position, "is not in the log")
+            if position.history:
+                # C11: also said of an offset in the log, when the broker knows nothing of the epoch: no reason to report a loss.
+                position.history.clear()
+            else:
+                self._out_of_range(now, position, "is not in the log")
             return
         if error.refresh or error.retriable:
             self._metadata.request_update()
@@ -489,6 +505,32 @@ class Fetcher:
         self._fail(position, OffsetOutOfRangeError(
             f"offset {position.offset} of {position.where} {why} and auto_offset_reset=none: seek() to an offset "
             "between beginning_offsets() and end_offsets().", topic_partition=position.where), lasting=True)
+
+    def _diverged(self, now: float, position: Position, epoch: int, end: int) -> None:
+        """C11: what was fetched last is not in the log any more. Read on where the logs part, or at what the user has not got if that is before.
+
+        Where the user was handed nothing of what was cut off, nothing happened to him.
+        """
+        cut = position.divergence(epoch, end)
+        if cut >= position.offset:
+            self._pause_after_failure(now, position)  # no divergence at all: not again at once
+            return
+        unread = self._buffer.unread(position.where)
+        reached = position.offset if unread is None else unread
+        self._renew(position.where)
+        position.advance(Event.DIVERGED)
+        if reached > cut and self._reset_time() is None:
+            self._truncated(position, reached, cut, epoch)
+            return
+        position.back_to(min(cut, reached))
+        if reached > cut:
+            _log.warning("the log of %s was cut back to offset %d (leader epoch %d): what was read from there on, up to offset %d, "
+                         "is not in it any more; reading goes on at %d", position.where, cut, epoch, reached, position.offset)
+        self._show(position)
+
+    def _truncated(self, position: Position, reached: int, cut: int, epoch: int) -> None:
+        position.advance(Event.NO_POLICY)
+        self._fail(position, LogTruncationError(position.where, offset=reached, divergent_offset=cut, leader_epoch=epoch), lasting=True)
 
     def _rest(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], cause: KafkaError) -> None:
         for position, _, _ in asked.values():

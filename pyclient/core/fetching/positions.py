@@ -1,13 +1,16 @@
 """The position of each assigned partition: one table of phases (C01). Knows no requests."""
 from __future__ import annotations
 
+import bisect
 import enum
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import attrs
 
+from pyclient.codec.batches import RecordBatch
 from pyclient.core.transitions import Transitions
-from pyclient.records import TopicPartition
+from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
 
 class Phase(enum.Enum):
@@ -25,6 +28,7 @@ class Event(enum.Enum):
     FOUND = "an offset was found or given"
     NOT_FOUND = "nothing is committed"
     OUT_OF_RANGE = "the log does not hold the position any more"
+    DIVERGED = "the log was cut back below the position"
     SOUGHT = "the user asked for the start, the end or a time"
     NO_POLICY = "auto_offset_reset is none"
 
@@ -36,9 +40,17 @@ POSITION: Final = Transitions("position", {
     (Phase.AWAIT_RESET, Event.NO_POLICY): Phase.STUCK,
     (Phase.FETCHING, Event.FOUND): Phase.FETCHING,
     (Phase.FETCHING, Event.OUT_OF_RANGE): Phase.AWAIT_RESET,
+    (Phase.FETCHING, Event.DIVERGED): Phase.AWAIT_RESET,
     (Phase.STUCK, Event.FOUND): Phase.FETCHING,
     **{(phase, Event.SOUGHT): Phase.AWAIT_RESET for phase in Phase},
 })
+
+
+class FromEpoch(NamedTuple):
+    """From this offset on, what was read was written under this leader epoch."""
+
+    start: int
+    epoch: int
 
 
 @attrs.define(eq=False)
@@ -53,18 +65,48 @@ class Position:
     reset_to: int | None = None  # a timestamp to look up; None: what auto_offset_reset says
     high_watermark: int | None = None
     failures: int = 0
+    history: list[FromEpoch] = attrs.field(factory=list)  # of what was read: one entry for each change of the epoch
 
     def advance(self, event: Event) -> None:
         """Move to the phase the table names."""
         self.phase = POSITION.after(self.phase, event)
 
-    def found(self, offset: int) -> None:
-        """The next record to fetch is at *offset*."""
+    def found(self, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
+        """The next record to fetch is at *offset*, and the one before it was read under *epoch*."""
         self.advance(Event.FOUND)
         self.offset = self.start = offset
         self.reset_to = None
+        self.history = [FromEpoch(offset - 1, epoch)] if offset > 0 and epoch > NO_LEADER_EPOCH else []
 
     @property
     def known(self) -> bool:
         """Whether fetching may go on."""
         return self.phase is Phase.FETCHING
+
+    # ---- the epochs of what was read (KIP-320) ----------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the last batch before the offset; -1 when it is not known."""
+        return self.history[-1].epoch if self.history else NO_LEADER_EPOCH
+
+    def read(self, batches: Iterable[RecordBatch], next_offset: int) -> None:
+        """These came; the next record to fetch is at *next_offset*."""
+        for batch in batches:
+            if batch.leader_epoch > self.epoch:
+                self.history.append(FromEpoch(batch.base_offset, batch.leader_epoch))
+        self.offset = next_offset
+
+    def divergence(self, epoch: int, end: int) -> int:
+        """Up to where what was read is in a log too whose last epoch not above ours is *epoch*, and ends at *end* (C11).
+
+        Ours may have ended earlier: two logs can both have gone on from there.
+        """
+        ours = next((each.start for each in self.history if each.epoch > epoch), self.offset)
+        return min(ours, end)
+
+    def back_to(self, offset: int) -> None:
+        """What was read from *offset* on does not count any more."""
+        self.advance(Event.FOUND)
+        self.offset = self.start = offset
+        del self.history[bisect.bisect_left(self.history, offset, key=lambda each: each.start):]

@@ -353,8 +353,8 @@ def test_what_comes_after_a_record_and_the_positions_through_it(records: Records
         positions = records.through(record, inclusive=inclusive)
         seen = model[: index + inclusive]
         for where, position in positions.items():
-            assert all(each.offset < position for each in seen if here(each) == where)
-            assert all(each.offset >= position for each in model[index + inclusive :] if here(each) == where)
+            assert all(each.offset < position.offset for each in seen if here(each) == where)
+            assert all(each.offset >= position.offset for each in model[index + inclusive :] if here(each) == where)
         assert {here(each) for each in seen} <= set(positions)
 
 

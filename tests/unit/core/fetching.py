@@ -16,14 +16,14 @@ from pyclient.core.manager import Use
 from pyclient.errors import (
     KafkaError,
 )
-from pyclient.records import TopicPartition
+from pyclient.records import OffsetAndMetadata, TopicPartition
 from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, topic, topic_id, view
 
 A0, A1, A2, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0)
 MAX_WAIT, PARTITION_BYTES, MAX_BYTES, MEMORY = 0.5, 1000, 5000, 4000
 OUT_OF_RANGE, NOT_LEADER, FENCED_EPOCH, FORBIDDEN, CORRUPT = 1, 6, 74, 29, 2
-Tell = Callable[[TopicPartition, int | None, KafkaError | None], None]
-TellNow = Callable[[TopicPartition, int | None, KafkaError | None, float], None]
+Tell = Callable[[TopicPartition, int | OffsetAndMetadata | None, KafkaError | None], None]
+TellNow = Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]
 
 
 class Fetching:
@@ -46,7 +46,8 @@ class Fetching:
         self.knows()
 
     def _find_committed(self, partitions: Sequence[TopicPartition], tell: TellNow) -> Callable[[TopicPartition], None]:
-        self.asked_for.append((partitions, lambda where, offset, error: tell(where, offset, error, self.world.now)))
+        self.asked_for.append((partitions, lambda where, found, error: tell(
+            where, OffsetAndMetadata(found) if isinstance(found, int) else found, error, self.world.now)))
         return self.unwanted.append
 
     def knows(self, *topics: dict[str, object], nodes: Iterable[int] = (1, 2, 3)) -> None:
