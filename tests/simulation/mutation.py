@@ -85,8 +85,9 @@ def _found(target: str) -> tuple[Any, str, Callable[..., object]]:
     owner: Any = importlib.import_module(module)
     for each in owners:
         owner = getattr(owner, each)
-    found = inspect.getattr_static(owner, name)
-    return owner, name, found.fget if isinstance(found, property) else found
+    found: Any = inspect.getattr_static(owner, name)
+    function: Any = found.fget if isinstance(found, property) else found
+    return owner, name, function
 
 
 def _compiled(function: Callable[..., object], source: str) -> object:
