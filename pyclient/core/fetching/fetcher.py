@@ -41,8 +41,10 @@ AHEAD: Final = 2
 """Answers buffered per partition before it rests."""
 SHORT_WAIT: Final = 0.02
 """Seconds a broker may hold a fetch that leaves partitions out: once those are drained they must not wait for it."""
+SHARE_OF_PACE: Final = 0.25
+"""It may be so much of the time that the user takes between two drains: a slow user is not worth fifty requests a second."""
 SHARE_OF_HOLDING: Final = 0.1
-"""Of the time that the user has been holding them already, it may be so much: a slow user is not worth fifty requests a second."""
+"""Or so much of the time that nothing has been drained already."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,6 +89,8 @@ class Fetcher:
         self._under_way: dict[int, set[TopicPartition]] = {}
         self._reserved = 0
         self._moved = 0.0  # when data came last, or some was drained
+        self._taken = 0.0  # when some was drained
+        self._pace = 0.0  # seconds that the user takes for what is drained
         self._view = 0
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
@@ -137,8 +141,11 @@ class Fetcher:
         """One fetch per node that has partitions to fetch and none under way."""
         self._wake(now)
         self._follow_leaders()
-        for where in self._buffer.take_drained():
-            self._moved = now
+        drained = self._buffer.take_drained()
+        if drained:
+            self._pace = min(now - self._taken, 2 * self._pace + SHORT_WAIT)  # grows slowly, falls at once
+            self._moved = self._taken = now
+        for where in drained:
             self._place(where)
         for node in [node for node, wanted in self._by_leader.items() if wanted and node not in self._under_way]:
             room = self._room()
@@ -332,9 +339,11 @@ class Fetcher:
         """Seconds that a broker may wait for records.
 
         While the user works on what is buffered, its partitions are left out of the request, and once they are drained they wait
-        behind it: so little, or little beside what the user has taken already.
+        behind it: so little, or little beside the time the user takes for each drain, in which they are fetched anew.
         """
-        wait = max(SHORT_WAIT, SHARE_OF_HOLDING * (now - self._moved)) if self._buffer.ready() else self._limits.max_wait
+        if not self._buffer.ready():
+            return self._limits.max_wait
+        wait = max(SHORT_WAIT, SHARE_OF_PACE * self._pace, SHARE_OF_HOLDING * (now - self._moved))
         return min(wait, self._limits.max_wait)
 
     # ---- requests ---------------------------------------------------------------------------------------------------

@@ -484,6 +484,18 @@ def test_C14_the_longer_the_user_holds_what_is_buffered_the_longer_the_other_fet
     assert (asks(sent), sent.body.max_wait) == ({A0: 2, A1: 0}, datetime.timedelta(seconds=MAX_WAIT))
 
 
+def test_C14_fetches_beside_what_is_buffered_wait_a_quarter_of_the_users_pace(fetching: Fetching) -> None:
+    fetching.reads(A0, A1)
+    for _ in range(9):  # the pace is believed step by step
+        for _ in range(2):
+            gives(fetching.fetches(), {A0: batch(fetching.fetcher.positions[A0].offset)})
+        fetching.world.after(1.0)
+        fetching.values()
+    for _ in range(2):
+        gives(fetching.fetches(), {A0: batch(fetching.fetcher.positions[A0].offset)})
+    assert fetching.fetches().body.max_wait == datetime.timedelta(milliseconds=250)
+
+
 def test_C14_what_is_kept_for_a_paused_partition_does_not_hurry_the_others(fetching: Fetching) -> None:
     fetching.reads(A0, A1)
     gives(fetching.fetches(), {A0: batch(0)})
