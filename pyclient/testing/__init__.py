@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyclient.testing.fake.control import Answer, Cut, Delay, Drop, Fail, Silence, Throttle
     from pyclient.testing.fake.view import GroupView, MemberView
     from pyclient.testing.proxy import FaultProxy
+    from pyclient.testing.simulation.faults import Fault
+    from pyclient.testing.simulation.world import World
 
 _HOMES: Final = {
     "Answer": "fake.control",
@@ -30,6 +32,7 @@ _HOMES: Final = {
     "Fail": "fake.control",
     "FakeCluster": "fake.cluster",
     "FakeClusterDefect": "errors",
+    "Fault": "simulation.faults",
     "FaultProxy": "proxy",
     "GroupView": "fake.view",
     "JarsUnavailable": "errors",
@@ -40,6 +43,7 @@ _HOMES: Final = {
     "NotControllable": "errors",
     "Silence": "fake.control",
     "Throttle": "fake.control",
+    "World": "simulation.world",
 }
 
 __all__ = [
@@ -52,6 +56,7 @@ __all__ = [
     "Fail",
     "FakeCluster",
     "FakeClusterDefect",
+    "Fault",
     "FaultProxy",
     "GroupView",
     "JarsUnavailable",
@@ -62,6 +67,7 @@ __all__ = [
     "NotControllable",
     "Silence",
     "Throttle",
+    "World",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -12,7 +12,9 @@ from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.control import Throttle
 from pyclient.testing.fake.partition import NOBODY, Partition
 from pyclient.testing.simulation.network import Cut, Link
-from pyclient.testing.simulation.world import World
+
+if TYPE_CHECKING:
+    from pyclient.testing.simulation.world import World
 
 T = TypeVar("T")
 LEAST_ARMED_S: Final = 1.0
@@ -29,6 +31,7 @@ class Fault:
     """One planned fault. *pick* in [0, 1) chooses its target among what there is when it comes."""
 
     kind: str
+    """A name in `KINDS`."""
     at: float
     """Virtual seconds."""
     pick: float
@@ -237,6 +240,9 @@ KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
     cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, throttling,
     leader_move, unclean_truncation, coordinator_move, clock_jump, callback_raises,
 )}
+
+FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in {"callback_raises", "unclean_truncation"})
+"""What any service must live with: by these nothing is lost that two replicas acknowledged, and they need no help of the user's code."""
 
 
 def planned(random: Random, *, fewest: int, most: int, begin: float, end: float, kinds: Sequence[str] = tuple(KINDS)) -> list[Fault]:

@@ -3,20 +3,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from random import Random
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from pyclient.consumer import AsyncConsumer
 from pyclient.producer import AsyncProducer
 from pyclient.runtime.environment import Environment, using
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.control import Control
+from pyclient.testing.fake.controls import Controls
 from pyclient.testing.fake.model import Broker, Kafka
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
 from pyclient.testing.fake.settings import Settings
 from pyclient.testing.fake.wire import Front
+from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.journal import Journal
 from pyclient.testing.simulation.loop import SimulationLoop
 from pyclient.testing.simulation.network import SimulatedNetwork
@@ -26,12 +29,20 @@ P = ParamSpec("P")
 EPOCH_MS: Final = 1_767_225_600_000
 """The wall clock when a world begins: 2026-01-01."""
 PORT: Final = 9092
+ENDING_S: Final = 1.0
+"""Virtual time that what is cancelled has to end."""
 QUIET: Final = frozenset({"asked", "answered", "high watermark"})
 """Events that are too many for lines of their own text."""
 
 
 class World:
-    """Everything that a seed decides. *seed* names the whole; each part draws from a generator of its own, made from it."""
+    """One loop with virtual time, one fake cluster, one network, any number of async clients: everything that a seed decides.
+
+    ``config`` and ``version`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a program in it, `inside`
+    puts clients into it, `cluster` holds the cluster's controls, `strike` lets faults come. The same seed and the same program give
+    the same run: ``journal.digest`` proves it, ``journal.timeline()`` shows its last events. Times are virtual seconds since the
+    beginning. ``with`` ends it. Not for threads: sync clients cannot be in it.
+    """
 
     def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST) -> None:
         self.seed = seed
@@ -61,14 +72,63 @@ class World:
         """Ms since the epoch, as everybody in this world believes."""
         return EPOCH_MS + round(self.loop.time() * 1000) + self.wall_skew_ms
 
-    def run(self, steps: Any) -> Any:
-        """Run a coroutine to its end in virtual time."""
-        return self.loop.run_until_complete(steps)
+    def run(self, steps: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end in virtual time, and give its result.
+
+        Raises:
+            SimulationStuck: nothing can happen any more, and it still waits.
+            BusyLoop: callbacks follow each other without end while time stands still.
+        """
+        result: T = self.loop.run_until_complete(steps)
+        return result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it: tasks that are left are cancelled. Calling again does nothing."""
+        if self.loop.is_closed():
+            return
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until(self.loop.time() + ENDING_S)
+        self.loop.close()
 
     @property
     def bootstrap_servers(self) -> str:
         """What this world's clients begin with."""
         return ",".join(f"{each.host}:{each.port}" for each in self.kafka.brokers.values())
+
+    @functools.cached_property
+    def cluster(self) -> Controls:
+        """Topics, records, groups, requests and brokers, as a `FakeCluster` has them; requests are remembered from its first use on."""
+        return SimulatedCluster(self.front)
+
+    # ---- faults -----------------------------------------------------------------------------------------------------
+
+    def plan(self, count: int = 10, *, begin: float = 1.0, end: float = 25.0, kinds: Sequence[str] = FOR_SERVICES) -> list[Fault]:
+        """So many faults of these kinds, at times between *begin* and *end*: drawn from the seed, always the same ones."""
+        return planned(self.random("faults"), fewest=count, most=count, begin=begin, end=end, kinds=kinds)
+
+    def strike(self, faults: Sequence[Fault]) -> list[str]:
+        """Let these faults come, each at its time. The list that is returned grows by a line for everything they do to somebody.
+
+        A fault that finds nothing to hit does nothing. Connections they silenced are told so when the last one is over.
+
+        Raises:
+            ValueError: there is no such kind of fault.
+        """
+        hits: list[str] = []
+        for fault in faults:
+            if fault.kind not in KINDS:
+                raise ValueError(f"there is no fault {fault.kind!r}; known are {', '.join(KINDS)}")
+            strike = Strike(self, fault, lambda fault, what: hits.append(f"{self.loop.time():.3f} s  {fault.kind}: {what}"))
+            self.loop.call_at(fault.at, KINDS[fault.kind], strike)
+        self.loop.call_at(max((each.over for each in faults), default=0.0), self.network.thaw)
+        return hits
 
     # ---- clients ----------------------------------------------------------------------------------------------------
 
@@ -106,6 +166,22 @@ class World:
             self.journal.note(asked.client_id or "?", f"{verb} {asked.api.title} v{asked.version} of broker {asked.broker}")
         elif event not in QUIET:
             self.journal.note("cluster", f"{event} " + " ".join(f"{name}={value}" for name, value in facts.items()))
+
+
+class SimulatedCluster(Controls):
+    """The controls of a world's cluster: everything happens at once, on the one thread there is."""
+
+    def __init__(self, front: Front) -> None:
+        super().__init__()
+        self._entrance = front
+        front.kafka.listeners.append(self._remember)
+
+    @property
+    def _front(self) -> Front:
+        return self._entrance
+
+    def _do(self, work: Callable[[Kafka], T]) -> T:
+        return work(self._entrance.kafka)
 
 
 class LateExecutor(Executor):
