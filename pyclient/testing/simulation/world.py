@@ -60,7 +60,7 @@ class World:
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
-        """Consumer groups in use."""
+        """Consumer groups that faults choose from; while none is named, all there are."""
         self.raising: list[Callable[[], None]] = []
         """The next delivery callbacks raise, one for each of these, after calling it."""
 
