@@ -16,7 +16,7 @@ unexport PYTHONPATH PYTHONHOME
 JUNIT := build/junit
 PYTEST := $(BIN)/pytest
 
-.PHONY: help setup jars demo test test-pure test-containers threads-long check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-pure test-containers threads-long soak check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test-pure: setup ## unit tests with the plain Python twins of small compiled mod
 
 threads-long: setup ## tests/threads with five hundred seeds; SEEDS=7 runs one again, SEEDS=500:2000 others
 	@PYCLIENT_THREADS_SEEDS=$${SEEDS:-0:500} $(PYTEST) tests/threads $(ARGS)
+
+soak: setup ## simulate ever new seeds until Ctrl-C, past those that break; SEEDS=7 begins there
+	@$(BIN)/python -m pyclient.testing.simulation --soak $(SEEDS) $(ARGS)
 
 test-containers: setup jars ## tests/broker and tests/containers against brokers in containers, nothing skipped
 	@mkdir -p $(JUNIT)

@@ -1,13 +1,17 @@
-"""``python -m pyclient.testing.simulation --seed N`` replays a seed exactly; ``--seeds 1..500`` sweeps."""
+"""``python -m pyclient.testing.simulation --seed N`` replays a seed exactly; ``--seeds 1..500`` sweeps; ``--soak`` goes on until Ctrl-C."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import signal
 import sys
+import time
 from pathlib import Path
 
 from pyclient.testing.simulation.run import Outcome, run_seed
 from pyclient.testing.simulation.shrink import shrunk
+from pyclient.testing.simulation.soak import Soaked, soak
 from pyclient.testing.simulation.sweep import Summary, sweep
 
 
@@ -16,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.seed is not None:
         return _one(options)
-    return _many(options)
+    return _many(options) if options.seeds is not None else _soak(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -24,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--seed", type=int, help="replay this seed and print what happened")
     what.add_argument("--seeds", type=_seeds, help="sweep these: FIRST..LAST")
+    what.add_argument("--soak", type=int, nargs="?", const=int(time.time()), metavar="FIRST", help="run ever new seeds until Ctrl-C (from the clock's)")
     parser.add_argument("--jobs", type=int, help="processes (one per core)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what the sweep counted")
     parser.add_argument("--stop-at", type=int, metavar="N", help="stop after so many broken seeds")
@@ -55,10 +60,22 @@ def _many(options: argparse.Namespace) -> int:
     return 2 if summary.dishonest() else 0
 
 
-class _Line:
-    """The progress line of a sweep."""
+def _soak(options: argparse.Namespace) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start background jobs with it ignored
+    found = Soaked()
+    with contextlib.suppress(KeyboardInterrupt):
+        print(f"soaking from seed {options.soak} on; Ctrl-C ends it", flush=True)
+        soak(options.soak, found, jobs=options.jobs, seen=_Line(None))
+    print(f"{found.seeds} seeds, {len(found.broken)} broken")
+    for seed in found.broken:
+        print(f"  python -m pyclient.testing.simulation --seed {seed}")
+    return 1 if found.broken else 0
 
-    def __init__(self, total: int) -> None:
+
+class _Line:
+    """The progress line of a sweep; without a *total* it has no end."""
+
+    def __init__(self, total: int | None) -> None:
         self._total, self._done, self._broken = total, 0, 0
         self._rewrites = sys.stderr.isatty()
 
@@ -68,7 +85,8 @@ class _Line:
             self._broken += 1
             print(f"seed {outcome.seed}: {outcome.broken}", file=sys.stderr)
         if self._rewrites or self._done % 100 == 0 or self._done == self._total:
-            print(f"{self._done} of {self._total} seeds, {self._broken} broken", file=sys.stderr, end="\r" if self._rewrites else "\n")
+            total = "" if self._total is None else f" of {self._total}"
+            print(f"{self._done}{total} seeds, {self._broken} broken", file=sys.stderr, end="\r" if self._rewrites else "\n")
 
 
 def _told(outcome: Outcome, last: int) -> str:

@@ -99,6 +99,9 @@ class Run:
                 broken = Broken("S02 no_loop_is_busy", str(found))
             except (SimulationStuck, TimeoutError) as found:
                 broken = Broken("S09 nobody_waits_for_ever", str(found) or f"not all are done after {LONGEST_S} s")
+            except KeyboardInterrupt:
+                self._abandon()
+                raise
             except Exception as found:  # noqa: BLE001 whatever ends a run is its finding
                 broken = Broken("S10 users_see_no_other_error", "".join(traceback.format_exception(found)))
             broken = self.judge.broken or broken

@@ -1,0 +1,40 @@
+"""Ever new seeds until somebody stops it: what a sweep of fixed length never gets to."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+import attrs
+
+from pyclient.testing.simulation.run import Outcome
+from pyclient.testing.simulation.sweep import sweep
+
+BATCH: Final = 200
+"""Seeds after which the processes are made anew and what was counted is forgotten, so that days of soaking take no memory."""
+
+
+@attrs.define
+class Soaked:
+    """What came out of it."""
+
+    seeds: int = 0
+    broken: list[int] = attrs.field(factory=list)
+    """Seeds that broke an invariant."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one seed in."""
+        self.seeds += 1
+        if outcome.broken is not None:
+            self.broken.append(outcome.seed)
+
+
+def soak(first: int, found: Soaked, *, jobs: int | None = None, seen: Callable[[Outcome], object] = lambda _: None) -> NoReturn:
+    """Run the seeds from *first* on, past those that break, and count into *found*; only an exception ends it, Ctrl-C's for one."""
+    def count(outcome: Outcome) -> None:
+        found.add(outcome)
+        seen(outcome)
+
+    for start in itertools.count(first, BATCH):
+        sweep(range(start, start + BATCH), jobs=jobs, seen=count)
+    raise AssertionError("numbers have no end")
