@@ -206,6 +206,18 @@ def unclean_truncation(strike: Strike) -> None:
     strike.later(elect)
 
 
+def retention(strike: Strike) -> None:
+    """The oldest records of a partition are deleted, whether or not everybody has read them."""
+    partition = strike.choose(_led(strike.world))
+    if partition is None:
+        return
+    held = partition.log.high_watermark - partition.log.start
+    if held > 0:
+        start = partition.log.start + 1 + strike.digit(held)
+        strike.hit(f"{partition!r} begins at {start}")
+        partition.begin_at(start)
+
+
 def coordinator_move(strike: Strike) -> None:
     """Another broker coordinates a group."""
     kafka = strike.world.kafka
@@ -239,10 +251,10 @@ def callback_raises(strike: Strike) -> None:
 Kind = Callable[[Strike], None]
 KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
     cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, throttling,
-    leader_move, unclean_truncation, coordinator_move, clock_jump, callback_raises,
+    leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises,
 )}
 
-NOT_FOR_SERVICES: Final = frozenset({"callback_raises", "clock_jump", "unclean_truncation"})
+NOT_FOR_SERVICES: Final = frozenset({"callback_raises", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
 """What any service must live with: these lose nothing that two replicas have, make no timestamp wrong, and need no help of its code."""
 

@@ -274,12 +274,12 @@ class SimulatedNetwork:
         for broker in front.kafka.brokers.values():
             self.place(broker.id, f"10.0.0.{broker.id}")
 
-    def place(self, broker: int, address: str) -> None:
-        """Give a broker this address, and its name the same."""
+    def place(self, broker: int, *addresses: str) -> None:
+        """Give a broker these addresses, and its name the same; the ones it had are dead."""
         node = self.front.kafka.brokers[broker]
         self.addresses = {where: who for where, who in self.addresses.items() if who != broker}
-        self.addresses[address, node.port] = broker
-        self.names[node.host] = [address]
+        self.addresses.update(((address, node.port), broker) for address in addresses)
+        self.names[node.host] = list(addresses)
 
     def written(self, link: Link) -> None:
         """A client wrote something."""

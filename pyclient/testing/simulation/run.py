@@ -26,8 +26,10 @@ from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
 from pyclient.testing.simulation.world import World
 
-FEWEST_FAULTS: Final = 9
-MOST_FAULTS: Final = 16
+FEWEST_FAULTS: Final = 12
+MOST_FAULTS: Final = 18
+TWO_ADDRESSES: Final = 0.3
+"""How many brokers can be reached at two addresses."""
 FAULTS_BEGIN_S: Final = 1.0
 FAULTS_END_S: Final = 25.0
 SHORTEST_S: Final = 60.0
@@ -74,6 +76,9 @@ class Run:
         self.plan: Plan = drawn(self.world.random("plan"))
         self.faults = planned(self.world.random("faults"), fewest=FEWEST_FAULTS, most=MOST_FAULTS, begin=FAULTS_BEGIN_S,
                               end=FAULTS_END_S) if faults is None else list(faults)
+        for broker in self.world.kafka.brokers:
+            if self.world.random(f"address {broker}").random() < TWO_ADDRESSES:
+                self.world.network.place(broker, f"10.0.0.{broker}", f"10.9.0.{broker}")
         self.facts.calm_from = max((each.over for each in self.faults), default=0.0)
         self.hits: Counter[str] = Counter()
         self.hit_in_flight = False

@@ -50,19 +50,19 @@ class Plan:
 
 def drawn(random: Random) -> Plan:
     """A plan of this seed."""
-    topics = {f"topic-{number}": random.choice((1, 2, 3, 6)) for number in range(random.choice((1, 1, 2)))}
+    topics = {f"topic-{number}": random.choice((1, 2, 3, 5)) for number in range(random.choice((1, 1, 2)))}
     producers = random.choice((1, 2, 2))
     closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY else None
     return Plan(
         topics=topics, producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
-        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 2)))],
+        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 2)))],
         records=-(-1100 // producers), working_s=random.uniform(45.0, 52.0), closes_at=closes_at)
 
 
 def _producer_options(random: Random) -> dict[str, Any]:
     request_timeout = random.choice((1500, 3000))
     linger = random.choice((0, 5, 50))
-    batch_size = random.choice((500, 4096, 16_384))
+    batch_size = random.choice((1000, 4096, 16_384))
     return {
         "acks": "all", "linger_ms": linger, "batch_size": batch_size,
         "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
@@ -75,10 +75,10 @@ def _producer_options(random: Random) -> dict[str, Any]:
 
 
 def _consumer_options(random: Random) -> dict[str, Any]:
-    per_partition = random.choice((400, 4096, 1 << 20))
+    per_partition = random.choice((400, 4096, 1 << 20, 1 << 20))
     return {
         "auto_offset_reset": random.choice(("earliest", "earliest", "earliest", "latest", "none")), "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
-        "max_poll_records": random.choice((7, 50, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, 5000, 20_000, 20_000))), "fetch_max_wait_ms": random.choice((1000, 3000)),
+        "max_poll_records": random.choice((20, 100, 500, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, 20_000, 20_000))), "fetch_max_wait_ms": random.choice((1000, 3000, 3000)),
         "max_partition_fetch_bytes": per_partition, "request_timeout_ms": 4000, "retry_backoff_ms": 50,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
         "socket_connection_setup_timeout_ms": 2000, "default_api_timeout_ms": 15_000,
@@ -211,6 +211,7 @@ class ConsumingService:
         self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
         self._seeks = self._random.random() < 0.5
         self._restless = self._random.random() < 0.3
+        self._pause = self._random.choice((0.0, 0.2, 0.6))
         self._leaving = False
         self._consumer: AsyncConsumer = self._made()
 
@@ -259,12 +260,15 @@ class ConsumingService:
                 await self._seek()
         except NO_POSITION as error:
             self._world.journal.note(self.name, f"is told {type(error).__name__} and begins at the beginning")
-            await self._to_an_end(begin=True)
+            if self._random.random() < 0.5:
+                await self._to_an_end(begin=True)
+            else:
+                await self._to_where_logs_begin()
         except KafkaError as error:
             self._world.journal.note(self.name, f"is told {type(error).__name__}")
             self._judge.after("refused", self.name, error)
         if not self._leaving:
-            await asyncio.sleep(self._random.choice((0.0, 0.1, 1.0)))
+            await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.5))
 
     def _took(self, record: Record) -> None:
         name = (record.value or b"").split(SEPARATOR)[0]
@@ -306,6 +310,13 @@ class ConsumingService:
             reading.next, reading.position = target, target
         else:
             await self._to_an_end(begin=self._random.random() < 0.7)
+
+    async def _to_where_logs_begin(self) -> None:
+        for each in self._partitions:
+            start = self._facts.log_start[each.topic, each.partition]
+            await self._consumer.seek(each, start)
+            reading = self._reading(each)
+            reading.next, reading.position = start, start
 
     async def _to_an_end(self, *, begin: bool) -> None:
         self._world.journal.note(self.name, f"seeks to the {'beginning' if begin else 'end'}")
