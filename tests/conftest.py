@@ -94,6 +94,16 @@ def distribution(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtu
     return built((base.parent if parallel else base) / "distribution")
 
 
+@pytest.fixture(scope="session")
+def installed(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds the wheel's contents, to be put in front of the path: what a user has in site-packages."""
+    from tests.distribution import run
+
+    folder = tmp_path_factory.mktemp("installed")
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(distribution.wheel))
+    return folder
+
+
 # --- containers ------------------------------------------------------------------------------------------------------
 
 
