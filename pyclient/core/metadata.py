@@ -64,7 +64,7 @@ class Metadata:
         Raises:
             TypeError, InvalidTopicError: no request could carry one of the names; nothing has changed.
         """
-        wanted = set(topics)
+        wanted = dict.fromkeys(topics)
         for topic in wanted:
             check_topic_name(topic)
         for topic in [name for name, used in self._used.items() if used == float("inf") and name not in wanted]:

@@ -81,8 +81,9 @@ class Links:
         self._on_trouble = on_trouble
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
-        self._closing: set[Connection] = set()  # they end by themselves; nobody sends on them any more
-        self._connecting: set[asyncio.Task[Any]] = set()
+        # In the order of their begin, as everything that is gone through: so that a run can be repeated exactly.
+        self._closing: dict[Connection, None] = {}  # they end by themselves; nobody sends on them any more
+        self._connecting: dict[asyncio.Task[Any], None] = {}
         self._ended = asyncio.Event()  # a connection has ended
         self._company_at: float | None = None  # who waits for any node gets one more connected to then
         self._closed = False
@@ -230,13 +231,13 @@ class Links:
         for task in host.tasks.values():
             task.cancel()
         for link in list(host.links.values()):
-            self._closing.add(link)
+            self._closing[link] = None
             link.close(ConnectionLost(f"{link.label}: {why}"))
 
     def _retire(self, host: Host, link: Connection) -> None:
         use = next(use for use, each in host.links.items() if each is link)
         del host.links[use]
-        self._closing.add(link)
+        self._closing[link] = None
         link.retire()
 
     # ---- connecting -------------------------------------------------------------------------------------------------
@@ -253,8 +254,8 @@ class Links:
 
     def _begin(self, host: Host, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work, name=f"pyclient connects to {host.node}")
-        self._connecting.add(task)
-        task.add_done_callback(self._connecting.discard)
+        self._connecting[task] = None
+        task.add_done_callback(lambda ended: self._connecting.pop(ended, None))
         return task
 
     async def _establish(self, host: Host, use: Use, attempt: Attempt) -> None:
@@ -301,7 +302,7 @@ class Links:
 
     def _abort(self, link: Connection | None) -> None:
         if link is not None and link.state is not State.CLOSED:
-            self._closing.add(link)
+            self._closing[link] = None
             link.close(ConnectionLost(f"the connection to {link.label} was given up before it was ready"))
 
     def _answered(self, host: Host, api: Api, latency: float) -> None:
@@ -313,7 +314,7 @@ class Links:
 
     def _lost(self, host: Host, lost: Connection, cause: KafkaError) -> None:
         self._bytes_gone = [self._bytes_gone[0] + lost.bytes_in, self._bytes_gone[1] + lost.bytes_out]
-        self._closing.discard(lost)
+        self._closing.pop(lost, None)
         self._metrics.add(CONNECTIONS_CLOSED)
         for use in [use for use, link in host.links.items() if link is lost]:
             del host.links[use]
@@ -358,13 +359,13 @@ class Links:
             await self._next_end()
 
     async def _write_out(self, limit: float) -> None:
-        unwritten = {link for link in self._links() if link.unwritten and not link.in_flight}
+        unwritten = [link for link in self._links() if link.unwritten and not link.in_flight]
         for host in self._all_hosts():
-            for link in unwritten.intersection(host.links.values()):
+            for link in [link for link in host.links.values() if link in unwritten]:
                 self._retire(host, link)
         try:
             async with asyncio.timeout(limit):
-                while unwritten & self._closing:
+                while not self._closing.keys().isdisjoint(unwritten):
                     await self._next_end()
         except TimeoutError:
             _log.warning("what was sent with acks=0 last could not be written within %.1f s and is lost", limit)

@@ -19,14 +19,14 @@ async def race(attempts: Sequence[Callable[[], asyncio.Task[T]]], *, stagger: fl
     last failure.
     """
     waiting = list(attempts)
-    running: set[asyncio.Task[T]] = set()
+    running: list[asyncio.Task[T]] = []
     try:
         while True:
             if waiting:
-                running.add(waiting.pop(0)())
+                running.append(waiting.pop(0)())
             done, _ = await asyncio.wait(running, timeout=stagger if waiting else None, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                running.discard(task)
+            for task in [task for task in running if task in done]:  # in the order of their begin
+                running.remove(task)
                 failure = _failure(task)
                 if failure is None:
                     return task.result()

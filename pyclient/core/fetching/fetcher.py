@@ -84,7 +84,7 @@ class Fetcher:
         self._topic_ids: dict[TopicPartition, Any] = {}  # of the topics that positions stand in
         self._paused: set[TopicPartition] = set()
         self._by_leader: dict[int, dict[TopicPartition, None]] = {}
-        self._leaderless: set[TopicPartition] = set()
+        self._leaderless: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
         self._resting: dict[TopicPartition, float] = {}
         self._under_way: dict[int, set[TopicPartition]] = {}
         self._reserved = 0
@@ -279,7 +279,7 @@ class Fetcher:
             return
         leader = self._metadata.cluster.leader(where)
         if leader is None:
-            self._leaderless.add(where)
+            self._leaderless[where] = None
             self._metadata.request_update()
         else:
             self._by_leader.setdefault(leader, {})[where] = None
@@ -290,7 +290,7 @@ class Fetcher:
                 and self._buffer.count(where) < AHEAD and not any(where in wheres for wheres in self._under_way.values()))
 
     def _unplace(self, where: TopicPartition) -> None:
-        self._leaderless.discard(where)
+        self._leaderless.pop(where, None)
         self._resting.pop(where, None)
         for wanted in self._by_leader.values():
             wanted.pop(where, None)
