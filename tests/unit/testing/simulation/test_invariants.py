@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 
 from pyclient.errors import KafkaTimeout
 from pyclient.testing.simulation.facts import Facts, Sent
-from pyclient.testing.simulation.invariants import Broken, Judge
+from pyclient.testing.simulation.invariants import INVARIANTS, Broken, Judge
 from pyclient.testing.simulation.run import Run, run_seed
 from pyclient.testing.simulation.workload import ProducingService
 from pyclient.testing.simulation.world import World
+from tests.distribution import ROOT
 
 WHERE = ("orders", 0)
 
@@ -39,6 +41,11 @@ def acknowledged(offset: int) -> Sent:
     sent = Sent(name=b"a/1", producer="a", order=1, at=0.0, due=1.0, value=b"a/1", delivery=delivery)
     sent.offset = offset
     return sent
+
+
+def test_every_invariant_proves_a_rule_of_the_page() -> None:
+    rules = set(re.findall(r"^- \*\*([A-Z]\d\d)\*\* ", (ROOT / "docs" / "protocol-rules.md").read_text(), re.MULTILINE))
+    assert {each.rule for each in INVARIANTS.values()} <= rules
 
 
 def test_S02_callbacks_that_nothing_accounts_for_are_a_breach(judge: Judge) -> None:
