@@ -37,6 +37,34 @@ class Sent:
         return self.delivery.topic, self.delivery.partition
 
 
+@attrs.frozen
+class Entry:
+    """What a log holds at an offset."""
+
+    name: bytes
+    epoch: int
+    """The leader's who wrote it."""
+
+
+Log = dict[int, Entry]
+"""By offset."""
+
+
+@attrs.frozen(eq=False)
+class Cut:
+    """An unclean election took the end of a log."""
+
+    at: int
+    """The first offset that holds something else now, or nothing."""
+    before: Log
+    """What was there."""
+
+    @property
+    def lost(self) -> Log:
+        """What was there from there on."""
+        return {offset: entry for offset, entry in self.before.items() if offset >= self.at}
+
+
 @attrs.define(eq=False)
 class Reading:
     """What one consumer does with one partition."""
@@ -46,6 +74,23 @@ class Reading:
     position: int = -1
     handed: int = 0
     """The offset after the last one that was ever handed out, or stood at."""
+    knows: int = 0
+    """How many cuts concern it no more: it has gone back, or what it read came later."""
+    view: Log = attrs.field(factory=dict)
+    """The log as it has read it, with what was before it when it began. Empty: it has read nothing yet, and no cut can be noticed."""
+
+    def begin(self, at: int | None, cuts: int) -> None:
+        """A seek to an offset or a reset to an end (None): whatever was cut before is no matter."""
+        self.next, self.position, self.knows, self.view = at, -1 if at is None else at, cuts, {}
+
+    def stands(self, at: int) -> None:
+        """What was read from there on does not count any more."""
+        self.next, self.position = at, min(self.position, at)
+        self.view = {offset: entry for offset, entry in self.view.items() if offset < at}
+
+    def parts_from(self, log: Log) -> int | None:
+        """Where it must go on in this log."""
+        return min((offset for offset, entry in self.view.items() if log.get(offset) != entry), default=self.next)
 
 
 @attrs.define(eq=False)
@@ -67,8 +112,8 @@ class Facts:
     def __init__(self) -> None:
         self.sent: dict[bytes, Sent] = {}
         self.unsettled: dict[bytes, Sent] = {}
-        self.stored: dict[Key, dict[int, bytes]] = defaultdict(dict)
-        """What the leader's log holds now: offset → name."""
+        self.stored: dict[Key, Log] = defaultdict(dict)
+        """What the leader's log holds now, by offset."""
         self.first_stored: dict[tuple[str, Key], int] = {}
         """Producer and partition → the latest order of a record that was stored for the first time."""
         self.ever_stored: set[bytes] = set()
@@ -76,38 +121,90 @@ class Facts:
         """Stored once, then cut off by an unclean election: no client can prevent that."""
         self.log_start: dict[Key, int] = defaultdict(int)
         self.readings: dict[tuple[str, Key], Reading] = defaultdict(Reading)
-        self.watermark: dict[Key, int] = defaultdict(int)
-        """The highest high watermark so far."""
+        self.watermarks: dict[Key, dict[int, int]] = defaultdict(dict)
+        """The highest high watermark under each leader epoch."""
         self.second = Second()
         self.errors: list[str] = []
         """What the client logged as an error."""
-        self.committed: dict[tuple[str, Key], int] = {}
-        """Group and partition → what its coordinator stored last."""
+        self.committed: dict[tuple[str, Key], tuple[int, int]] = {}
+        """Group and partition → offset and leader epoch that its coordinator stored last."""
         self.calm_from = 0.0
         """From when on nothing is wrong any more."""
         self.consumed = 0
         self.acked = 0
         self.failed = 0
-        self.upset: set[Key] = set()
-        """Partitions whose log was cut back: consumers may be anywhere until they were reset."""
+        self.cuts: dict[Key, list[Cut]] = defaultdict(list)
+        """Each partition's, in their order."""
 
     def accept(self, sent: Sent) -> None:
         """A producer took a record."""
         self.sent[sent.name] = self.unsettled[sent.name] = sent
 
-    def append(self, where: Key, base_offset: int, names: list[bytes]) -> None:
+    def append(self, where: Key, base_offset: int, names: list[bytes], epoch: int) -> None:
         """A leader stored records."""
         log = self.stored[where]
         for position, name in enumerate(names):
-            log[base_offset + position] = name
+            log[base_offset + position] = Entry(name, epoch)
 
-    def lead(self, where: Key, log: dict[int, bytes], *, clean: bool) -> None:
+    def lead(self, where: Key, log: Log, *, clean: bool) -> None:
         """A new leader's log counts from now on: what it does not hold is gone."""
-        before, self.stored[where] = self.stored[where], log
+        before, begin = self.stored[where], self.log_start[where]
+        log = self.stored[where] = {**{offset: entry for offset, entry in before.items() if offset < begin}, **log}
         if clean:
             return
-        present = set(log.values())
-        gone = [name for name in before.values() if name not in present]
-        self.lost.update(gone)
-        if gone:
-            self.upset.add(where)
+        at = min((offset for offset, entry in before.items() if log.get(offset) != entry), default=None)
+        if at is None:
+            return
+        cut, present = Cut(at, before), {entry.name for entry in log.values()}
+        self.lost.update(entry.name for entry in cut.lost.values() if entry.name not in present)
+        self.cuts[where].append(cut)
+        for (_, place), reading in self.readings.items():
+            if place == where and not reading.view:
+                reading.next, reading.position = None, -1
+
+    def logs(self, reading: Reading, where: Key) -> list[tuple[int, Log, int | None]]:
+        """The logs that this reader may be reading in, how many cuts it knows then, and where it must go on there."""
+        cuts = self.cuts[where]
+        if reading.knows == len(cuts):
+            return [(len(cuts), self.stored[where], reading.next)]
+        logs = [*(cut.before for cut in cuts), self.stored[where]]
+        return [(number, log, reading.parts_from(log)) for number, log in enumerate(logs) if number >= reading.knows]
+
+    def read(self, reader: str, where: Key, offset: int, entry: Entry) -> None:
+        """A reader was handed a record."""
+        reading = self.readings[reader, where]
+        for number, log, at in self.logs(reading, where):
+            if log.get(offset) == entry and at in (None, offset):
+                reading.knows = number
+                reading.view = reading.view or {before: each for before, each in log.items() if before < offset}
+                break
+        if reading.next is None:
+            reading.position = -1  # wherever a reset has put it since
+        if offset != reading.next:
+            reading.stands(offset)
+        reading.view[offset] = entry
+        reading.next = offset + 1
+        reading.handed = max(reading.handed, reading.next)
+
+    def moved(self, reader: str, where: Key, position: int) -> None:
+        """A reader stands somewhere; further back than before where the log was cut."""
+        reading = self.readings[reader, where]
+        if position < reading.position:
+            reading.knows = next((number for number, _, at in self.logs(reading, where) if at == position), reading.knows)
+            reading.stands(position)
+        reading.position = position
+        reading.handed = max(reading.handed, position)
+
+    def resumed(self, reader: str, where: Key, offset: int, epoch: int) -> None:
+        """A reader comes back to what it has committed."""
+        reading, cuts = self.readings[reader, where], self.cuts[where]
+        logs = [*(cut.before for cut in cuts), self.stored[where]]
+        number = max((number for number, log in enumerate(logs) if offset - 1 in log and log[offset - 1].epoch == epoch), default=None)
+        reading.begin(offset if number is not None or not cuts else None, len(cuts) if number is None else number)
+        reading.position = -1
+        if number is not None:
+            reading.view = {at: entry for at, entry in logs[number].items() if at < offset}
+
+    def shown(self, where: Key, epoch: int) -> int:
+        """Up to where a record of this epoch may have been shown: the high watermark of any leader that can have had it."""
+        return max((offset for leaders, offset in self.watermarks[where].items() if leaders >= epoch), default=0)

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import attrs
 
-from pyclient.errors import DeliveryTimeout, InvalidTimestampError, KafkaError
+from pyclient.errors import DeliveryTimeout, InvalidTimestampError, KafkaError, LogTruncationError
 from pyclient.codec.record import Record
-from pyclient.testing.simulation.facts import Facts, Key, Reading, Sent
+from pyclient.testing.simulation.facts import Entry, Facts, Key, Reading, Sent
 from pyclient.testing.simulation.world import World
 
 SLACK_S: Final = 0.25
@@ -131,7 +131,7 @@ def an_acknowledged_record_is_stored_where_told(judge: Judge, sent: Sent) -> Non
     if sent.name in judge.facts.lost:
         return
     found = judge.facts.stored[sent.where].get(sent.offset) if sent.offset is not None else None
-    judge.require(found == sent.name, an_acknowledged_record_is_stored_where_told,
+    judge.require(found is not None and found.name == sent.name, an_acknowledged_record_is_stored_where_told,
                   f"{sent.name!r} was acknowledged at {sent.where} offset {sent.offset}, which holds {found!r}")
 
 
@@ -139,7 +139,7 @@ def an_acknowledged_record_is_stored_where_told(judge: Judge, sent: Sent) -> Non
 def what_was_acknowledged_stays(judge: Judge) -> None:
     """Unless an unclean election took it, it is there in the end."""
     facts = judge.facts
-    present = {name for log in facts.stored.values() for name in log.values()}
+    present = {entry.name for log in facts.stored.values() for entry in log.values()}
     for sent in facts.sent.values():
         if sent.offset is not None and sent.name not in facts.lost and sent.offset >= facts.log_start[sent.where]:
             judge.require(sent.name in present, what_was_acknowledged_stays, f"{sent.name!r}, acknowledged at {sent.offset}, is gone")
@@ -182,12 +182,12 @@ def memory_is_given_back(judge: Judge, name: str, used: int) -> None:
 
 @holds("consumed", "C04")
 def a_record_is_what_the_log_holds(judge: Judge, reader: str, record: Record, name: bytes) -> None:
-    """Offset and content belong together."""
+    """Offset and content belong together; what was cut off may be handed out until the consumer is told."""
     where = (record.topic, record.partition)
-    if where in judge.facts.upset:
-        return  # the log was cut back below what may have been fetched before
-    found = judge.facts.stored[where].get(record.offset)
-    judge.require(found == name, a_record_is_what_the_log_holds,
+    facts, read = judge.facts, Entry(name, record.leader_epoch or 0)
+    found = facts.stored[where].get(record.offset)
+    held = any(log.get(record.offset) == read for _, log, _ in facts.logs(facts.readings[reader, where], where))
+    judge.require(held, a_record_is_what_the_log_holds,
                   f"{reader} got {name!r} at {where} offset {record.offset}, which holds {found!r}")
 
 
@@ -195,40 +195,51 @@ def a_record_is_what_the_log_holds(judge: Judge, reader: str, record: Record, na
 def nothing_above_the_high_watermark_is_returned(judge: Judge, reader: str, record: Record, name: bytes) -> None:
     """What may still be lost is not shown."""
     where = (record.topic, record.partition)
-    if where in judge.facts.upset:
-        return
-    partition = judge.world.kafka.partition(record.topic, record.partition)
-    assert partition is not None
-    highest = judge.facts.watermark[where]
+    highest = judge.facts.shown(where, record.leader_epoch or 0)
     judge.require(record.offset < highest, nothing_above_the_high_watermark_is_returned,
                   f"{reader} got {name!r} at {where} offset {record.offset}; the high watermark never was above {highest}")
 
 
 @holds("consumed", "C04")
 def no_record_is_skipped_or_repeated(judge: Judge, reader: str, record: Record, name: bytes) -> None:
-    """Without a seek, offsets follow each other."""
+    """Without a seek, offsets follow each other; where the log was cut back, they go on from the point of divergence."""
     where = (record.topic, record.partition)
     reading = judge.facts.readings[reader, where]
-    if reading.next is None or where in judge.facts.upset:
+    if reading.next is None:
         return
-    overtaken = judge.facts.log_start[where] > reading.next  # by retention: what was fetched before may still come, or the policy decides
-    judge.require(record.offset >= reading.next if overtaken else record.offset == reading.next, no_record_is_skipped_or_repeated,
-                  f"{reader} got {name!r} at {where} offset {record.offset}; {reading.next} comes next")
+    read, begin = Entry(name, record.leader_epoch or 0), judge.facts.log_start[where]
+    expected = [at or 0 for _, log, at in judge.facts.logs(reading, where) if log.get(record.offset) == read]
+    # Where retention has overtaken it, what was fetched before may still come, or the policy decides.
+    fits = any(record.offset == at or begin > at <= record.offset for at in expected)
+    judge.require(fits, no_record_is_skipped_or_repeated, f"{reader} got {name!r} at {where} offset {record.offset}; {expected} comes next")
 
 
 @holds("position", "C01")
 def a_position_never_goes_back(judge: Judge, reader: str, where: Key, before: Reading, position: int) -> None:
     """Unless the user seeks or the log is cut."""
-    if where not in judge.facts.upset:
-        judge.require(position >= before.position, a_position_never_goes_back,
-                      f"{reader} stands at {position} of {where}, and stood at {before.position} before")
+    lowest = min(before.position, *(before.position if at is None else at for _, _, at in judge.facts.logs(before, where)))
+    judge.require(position >= lowest, a_position_never_goes_back,
+                  f"{reader} stands at {position} of {where}, and stood at {before.position} before")
+
+
+@holds("truncated", "C11")
+def only_what_was_cut_off_is_reported(judge: Judge, reader: str, error: LogTruncationError) -> None:
+    """A loss is reported where there is one, at the point of divergence, to who read beyond it."""
+    assert error.topic_partition is not None
+    where = (error.topic_partition.topic, error.topic_partition.partition)
+    reading = judge.facts.readings[reader, where]
+    if reading.next is None:
+        return
+    cuts = [at for _, _, at in judge.facts.logs(reading, where) if at is not None and at < reading.next]
+    judge.require(error.divergent_offset in cuts, only_what_was_cut_off_is_reported,
+                  f"{reader} reads {where} at {reading.next} and is told: {error}; what it read parts from newer logs at {cuts}")
 
 
 @holds("committed", "S08")
 def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, where: Key, committed: int) -> None:
     """What is committed was handed out."""
     handed = judge.facts.readings[reader, where].handed
-    judge.require(committed <= handed or where in judge.facts.upset, no_commit_is_ahead_of_what_was_handed_out,
+    judge.require(committed <= handed, no_commit_is_ahead_of_what_was_handed_out,
                   f"{reader} committed {committed} of {where}, and was handed what is before {handed}")
 
 
@@ -237,7 +248,7 @@ def every_consumer_has_come_to_the_end(judge: Judge) -> None:
     """When nothing is wrong any more, reading goes on to the end of every log."""
     for (reader, where), reading in judge.facts.readings.items():
         end = max(judge.facts.stored[where], default=-1) + 1
-        judge.require(reading.position >= end or where in judge.facts.upset, every_consumer_has_come_to_the_end,
+        judge.require(reading.position == end, every_consumer_has_come_to_the_end,
                       f"{reader} stands at {reading.position} of {where}, whose log ends at {end}")
 
 

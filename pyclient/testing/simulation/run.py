@@ -19,7 +19,7 @@ from pyclient.core.transitions import TABLES
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.batch import Batch
 from pyclient.testing.fake.partition import NOBODY
-from pyclient.testing.simulation.facts import Facts, Key, Second
+from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
 from pyclient.testing.simulation.faults import KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import Broken, Judge
 from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
@@ -69,8 +69,8 @@ class Outcome:
 class Run:
     """The state of one run."""
 
-    def __init__(self, seed: int, faults: Sequence[Fault] | None = None) -> None:
-        self.world = World(seed, config=_settings(Random(f"{seed}/settings")))
+    def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
+        self.world = World(seed, config=_settings(Random(f"{seed}/settings")) if config is None else config)
         self.facts = Facts()
         self.judge = Judge(self.world, self.facts)
         self.plan: Plan = drawn(self.world.random("plan"))
@@ -115,8 +115,7 @@ class Run:
 
     async def _play(self) -> None:
         world, loop = self.world, self.world.loop
-        loop.after_turn = self._after_turn
-        loop.call_later(1.0, self._each_second)
+        self._watch()
         for name, partitions in self.plan.topics.items():
             world.kafka.create_topic(name, partitions)
         for fault in self.faults:
@@ -135,6 +134,10 @@ class Run:
             done.set()
         self.judge.after("end")
         await asyncio.sleep(max(2.0, SHORTEST_S - loop.time()))
+
+    def _watch(self) -> None:
+        self.world.loop.after_turn = self._after_turn
+        self.world.loop.call_later(1.0, self._each_second)
 
     def _strike(self, fault: Fault) -> None:
         KINDS[fault.kind](Strike(self.world, fault, self._on_hit))
@@ -193,12 +196,13 @@ class Run:
         elif event == "leader" and facts["broker"] != NOBODY:
             self._on_leader((facts["topic"], facts["partition"]), clean=facts["clean"])
         elif event == "committed":
-            self.facts.committed[facts["group"], (facts["topic"], facts["partition"])] = facts["offset"]
+            self.facts.committed[facts["group"], (facts["topic"], facts["partition"])] = facts["offset"], facts["epoch"]
         elif event == "retention":
             self.facts.log_start[facts["topic"], facts["partition"]] = facts["start"]
         elif event == "high watermark":
             where = facts["topic"], facts["partition"]
-            self.facts.watermark[where] = max(self.facts.watermark[where], facts["offset"])
+            marks = self.facts.watermarks[where]
+            marks[facts["epoch"]] = max(marks.get(facts["epoch"], 0), facts["offset"])
         elif event == "defect":
             self.facts.errors.append(f"the fake cluster: {facts['error']!r}")
 
@@ -213,7 +217,7 @@ class Run:
     def _on_appended(self, where: Key, batch: Batch) -> None:
         names = self._names_of(batch)
         self.judge.after("stored", where, names)
-        self.facts.append(where, batch.base_offset, names)
+        self.facts.append(where, batch.base_offset, names, batch.epoch)
         for name in names:
             sent = self.facts.sent.get(name)
             if sent is not None and name not in self.facts.ever_stored:
@@ -223,7 +227,7 @@ class Run:
     def _on_leader(self, where: Key, *, clean: bool) -> None:
         partition = self.world.kafka.partition(*where)
         assert partition is not None
-        log = {each.base_offset + at: name for each in partition.log.batches for at, name in enumerate(self._names_of(each))}
+        log = {each.base_offset + at: Entry(name, each.epoch) for each in partition.log.batches for at, name in enumerate(self._names_of(each))}
         self.facts.lead(where, log, clean=clean)
 
     def _names_of(self, batch: Batch) -> list[bytes]:

@@ -10,12 +10,14 @@ from typing import Any, Final
 import attrs
 
 from pyclient.consumer import AsyncConsumer
-from pyclient.errors import BufferExhausted, ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError
+from pyclient.errors import (
+    BufferExhausted, ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, LogTruncationError, NoOffsetForPartition, OffsetOutOfRangeError,
+)
 from pyclient.producer import AsyncProducer
 from pyclient.buffers.pool import Pool
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
-from pyclient.testing.simulation.facts import Facts, Reading, Sent
+from pyclient.testing.simulation.facts import Entry, Facts, Reading, Sent
 from pyclient.testing.simulation.invariants import Judge
 from pyclient.testing.simulation.world import World
 
@@ -232,7 +234,11 @@ class ConsumingService:
         await self._consumer.assign(self._partitions)
         for each in self._partitions:
             reading = self._reading(each)
-            reading.next, reading.position = self._facts.committed.get((self._group, (each.topic, each.partition))), -1
+            place = self._facts.committed.get((self._group, (each.topic, each.partition)))
+            if place is None:
+                reading.begin(None, self._cuts(each))
+            else:
+                self._facts.resumed(self.name, (each.topic, each.partition), *place)
             if self._options["auto_offset_reset"] == "latest":
                 reading.handed = ANYWHERE
         if self._seeks and self._random.random() < 0.5:
@@ -258,6 +264,8 @@ class ConsumingService:
                 await self._commit()
             if self._seeks and not self._leaving and self._random.random() < 0.02:
                 await self._seek()
+        except LogTruncationError as error:
+            await self._go_back(error)
         except NO_POSITION as error:
             self._world.journal.note(self.name, f"is told {type(error).__name__} and begins at the beginning")
             if self._random.random() < 0.5:
@@ -277,9 +285,7 @@ class ConsumingService:
         self._facts.second.records += 1
         self._world.journal.note(self.name, f"got {name!r} at {where[0]}-{where[1]} offset {record.offset}")
         self._judge.after("consumed", self.name, record, name)
-        reading = self._facts.readings[self.name, where]
-        reading.next = record.offset + 1
-        reading.handed = max(reading.handed, reading.next)
+        self._facts.read(self.name, where, record.offset, Entry(name, record.leader_epoch or 0))
 
     async def _look(self) -> None:
         """Positions, as users see them."""
@@ -288,11 +294,11 @@ class ConsumingService:
             position = self._consumer._progress.position(each)
             if position is None and self._leaving:
                 position = await self._consumer.position(each, timeout=5.0)
-            if position is None:
-                continue
+            begin = self._facts.log_start[each.topic, each.partition]
+            if position is None or (reading.next is not None and position > reading.next >= begin):
+                continue  # not known yet, or consumed before the log was cut back: what was handed out since counts with the next poll
             self._judge.after("position", self.name, (each.topic, each.partition), reading, position)
-            reading.position = position
-            reading.handed = max(reading.handed, position)
+            self._facts.moved(self.name, (each.topic, each.partition), position)
 
     async def _commit(self) -> None:
         await self._consumer.commit(timeout=5.0)
@@ -307,7 +313,7 @@ class ConsumingService:
             target = self._random.randrange(reading.position)
             self._world.journal.note(self.name, f"seeks to {target} of {where}")
             await self._consumer.seek(where, target)
-            reading.next, reading.position = target, target
+            reading.begin(target, self._cuts(where))
         else:
             await self._to_an_end(begin=self._random.random() < 0.7)
 
@@ -315,23 +321,33 @@ class ConsumingService:
         for each in self._partitions:
             start = self._facts.log_start[each.topic, each.partition]
             await self._consumer.seek(each, start)
-            reading = self._reading(each)
-            reading.next, reading.position = start, start
+            self._reading(each).begin(start, self._cuts(each))
 
     async def _to_an_end(self, *, begin: bool) -> None:
         self._world.journal.note(self.name, f"seeks to the {'beginning' if begin else 'end'}")
         await (self._consumer.seek_to_beginning() if begin else self._consumer.seek_to_end())
         for each in self._partitions:
             reading = self._reading(each)
-            reading.next, reading.position = None, -1
+            reading.begin(None, self._cuts(each))
             if not begin:
                 reading.handed = ANYWHERE
+
+    async def _go_back(self, error: LogTruncationError) -> None:
+        """What it is told to do when it has no policy of its own."""
+        assert error.topic_partition is not None
+        self._world.journal.note(self.name, f"is told {error}")
+        self._judge.after("truncated", self.name, error)
+        await self._consumer.seek(error.topic_partition, error.divergent_offset)
+        self._reading(error.topic_partition).begin(error.divergent_offset, self._cuts(error.topic_partition))
+
+    def _cuts(self, where: TopicPartition) -> int:
+        return len(self._facts.cuts[where.topic, where.partition])
 
     def _reading(self, where: TopicPartition) -> Reading:
         return self._facts.readings[self.name, (where.topic, where.partition)]
 
     def _at_the_end(self) -> bool:
-        return all(self._reading(each).position >= self._end(each) for each in self._partitions)
+        return all(self._reading(each).position == self._end(each) for each in self._partitions)
 
     def _end(self, where: TopicPartition) -> int:
         return max(self._facts.stored[where.topic, where.partition], default=-1) + 1

@@ -96,9 +96,10 @@ def _commit(kafka: Kafka, group: Group, topic: str, part: Any) -> int:
     note = part.committed_metadata or ""
     if len(note) > kafka.settings.offset_metadata_max_bytes:
         return OFFSET_METADATA_TOO_LARGE
-    group.offsets[topic, part.partition_index] = Committed(part.committed_offset, getattr(part, "committed_leader_epoch", NOTHING), note)
+    epoch = getattr(part, "committed_leader_epoch", NOTHING)
+    group.offsets[topic, part.partition_index] = Committed(part.committed_offset, epoch, note)
     kafka.tell("committed", group=group.id, generation=group.generation, topic=topic, partition=part.partition_index,
-               offset=part.committed_offset)
+               offset=part.committed_offset, epoch=epoch)
     return 0
 
 

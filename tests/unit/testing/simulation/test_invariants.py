@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pyclient.errors import KafkaTimeout
-from pyclient.testing.simulation.facts import Facts, Sent
+from pyclient.errors import KafkaTimeout, LogTruncationError
+from pyclient.records import TopicPartition
+from pyclient.testing.simulation.facts import Entry, Facts, Sent
 from pyclient.testing.simulation.invariants import INVARIANTS, Broken, Judge
 from pyclient.testing.simulation.run import Run, run_seed
 from pyclient.testing.simulation.workload import ProducingService
@@ -80,7 +81,7 @@ def test_S05_an_error_that_is_not_kafkas_is_a_breach(judge: Judge) -> None:
 
 
 def test_S06_an_acknowledgement_of_what_the_log_does_not_hold_is_a_breach(judge: Judge) -> None:
-    judge.facts.append(WHERE, 7, [b"a/1"])
+    judge.facts.append(WHERE, 7, [b"a/1"], 0)
     judge.after("acked", acknowledged(7))
     assert breach(judge, "acked", acknowledged(8)) == "S06 an_acknowledged_record_is_stored_where_told"
     judge.facts.lost.add(b"a/1")
@@ -95,12 +96,66 @@ def test_S06_an_acknowledged_record_that_is_gone_in_the_end_is_a_breach_unless_a
 
 
 def test_S07_a_record_above_the_high_watermark_is_a_breach(judge: Judge) -> None:
-    record = SimpleNamespace(topic="orders", partition=0, offset=3)
-    judge.facts.append(WHERE, 3, [b"a/1"])
-    judge.facts.watermark[WHERE] = 4
+    record = SimpleNamespace(topic="orders", partition=0, offset=3, leader_epoch=2)
+    judge.facts.append(WHERE, 3, [b"a/1"], 2)
+    judge.facts.watermarks[WHERE] = {1: 9, 2: 4}
     judge.after("consumed", "reader", record, b"a/1")
-    judge.facts.watermark[WHERE] = 3
+    judge.facts.watermarks[WHERE][2] = 3  # what an earlier leader had committed says nothing of the later one's records
     assert breach(judge, "consumed", "reader", record, b"a/1") == "S07 nothing_above_the_high_watermark_is_returned"
+
+
+def handed(offset: int, epoch: int) -> Any:
+    """A record that a poll returned."""
+    return SimpleNamespace(topic="orders", partition=0, offset=offset, leader_epoch=epoch)
+
+
+@pytest.fixture
+def cut(judge: Judge) -> Judge:
+    """A reader has read five records of epoch 0, of which the log keeps two; the third is another one now."""
+    judge.facts.append(WHERE, 0, [b"a", b"b", b"c", b"d", b"e"], 0)
+    judge.facts.watermarks[WHERE] = {0: 5, 1: 3}
+    judge.facts.readings["reader", WHERE].begin(0, 0)
+    for offset, name in enumerate((b"a", b"b", b"c", b"d")):
+        judge.facts.read("reader", WHERE, offset, Entry(name, 0))
+    judge.facts.lead(WHERE, {0: Entry(b"a", 0), 1: Entry(b"b", 0), 2: Entry(b"z", 1), 3: Entry(b"y", 1), 4: Entry(b"x", 1)}, clean=False)
+    return judge
+
+
+def test_C11_reading_on_in_a_log_that_was_cut_back_is_a_breach_and_going_back_is_none(cut: Judge) -> None:
+    assert breach(cut, "consumed", "reader", handed(4, 1), b"x").startswith(("C04", "S07"))
+    cut.broken = None
+    cut.after("consumed", "reader", handed(2, 1), b"z")
+    cut.facts.read("reader", WHERE, 2, Entry(b"z", 1))
+    assert cut.facts.readings["reader", WHERE].next == 3
+
+
+def test_C11_what_was_cut_off_may_be_handed_out_until_the_reader_has_gone_back(cut: Judge) -> None:
+    cut.after("consumed", "reader", handed(4, 0), b"e")
+    cut.facts.moved("reader", WHERE, 4)
+    cut.facts.moved("reader", WHERE, 2)
+    assert breach(cut, "consumed", "reader", handed(2, 0), b"c") == "C04 a_record_is_what_the_log_holds"
+
+
+def test_C11_a_position_goes_back_to_where_the_logs_part_and_no_further(cut: Judge) -> None:
+    reading = cut.facts.readings["reader", WHERE]
+    reading.position = 4
+    cut.after("position", "reader", WHERE, reading, 2)
+    assert breach(cut, "position", "reader", WHERE, reading, 1) == "C01 a_position_never_goes_back"
+
+
+@pytest.mark.parametrize(("at", "fits"), [(2, True), (1, False), (3, False)])
+def test_C11_a_loss_is_reported_where_the_logs_part(cut: Judge, at: int, fits: bool) -> None:
+    error = LogTruncationError(TopicPartition(*WHERE), offset=4, divergent_offset=at, leader_epoch=0)
+    if fits:
+        cut.after("truncated", "reader", error)
+    else:
+        assert breach(cut, "truncated", "reader", error) == "C11 only_what_was_cut_off_is_reported"
+
+
+def test_C11_a_reader_below_the_cut_is_not_told_of_one(cut: Judge) -> None:
+    cut.facts.readings["reader", WHERE].stands(1)
+    error = LogTruncationError(TopicPartition(*WHERE), offset=4, divergent_offset=2, leader_epoch=0)
+    assert breach(cut, "truncated", "reader", error) == "C11 only_what_was_cut_off_is_reported"
 
 
 def test_S08_a_commit_ahead_of_what_was_handed_out_is_a_breach(judge: Judge) -> None:
