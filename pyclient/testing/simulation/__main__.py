@@ -1,4 +1,5 @@
-"""``python -m pyclient.testing.simulation --seed N`` replays a seed exactly; ``--seeds 1..500`` sweeps; ``--soak`` goes on until Ctrl-C."""
+"""``python -m pyclient.testing.simulation --seed N`` replays a seed exactly; ``--seeds 1..500`` sweeps; ``--soak`` goes on until Ctrl-C;
+``--scenario NAME`` runs a named one."""
 from __future__ import annotations
 
 import argparse
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 from pyclient.testing.simulation.run import Outcome, run_seed
+from pyclient.testing.simulation.scenarios import SCENARIOS, run_scenario
 from pyclient.testing.simulation.shrink import shrunk
 from pyclient.testing.simulation.soak import Soaked, soak
 from pyclient.testing.simulation.sweep import Summary, sweep
@@ -17,18 +19,24 @@ from pyclient.testing.simulation.sweep import Summary, sweep
 
 def main(arguments: list[str] | None = None) -> int:
     """Run it; gives the exit code: 0, 1 when an invariant broke, 2 when a sweep was not honest."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.scenario is not None:
+        return _scenario(options)
     if options.seed is not None:
         return _one(options)
+    if options.seeds is None and options.soak is None:
+        parser.error("say --seed N, --seeds FIRST..LAST, --soak or --scenario NAME")
     return _many(options) if options.seeds is not None else _soak(options)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pyclient.testing.simulation", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--seed", type=int, help="replay this seed and print what happened")
     what.add_argument("--seeds", type=_seeds, help="sweep these: FIRST..LAST")
     what.add_argument("--soak", type=int, nargs="?", const=int(time.time()), metavar="FIRST", help="run ever new seeds until Ctrl-C (from the clock's)")
+    parser.add_argument("--scenario", choices=SCENARIOS, help="run this one, with --seed N (1)")
     parser.add_argument("--jobs", type=int, help="processes (one per core)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what the sweep counted")
     parser.add_argument("--stop-at", type=int, metavar="N", help="stop after so many broken seeds")
@@ -47,6 +55,12 @@ def _one(options: argparse.Namespace) -> int:
     if outcome.broken is not None and not options.no_shrink:
         outcome = shrunk(outcome)
     print(_told(outcome, options.last))
+    return 1 if outcome.broken else 0
+
+
+def _scenario(options: argparse.Namespace) -> int:
+    outcome = run_scenario(options.scenario, 1 if options.seed is None else options.seed)
+    print(f"scenario {options.scenario}, {_told(outcome, options.last)}")
     return 1 if outcome.broken else 0
 
 

@@ -1,0 +1,71 @@
+"""The named scenarios over many seeds, and that they can fail: each finds a client that does not notice a cut."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient.core.fetching.positions import Position
+from pyclient.testing.simulation.__main__ import main
+from pyclient.testing.simulation.run import Outcome
+from pyclient.testing.simulation.scenarios import SCENARIOS, Scene, run_scenario
+
+SEEDS = range(24)
+NAMES = tuple(SCENARIOS)
+
+
+def told(outcome: Outcome) -> str:
+    return f"seed {outcome.seed}: {outcome.broken}\n{outcome.timeline}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_C11_a_write_acknowledged_by_a_leader_alone_and_lost_with_it_is_not_read_on_from(seed: int) -> None:
+    outcome = run_scenario("acknowledged-and-lost", seed)
+    assert outcome.broken is None, told(outcome)
+    assert outcome.acked == outcome.sent
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_C11_of_two_logs_that_hold_different_records_at_the_same_offsets_the_one_that_leads_is_read(seed: int) -> None:
+    outcome = run_scenario("diverged-logs", seed)
+    assert outcome.broken is None, told(outcome)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_C11_a_reader_of_epoch_0_from_0_and_1_from_120_goes_back_to_where_its_history_and_the_log_part(seed: int) -> None:
+    outcome = run_scenario("epochs-0-and-1-from-120", seed)
+    assert outcome.broken is None, told(outcome)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_repeats_exactly(name: str) -> None:
+    assert run_scenario(name, 5).digest == run_scenario(name, 5).digest
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_finds_a_client_that_names_no_epochs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Position, "epoch", -1)
+    assert any(run_scenario(name, seed).broken for seed in range(10))
+
+
+def test_a_scenario_finds_a_client_that_goes_back_to_where_the_other_log_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Position, "divergence", lambda position, _epoch, end: min(end, position.offset - 1))
+    assert any(run_scenario("epochs-0-and-1-from-120", seed).broken for seed in SEEDS)
+
+
+def test_S11_a_scenario_that_does_not_happen_has_failed() -> None:
+    async def nothing_is_cut(scene: Scene) -> None:
+        await scene.writer.write(3)
+        scene.elect(2)
+
+    assert Scene(1, nothing_is_cut).go().invariant == "S11 the_scenario_happens"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_is_run_by_name_with_a_seed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--scenario", name, "--seed", "3"]) == 0
+    assert f"scenario {name}, seed 3: everything held" in capsys.readouterr().out
+
+
+def test_without_a_scenario_a_seed_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([])
+    assert "--scenario NAME" in capsys.readouterr().err
