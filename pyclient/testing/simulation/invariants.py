@@ -238,7 +238,7 @@ def only_what_was_cut_off_is_reported(judge: Judge, reader: str, error: LogTrunc
 @holds("committed", "S08")
 def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, where: Key, committed: int) -> None:
     """What is committed was handed out."""
-    handed = judge.facts.readings[reader, where].handed
+    handed = max(judge.facts.readings[reader, where].handed, judge.facts.log_start[where])  # to where retention may have moved it
     judge.require(committed <= handed, no_commit_is_ahead_of_what_was_handed_out,
                   f"{reader} committed {committed} of {where}, and was handed what is before {handed}")
 
