@@ -16,7 +16,7 @@ unexport PYTHONPATH PYTHONHOME
 JUNIT := build/junit
 PYTEST := $(BIN)/pytest
 
-.PHONY: help setup jars demo test test-pure test-containers threads-long soak check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-pure test-containers threads-long mutants soak check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test: setup jars ## the whole test suite; container tests too when a Docker engi
 test-pure: setup ## unit tests with the plain Python twins of small compiled modules
 	@mkdir -p $(JUNIT)
 	@PYCLIENT_PURE=1 $(PYTEST) --junitxml=$(JUNIT)/test-pure.xml tests/unit tests/test_layout.py $(ARGS)
+
+mutants: setup ## every deliberate bug of tests/simulation must be found by a seed (long)
+	PYCLIENT_MUTANTS=all $(PYTEST) -s tests/simulation/test_mutants.py $(ARGS)
 
 threads-long: setup ## tests/threads with five hundred seeds; SEEDS=7 runs one again, SEEDS=500:2000 others
 	@PYCLIENT_THREADS_SEEDS=$${SEEDS:-0:500} $(PYTEST) tests/threads $(ARGS)
