@@ -8,6 +8,7 @@ import pytest
 from pyclient import Admin, AsyncAdmin, NewTopic
 from pyclient.errors import InvalidPartitionsError, InvalidTopicError, ItemsFailed, TopicExistsError, UnknownTopicOrPartitionError
 from pyclient.testing import LocalCluster
+from tests.waiting import eventually
 
 
 def admin(cluster: LocalCluster) -> Admin:
@@ -22,9 +23,9 @@ def test_a_topic_is_created_described_listed_and_deleted(kafka_cluster: LocalClu
         assert described.topic_id is not None
         assert [(part.partition, part.leader, part.replicas, part.isr) for part in described.partitions] == [
             (number, 1, (1,), (1,)) for number in range(3)]
-        assert topic in client.list_topics()
+        eventually(lambda: topic in client.list_topics())
         client.delete_topics([topic])
-        assert topic not in client.list_topics()
+        eventually(lambda: topic not in client.list_topics())  # a broker learns of it a little later than the controller
 
 
 def test_a_name_alone_takes_the_brokers_defaults(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -61,7 +62,7 @@ def test_of_several_items_those_that_can_are_done_and_the_others_named(kafka_clu
             client.create_topics([topic, f"{topic}-2", "no/such"])
         assert {name: type(error) for name, error in failed.value.errors.items()} == {
             topic: TopicExistsError, "no/such": InvalidTopicError}
-        assert f"{topic}-2" in client.list_topics()
+        eventually(lambda: f"{topic}-2" in client.list_topics())
 
 
 def test_no_items_are_no_work(kafka_cluster: LocalCluster) -> None:
@@ -93,7 +94,8 @@ def test_async_calls_may_run_at_once(kafka_cluster: LocalCluster, topic: str) ->
     async def main() -> None:
         async with AsyncAdmin(bootstrap_servers=kafka_cluster.bootstrap_servers) as client:
             await asyncio.gather(*(client.create_topics([name]) for name in names))
-            assert set(names) <= set(await client.list_topics())
+            while not set(names) <= set(await client.list_topics()):
+                await asyncio.sleep(0)
             await client.delete_topics(names)
 
     asyncio.run(main())

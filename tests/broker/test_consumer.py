@@ -525,7 +525,7 @@ def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: st
                 if record.offset == 60:
                     await reader.commit()
                     break
-            assert (await reader.committed([where]))[where] == OffsetAndMetadata(61)
+            assert (await reader.committed([where]))[where] == OffsetAndMetadata(61, leader_epoch=0)
             assert (await reader.poll(20))[0].offset == 61
             reader.pause(where)
             assert not await reader.poll(0.1)

@@ -31,7 +31,11 @@ class Allowance:
     kind: Kind
     reason: str
     key: str = ""
-    """By which the items of a list with fewer here are matched."""
+    """The field by which the items of a list are known."""
+    apart: str = ""
+    """The one item, by its key, that either side may have or not."""
+    containers: bool = False
+    """Needed only where the real brokers are in containers."""
 
 
 ALLOWED: Final = (
@@ -40,7 +44,8 @@ ALLOWED: Final = (
     Allowance(None, "topic_id", Kind.RENAMED, "drawn for each topic"),
     Allowance(Api.API_VERSIONS, "api_keys", Kind.FEWER, "what no family answers is not offered", key="api_key"),
     Allowance(Api.API_VERSIONS, "supported_features", Kind.UNORDERED, "a hash map there"),
-    Allowance(Api.API_VERSIONS, "finalized_features", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.API_VERSIONS, "finalized_features", Kind.UNORDERED,
+              "a hash map there; kraft.version says how the controllers were set up", key="name", apart="kraft.version"),
     Allowance(Api.API_VERSIONS, "finalized_features_epoch", Kind.FREE, "an offset in the log of the cluster's metadata"),
     Allowance(None, "controller_id", Kind.FREE, "any broker there, drawn for each answer"),
     Allowance(Api.METADATA, "topics", Kind.UNORDERED, "a hash map there"),
@@ -51,6 +56,7 @@ ALLOWED: Final = (
     Allowance(Api.JOIN_GROUP, "leader", Kind.RENAMED, "a member id"),
     Allowance(Api.JOIN_GROUP, "members", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.DESCRIBE_GROUPS, "members", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.DESCRIBE_GROUPS, "client_host", Kind.RENAMED, "a container sees its gateway, not this machine", containers=True),
     Allowance(Api.LIST_GROUPS, "groups", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.DELETE_TOPICS, "responses", Kind.UNORDERED, "a hash map there"),
 )

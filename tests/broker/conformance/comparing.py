@@ -63,6 +63,8 @@ class Comparison:
         if allowance.kind is Kind.FEWER:
             known = [item.get(allowance.key) for item in fake]
             real = [item for item in real if item.get(allowance.key) in known]
+        if allowance.apart:
+            real, fake = ([item for item in side if item.get(allowance.key) != allowance.apart] for side in (real, fake))
         left = sorted(real, key=lambda item: repr(self._lasting(api, item, self._partners)))
         right = sorted(fake, key=lambda item: repr(self._lasting(api, item, {each: each for each in self._partners.values()})))
         if (left != real) or (right != fake):

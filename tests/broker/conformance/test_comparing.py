@@ -48,6 +48,12 @@ def test_only_versions_of_apis_the_model_answers_are_compared() -> None:
     assert found(Api.API_VERSIONS, {"api_keys": [known]}, {"api_keys": [known, {"api_key": 4, "max_version": 12}]})
 
 
+def test_what_stands_apart_may_be_there_or_not_and_nothing_else() -> None:
+    apart, level = {"name": "kraft.version", "max_version_level": 1}, {"name": "metadata.version", "max_version_level": 30}
+    assert not found(Api.API_VERSIONS, {"finalized_features": [level]}, {"finalized_features": [apart, level]})
+    assert found(Api.API_VERSIONS, {"finalized_features": [apart]}, {"finalized_features": [apart, level]})
+
+
 def test_an_allowance_counts_as_needed_only_where_answers_differed() -> None:
     used: set[Allowance] = set()
     found(Api.METADATA, {"cluster_id": "a"}, {"cluster_id": "a"}, used)
