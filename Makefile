@@ -39,8 +39,8 @@ test-pure: setup ## unit tests with the plain Python twins of small compiled mod
 	@mkdir -p $(JUNIT)
 	@PYCLIENT_PURE=1 $(PYTEST) --junitxml=$(JUNIT)/test-pure.xml tests/unit tests/test_layout.py $(ARGS)
 
-mutants: setup ## every deliberate bug of tests/simulation must be found by a seed (long)
-	PYCLIENT_MUTANTS=all $(PYTEST) -s tests/simulation/test_mutants.py $(ARGS)
+mutants: setup ## look anew for the seeds that find the deliberate bugs of tests/simulation (long)
+	PYCLIENT_MUTANTS=anew $(PYTEST) -s tests/simulation/test_mutants.py $(ARGS)
 
 threads-long: setup ## tests/threads with five hundred seeds; SEEDS=7 runs one again, SEEDS=500:2000 others
 	@PYCLIENT_THREADS_SEEDS=$${SEEDS:-0:500} $(PYTEST) tests/threads $(ARGS)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable
+from collections.abc import Sequence
 from types import FrameType
 
 import attrs
@@ -20,7 +20,9 @@ class Finding:
     """What became of a mutant."""
 
     mutant: str
-    seeds: int
+    tried: int
+    seed: int
+    """The last one that was tried: the one that found it."""
     invariant: str | None
     """Which invariant it broke; None: it survived."""
 
@@ -29,16 +31,14 @@ class _Hangs(BaseException):
     pass
 
 
-def hunt(name: str, seeds: Iterable[int]) -> Finding:
+def hunt(name: str, seeds: Sequence[int]) -> Finding:
     """Run seeds until one finds the mutant of that name."""
     mutant = next(each for each in everything() if each.name == name)
-    tried = 0
-    for seed in seeds:
-        tried += 1
+    for tried, seed in enumerate(seeds, 1):
         found = _tried(mutant, seed)
         if found is not None:
-            return Finding(name, tried, found)
-    return Finding(name, tried, None)
+            break
+    return Finding(name, tried, seed, found)
 
 
 def _tried(mutant: Mutant, seed: int) -> str | None:

@@ -146,18 +146,19 @@ class Facts:
         for position, name in enumerate(names):
             log[base_offset + position] = Entry(name, epoch)
 
-    def lead(self, where: Key, log: Log, *, clean: bool) -> None:
-        """A new leader's log counts from now on: what it does not hold is gone."""
+    def lead(self, where: Key, log: Log, *, start: int, clean: bool) -> None:
+        """A new leader's log counts from now on, which begins at *start*: what it does not hold is gone."""
         before, begin = self.stored[where], self.log_start[where]
-        log = self.stored[where] = {**{offset: entry for offset, entry in before.items() if offset < begin}, **log}
+        known = self.stored[where] = {**{offset: entry for offset, entry in before.items() if offset < begin}, **log}
         if clean:
             return
-        at = min((offset for offset, entry in before.items() if log.get(offset) != entry), default=None)
+        self.log_start[where] = start  # what retention took from the old leader may be here again, or be written anew
+        at = min((offset for offset, entry in before.items() if known.get(offset) != entry), default=None)
         if at is None:
             return
-        cut, present = Cut(at, before), {entry.name for entry in log.values()}
-        self.lost.update(entry.name for entry in cut.lost.values() if entry.name not in present)
-        self.cuts[where].append(cut)
+        present = {entry.name for entry in log.values()}
+        self.lost.update(entry.name for entry in before.values() if entry.name not in present)  # to retention, some of them
+        self.cuts[where].append(Cut(at, before))
         for (_, place), reading in self.readings.items():
             if place == where and not reading.view:
                 reading.next, reading.position = None, -1
@@ -175,6 +176,8 @@ class Facts:
         reading = self.readings[reader, where]
         for number, log, at in self.logs(reading, where):
             if log.get(offset) == entry and at in (None, offset):
+                if number > reading.knows:
+                    reading.position = min(reading.position, offset)  # it went back before anybody looked
                 reading.knows = number
                 reading.view = reading.view or {before: each for before, each in log.items() if before < offset}
                 break

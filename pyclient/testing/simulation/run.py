@@ -228,7 +228,7 @@ class Run:
         partition = self.world.kafka.partition(*where)
         assert partition is not None
         log = {each.base_offset + at: Entry(name, each.epoch) for each in partition.log.batches for at, name in enumerate(self._names_of(each))}
-        self.facts.lead(where, log, clean=clean)
+        self.facts.lead(where, log, start=partition.log.start, clean=clean)
 
     def _names_of(self, batch: Batch) -> list[bytes]:
         found = self._names.get(batch)

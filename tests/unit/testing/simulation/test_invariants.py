@@ -117,7 +117,7 @@ def cut(judge: Judge) -> Judge:
     judge.facts.readings["reader", WHERE].begin(0, 0)
     for offset, name in enumerate((b"a", b"b", b"c", b"d")):
         judge.facts.read("reader", WHERE, offset, Entry(name, 0))
-    judge.facts.lead(WHERE, {0: Entry(b"a", 0), 1: Entry(b"b", 0), 2: Entry(b"z", 1), 3: Entry(b"y", 1), 4: Entry(b"x", 1)}, clean=False)
+    judge.facts.lead(WHERE, {0: Entry(b"a", 0), 1: Entry(b"b", 0), 2: Entry(b"z", 1), 3: Entry(b"y", 1), 4: Entry(b"x", 1)}, start=0, clean=False)
     return judge
 
 

@@ -1,0 +1,48 @@
+"""The books of a simulated run: what they say must be true, or an invariant cries for nothing, or sleeps."""
+from __future__ import annotations
+
+from pyclient.testing.simulation.facts import Entry, Facts, Log
+
+WHERE = ("orders", 0)
+
+
+def entries(names: str, epoch: int, *, begin: int = 0) -> Log:
+    return {begin + at: Entry(name.encode(), epoch) for at, name in enumerate(names)}
+
+
+def ten_of_which_retention_took_five() -> Facts:
+    facts = Facts()
+    facts.append(WHERE, 0, [name.encode() for name in "abcdefghca"], 0)
+    facts.log_start[WHERE] = 5
+    return facts
+
+
+def test_a_copy_that_retention_took_does_not_stand_for_the_one_that_an_election_took() -> None:
+    facts = ten_of_which_retention_took_five()
+    facts.lead(WHERE, entries("ab", 0), start=0, clean=False)
+    assert facts.lost == set(b"%c" % name for name in b"cdefgh")
+
+
+def test_the_log_begins_where_the_one_of_an_unclean_leader_begins() -> None:
+    facts = ten_of_which_retention_took_five()
+    facts.lead(WHERE, entries("abc", 0), start=2, clean=False)
+    assert facts.log_start[WHERE] == 2
+
+
+def test_a_clean_leader_loses_nothing_and_moves_no_beginning() -> None:
+    facts = ten_of_which_retention_took_five()
+    facts.lead(WHERE, entries("fghca", 0, begin=5), start=5, clean=True)
+    assert (facts.lost, facts.log_start[WHERE], len(facts.stored[WHERE])) == (set(), 5, 10)
+
+
+def test_a_reader_that_went_back_with_its_log_stands_where_it_went_on() -> None:
+    facts = Facts()
+    facts.append(WHERE, 0, [b"a", b"b", b"c", b"d"], 0)
+    reading = facts.readings["reader", WHERE]
+    reading.begin(0, 0)
+    for offset, entry in entries("abcd", 0).items():
+        facts.read("reader", WHERE, offset, entry)
+    facts.moved("reader", WHERE, 4)
+    facts.lead(WHERE, {**entries("a", 0), **entries("zyx", 1, begin=1)}, start=0, clean=False)
+    facts.read("reader", WHERE, 1, Entry(b"z", 1))
+    assert (reading.next, reading.position) == (2, 1)
