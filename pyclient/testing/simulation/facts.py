@@ -120,6 +120,9 @@ class Facts:
         self.lost: set[bytes] = set()
         """Stored once, then cut off by an unclean election: no client can prevent that."""
         self.log_start: dict[Key, int] = defaultdict(int)
+        """Where the leader's log begins now."""
+        self.latest_start: dict[Key, int] = defaultdict(int)
+        """Where a leader's log has begun at most: to there retention may have moved a reader, though a later leader has more."""
         self.readings: dict[tuple[str, Key], Reading] = defaultdict(Reading)
         self.watermarks: dict[Key, dict[int, int]] = defaultdict(dict)
         """The highest high watermark under each leader epoch."""
@@ -146,13 +149,18 @@ class Facts:
         for position, name in enumerate(names):
             log[base_offset + position] = Entry(name, epoch)
 
+    def begin(self, where: Key, start: int) -> None:
+        """The leader's log begins there from now on."""
+        self.log_start[where] = start
+        self.latest_start[where] = max(self.latest_start[where], start)
+
     def lead(self, where: Key, log: Log, *, start: int, clean: bool) -> None:
         """A new leader's log counts from now on, which begins at *start*: what it does not hold is gone."""
-        before, begin = self.stored[where], self.log_start[where]
+        before, begin = self.stored[where], max(self.log_start[where], start)
+        self.begin(where, start)  # what retention took from the old leader may be here again, or be written anew
         known = self.stored[where] = {**{offset: entry for offset, entry in before.items() if offset < begin}, **log}
         if clean:
             return
-        self.log_start[where] = start  # what retention took from the old leader may be here again, or be written anew
         at = min((offset for offset, entry in before.items() if known.get(offset) != entry), default=None)
         if at is None:
             return

@@ -207,7 +207,7 @@ def no_record_is_skipped_or_repeated(judge: Judge, reader: str, record: Record, 
     reading = judge.facts.readings[reader, where]
     if reading.next is None:
         return
-    read, begin = Entry(name, record.leader_epoch or 0), judge.facts.log_start[where]
+    read, begin = Entry(name, record.leader_epoch or 0), judge.facts.latest_start[where]
     expected = [at or 0 for _, log, at in judge.facts.logs(reading, where) if log.get(record.offset) == read]
     # Where retention has overtaken it, what was fetched before may still come, or the policy decides.
     fits = any(record.offset == at or begin > at <= record.offset for at in expected)
@@ -238,7 +238,7 @@ def only_what_was_cut_off_is_reported(judge: Judge, reader: str, error: LogTrunc
 @holds("committed", "S08")
 def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, where: Key, committed: int) -> None:
     """What is committed was handed out."""
-    handed = max(judge.facts.readings[reader, where].handed, judge.facts.log_start[where])  # to where retention may have moved it
+    handed = max(judge.facts.readings[reader, where].handed, judge.facts.latest_start[where])  # to where retention may have moved it
     judge.require(committed <= handed, no_commit_is_ahead_of_what_was_handed_out,
                   f"{reader} committed {committed} of {where}, and was handed what is before {handed}")
 

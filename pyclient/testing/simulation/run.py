@@ -198,7 +198,7 @@ class Run:
         elif event == "committed":
             self.facts.committed[facts["group"], (facts["topic"], facts["partition"])] = facts["offset"], facts["epoch"]
         elif event == "retention":
-            self.facts.log_start[facts["topic"], facts["partition"]] = facts["start"]
+            self.facts.begin((facts["topic"], facts["partition"]), facts["start"])
         elif event == "high watermark":
             where = facts["topic"], facts["partition"]
             marks = self.facts.watermarks[where]

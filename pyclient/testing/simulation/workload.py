@@ -57,8 +57,8 @@ def drawn(random: Random) -> Plan:
     closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY else None
     return Plan(
         topics=topics, producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
-        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 2)))],
-        records=-(-1100 // producers), working_s=random.uniform(45.0, 52.0), closes_at=closes_at)
+        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 1, 2)))],
+        records=-(-1050 // producers), working_s=random.uniform(45.0, 52.0), closes_at=closes_at)
 
 
 def _producer_options(random: Random) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _producer_options(random: Random) -> dict[str, Any]:
 
 
 def _consumer_options(random: Random) -> dict[str, Any]:
-    per_partition = random.choice((400, 4096, 1 << 20, 1 << 20))
+    per_partition = random.choice((400, 4096, 4096, 1 << 20, 1 << 20, 1 << 20))
     return {
         "auto_offset_reset": random.choice(("earliest", "earliest", "earliest", "latest", "none")), "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
         "max_poll_records": random.choice((20, 100, 500, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, 20_000, 20_000))), "fetch_max_wait_ms": random.choice((1000, 3000, 3000)),
@@ -211,7 +211,8 @@ class ConsumingService:
         self._group = f"group-{number}"
         world.groups.append(self._group)
         self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
-        self._seeks = self._random.random() < 0.5
+        self._seeks = self._random.choice((0, 0, 1, 3))
+        """How often it still jumps somewhere: each time it may read all it has read again."""
         self._restless = self._random.random() < 0.3
         self._pause = self._random.choice((0.0, 0.2, 0.6))
         self._leaving = False
@@ -241,8 +242,7 @@ class ConsumingService:
                 self._facts.resumed(self.name, (each.topic, each.partition), *place)
             if self._options["auto_offset_reset"] == "latest":
                 reading.handed = ANYWHERE
-        if self._seeks and self._random.random() < 0.5:
-            await self._seek()
+        await self._seek(0.5)
 
     async def _live(self, done: asyncio.Event) -> None:
         leaves_at = self._world.loop.time() + self._random.uniform(5.0, 25.0) if self._restless else float("inf")
@@ -262,8 +262,8 @@ class ConsumingService:
             await self._look()
             if self._random.random() < 0.1:
                 await self._commit()
-            if self._seeks and not self._leaving and self._random.random() < 0.02:
-                await self._seek()
+            if not self._leaving:
+                await self._seek(0.02)
         except LogTruncationError as error:
             await self._go_back(error)
         except NO_POSITION as error:
@@ -294,7 +294,7 @@ class ConsumingService:
             position = self._consumer._progress.position(each)
             if position is None and self._leaving:
                 position = await self._consumer.position(each, timeout=5.0)
-            begin = self._facts.log_start[each.topic, each.partition]
+            begin = self._facts.latest_start[each.topic, each.partition]
             if position is None or (reading.next is not None and position > reading.next >= begin):
                 continue  # not known yet, or consumed before the log was cut back: what was handed out since counts with the next poll
             self._judge.after("position", self.name, (each.topic, each.partition), reading, position)
@@ -306,7 +306,10 @@ class ConsumingService:
             if stored is not None:
                 self._judge.after("committed", self.name, (where.topic, where.partition), stored.offset)
 
-    async def _seek(self) -> None:
+    async def _seek(self, chance: float) -> None:
+        if not self._seeks or self._random.random() >= chance:
+            return
+        self._seeks -= 1
         where = self._random.choice(self._partitions)
         reading = self._reading(where)
         if reading.position > 0 and self._random.random() < 0.7:

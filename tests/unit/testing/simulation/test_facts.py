@@ -13,7 +13,7 @@ def entries(names: str, epoch: int, *, begin: int = 0) -> Log:
 def ten_of_which_retention_took_five() -> Facts:
     facts = Facts()
     facts.append(WHERE, 0, [name.encode() for name in "abcdefghca"], 0)
-    facts.log_start[WHERE] = 5
+    facts.begin(WHERE, 5)
     return facts
 
 
@@ -27,6 +27,19 @@ def test_the_log_begins_where_the_one_of_an_unclean_leader_begins() -> None:
     facts = ten_of_which_retention_took_five()
     facts.lead(WHERE, entries("abc", 0), start=2, clean=False)
     assert facts.log_start[WHERE] == 2
+
+
+def test_a_clean_leader_may_begin_later_and_what_retention_took_from_it_is_not_lost() -> None:
+    facts = ten_of_which_retention_took_five()
+    facts.lead(WHERE, entries("abcdefgh", 0), start=0, clean=False)
+    facts.lead(WHERE, entries("fgh", 0, begin=5), start=5, clean=True)
+    assert (facts.log_start[WHERE], [*facts.stored[WHERE]], facts.lost) == (5, [*range(8)], set())
+
+
+def test_to_where_retention_once_moved_readers_is_remembered() -> None:
+    facts = ten_of_which_retention_took_five()
+    facts.lead(WHERE, entries("abcdefgh", 0), start=0, clean=False)
+    assert (facts.log_start[WHERE], facts.latest_start[WHERE]) == (0, 5)
 
 
 def test_a_clean_leader_loses_nothing_and_moves_no_beginning() -> None:
