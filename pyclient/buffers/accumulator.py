@@ -17,9 +17,10 @@ from collections import OrderedDict, deque
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
 from pyclient.buffers.pool import Pool
+from pyclient.buffers.splitting import halves
 from pyclient.codec.compression import Compression, compress
 from pyclient.codec.crc import crc32c
-from pyclient.codec.encode import HEADER_SIZE, batch_header
+from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, batch_header
 from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, RecordTooLargeError
 from pyclient.records import TopicPartition
 
@@ -116,6 +117,9 @@ class Batch:
     attempts = cython.declare(cython.int, visibility="public")
     last_error = cython.declare(object, visibility="public")  # why the last attempt failed
     in_doubt = cython.declare(cython.bint, visibility="public")  # an attempt may have stored it, though no answer says so
+    producer_id = cython.declare(cython.longlong, visibility="readonly")  # its stamp, if it is `stamped`
+    epoch = cython.declare(cython.int, visibility="readonly")
+    sequence = cython.declare(cython.int, visibility="readonly")  # of its first record
     _buffer: bytearray
     _at: cython.Py_ssize_t
     _limit: cython.Py_ssize_t
@@ -135,9 +139,19 @@ class Batch:
         """Bytes on the wire once sealed, header included; before that, bytes appended so far."""
         return HEADER_SIZE + (self._at if self.payload is None else len(self.payload))
 
+    @property
+    def stamped(self):
+        """Whether it has a producer id, epoch and sequence, which every attempt repeats (P16)."""
+        return self.producer_id >= 0
+
+    def stamp(self, producer_id, epoch, sequence):
+        """Give it the name by which a broker knows it again."""
+        self.producer_id, self.epoch, self.sequence = producer_id, epoch, sequence
+
     def pieces(self):
         """A fresh header and the sealed records, to be written one after the other."""
         header = batch_header(
+            producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence,
             records_crc=self._crc, records_size=len(self.payload), count=self.count, attributes=int(self._codec),
             base_timestamp=self.result.base_timestamp, max_timestamp=self.max_timestamp)
         return [header, self.payload]
@@ -341,9 +355,10 @@ class Accumulator:
         Asked only when it could be sent: until then an open batch goes on filling.
         """
         with self._lock:
-            if queue.waiting:
-                batch: Batch = queue.waiting[0]
-                return batch if batch._state == SEALED else None
+            batch: Batch
+            for batch in queue.waiting:
+                if batch._state != IN_FLIGHT:
+                    return batch if batch._state == SEALED else None
             if queue._open is not None and queue._due:
                 return self._detach(queue)
             return None
@@ -355,9 +370,33 @@ class Accumulator:
             batch.attempts += 1
 
     def retry(self, batch: Batch):
-        """The batch came back undelivered and may leave again; it still heads its queue."""
+        """The batch came back undelivered and may leave again; it has kept its place in its queue (P21)."""
         with self._lock:
             batch._state = SEALED
+
+    def unstamp(self, queue: PartitionQueue):
+        """Nothing of *queue* is under way, and a new epoch begins: what waits gets other sequences."""
+        with self._lock:
+            batch: Batch
+            for batch in queue.waiting:
+                batch.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+
+    def split(self, batch: Batch):
+        """Two halves take the place of a batch whose request has ended, and share its memory between them (P20)."""
+        parts = halves(b"".join(batch.pieces()), batch.result.base_timestamp, self._codec, self._level)
+        results = batch.result.split([part.count for part in parts])
+        with self._lock:
+            queue: PartitionQueue = batch.queue
+            at: cython.Py_ssize_t = queue.waiting.index(batch)
+            shares = self._share(batch, [len(part.payload) for part in parts])
+            del queue.waiting[at]
+            for part, result, share in reversed(list(zip(parts, results, shares))):
+                half: Batch = _half(batch, part, result, share)
+                queue.waiting.insert(at, half)
+                self._live[half] = None
+            self._live.pop(batch)
+            self._live = OrderedDict.fromkeys(sorted(self._live, key=_created))
+            self._list(queue)
 
     def release(self, batch: Batch):
         """Nothing reads the batch any more: forget it and reuse its memory."""
@@ -449,6 +488,7 @@ class Accumulator:
         batch.result = _BatchResult(self._observer, queue.topic, queue.partition)
         batch.result.base_timestamp = timestamp
         batch.max_timestamp = timestamp
+        batch.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         batch.created = self._clock()
         batch._buffer = buffer
         batch._limit = len(buffer) if need > self._batch_limit else min(len(buffer), self._batch_limit)
@@ -511,6 +551,22 @@ class Accumulator:
         buffer, batch._buffer = batch._buffer, None
         self._account(batch.queue, size - len(buffer))
         self.pool.swap(buffer, size)
+
+    @cython.cfunc
+    def _share(self, batch: Batch, sizes: list) -> list:
+        """What a batch held becomes what its halves hold: never more, or others would lose room that they were promised."""
+        buffer, batch._buffer, batch.payload = batch._buffer, None, None
+        held: cython.Py_ssize_t = batch._charged if buffer is None else len(buffer)
+        first = min(sizes[0], held)
+        shares = [first, min(sizes[1], held - first)]
+        self._account(batch.queue, sum(shares) - held)
+        if buffer is None:
+            self.pool.discharge(held - sum(shares))
+        else:
+            self.pool.swap(buffer, sum(shares))
+        batch._charged = 0
+        batch._state = DONE
+        return shares
 
     @cython.cfunc
     def _release(self, batch: Batch) -> object:
@@ -587,6 +643,23 @@ class Accumulator:
         return RecordTooLargeError(
             f"a record for topic {topic.topic} takes up to {need + HEADER_SIZE} B with its batch header, more than "
             f"{option}={limit}. It can never be sent and was not queued: make it smaller or raise {option}.")
+
+
+@cython.cfunc
+def _half(batch: Batch, part: object, result: BatchResult, share: cython.Py_ssize_t) -> Batch:
+    """One half of *batch*: as old, and tried as often."""
+    half: Batch = Batch.__new__(Batch)
+    half.queue, half.result, half.created = batch.queue, result, batch.created
+    half.count, half.max_timestamp = part.count, part.max_timestamp
+    half.payload, half._codec, half._crc = part.payload, part.codec, part.crc
+    half.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+    half._state, half._charged = SEALED, share
+    half.attempts, half.last_error = batch.attempts - 1, batch.last_error  # being too large was no attempt
+    return half
+
+
+def _created(batch):
+    return batch.created
 
 
 def _nothing():

@@ -12,6 +12,11 @@ cdef class BatchResult:
     cdef readonly long long base_offset
     cdef readonly long long append_time
     cdef readonly object error
+    cdef readonly int first
+    cdef BatchResult _whole
+    cdef list _parts
+    cdef int _open
+    cdef dict _records
     cdef bint _done
     cdef bint _told
     cdef cython.pymutex _lock
@@ -19,7 +24,10 @@ cdef class BatchResult:
     cdef set _seen
     cdef object _round
     cdef object _tell(self)
-    cdef object _finish(self, long long base_offset, long long append_time, object error)
+    cdef object _finish(self, long long base_offset, long long append_time, object error, object records)
+    cdef object _part_done(self, object error)
+    cdef BatchResult of(self, int index)
+    cdef object error_of(self, int index)
 
 
 @cython.final

@@ -70,7 +70,8 @@ class BatchResult:
     """The fate of one batch: pending, then either a base offset or an error, for good.
 
     ``base_offset`` is -1 when the broker did not say (acks=0), ``append_time`` -1 when the producer's timestamps hold.
-    The fields are declared in delivery.pxd.
+    A batch that was split has parts with a fate each (`of` finds a record's); it is done when all of them are, and its
+    ``error`` is the first of theirs. The fields are declared in delivery.pxd.
     """
 
     def __init__(self, observer: object, topic: str, partition: cython.int):
@@ -92,25 +93,73 @@ class BatchResult:
 
     def complete(self, base_offset: cython.longlong, append_time: cython.longlong = -1) -> bool:
         """The broker has the batch. False when the outcome was known already (P23: the first one stands)."""
-        return self._finish(base_offset, append_time, None)
+        return self._finish(base_offset, append_time, None, None)
 
-    def fail(self, error: object) -> bool:
-        """The batch is given up. False when the outcome was known already."""
-        return self._finish(-1, -1, error)
+    def fail(self, error: object, records: object = None) -> bool:
+        """The batch is given up, *records* (index → error) for reasons of their own (P24). False when the outcome was known already."""
+        return self._finish(-1, -1, error, records)
+
+    def split(self, counts):
+        """The batch travels on in parts of *counts* records: their results, each to be completed like a batch's own (P20)."""
+        whole: BatchResult = self if self._whole is None else self._whole
+        parts, first = [], self.first
+        for count in counts:
+            part: BatchResult = BatchResult(self.observer, self.topic, self.partition)
+            part._whole, part.first, part.count, part.base_timestamp = whole, first, count, self.base_timestamp
+            parts.append(part)
+            first += count
+        with whole._lock:
+            others = [] if whole._parts is None else [part for part in whole._parts if part is not self]
+            whole._parts = sorted([*others, *parts], key=_first)
+            whole._open = sum([not part.done for part in whole._parts])
+        return parts
 
     @cython.cfunc
-    def _finish(self, base_offset: cython.longlong, append_time: cython.longlong, error: object) -> object:
+    def of(self, index: cython.int) -> BatchResult:
+        """The part that holds record *index*; the batch itself, if it is whole."""
+        found: BatchResult = self
+        if self._parts is not None:
+            part: BatchResult
+            for part in self._parts:
+                if part.first > index:
+                    break
+                found = part
+        return found
+
+    @cython.cfunc
+    def error_of(self, index: cython.int) -> object:
+        """Why record *index* was not delivered; None if it was."""
+        part: BatchResult = self.of(index)
+        return part.error if part._records is None else part._records.get(index - part.first, part.error)
+
+    @cython.cfunc
+    def _finish(self, base_offset: cython.longlong, append_time: cython.longlong, error: object, records: object) -> object:
         with self._lock:
             if self._done:
                 return False
             self.base_offset = base_offset
             self.append_time = append_time
             self.error = error
+            self._records = records
             if error is not None:  # counted before anybody can see it
                 self._round = self.observer.failed(self.topic_partition, self.count, error)
             self._done = True
-        self._tell()
+        if self._whole is None:
+            self._tell()
+        else:
+            self._whole._part_done(error)
         return True
+
+    @cython.cfunc
+    def _part_done(self, error: object) -> object:
+        with self._lock:
+            self._open -= 1
+            if self.error is None:
+                self.error = error
+            if self._open:
+                return
+            self._done = True
+        self._tell()
 
     @cython.cfunc
     def _tell(self) -> object:
@@ -157,14 +206,15 @@ class BatchResult:
 
     def see(self, index):
         """Somebody looked at the outcome of record *index*: a failure of it is no longer silent."""
-        if self.error is None:
+        part: BatchResult = self.of(index)
+        if part.error is None:
             return
         with self._lock:
             self._seen = set() if self._seen is None else self._seen
             if index in self._seen:
                 return
             self._seen.add(index)
-        self.observer.seen(self.topic_partition, 1, self._round)
+        self.observer.seen(self.topic_partition, 1, part._round)
 
 
 @cython.no_gc
@@ -207,7 +257,7 @@ class Delivery:
                 f"the record for {self.topic}-{self.partition} is not acknowledged after {timeout} s; it is still being "
                 "sent. Wait longer, or look at flush() and delivery_timeout_ms.")
         self._batch.see(self._index)
-        return self._batch.error
+        return self._batch.error_of(self._index)
 
     def add_done_callback(self, callback):
         """Call ``callback(self)`` when done: in partition order, on the producer's callback thread (async: its loop)."""
@@ -226,15 +276,19 @@ class Delivery:
         return self.result(0)
 
     def __repr__(self):
-        state = "pending" if not self._batch._done else repr(self._batch.error or _metadata(self))
+        state = "pending" if not self._batch._done else repr(self._batch.error_of(self._index) or _metadata(self))
         return f"<Delivery {self._batch.topic}-{self._batch.partition} {state}>"
+
+
+def _first(part):
+    return part.first
 
 
 @cython.cfunc
 def _metadata(delivery: Delivery) -> object:
     """Not a method: C methods would put a pointer to their table into each of millions of deliveries."""
-    batch: BatchResult = delivery._batch
-    offset = batch.base_offset + delivery._index if batch.base_offset >= 0 else None
+    batch: BatchResult = delivery._batch.of(delivery._index)
+    offset = batch.base_offset + delivery._index - batch.first if batch.base_offset >= 0 else None
     timestamp = batch.append_time if batch.append_time >= 0 else batch.base_timestamp + delivery._delta
     return RecordMetadata(batch.topic, batch.partition, offset, timestamp)
 

@@ -74,4 +74,5 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.API_VERSIONS: VersionRange(0, 4),
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(1, 6),
+    Api.INIT_PRODUCER_ID: VersionRange(0, 5),
 }

@@ -13,11 +13,6 @@ PLUGIN = Anything("an object, a registered name, or 'package.module:Class'")
 
 NOT_YET = (
     NotYet(
-        "enable_idempotence",
-        lambda value: value is True,
-        "Leave it out: with acks=all nothing acknowledged is lost, but a retry can write a record twice.",
-    ),
-    NotYet(
         "transactional_id",
         lambda value: value is not None,
         "Until then make the reader of the topic tell duplicates apart, by an id in each record.",
@@ -109,8 +104,9 @@ class ProducerConfig(ClientConfig):
     max_block_ms: int = option(
         "0.9", 60_000, Int(high=INT64_MAX), "Longest time send may wait for metadata and room in buffer_memory, together.")
     enable_idempotence: bool = option(
-        "0.11", False, Bool(),
-        "Write each record exactly once, in order, in spite of retries. Off until this release can do it (Java: on).",
+        "0.11", True, Bool(),
+        "Write each record exactly once, in order, in spite of retries. Off when left out and acks, retries or "
+        "max_in_flight_requests_per_connection do not allow it.",
         importance="low")
     max_in_flight_requests_per_connection: int = option(
         "0.8", 5, Int(1), "Requests sent to a broker without an answer yet; above 1 retries may reorder unless idempotent.",

@@ -15,6 +15,7 @@ from pyclient.codec.encode import encode_headers
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager
+from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits, Watcher
 from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
 from pyclient.metrics import (
@@ -51,9 +52,10 @@ class ProducerCore(ClientCore):
         self.router = Router(config)
         self._workers: Executor | None = None
         limits = SendingLimits(
-            acks=config.acks, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
+            acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
             delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries)
         self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal,
+                             ids=ProducerIds(self.calls) if config.enable_idempotence else None,
                              watcher=Counts(self.metrics, self.clock))
 
     def managers(self) -> Sequence[Manager]:

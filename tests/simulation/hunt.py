@@ -34,11 +34,12 @@ class _Hangs(BaseException):
 def hunt(name: str, seeds: Sequence[int]) -> Finding:
     """Run seeds until one finds the mutant of that name."""
     mutant = next(each for each in everything() if each.name == name)
+    finding = Finding(name, 0, 0, None)
     for tried, seed in enumerate(seeds, 1):
-        found = _tried(mutant, seed)
-        if found is not None:
+        finding = Finding(name, tried, seed, _tried(mutant, seed))
+        if finding.invariant is not None:
             break
-    return Finding(name, tried, seed, found)
+    return finding
 
 
 def _tried(mutant: Mutant, seed: int) -> str | None:

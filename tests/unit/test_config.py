@@ -258,7 +258,6 @@ def test_the_defaults_keep_every_law(config: type[Config]) -> None:
 @pytest.mark.parametrize(
     ("config", "settings"),
     [
-        (ProducerConfig, {"enable_idempotence": True}), (ProducerConfig, {"enable.idempotence": "true"}),
         (ProducerConfig, {"transactional_id": "t"}), (ProducerConfig, {"transaction_two_phase_commit_enable": True}),
         (ProducerConfig, {"interceptors": [object()]}), (ProducerConfig, {"security_protocol": "SSL"}),
         (ConsumerConfig, {"security_protocol": "SASL_PLAINTEXT"}), (ConsumerConfig, {"group_protocol": "consumer"}),
@@ -277,9 +276,17 @@ def test_asking_for_what_a_later_release_brings_raises_and_says_what_to_do(confi
 
 
 @pytest.mark.parametrize(
-    "settings", [{"enable_idempotence": False}, {"security_protocol": "PLAINTEXT"}, {"transactional_id": None}, {"interceptors": []}])
+    "settings", [{"security_protocol": "PLAINTEXT"}, {"transactional_id": None}, {"interceptors": []}])
 def test_not_asking_for_it_is_fine(settings: Mapping[str, object]) -> None:
+    assert ProducerConfig.parse(settings).transactional_id is None
+
+
+@pytest.mark.parametrize("settings", [{"acks": 1}, {"acks": "0"}, {"retries": 0}, {"max_in_flight_requests_per_connection": 6}])
+def test_what_idempotence_cannot_do_switches_it_off_unless_it_was_asked_for(settings: Mapping[str, object]) -> None:
+    assert ProducerConfig.parse({}).enable_idempotence is True
     assert ProducerConfig.parse(settings).enable_idempotence is False
+    with pytest.raises(ConfigurationError, match="idempotent producer needs"):
+        ProducerConfig.parse({**settings, "enable_idempotence": True})
 
 
 # ── the object ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -329,7 +336,7 @@ def test_constructing_directly_checks_the_same() -> None:
     with pytest.raises(ConfigurationError, match="linger_ms"):
         ProducerConfig(linger_ms=-20)
     with pytest.raises(UnsupportedFeature):
-        ProducerConfig(enable_idempotence=True)
+        ProducerConfig(transactional_id="mine")
 
 
 # ── the declarations ─────────────────────────────────────────────────────────────────────────────────────────────────

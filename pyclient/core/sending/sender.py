@@ -1,7 +1,7 @@
 """Batches to Produce requests and answers to outcomes (P11–P14, P17, P18, P22).
 
-Knows queues, leaders and deadlines. One batch of a partition is under way at a time: with it unanswered the partition
-rests, so order holds through retries (at-least-once). Ready partitions stand in queues; nothing is scanned.
+Knows queues, leaders and deadlines; how many batches of a partition may be under way, and their sequences, is its lane's
+matter. Ready partitions stand in queues; nothing is scanned.
 Rule: a batch's memory goes back only when its request has ended, never on a timeout (P07).
 """
 from __future__ import annotations
@@ -18,7 +18,9 @@ from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, en
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
-from pyclient.core.sending.verdicts import GiveUp, Stored, TryAgain, Verdict, judge
+from pyclient.core.sending.lanes import Lane, Leader
+from pyclient.core.sending.producer_ids import ProducerIds
+from pyclient.core.sending.verdicts import GiveUp, Split, Stored, TryAgain, Verdict, judge
 from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError, sentence
 from pyclient.records import TopicPartition
 
@@ -27,9 +29,10 @@ Topics: TypeAlias = dict[str, list[PartitionRecords]]
 
 @attrs.frozen(kw_only=True)
 class SendingLimits:
-    """The options that rule sending, in seconds and bytes; ``retries`` counts after the first attempt."""
+    """The options that rule sending, in seconds and bytes; ``retries`` counts after the first attempt, ``in_flight`` per partition."""
 
     acks: int
+    in_flight: int
     max_request_size: int
     request_timeout: float
     delivery_timeout: float
@@ -54,22 +57,38 @@ class Watcher:
     def failed(self, batch: Batch) -> None:
         """It was given up."""
 
+    def split(self, batch: Batch) -> None:
+        """The broker found it too large: it travels on in parts."""
+
+
+@attrs.frozen
+class Rest:
+    """A pause after a failure: over at *until*, or when a leader of a later epoch than *epoch* is known."""
+
+    until: float
+    epoch: int
+
 
 class Sender:
     """The manager of everything a producer writes."""
 
     def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: WaitPolicy,
-                 seal: Sealer, watcher: Watcher | None = None) -> None:
+                 seal: Sealer, ids: ProducerIds | None, watcher: Watcher | None = None) -> None:
+        """*ids*: None for a producer that is not idempotent."""
         self._accumulator = accumulator
         self._metadata = metadata
         self._limits = limits
         self._backoff = backoff
         self._seal = seal
+        self._ids = ids
+        if ids is not None:
+            ids.on_failure = self._fail_all
         self._watcher = watcher or Watcher()
         self._by_leader: dict[int, dict[PartitionQueue, None]] = {}
         self._leaderless: dict[PartitionQueue, None] = {}
-        self._resting: dict[PartitionQueue, float] = {}  # after a failure: not before this time
-        self._muted: set[PartitionQueue] = set()  # a batch is under way
+        self._resting: dict[PartitionQueue, Rest] = {}  # after a failure
+        self._lanes: dict[PartitionQueue, Lane] = {}
+        self._under_way = 0  # batches
         self._view = 0
 
     # ---- the manager ------------------------------------------------------------------------------------------------
@@ -83,7 +102,7 @@ class Sender:
             self._place(queue, now)
         for node in [node for node, queues in self._by_leader.items() if queues]:
             if ready.slots(node, Use.PRODUCE):
-                request = self._drain(node, ready)
+                request = self._drain(node)
                 if request is not None:
                     yield request
 
@@ -91,11 +110,11 @@ class Sender:
         """The next linger, end of a pause, or expiry."""
         oldest = self._accumulator.oldest()
         expiry = oldest.created + self._limits.delivery_timeout if oldest is not None else None
-        return earliest(self._accumulator.next_linger(), min(self._resting.values(), default=None), expiry)
+        return earliest(self._accumulator.next_linger(), min((rest.until for rest in self._resting.values()), default=None), expiry)
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing is under way."""
-        return not self._muted and self._accumulator.oldest() is None
+        return not self._under_way and self._accumulator.oldest() is None
 
     def abandon(self, error: KafkaError) -> None:
         """Fail whatever is not settled (the end of ``close``)."""
@@ -103,10 +122,18 @@ class Sender:
             self._accumulator.drop(batch)
             batch.result.fail(error)
 
+    def _fail_all(self, error: KafkaError) -> None:
+        """There will be no producer id: whatever waits for one fails, what comes later may try again (I12)."""
+        for batch in self._accumulator.hurry():
+            if batch.state is not BatchState.IN_FLIGHT and not batch.result.done:
+                self._accumulator.drop(batch)
+                self._watcher.failed(batch)
+                batch.result.fail(self._failure(batch, error))
+
     # ---- where queues stand -----------------------------------------------------------------------------------------
 
     def _place(self, queue: PartitionQueue, now: float) -> None:
-        if queue in self._muted or queue in self._resting:
+        if queue in self._resting:
             return
         self._metadata.want(queue.topic, now)  # also while nothing new is sent: a batch that waits must find its leader
         leader = self._metadata.cluster.leader(queue.topic_partition)
@@ -121,6 +148,7 @@ class Sender:
         if self._view == self._metadata.cluster.version:
             return
         self._view = self._metadata.cluster.version
+        self._wake_moved()
         waiting = [*self._leaderless, *(queue for queues in self._by_leader.values() for queue in queues)]
         self._leaderless.clear()
         self._by_leader.clear()
@@ -128,45 +156,85 @@ class Sender:
             self._place(queue, now)
 
     def _wake_rested(self, now: float) -> None:
-        for queue in [queue for queue, until in self._resting.items() if now >= until]:
+        for queue in [queue for queue, rest in self._resting.items() if now >= rest.until]:
             del self._resting[queue]
             self._place(queue, now)
 
+    def _wake_moved(self) -> None:
+        """A leader that is newer than the failure need not be spared (P13)."""
+        for queue, rest in list(self._resting.items()):
+            if self._leader_epoch(queue) > rest.epoch:
+                del self._resting[queue]
+                self._leaderless[queue] = None  # from where it goes to its leader now, with the others
+
     # ---- draining ---------------------------------------------------------------------------------------------------
 
-    def _drain(self, node: int, ready: Ready) -> Request | None:
+    def _drain(self, node: int) -> Request | None:
         """At most one batch per partition, oldest-served first, at least one batch however large (P14)."""
         batches: list[Batch] = []
         size = 0
         queues = self._by_leader[node]
+        if not self._has_id():
+            return None
         for queue in list(queues):
-            batch = self._sendable(queue)
+            batch = self._sendable(queue, node)
             if batch is None:
                 del queues[queue]
                 continue
             if batches and size + batch.size > self._limits.max_request_size:
                 break
             del queues[queue]
+            queues[queue] = None  # behind the others: there may be more of it, for the next request
             size += batch.size
             batches.append(batch)
         return self._request(node, batches) if batches else None
 
-    def _sendable(self, queue: PartitionQueue) -> Batch | None:
-        """The queue's head once it is sealed; None while somebody else seals it, or when nothing may leave."""
+    def _has_id(self) -> bool:
+        if self._ids is not None and self._ids.current is None:
+            self._ids.want()
+            return False
+        return True
+
+    def _sendable(self, queue: PartitionQueue, node: int) -> Batch | None:
+        """The queue's next batch once it is sealed; None while somebody else seals it, or when nothing may leave."""
+        lane = self._lane(queue)
+        if queue in self._resting or not lane.has_room(self._leader(queue, node)):
+            return None
         while (batch := self._accumulator.head(queue)) is not None:
             if batch.state is BatchState.SEALING:
                 self._seal(batch)
             if batch.state is BatchState.SEALED:
-                return batch
+                return batch if lane.may_send(batch) else None
             if batch.state is BatchState.SEALING:
                 return None
         return None  # what could not be compressed is gone already
 
+    def _lane(self, queue: PartitionQueue) -> Lane:
+        lane = self._lanes.get(queue)
+        if lane is None:
+            lane = self._lanes[queue] = Lane(self._limits.in_flight, stamps=self._ids is not None)
+        return lane
+
+    def _leader_epoch(self, queue: PartitionQueue) -> int:
+        known = self._metadata.cluster.partition(queue.topic_partition)
+        return -1 if known is None else known.epoch
+
+    def _leader(self, queue: PartitionQueue, node: int) -> Leader:
+        topic = self._metadata.cluster.topics.get(queue.topic)
+        return Leader(node, None if topic is None else topic.id)
+
+    def _start(self, batch: Batch, node: int) -> None:
+        lane, leader = self._lane(batch.queue), self._leader(batch.queue, node)
+        if self._ids is not None and self._ids.current is not None:
+            lane.prepare(leader, self._ids.current, lambda: self._accumulator.unstamp(batch.queue))
+        self._accumulator.start(batch)
+        lane.sent(batch, leader)
+        self._under_way += 1
+        self._watcher.sent(batch)
+
     def _request(self, node: int, batches: list[Batch]) -> Request:
         for batch in batches:
-            self._accumulator.start(batch)
-            self._watcher.sent(batch)
-            self._muted.add(batch.queue)
+            self._start(batch, node)
         cluster = self._metadata.cluster
         ids = {batch.queue.topic: topic.id for batch in batches
                if (topic := cluster.topics.get(batch.queue.topic)) is not None}
@@ -194,8 +262,11 @@ class Sender:
 
     def _ended(self, now: float, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> None:
         for batch, verdict in self._verdicts(batches, outcome, names):
-            self._muted.discard(batch.queue)
-            self._settle(now, batch, verdict)
+            lane = self._lane(batch.queue)
+            lane.ended(batch)
+            self._under_way -= 1
+            self._settle(now, lane, batch, lane.judged(batch, verdict, first=batch.queue.waiting[0] is batch))
+            self._retire_id(lane)
             self._place(batch.queue, now)  # what came in meanwhile may leave now
 
     def _verdicts(self, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> Iterator[tuple[Batch, Verdict]]:
@@ -219,27 +290,51 @@ class Sender:
                 case Unknown(cause):
                     yield batch, GiveUp(cause, in_doubt=True)
 
-    def _settle(self, now: float, batch: Batch, verdict: Verdict) -> None:
-        if batch.result.done:  # overdue or abandoned while it was under way: only now does nobody read its buffer any more
-            self._accumulator.release(batch)
-            return
+    def _settle(self, now: float, lane: Lane, batch: Batch, verdict: Verdict) -> None:
+        overdue = batch.result.done  # or abandoned, while it was under way: only now does nobody read its buffer any more
         batch.in_doubt |= verdict.in_doubt
         match verdict:
             case Stored(base_offset, stamped):
-                self._watcher.stored(batch)
-                batch.result.complete(base_offset, stamped)
+                lane.stored()
+                if not overdue:
+                    self._watcher.stored(batch)
+                    batch.result.complete(base_offset, stamped)
                 self._accumulator.release(batch)
-            case TryAgain(error, moved=moved) if batch.attempts <= self._limits.retries:
+            case Split() if batch.count > 1 and not batch.in_doubt and not overdue:
+                self._forgo(lane, batch)
+                self._watcher.split(batch)
+                self._accumulator.split(batch)
+            case TryAgain(error, moved=moved) if batch.attempts <= self._limits.retries and not overdue:
+                lane.failed()
                 self._rest(now, batch, error, moved=moved)
-            case TryAgain(error) | GiveUp(error):
-                self._watcher.failed(batch)
-                batch.result.fail(self._failure(batch, error))
+            case TryAgain(error) | GiveUp(error) | Split(error):
+                self._forgo(lane, batch)
+                if not overdue:
+                    self._watcher.failed(batch)
+                    batch.result.fail(self._failure(batch, error), self._own_reasons(batch, verdict))
                 self._accumulator.release(batch)
+
+    def _forgo(self, lane: Lane, batch: Batch) -> None:
+        """The batch is not sent again: its sequence is used if the broker may have it, else it leaves a gap (I07)."""
+        if batch.in_doubt:
+            lane.failed()
+        elif batch.stamped:
+            lane.gap()
+
+    def _retire_id(self, lane: Lane) -> None:
+        if self._ids is not None and lane.producer_id is not None and lane.has_spent_its_id:
+            self._ids.spent(lane.producer_id)
+
+    def _own_reasons(self, batch: Batch, verdict: Verdict) -> dict[int, KafkaError] | None:
+        """What the broker has against single records (P24)."""
+        reasons = verdict.records if isinstance(verdict, GiveUp) else {}
+        return {index: KafkaError(f"the broker refuses this record: {reason}", topic_partition=batch.queue.topic_partition)
+                for index, reason in reasons.items()} or None
 
     def _rest(self, now: float, batch: Batch, error: KafkaError, *, moved: bool) -> None:
         batch.last_error = error
         self._accumulator.retry(batch)
-        self._resting[batch.queue] = now + self._backoff.after(batch.attempts)
+        self._resting[batch.queue] = Rest(now + self._backoff.after(batch.attempts), self._leader_epoch(batch.queue))
         if moved:
             self._metadata.request_update()
 
@@ -258,13 +353,18 @@ class Sender:
         while (batch := self._accumulator.oldest()) is not None:
             if now < batch.created + self._limits.delivery_timeout:
                 return
+            unsent = batch.state is not BatchState.IN_FLIGHT
             self._accumulator.drop(batch)  # first: an open batch must take no record that would be counted by nobody
+            if unsent and batch.stamped:
+                lane = self._lane(batch.queue)
+                self._forgo(lane, batch)
+                self._retire_id(lane)
             self._watcher.failed(batch)
             batch.result.fail(self._too_late(batch, now))
 
     def _too_late(self, batch: Batch, now: float) -> KafkaError:
         where = batch.queue.topic_partition
-        told = batch.last_error or self._metadata.last_error
+        told = batch.last_error or (self._ids and self._ids.last_error) or self._metadata.last_error
         reason = f"the last error was: {told}" if told is not None else self._why_unsent(where)
         return DeliveryTimeout(
             f"{batch.count} records were not acknowledged within delivery_timeout_ms="

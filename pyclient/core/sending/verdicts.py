@@ -1,11 +1,12 @@
 """What one partition's part of a Produce answer means. Pure; its test is a table."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 import attrs
 
-from pyclient.errors import KafkaError, NotEnoughReplicasAfterAppendError, RequestTimedOutError, UnknownServerError, error_for
+from pyclient.errors import KafkaError, NotEnoughReplicasAfterAppendError, RecordTooLargeError, RequestTimedOutError, UnknownServerError, error_for
 from pyclient.records import TopicPartition
 
 
@@ -37,9 +38,19 @@ class GiveUp:
 
     error: KafkaError
     in_doubt: bool = False
+    records: Mapping[int, str] = attrs.field(factory=dict)
+    """What the broker has against single records of the batch, by their index (KIP-467)."""
 
 
-Verdict: TypeAlias = Stored | TryAgain | GiveUp
+@attrs.frozen
+class Split:
+    """Too large for the broker: smaller parts of it may be taken (P20)."""
+
+    error: KafkaError
+    in_doubt: ClassVar = False
+
+
+Verdict: TypeAlias = Stored | TryAgain | GiveUp | Split
 
 
 def judge(where: TopicPartition, answer: Any) -> Verdict:
@@ -48,7 +59,16 @@ def judge(where: TopicPartition, answer: Any) -> Verdict:
         return Stored(answer.base_offset, append_time(answer))
     error = error_for(answer.error_code, getattr(answer, "error_message", None), topic_partition=where)
     in_doubt = isinstance(error, OPEN_ENDED)
-    return TryAgain(error, moved=error.refresh, in_doubt=in_doubt) if error.retriable else GiveUp(error, in_doubt=in_doubt)
+    if isinstance(error, RecordTooLargeError):
+        return Split(error)
+    if error.retriable:
+        return TryAgain(error, moved=error.refresh, in_doubt=in_doubt)
+    return GiveUp(error, in_doubt, _of_single_records(answer))
+
+
+def _of_single_records(answer: Any) -> dict[int, str]:
+    errors = getattr(answer, "record_errors", None) or ()  # since version 8
+    return {each.batch_index: each.batch_index_error_message or "it says no more" for each in errors}
 
 
 def append_time(answer: Any) -> int:

@@ -25,6 +25,8 @@ class Sent:
     """When it must be settled at the latest."""
     value: bytes
     delivery: Delivery
+    once: bool = False
+    """Its producer is idempotent."""
     settled: int = 0
     settled_at: float = -1.0
     offset: int | None = None

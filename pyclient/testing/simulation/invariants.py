@@ -130,6 +130,9 @@ def an_acknowledged_record_is_stored_where_told(judge: Judge, sent: Sent) -> Non
     """With acks=all an acknowledgement means that the log holds the record at that offset."""
     if sent.name in judge.facts.lost:
         return
+    if sent.offset is None and sent.once:  # the broker knew it again, but not where it is (I03)
+        judge.require(sent.name in judge.facts.ever_stored, an_acknowledged_record_is_stored_where_told, f"{sent.name!r} was acknowledged, and never stored")
+        return
     found = judge.facts.stored[sent.where].get(sent.offset) if sent.offset is not None else None
     judge.require(found is not None and found.name == sent.name, an_acknowledged_record_is_stored_where_told,
                   f"{sent.name!r} was acknowledged at {sent.where} offset {sent.offset}, which holds {found!r}")
@@ -156,6 +159,17 @@ def records_keep_the_order_of_their_sending(judge: Judge, where: Key, names: lis
         key = (sent.producer, where)
         judge.require(sent.order > facts.first_stored.get(key, -1), records_keep_the_order_of_their_sending,
                       f"{name!r} comes to {where} after a record that was sent later (order {facts.first_stored.get(key)})")
+
+
+@holds("stored", "I04")
+def an_idempotent_producers_record_is_stored_once(judge: Judge, where: Key, names: list[bytes]) -> None:
+    """A record comes a second time only where the log has lost the first."""
+    facts = judge.facts
+    for name in names:
+        sent = facts.sent.get(name)
+        if sent is not None and sent.once and name in facts.ever_stored and name not in facts.lost:
+            again = [offset for offset, entry in facts.stored[where].items() if entry.name == name and offset >= facts.log_start[where]]
+            judge.require(not again, an_idempotent_producers_record_is_stored_once, f"{name!r} comes to {where} again, which holds it at {again}")
 
 
 @holds("stored", "P07")

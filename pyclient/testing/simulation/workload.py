@@ -66,7 +66,7 @@ def _producer_options(random: Random) -> dict[str, Any]:
     linger = random.choice((0, 5, 50))
     batch_size = random.choice((1000, 4096, 16_384))
     return {
-        "acks": "all", "linger_ms": linger, "batch_size": batch_size,
+        "acks": "all", "enable_idempotence": random.random() < 0.75, "max_in_flight_requests_per_connection": random.choice((1, 2, 5, 5, 5)), "linger_ms": linger, "batch_size": batch_size,
         "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
         "buffer_memory": max(batch_size, random.choice((8192, 65_536, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
         "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 4000, 4000, 20_000)),
@@ -140,7 +140,8 @@ class ProducingService:
             self._judge.after("refused", self.name, error)
             return
         now = self._world.loop.time()
-        sent = Sent(name=name, producer=self.name, order=self._accepted, at=now, due=now + self._due_s, value=value, delivery=delivery)
+        sent = Sent(name=name, producer=self.name, order=self._accepted, at=now, due=now + self._due_s, value=value, delivery=delivery,
+                    once=self._options["enable_idempotence"])
         self._accepted += 1
         self._facts.accept(sent)
         self._facts.second.records += 1

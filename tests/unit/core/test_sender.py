@@ -15,9 +15,11 @@ from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.codec.entities import Reader
+from pyclient.core.calls import Calls
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Reply
 from pyclient.core.metadata import Metadata
+from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
 from pyclient.errors import (
     AuthorizationError, ClientClosed, ConnectionLost, CorruptRecordError, DeliveryTimeout, KafkaError, NotLeaderOrFollowerError,
@@ -35,7 +37,7 @@ class Producing:
     """An accumulator, metadata and a sender in their world; topic t has three partitions with leaders 1, 2, 3."""
 
     def __init__(self, *leaders: int, acks: int = -1, retries: int = 2**31 - 1, max_request_size: int = 1_000_000, linger: float = 0.0,
-                 memory: int = 1_000_000, batch_size: int = 16_384, seal_elsewhere: bool = False) -> None:
+                 memory: int = 1_000_000, batch_size: int = 16_384, seal_elsewhere: bool = False, idempotent: bool = False) -> None:
         self.world = World()
         self.clock = Clock()
         self.clock.now = self.world.now
@@ -47,9 +49,11 @@ class Producing:
                                  backoff=DOUBLING, create_topics=True, on_update=lambda cluster: None)
         self.leaders(*(leaders or (1, 2, 3)))
         self.sealing: list[Batch] = []
-        limits = SendingLimits(acks=acks, max_request_size=max_request_size, request_timeout=30.0,
+        self.calls = Calls(self.metadata, request_timeout=30.0, backoff=DOUBLING)
+        self.ids = ProducerIds(self.calls) if idempotent else None
+        limits = SendingLimits(acks=acks, in_flight=5, max_request_size=max_request_size, request_timeout=30.0,
                                delivery_timeout=DELIVERY_TIMEOUT, retries=retries)
-        self.sender = Sender(self.buffers, self.metadata, limits, backoff=DOUBLING,
+        self.sender = Sender(self.buffers, self.metadata, limits, backoff=DOUBLING, ids=self.ids,
                              seal=(lambda batch: self.sealing.append(batch)) if seal_elsewhere else self.buffers.seal)  # noqa: PLW0108
 
     def leaders(self, *leaders: int, epoch: int = 0) -> None:

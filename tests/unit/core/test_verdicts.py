@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from pyclient.codec.apis import Api
-from pyclient.core.sending.verdicts import GiveUp, Stored, TryAgain, judge
+from pyclient.core.sending.verdicts import GiveUp, Split, Stored, TryAgain, judge
 from pyclient.errors import error_for
 from pyclient.records import TopicPartition
 from tests.unit.core.world import answer
@@ -17,7 +17,7 @@ WHERE = TopicPartition("t", 0)
 MOVED = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 """The leader is elsewhere or its metadata is old: look again before the next try."""
 MUST_RETRY = {2, 7, 19, 20, *(MOVED & {3, 5, 6, 56, 74, 100})}
-MUST_GIVE_UP = {10, 17, 18, 21, 29, 31, 32, 35, 42, 43, 44, 76, 87, 90}
+MUST_GIVE_UP = {17, 18, 21, 29, 31, 32, 35, 42, 43, 44, 76, 87, 90}
 
 
 def part(**fields: Any) -> Any:
@@ -39,7 +39,7 @@ def test_the_brokers_timestamp_is_in_milliseconds() -> None:
 def test_every_code_has_a_verdict_that_follows_its_facts(code: ErrorCode) -> None:
     verdict = judge(WHERE, part(error_code=code.value))
     facts = error_for(code.value)
-    assert isinstance(verdict, TryAgain if facts.retriable else GiveUp)
+    assert isinstance(verdict, TryAgain if facts.retriable else Split if code is ErrorCode.message_too_large else GiveUp)
     assert not isinstance(verdict, Stored)
     assert verdict.error.topic_partition == WHERE
     if isinstance(verdict, TryAgain):
@@ -51,6 +51,10 @@ def test_C13_what_may_pass_is_tried_again(code: int) -> None:
     verdict = judge(WHERE, part(error_code=code))
     assert isinstance(verdict, TryAgain)
     assert verdict.moved == (code in MOVED)
+
+
+def test_P20_what_is_too_large_may_be_split() -> None:
+    assert isinstance(judge(WHERE, part(error_code=10)), Split)
 
 
 @pytest.mark.parametrize("code", sorted(MUST_GIVE_UP))

@@ -1,0 +1,171 @@
+"""One partition's order of sending: what may leave next, under which producer id, epoch and sequence (P15–P17, P19, I01–I09).
+
+Knows batches and what became of them; knows no leaders, requests or clocks. Rules:
+
+- Up to five batches are under way, to one leader only, and not before it has stored one (a broker takes any first sequence
+  of a producer it does not know, so of two the first may be lost unseen). After any failure they go one by one again.
+- A batch keeps its stamp through all attempts: the broker tells repetitions by it. A sequence that the broker lacks is a gap:
+  the partition waits until nothing is under way, takes a new epoch of its own, and stamps what waits anew.
+"""
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from pyclient.buffers.accumulator import Batch
+from pyclient.core.sending.verdicts import GiveUp, Stored, TryAgain, Verdict
+from pyclient.core.transitions import Transitions
+from pyclient.errors import DuplicateSequenceError, InvalidProducerEpochError, OutOfOrderSequenceError, UnknownProducerIdError
+
+LAST_EPOCH: Final = 2**15 - 1
+SEQUENCES: Final = 2**31
+"""After the last one comes 0 again (I01)."""
+
+
+class LaneState(enum.Enum):
+    """How much a partition may have under way."""
+
+    PROBING = "one batch at a time"
+    FLOWING = "as many as the broker remembers"
+    DRAINING = "nothing more; when nothing is under way, a new epoch begins"
+
+
+class LaneEvent(enum.Enum):
+    """What happens to a partition's batches."""
+
+    STORED = "the broker has one"
+    FAILED = "one came back, or is given up, and may be stored or not"
+    MOVED = "another leader is to take them"
+    GAP = "the broker lacks a sequence before those that come"
+    BEGUN = "a new epoch begins"
+
+
+LANES: Final = Transitions("lane", {
+    (LaneState.PROBING, LaneEvent.STORED): LaneState.FLOWING,
+    (LaneState.PROBING, LaneEvent.FAILED): LaneState.PROBING,
+    (LaneState.PROBING, LaneEvent.MOVED): LaneState.PROBING,
+    (LaneState.PROBING, LaneEvent.GAP): LaneState.DRAINING,
+    (LaneState.FLOWING, LaneEvent.STORED): LaneState.FLOWING,
+    (LaneState.FLOWING, LaneEvent.FAILED): LaneState.PROBING,
+    (LaneState.FLOWING, LaneEvent.MOVED): LaneState.PROBING,
+    (LaneState.FLOWING, LaneEvent.GAP): LaneState.DRAINING,
+    (LaneState.DRAINING, LaneEvent.STORED): LaneState.DRAINING,
+    (LaneState.DRAINING, LaneEvent.FAILED): LaneState.DRAINING,
+    (LaneState.DRAINING, LaneEvent.GAP): LaneState.DRAINING,
+    (LaneState.DRAINING, LaneEvent.BEGUN): LaneState.PROBING,
+})
+
+
+@attrs.frozen
+class Leader:
+    """Who takes a partition's batches: the node, and which topic of that name it was (None: brokers that have no ids)."""
+
+    node: int
+    topic_id: object = None
+
+
+@attrs.define(eq=False)
+class Lane:
+    """The batches of one partition that were sent, in the order of their sequences. *limit* is how many may be under way."""
+
+    limit: int
+    stamps: bool = True
+    """False: nothing is stamped, and one batch at a time keeps the order (P17)."""
+    state: LaneState = LaneState.PROBING
+    under_way: list[Batch] = attrs.field(factory=list)
+    leader: Leader | None = None
+    producer_id: int | None = None
+    epoch: int = 0
+    next_sequence: int = 0
+
+    def has_room(self, to: Leader) -> bool:
+        """Whether anything may leave now. Beside what is under way only to the same leader."""
+        if not self.under_way:
+            return True
+        return self.stamps and self.state is LaneState.FLOWING and to == self.leader and len(self.under_way) < self.limit
+
+    def may_send(self, batch: Batch) -> bool:
+        """Whether this one may, the partition's next: what was sent before goes alone."""
+        return not self.under_way or not batch.stamped
+
+    def prepare(self, to: Leader, producer_id: int, unstamp: Callable[[], object]) -> None:
+        """Before a batch leaves with nothing under way: follow the leader, and begin a new epoch where one is needed.
+
+        *producer_id* is for who has none, or has used up its epochs; *unstamp* takes the stamps off what waits.
+        """
+        if self.under_way:
+            return
+        if self.leader is not None and self.leader != to and self.state is not LaneState.DRAINING:
+            # A topic made anew knows nothing of what its namesake was told.
+            self._step(LaneEvent.MOVED if self.leader.topic_id in (None, to.topic_id) else LaneEvent.GAP)
+        if self.state is LaneState.DRAINING:
+            unstamp()
+            self._begin(producer_id)
+        elif self.producer_id is None:
+            self.producer_id = producer_id
+
+    def _begin(self, producer_id: int) -> None:
+        self.epoch, self.next_sequence = self.epoch + 1, 0
+        if self.epoch > LAST_EPOCH:
+            self.producer_id, self.epoch = producer_id, 0
+        self._step(LaneEvent.BEGUN)
+
+    @property
+    def has_spent_its_id(self) -> bool:
+        """Whether the next epoch needs another producer id."""
+        return self.state is LaneState.DRAINING and self.epoch == LAST_EPOCH
+
+    def sent(self, batch: Batch, to: Leader) -> None:
+        """The batch leaves; with its first attempt it gets its stamp, once and for all (P16)."""
+        if self.stamps and not batch.stamped:
+            assert self.producer_id is not None
+            batch.stamp(self.producer_id, self.epoch, self.next_sequence)
+            self.next_sequence = (self.next_sequence + batch.count) % SEQUENCES
+        self.leader = to
+        self.under_way.append(batch)
+
+    def ended(self, batch: Batch) -> None:
+        """Its request has ended, however."""
+        self.under_way.remove(batch)
+
+    def stored(self) -> None:
+        """The broker has a batch that had just ended."""
+        self._step(LaneEvent.STORED)
+
+    def failed(self) -> None:
+        """A batch came back, or was given up though the broker may have it: its sequence counts as used."""
+        self._step(LaneEvent.FAILED)
+
+    def judged(self, batch: Batch, verdict: Verdict, *, first: bool) -> Verdict:
+        """What an answer about sequences means here; *first*: no batch of the partition stands before this one."""
+        if not isinstance(verdict, GiveUp) or not batch.stamped:
+            return verdict
+        match verdict.error:
+            case DuplicateSequenceError():
+                return Stored(-1)  # an earlier attempt was stored, where is forgotten (I03)
+            case OutOfOrderSequenceError() as error if not first:
+                return TryAgain(error)  # those before it come first (I04)
+            case OutOfOrderSequenceError() | UnknownProducerIdError() as error:
+                # The broker would know a repetition of any batch that was under way: none of those that wait is stored.
+                batch.in_doubt = False
+                self.gap()
+                return TryAgain(error)
+            case InvalidProducerEpochError() as error if not batch.in_doubt:
+                self.disown()
+                return TryAgain(error)
+        return verdict
+
+    def gap(self) -> None:
+        """The broker will not take what comes under the sequences it has."""
+        self._step(LaneEvent.GAP)
+
+    def disown(self) -> None:
+        """Somebody else has written under this producer id: the next epoch begins under another."""
+        self.epoch = LAST_EPOCH
+        self._step(LaneEvent.GAP)
+
+    def _step(self, event: LaneEvent) -> None:
+        self.state = LANES.after(self.state, event)

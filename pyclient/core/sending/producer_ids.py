@@ -1,0 +1,66 @@
+"""The producer id: brokers know an idempotent producer by it (KIP-98). Asked for once, and again when its epochs are used up.
+
+Rule: an id is there before a batch is stamped with it (I11). An error that asking again would not mend fails what waits, and
+leaves the producer as it was: the next record asks anew (I12).
+"""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+from pyclient.codec.apis import Api
+from pyclient.core.calls import Again, Anywhere, Call, Calls, Done, Finish, Verdict
+from pyclient.errors import KafkaError, UnsupportedVersionError, error_for
+
+NONE = -1
+
+
+class ProducerIds:
+    """The current producer id. ``on_failure(error)`` is called when there will be none."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._call: Call | None = None
+        self.current: int | None = None
+        self.on_failure: Callable[[KafkaError], object] = lambda _: None
+
+    def want(self) -> None:
+        """Ask for an id, unless one is there or asked for."""
+        if self.current is None and self._call is None:
+            self._call = init_producer_id_call(self._told)
+            self._calls.submit(self._call)
+
+    def spent(self, producer_id: int) -> None:
+        """This id cannot be used any more: whoever needs one next gets another."""
+        if self.current == producer_id:
+            self.current = None
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """Why the id that is asked for is not there yet, if a broker has said so."""
+        return self._call.last_error if self._call is not None else None
+
+    def _told(self, producer_id: int | None, error: BaseException | None) -> None:
+        self._call = None
+        if error is None:
+            self.current = producer_id
+        elif isinstance(error, KafkaError):
+            self.on_failure(error)
+
+
+def init_producer_id_call(finish: Finish) -> Call:
+    """Ask any broker for a fresh producer id; the result is its number."""
+
+    def fields(version: int) -> dict[str, object]:
+        return {"transactional_id": None, "transaction_timeout": datetime.timedelta(0), "producer_id": NONE, "producer_epoch": NONE}
+
+    return Call(what="getting a producer id", api=Api.INIT_PRODUCER_ID, target=Anywhere.ANY_NODE, fields=fields, judge=_judge,
+                finish=finish, deadline=None)
+
+
+def _judge(message: Any) -> Verdict:
+    if not message.error_code:
+        return Done(message.producer_id)
+    error = error_for(message.error_code, "an idempotent producer needs a producer id")
+    return Again(error) if error.retriable else error
