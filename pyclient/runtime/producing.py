@@ -59,8 +59,9 @@ class ProducerCore(ClientCore):
                              watcher=Counts(self.metrics, self.clock))
 
     def managers(self) -> Sequence[Manager]:
-        """Metadata first: what it learns moves batches."""
-        return [*super().managers(), self.sender]
+        """Metadata first: what it learns moves batches. Calls last: a sender without producer id submits one."""
+        metadata, *others = super().managers()
+        return [metadata, self.sender, *others]
 
     async def start(self) -> None:
         """Begin; batches wake the loop from now on."""
