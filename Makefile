@@ -1,5 +1,6 @@
 # One command per wish; each sets up what it needs (.ci/setup.py does only what changed since the last time).
-# Variables: PYTHON=python3.13 chooses the interpreter of a new .venv; ARGS="..." goes to the program behind a target.
+# Variables: PYTHON=python3.13 chooses the interpreter of a new .venv; ARGS="..." goes to the program behind a target;
+# JOBS=4 is how many test files run at once (JOBS=0: in one process, for a debugger).
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -15,6 +16,8 @@ unexport PYTHONPATH PYTHONHOME
 
 JUNIT := build/junit
 PYTEST := $(BIN)/pytest
+JOBS := 2
+AT_ONCE = -n $(JOBS) --dist loadfile
 
 .PHONY: help setup jars demo test test-pure test-containers threads-long mutants soak check bench trace build docs lock clean
 
@@ -33,11 +36,11 @@ demo: setup jars ## flights of New York 2013 through real Kafka and PySpark; res
 
 test: setup jars ## the whole test suite; container tests too when a Docker engine answers
 	@mkdir -p $(JUNIT)
-	@$(PYTEST) --junitxml=$(JUNIT)/test.xml $(ARGS)
+	@$(PYTEST) $(AT_ONCE) --junitxml=$(JUNIT)/test.xml $(ARGS)
 
 test-pure: setup ## unit tests with the plain Python twins of small compiled modules
 	@mkdir -p $(JUNIT)
-	@PYCLIENT_PURE=1 $(PYTEST) --junitxml=$(JUNIT)/test-pure.xml tests/unit tests/test_layout.py $(ARGS)
+	@PYCLIENT_PURE=1 $(PYTEST) $(AT_ONCE) --junitxml=$(JUNIT)/test-pure.xml tests/unit tests/test_layout.py $(ARGS)
 
 mutants: setup ## look anew for the seeds that find the deliberate bugs of tests/simulation (long)
 	PYCLIENT_MUTANTS=anew $(PYTEST) -s tests/simulation/test_mutants.py $(ARGS)
@@ -50,7 +53,7 @@ soak: setup ## simulate ever new seeds until Ctrl-C, past those that break; SEED
 
 test-containers: setup jars ## tests/broker and tests/containers against brokers in containers, nothing skipped
 	@mkdir -p $(JUNIT)
-	@$(BIN)/python .ci/test_containers.py --junitxml=$(JUNIT)/test-containers.xml $(ARGS)
+	@$(BIN)/python .ci/test_containers.py $(AT_ONCE) --junitxml=$(JUNIT)/test-containers.xml $(ARGS)
 
 check: setup ## ruff, strict mypy, import contracts
 	@$(MAKE) -k check-ruff check-mypy check-imports

@@ -390,7 +390,7 @@ class Accumulator:
             at: cython.Py_ssize_t = queue.waiting.index(batch)
             shares = self._share(batch, [len(part.payload) for part in parts])
             del queue.waiting[at]
-            for part, result, share in reversed(list(zip(parts, results, shares))):
+            for part, result, share in reversed(list(zip(parts, results, shares, strict=True))):
                 half: Batch = _half(batch, part, result, share)
                 queue.waiting.insert(at, half)
                 self._live[half] = None

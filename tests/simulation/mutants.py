@@ -8,6 +8,7 @@ from pyclient.testing.simulation.sweep import NOT_TAKEN, rows
 from tests.simulation.mutation import DroppedRow, Edit, Mutant
 
 SENDER: Final = "pyclient.core.sending.sender:Sender"
+LANE: Final = "pyclient.core.sending.lanes:Lane"
 VERDICTS: Final = "pyclient.core.sending.verdicts"
 METADATA: Final = "pyclient.core.metadata:Metadata"
 CLUSTER: Final = "pyclient.core.cluster"
@@ -25,10 +26,11 @@ def _bug(area: str, name: str, source: str, target: str, old: str, new: str, sur
 
 BUGS: Final = (
     # --- produce: orders, outcomes, time and memory
-    _bug("produce", "the next batch leaves while one is under way", "aiokafka: reordering on retry", f"{SENDER}._request",
-         "self._muted.add(batch.queue)", "pass"),
-    _bug("produce", "a failed batch makes room for the next one before it is sent again", "aiokafka: reordering on retry", f"{SENDER}._place",
-         "if queue in self._muted or queue in self._resting:", "if queue in self._muted:"),
+    _bug("produce", "the next batch leaves while one is under way", "aiokafka: reordering on retry", f"{LANE}.has_room",
+         "if not self.under_way:", "if True:"),
+    Mutant("a failed batch makes room for the next one before its pause is over", "produce", "Java 20253: busy loops", (
+        Edit(f"{SENDER}._place", "if queue in self._resting:", "if False:"),
+        Edit(f"{SENDER}._sendable", "queue in self._resting or", ""))),
     _bug("produce", "a lost answer counts as stored", "franz-go: success reported on UNKNOWN_SERVER_ERROR", f"{SENDER}._verdicts",
          "case Unknown(cause) if cause.retriable:\n                yield batch, TryAgain(cause, moved=True, in_doubt=True)",
          "case Unknown(cause) if cause.retriable:\n                yield batch, Stored(0)"),
@@ -40,7 +42,8 @@ BUGS: Final = (
          f"{SENDER}._expire", "self._accumulator.drop(batch)",
          "overdue = batch.state is BatchState.IN_FLIGHT; self._accumulator.drop(batch); overdue and self._accumulator.release(batch)"),
     _bug("produce", "memory of an overdue batch in flight is never given back", "Java 19012 the other way round: a leak", f"{SENDER}._settle",
-         "self._accumulator.release(batch)\n        return", "return"),
+         "self._own_reasons(batch, verdict))\n            self._accumulator.release(batch)",
+         "self._own_reasons(batch, verdict))\n            overdue or self._accumulator.release(batch)"),
     _bug("produce", "memory of a stored batch is never given back", "a leak", f"{SENDER}._settle",
          "batch.result.complete(base_offset, stamped)\n            self._accumulator.release(batch)", "batch.result.complete(base_offset, stamped)"),
     _bug("produce", "overdue batches wait for ever", "aiokafka: idempotent batches never expire", f"{SENDER}._expire",
@@ -49,9 +52,9 @@ BUGS: Final = (
          "batch.created + self._limits.delivery_timeout", "batch.created + 0.5 * self._limits.delivery_timeout",
          "a delivery may fail at any time before its limit: too early is a matter of degree, tested by the unit tests"),
     _bug("produce", "a retriable error is given up", "franz-go: stale metadata fails records", f"{VERDICTS}:judge",
-         "return TryAgain(error, moved=error.refresh, in_doubt=in_doubt) if error.retriable else", "return"),
+         "if error.retriable:", "if False:"),
     _bug("produce", "a batch that fails for good is never told", "Java: a delivery that never completes", f"{SENDER}._settle",
-         "batch.result.fail(self._failure(batch, error))", "pass"),
+         "batch.result.fail(self._failure(batch, error), self._own_reasons(batch, verdict))", "pass"),
     _bug("produce", "the acknowledgement tells another offset", "P25", f"{VERDICTS}:judge",
          "Stored(answer.base_offset, append_time(answer))", "Stored(answer.base_offset + 1, append_time(answer))"),
     _bug("produce", "after a failure the batch is sent again without a pause", "Java 20253: busy loops", f"{SENDER}._rest",
@@ -62,6 +65,27 @@ BUGS: Final = (
          "if self._view == self._metadata.cluster.version:", "if self._view:"),
     _bug("produce", "a failed leader is not looked up anew", "M01", f"{SENDER}._rest", "if moved:", "if False:",
          "a batch that rests and finds its leader gone asks when it is placed; a stale one is found at its age"),
+    # --- produce: sequences
+    _bug("produce", "batches of a lane that has proved nothing leave together", "Java 15591: the first write is lost unseen", f"{LANE}.has_room",
+         "self.state is LaneState.FLOWING", "True"),
+    _bug("produce", "batches are under way to two leaders at once", "franz-go: two sinks", f"{LANE}.has_room", "to == self.leader", "True"),
+    _bug("produce", "a batch that comes back is overtaken by later ones", "aiokafka: reordering on retry", f"{LANE}.may_send",
+         "not self.under_way or not batch.stamped", "True"),
+    _bug("produce", "every attempt has a sequence of its own", "P16: duplicates", f"{LANE}.sent", "if self.stamps and not batch.stamped:", "if self.stamps:"),
+    _bug("produce", "sequences count batches, not records", "I01", f"{LANE}.sent", "self.next_sequence + batch.count", "self.next_sequence + 1"),
+    _bug("produce", "a sequence that the broker lacks ends the batch", "aiokafka: no recovery from gaps", f"{LANE}.judged",
+         "case OutOfOrderSequenceError() | UnknownProducerIdError() as error:", "case UnknownProducerIdError() as error:"),
+    _bug("produce", "a later batch out of order begins a new epoch", "librdkafka 4953: duplicates after a bump", f"{LANE}.judged",
+         "case OutOfOrderSequenceError() as error if not first:", "case OutOfOrderSequenceError() as error if False:"),
+    _bug("produce", "a new epoch goes on with the old sequences", "I06: KIP-360", f"{LANE}._begin", "self.epoch + 1, 0", "self.epoch + 1, self.next_sequence"),
+    _bug("produce", "what waits keeps the stamps of the epoch before", "I06: KIP-360", f"{LANE}.prepare", "unstamp()", "pass"),
+    _bug("produce", "a batch that expired in doubt has used no sequence", "P19: Java's unresolved sequences", f"{SENDER}._forgo", "if batch.in_doubt:", "if False:"),
+    _bug("produce", "records leave without a producer id", "I11", f"{SENDER}._has_id", "self._ids is not None and self._ids.current is None", "False"),
+    _bug("produce", "a producer id that was not given is never asked for again", "I12", "pyclient.core.sending.producer_ids:ProducerIds._told",
+         "self._call = None", "pass", "while the simulation's brokers live they all give ids: what fails is tried again within the same call"),
+    _bug("produce", "a batch that is too large fails", "P20: no split", f"{VERDICTS}:judge", "return Split(error)", "return GiveUp(error)"),
+    _bug("produce", "halves of a batch change places", "Java 8350: splits", "pyclient.buffers.splitting:halves",
+         "(records[:at], records[at:])", "(records[at:], records[:at])"),
     # --- fetch
     _bug("fetch", "an answer from before a seek is taken", "franz-go: a seek undone by a late answer", f"{FETCHER}._read",
          "(position.generation, position.offset) != (generation, offset)", "False"),
@@ -141,7 +165,7 @@ GUARDS: Final = (
     _bug("guard", "Metadata._unfinished inverted", "guard", f"{METADATA}._unfinished", "part.leader is None", "part.leader is not None"),
     _bug("guard", "one metadata request at a time: not", "guard", f"{METADATA}.poll", "if self._in_flight:", "if False:"),
     _bug("guard", "Sender sends what is not sealed", "guard", f"{SENDER}._sendable", "if batch.state is BatchState.SEALED:", "if True:"),
-    _bug("guard", "Sender wakes queues before their pause is over", "guard", f"{SENDER}._wake_rested", "now >= until", "now < until"),
+    _bug("guard", "Sender wakes queues before their pause is over", "guard", f"{SENDER}._wake_rested", "now >= rest.until", "now < rest.until"),
 )
 
 

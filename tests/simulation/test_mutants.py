@@ -5,7 +5,7 @@ import json
 import multiprocessing
 import os
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import pytest
@@ -37,16 +37,20 @@ def test_each_area_has_three_bugs_of_the_museum_at_least() -> None:
 @pytest.mark.timeout(3600)
 def test_the_seeds_find_every_mutant_or_its_reason_stands_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))  # the workers look for these modules there
-    hints = {} if ANEW else json.loads(FOUND_BY.read_text())
-    wanted = {each.name: _first(hints.get(each.name)) for each in everything() if not each.survives}
+    hints: dict[str, int] = json.loads(FOUND_BY.read_text())
+    wanted = {each.name: _first(None if ANEW else hints.get(each.name)) for each in everything() if not each.survives}
+    found = {}
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
-        found = list(pool.map(hunt, wanted, wanted.values()))
-    print(*(_line(each) for each in found), sep="\n")
+        for hunting in as_completed([pool.submit(hunt, name, seeds) for name, seeds in wanted.items()]):
+            finding = hunting.result()
+            found[finding.mutant] = finding
+            print(_line(finding), flush=True)
+            if ANEW and finding.invariant is not None:
+                hints[finding.mutant] = finding.seed
+                FOUND_BY.write_text(json.dumps({name: hints[name] for name in sorted(hints) if name in wanted}, indent=1) + "\n")
     print(*(f"{each.name:<80} survives: {each.survives}" for each in everything() if each.survives), sep="\n")
-    if ANEW:
-        FOUND_BY.write_text(json.dumps({each.mutant: each.seed for each in found if each.invariant}, indent=1) + "\n")
-    assert len(found) == len(wanted)
-    assert not [each.mutant for each in found if each.invariant is None]
+    assert found.keys() == wanted.keys()
+    assert not [each.mutant for each in found.values() if each.invariant is None]
 
 
 def _first(hint: int | None) -> list[int]:

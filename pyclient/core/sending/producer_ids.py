@@ -11,7 +11,7 @@ from typing import Any
 
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Anywhere, Call, Calls, Done, Finish, Verdict
-from pyclient.errors import KafkaError, UnsupportedVersionError, error_for
+from pyclient.errors import KafkaError, error_for
 
 NONE = -1
 

@@ -117,7 +117,7 @@ class Run:
         world, loop = self.world, self.world.loop
         self._watch()
         for name, partitions in self.plan.topics.items():
-            world.kafka.create_topic(name, partitions)
+            world.kafka.create_topic(name, partitions, config={"max.message.bytes": str(self.plan.largest_batch)})
         for fault in self.faults:
             loop.call_at(fault.at, self._strike, fault)
         loop.call_at(self.facts.calm_from, world.network.thaw)

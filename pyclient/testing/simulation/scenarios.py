@@ -76,7 +76,7 @@ class Scene(Run):
     def __init__(self, seed: int, story: Callable[[Scene], Awaitable[None]], **settings: object) -> None:
         super().__init__(seed, [], config={"replica_lag_ms": 0, "replica_lag_time_max_ms": 500, "failure_detection_ms": 0, **settings})
         self.random = self.world.random("scenario")
-        self.plan = Plan(topics={LOG.topic: 1}, producers=[_writes(self.random)], consumers=[_reads(self.random, each) for each in POLICIES],
+        self.plan = Plan(topics={LOG.topic: 1}, largest_batch=1_048_588, producers=[_writes(self.random)], consumers=[_reads(self.random, each) for each in POLICIES],
                          records=0, working_s=0.0, closes_at=None)
         self.facts.calm_from = math.inf
         self.writer = Writer(self.world, self.facts, self.judge, self.plan, 0)
@@ -282,7 +282,7 @@ def run_scenario(name: str, seed: int) -> Outcome:
 
 def _writes(random: Random) -> dict[str, Any]:
     return {
-        "acks": "all", "linger_ms": random.choice((0, 5, 50)), "batch_size": random.choice((500, 4096)), "buffer_memory": 1 << 20,
+        "acks": "all", "enable_idempotence": random.random() < 0.5, "linger_ms": random.choice((0, 5, 50)), "batch_size": random.choice((500, 4096)), "buffer_memory": 1 << 20,
         "request_timeout_ms": 2000, "delivery_timeout_ms": 60_000, "retry_backoff_ms": random.choice((20, 100)),
         "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 500,
     }

@@ -26,6 +26,7 @@ LEAST_SECONDS: Final = 60.0
 CHUNK: Final = 4
 
 NOT_TAKEN: Final = {
+    ("lane", "DRAINING", "STORED"): "a broker that checks sequences stores nothing behind a gap; others may",
     ("connection", "CONNECTING", "OPENED_FOR_TLS"): "TLS comes in a later release",
     ("connection", "TLS", "SECURED"): "TLS comes in a later release",
     ("connection", "TLS", "LOST"): "TLS comes in a later release",

@@ -46,6 +46,8 @@ class Plan:
     """Per producer."""
     working_s: float
     """Producers spread their records over this time."""
+    largest_batch: int
+    """The topics' max.message.bytes: what producers make larger is split."""
     closes_at: float | None
     """Then the first producer is closed in the middle of its work; it is one more than the others."""
 
@@ -56,7 +58,7 @@ def drawn(random: Random) -> Plan:
     producers = random.choice((1, 2, 2))
     closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY else None
     return Plan(
-        topics=topics, producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
+        topics=topics, largest_batch=random.choice((1_048_588, 1_048_588, 2000)), producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
         consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 1, 2)))],
         records=-(-1050 // producers), working_s=random.uniform(45.0, 52.0), closes_at=closes_at)
 

@@ -187,7 +187,7 @@ def test_P21_what_comes_back_is_sent_again_in_the_order_of_its_sequences_one_by_
     sent = world.turn()
     for each in reversed(sent):
         each.is_lost()
-    found = []
+    found: list[tuple[int, int, int]] = []
     for _ in range(3):
         (again,) = world.after(2.0) if not found else world.turn()
         found += stamps(again)
@@ -242,7 +242,7 @@ def test_I04_I05_the_next_batch_out_of_order_begins_a_new_epoch_for_all_that_wai
     produced(first, {0: code})
     assert world.after(2.0) == [], "I06: not while anything is under way"
     produced(second, {0: OUT_OF_ORDER})
-    found = []
+    found: list[tuple[int, int, int]] = []
     for _ in range(2):
         (again,) = world.after(4.0) if not found else world.turn()
         found += stamps(again)

@@ -20,7 +20,7 @@ def ten_of_which_retention_took_five() -> Facts:
 def test_a_copy_that_retention_took_does_not_stand_for_the_one_that_an_election_took() -> None:
     facts = ten_of_which_retention_took_five()
     facts.lead(WHERE, entries("ab", 0), start=0, clean=False)
-    assert facts.lost == set(b"%c" % name for name in b"cdefgh")
+    assert facts.lost == {b"%c" % name for name in b"cdefgh"}
 
 
 def test_the_log_begins_where_the_one_of_an_unclean_leader_begins() -> None:
