@@ -304,13 +304,15 @@ class _Errors(logging.Handler):
 @contextlib.contextmanager
 def _errors_to(errors: list[str]) -> Iterator[None]:
     logger, handler = logging.getLogger("pyclient"), _Errors(errors)
-    before = logger.propagate, logger.level
+    propagate, level = logger.propagate, logger.level
     logger.addHandler(handler)
-    logger.propagate, logger.level = False, logging.ERROR
+    logger.propagate = False
+    logger.setLevel(logging.ERROR)  # not the attribute: other loggers remember what it allowed
     try:
         yield
     finally:
-        logger.propagate, logger.level = before
+        logger.propagate = propagate
+        logger.setLevel(level)
         logger.removeHandler(handler)
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from pyclient.errors import KafkaTimeout, LogTruncationError
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Entry, Facts, Sent
 from pyclient.testing.simulation.invariants import INVARIANTS, Broken, Judge
-from pyclient.testing.simulation.run import Run, run_seed
+from pyclient.testing.simulation.run import Run, _errors_to, run_seed
 from pyclient.testing.simulation.workload import ProducingService
 from pyclient.testing.simulation.world import World
 from tests.distribution import ROOT
@@ -180,3 +181,12 @@ def test_S10_a_call_that_raises_what_it_does_not_promise_is_a_breach(monkeypatch
     outcome = run_seed(1, [])
     assert outcome.invariant == "S10 users_see_no_other_error"
     assert "not promised" in (outcome.broken or "")
+
+
+def test_a_run_leaves_logging_as_it_was() -> None:
+    logger = logging.getLogger("pyclient.core.fetching")
+    before = logger.isEnabledFor(logging.WARNING)
+    with _errors_to([]):
+        assert not logger.isEnabledFor(logging.WARNING)
+    assert logger.isEnabledFor(logging.WARNING) == before
+    assert logging.getLogger("pyclient").propagate
