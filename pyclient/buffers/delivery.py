@@ -91,6 +91,11 @@ class BatchResult:
         """The partition this batch went to."""
         return TopicPartition(self.topic, self.partition)
 
+    @property
+    def whole(self):
+        """The result that deliveries look at: of the batch that this is a part of. A part may be split again, and then has no end of its own."""
+        return self if self._whole is None else self._whole
+
     def complete(self, base_offset: cython.longlong, append_time: cython.longlong = -1) -> bool:
         """The broker has the batch. False when the outcome was known already (P23: the first one stands)."""
         return self._finish(base_offset, append_time, None, None)

@@ -131,7 +131,7 @@ class ProducerCore(ClientCore):
         self.raise_failures()
 
     async def _settled(self, timeout: float | None) -> None:
-        results = [batch.result for batch in self.accumulator.hurry()]
+        results = [batch.result.whole for batch in self.accumulator.hurry()]
         self.driver.wake()
 
         def settled() -> bool | None:

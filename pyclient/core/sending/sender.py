@@ -300,7 +300,8 @@ class Sender:
                     self._watcher.stored(batch)
                     batch.result.complete(base_offset, stamped)
                 self._accumulator.release(batch)
-            case Split() if batch.count > 1 and not batch.in_doubt and not overdue:
+            case Split() if batch.count > 1 and not overdue:
+                batch.in_doubt = False  # what is too large now was too large before
                 self._forgo(lane, batch)
                 self._watcher.split(batch)
                 self._accumulator.split(batch)
@@ -327,9 +328,9 @@ class Sender:
 
     def _own_reasons(self, batch: Batch, verdict: Verdict) -> dict[int, KafkaError] | None:
         """What the broker has against single records (P24)."""
-        reasons = verdict.records if isinstance(verdict, GiveUp) else {}
-        return {index: KafkaError(f"the broker refuses this record: {reason}", topic_partition=batch.queue.topic_partition)
-                for index, reason in reasons.items()} or None
+        if not isinstance(verdict, GiveUp):
+            return None
+        return {index: _worded(verdict.error, f"the broker refuses this record: {reason}") for index, reason in verdict.records.items()} or None
 
     def _rest(self, now: float, batch: Batch, error: KafkaError, *, moved: bool) -> None:
         batch.last_error = error
@@ -341,8 +342,7 @@ class Sender:
     def _failure(self, batch: Batch, error: KafkaError) -> KafkaError:
         """The broker's last word, with the partition and what was tried."""
         fate = "may or may not be stored; given up" if batch.in_doubt else "were not stored"
-        failure = copy.copy(error)
-        failure.args = (f"{batch.count} records {fate} after {_tries(batch)}: {error.message}",)
+        failure = _worded(error, f"{batch.count} records {fate} after {_tries(batch)}: {error.message}")
         failure.topic_partition = batch.queue.topic_partition
         return failure
 
@@ -374,6 +374,13 @@ class Sender:
     def _why_unsent(self, where: TopicPartition) -> str:
         leader = self._metadata.cluster.leader(where)
         return "its partition has no leader" if leader is None else f"node {leader}, its leader, gave no answer"
+
+
+def _worded(error: KafkaError, message: str) -> KafkaError:
+    """The same error in other words."""
+    other = copy.copy(error)
+    other.args = (message,)
+    return other
 
 
 def _tries(batch: Batch) -> str:

@@ -91,8 +91,9 @@ class Reading:
         self.view = {offset: entry for offset, entry in self.view.items() if offset < at}
 
     def parts_from(self, log: Log) -> int | None:
-        """Where it must go on in this log."""
-        return min((offset for offset, entry in self.view.items() if log.get(offset) != entry), default=self.next)
+        """Where it must go on in this log; at its end, if all of what was read lay beyond."""
+        found = min((offset for offset, entry in self.view.items() if log.get(offset) != entry), default=self.next)
+        return None if found is None else min(found, max(log, default=-1) + 1)
 
 
 @attrs.define(eq=False)
@@ -158,7 +159,7 @@ class Facts:
 
     def lead(self, where: Key, log: Log, *, start: int, clean: bool) -> None:
         """A new leader's log counts from now on, which begins at *start*: what it does not hold is gone."""
-        before, begin = self.stored[where], max(self.log_start[where], start)
+        before, begin = self.stored[where], max(self.log_start[where], start) if clean else start
         self.begin(where, start)  # what retention took from the old leader may be here again, or be written anew
         known = self.stored[where] = {**{offset: entry for offset, entry in before.items() if offset < begin}, **log}
         if clean:
@@ -180,6 +181,11 @@ class Facts:
             return [(len(cuts), self.stored[where], reading.next)]
         logs = [*(cut.before for cut in cuts), self.stored[where]]
         return [(number, log, reading.parts_from(log)) for number, log in enumerate(logs) if number >= reading.knows]
+
+    def start_for(self, reading: Reading, where: Key) -> int:
+        """To where retention may have moved this reader: one that reads in the newest log, within that."""
+        starts = self.log_start if reading.knows == len(self.cuts[where]) else self.latest_start
+        return starts[where]
 
     def read(self, reader: str, where: Key, offset: int, entry: Entry) -> None:
         """A reader was handed a record."""

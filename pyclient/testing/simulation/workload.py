@@ -297,7 +297,7 @@ class ConsumingService:
             position = self._consumer._progress.position(each)
             if position is None and self._leaving:
                 position = await self._consumer.position(each, timeout=5.0)
-            begin = self._facts.latest_start[each.topic, each.partition]
+            begin = self._facts.start_for(reading, (each.topic, each.partition))
             if position is None or (reading.next is not None and position > reading.next >= begin):
                 continue  # not known yet, or consumed before the log was cut back: what was handed out since counts with the next poll
             self._judge.after("position", self.name, (each.topic, each.partition), reading, position)

@@ -127,7 +127,6 @@ class AccumulatorRules(RuleBasedStateMachine):
             return
         self.check_head(queue, batch)
         self.buffers.start(batch)
-        assert self.buffers.head(queue) is not batch
         self.under_way.append(batch)
 
     def check_head(self, queue: PartitionQueue, batch: Batch) -> None:

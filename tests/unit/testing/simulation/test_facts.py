@@ -59,3 +59,28 @@ def test_a_reader_that_went_back_with_its_log_stands_where_it_went_on() -> None:
     facts.lead(WHERE, {**entries("a", 0), **entries("zyx", 1, begin=1)}, start=0, clean=False)
     facts.read("reader", WHERE, 1, Entry(b"z", 1))
     assert (reading.next, reading.position) == (2, 1)
+
+
+def test_a_reader_of_what_lay_beyond_the_newer_logs_end_goes_on_there() -> None:
+    facts = Facts()
+    facts.append(WHERE, 0, [b"a", b"b", b"c", b"d"], 0)
+    reading = facts.readings["reader", WHERE]
+    reading.begin(3, 0)
+    facts.read("reader", WHERE, 3, Entry(b"d", 0))
+    facts.lead(WHERE, entries("ab", 0), start=0, clean=False)
+    assert reading.parts_from(facts.stored[WHERE]) == 2
+
+
+def test_where_logs_part_below_what_retention_took_they_part_there() -> None:
+    facts = ten_of_which_retention_took_five()
+    facts.lead(WHERE, entries("abc", 0), start=0, clean=False)
+    assert [cut.at for cut in facts.cuts[WHERE]] == [3]
+
+
+def test_a_reader_in_the_newest_log_was_moved_by_its_retention_only() -> None:
+    facts = ten_of_which_retention_took_five()
+    reading = facts.readings["reader", WHERE]
+    facts.lead(WHERE, entries("abcdefgh", 0), start=0, clean=False)
+    assert facts.start_for(reading, WHERE) == 5
+    reading.knows = 1
+    assert facts.start_for(reading, WHERE) == 0
