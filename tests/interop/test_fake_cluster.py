@@ -272,11 +272,13 @@ def test_javas_tools_create_fill_read_and_describe(fake: FakeCluster, tools: Too
 def test_javas_consumers_share_partitions_until_one_leaves(fake: FakeCluster, tools: Tools) -> None:
     seed(fake)
     readers = [tools.start("consumer.ConsoleConsumer", "--topic", "orders", "--group", "readers", "--from-beginning",
-                           "--command-property", f"heartbeat.interval.ms={HEARTBEAT_MS}") for _ in range(2)]
+                           "--command-property", f"heartbeat.interval.ms={HEARTBEAT_MS}",
+                           "--command-property", "auto.commit.interval.ms=100") for _ in range(2)]
     try:
         eventually(lambda: shares(fake) == [2, 2], 60)
         readers[0].terminate()
         eventually(lambda: shares(fake) == [4], 60)
+        eventually(lambda: sum(each.offset for each in fake.committed("readers").values()) == COUNT, 60)
     finally:
         for each in readers:
             each.terminate()

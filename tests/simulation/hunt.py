@@ -51,7 +51,7 @@ def _tried(mutant: Mutant, seed: int) -> str | None:
     try:
         with applied(mutant):
             return run_seed(seed).invariant
-    except _Hangs:
+    except (_Hangs, BaseExceptionGroup):  # a group, when it was raised in a task
         return "hangs"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -501,7 +501,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             sent.is_lost()
         self.waiting.clear()
 
-    @precondition(lambda self: all(delivery.done() for _, delivery in self.sent))
+    @precondition(lambda self: not self.waiting and all(delivery.done() for _, delivery in self.sent))
     @rule()
     def forgotten(self) -> None:
         """Retention has taken all that the broker knew the producer by."""
