@@ -361,6 +361,15 @@ def test_what_a_later_release_brings_is_refused_and_named(kafka_cluster: LocalCl
                 call()
 
 
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_P20_a_batch_too_large_for_the_topic_is_split_until_it_fits(kafka_cluster: LocalCluster, topic: str, idempotent: bool) -> None:
+    make_topic(kafka_cluster, topic, max_message_bytes="2000")
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=1000, enable_idempotence=idempotent) as producer:
+        deliveries = [producer.send(topic, b"%0100d" % number) for number in range(200)]
+        producer.flush()
+    assert [delivery.result().offset for delivery in deliveries] == list(range(200))
+
+
 def test_the_async_producer_does_the_same(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, 2)
     seen: list[int | None] = []

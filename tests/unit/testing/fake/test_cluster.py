@@ -128,6 +128,21 @@ def test_a_producer_gets_over_every_kind_of_fault(fake_cluster: FakeCluster, ver
     assert len(fake_cluster.requests("Produce")) == (1 if isinstance(verdict, Delay | Throttle) else 2)
 
 
+def test_P20_a_flush_that_begins_between_two_splits_ends_with_the_last_part(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("orders", config={"max.message.bytes": "300"})
+    seen: list[Asked] = []
+
+    def after_the_first(asked: Asked) -> Delay | None:
+        seen.append(asked)
+        return Delay(0.2) if len(seen) > 1 else None
+
+    with producer(fake_cluster, linger_ms=50) as client, fake_cluster.intercept(after_the_first, "Produce"):
+        deliveries = [client.send("orders", b"%0100d" % number) for number in range(8)]
+        eventually(lambda: len(seen) > 1)
+        client.flush(20)
+        assert [delivery.result(0).offset for delivery in deliveries] == list(range(8))
+
+
 def test_a_rule_of_ones_own_sees_the_request_and_may_let_it_pass(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
     seen: list[Asked] = []
