@@ -109,7 +109,8 @@ class ProducerConfig(ClientConfig):
         "max_in_flight_requests_per_connection do not allow it.",
         importance="low")
     max_in_flight_requests_per_connection: int = option(
-        "0.8", 5, Int(1), "Requests sent to a broker without an answer yet; above 1 retries may reorder unless idempotent.",
+        "0.8", 5, Int(1), "Requests sent to a broker without an answer yet, and batches of a partition if idempotent, then 5 at most. Order is kept "
+        "with any number: without idempotence a partition has one batch on its way.",
         importance="low", unit="")
 
     buffer_memory: int = option(

@@ -62,5 +62,5 @@ def init_producer_id_call(finish: Finish) -> Call:
 def _judge(message: Any) -> Verdict:
     if not message.error_code:
         return Done(message.producer_id)
-    error = error_for(message.error_code, "an idempotent producer needs a producer id")
+    error = error_for(message.error_code, "an idempotent producer needs a producer id; enable_idempotence=False does without")
     return Again(error) if error.retriable else error

@@ -282,7 +282,8 @@ def run_scenario(name: str, seed: int) -> Outcome:
 
 def _writes(random: Random) -> dict[str, Any]:
     return {
-        "acks": "all", "enable_idempotence": random.random() < 0.5, "linger_ms": random.choice((0, 5, 50)), "batch_size": random.choice((500, 4096)), "buffer_memory": 1 << 20,
+        "acks": "all", "enable_idempotence": random.random() < 0.5, "linger_ms": random.choice((0, 5, 50)),
+        "batch_size": random.choice((500, 4096)), "buffer_memory": 1 << 20,
         "request_timeout_ms": 2000, "delivery_timeout_ms": 60_000, "retry_backoff_ms": random.choice((20, 100)),
         "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 500,
     }

@@ -58,7 +58,8 @@ def drawn(random: Random) -> Plan:
     producers = random.choice((1, 2, 2))
     closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY else None
     return Plan(
-        topics=topics, largest_batch=random.choice((1_048_588, 1_048_588, 2000)), producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
+        topics=topics, largest_batch=random.choice((1_048_588, 1_048_588, 2000)),
+        producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
         consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 1, 2)))],
         records=-(-1050 // producers), working_s=random.uniform(45.0, 52.0), closes_at=closes_at)
 
@@ -68,7 +69,8 @@ def _producer_options(random: Random) -> dict[str, Any]:
     linger = random.choice((0, 5, 50))
     batch_size = random.choice((1000, 4096, 16_384))
     return {
-        "acks": "all", "enable_idempotence": random.random() < 0.75, "max_in_flight_requests_per_connection": random.choice((1, 2, 5, 5, 5)), "linger_ms": linger, "batch_size": batch_size,
+        "acks": "all", "enable_idempotence": random.random() < 0.75, "max_in_flight_requests_per_connection": random.choice((1, 2, 5, 5, 5)),
+        "linger_ms": linger, "batch_size": batch_size,
         "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
         "buffer_memory": max(batch_size, random.choice((8192, 65_536, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
         "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 4000, 4000, 20_000)),
@@ -245,7 +247,8 @@ class ConsumingService:
                 self._facts.resumed(self.name, (each.topic, each.partition), *place)
             if self._options["auto_offset_reset"] == "latest":
                 reading.handed = ANYWHERE
-        await self._seek(0.5)
+        if self._jumps(0.5):
+            await self._seek()
 
     async def _live(self, done: asyncio.Event) -> None:
         leaves_at = self._world.loop.time() + self._random.uniform(5.0, 25.0) if self._restless else float("inf")
@@ -265,8 +268,8 @@ class ConsumingService:
             await self._look()
             if self._random.random() < 0.1:
                 await self._commit()
-            if not self._leaving:
-                await self._seek(0.02)
+            if not self._leaving and self._jumps(0.02):
+                await self._seek()
         except LogTruncationError as error:
             await self._go_back(error)
         except NO_POSITION as error:
@@ -309,9 +312,10 @@ class ConsumingService:
             if stored is not None:
                 self._judge.after("committed", self.name, (where.topic, where.partition), stored.offset)
 
-    async def _seek(self, chance: float) -> None:
-        if not self._seeks or self._random.random() >= chance:
-            return
+    def _jumps(self, chance: float) -> bool:
+        return self._seeks > 0 and self._random.random() < chance
+
+    async def _seek(self) -> None:
         self._seeks -= 1
         where = self._random.choice(self._partitions)
         reading = self._reading(where)
