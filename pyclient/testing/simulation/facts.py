@@ -134,8 +134,20 @@ class Facts:
         """What the client logged as an error."""
         self.committed: dict[tuple[str, Key], tuple[int, int]] = {}
         """Group and partition → offset and leader epoch that its coordinator stored last."""
+        self.troubled_from = 0.0
+        """From when on something may be wrong."""
         self.calm_from = 0.0
         """From when on nothing is wrong any more."""
+        self.patience: dict[str, float] = {}
+        """Producer → seconds that its `send` may wait."""
+        self.pipelines: dict[str, int] = {}
+        """Producer → how many requests it may have in flight on a connection."""
+        self.resets: dict[str, str] = {}
+        """Consumer → its auto_offset_reset."""
+        self.max_age: dict[str, float] = {}
+        """Client → seconds after which it fetches metadata anew."""
+        self.views: Counter[str] = Counter()
+        """Client → how many views of the cluster it got while nothing was wrong."""
         self.consumed = 0
         self.acked = 0
         self.failed = 0

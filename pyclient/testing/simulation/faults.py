@@ -4,12 +4,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
+from pyclient.codec.apis import Api
 from pyclient.testing.fake.asking import Asked
-from pyclient.testing.fake.control import Throttle
+from pyclient.testing.fake.control import Answer, Fail, Throttle
 from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.partition import NOBODY, Partition
 from pyclient.testing.simulation.network import Cut, Link
@@ -24,6 +25,14 @@ SLOWEST: Final = 3000
 """Times slower than usual."""
 DAY_MS: Final = 86_400_000
 THROTTLE_MS: Final = 1500
+FEWEST_BROKERS: Final = 2
+"""One less and nobody is left who could take over while another one restarts."""
+REFUSALS: Final = (
+    (Api.PRODUCE, 19), (Api.PRODUCE, 56), (Api.PRODUCE, 6), (Api.FETCH, 56), (Api.FETCH, 3), (Api.METADATA, 5), (Api.LIST_OFFSETS, 78),
+    (Api.INIT_PRODUCER_ID, 14), (Api.FIND_COORDINATOR, 15), (Api.OFFSET_FETCH, 14), (Api.OFFSET_COMMIT, 16),
+)
+"""What brokers say when they cannot now, and a client may ask again: API and error code."""
+POLICY_VIOLATION: Final = 44
 CLOCK_JUMPS_MS: Final = (-DAY_MS, -3_600_000, -2500, 2500, 3_600_000, DAY_MS)
 
 
@@ -160,15 +169,71 @@ def broker_restart(strike: Strike) -> None:
         strike.hit(f"broker {broker} was killed; {connected} connections broke")
 
 
+def broker_loss(strike: Strike) -> None:
+    """A broker dies for good; the others have all that it had."""
+    kafka, broker = strike.world.kafka, strike.choose(strike.world.kafka.alive)
+    dispensable = all(any(each != broker and each in kafka.alive for each in partition.isr) for partition in _led(strike.world))
+    if broker is None or len(kafka.alive) < len(kafka.brokers) or len(kafka.brokers) <= FEWEST_BROKERS or not dispensable:
+        return
+    connected = len(strike.world.network.of_broker(broker))
+    kafka.kill(broker)
+    if connected:
+        strike.hit(f"broker {broker} died for good; {connected} connections broke")
+
+
 def throttling(strike: Strike) -> None:
     """A broker answers and asks for silence."""
     broker = strike.choose(strike.world.kafka.alive)
 
-    def throttle(_asked: Asked) -> Throttle:
+    def throttle(asked: Asked) -> Throttle:
         strike.hit(f"broker {broker} throttles for {THROTTLE_MS} ms")
+        strike.world.network.throttled[asked] = THROTTLE_MS / 1000
         return Throttle(THROTTLE_MS)
 
     rule = strike.world.control.intercept(throttle, broker=broker, times=3)
+    strike.later(rule.remove)
+
+
+def refusal(strike: Strike) -> None:
+    """A broker cannot do one kind of request for now: it says so once, a few times, or as long as it lasts."""
+    api, code = REFUSALS[strike.digit(len(REFUSALS))]
+    _refuse(strike, api, code, times=(1, 1, 3, None)[strike.digit(4)])
+
+
+def rejection(strike: Strike) -> None:
+    """A broker finds that what it is sent breaks a rule: sent again, it would be refused again."""
+    _refuse(strike, Api.PRODUCE, POLICY_VIOLATION, times=1)
+
+
+def _refuse(strike: Strike, api: Api, code: int, times: int | None) -> None:
+    broker = strike.choose(strike.world.kafka.alive)
+
+    def refuse(_asked: Asked) -> Fail:
+        strike.hit(f"broker {broker} refuses {api.title} with error {code}")
+        return Fail(code)
+
+    rule = strike.world.control.intercept(refuse, api=api, broker=broker, times=times)
+    strike.world.loop.call_at(strike.fault.over, rule.remove)
+
+
+def stale_metadata(strike: Strike) -> None:
+    """A broker hears late of who leads: for a while it tells what was so when it began."""
+    world, broker = strike.world, strike.choose(strike.world.kafka.alive)
+    believed = {(each.topic.name, each.index): (each.leader, each.leader_epoch) for each in _led(world)}
+
+    def tell(asked: Asked) -> Answer | None:
+        fields: Any = world.front.rows[Api.METADATA].handle(world.kafka, asked)
+        told = [(topic, part) for topic in fields["topics"] for part in topic["partitions"] if (topic["name"], part["partition_index"]) in believed]
+        late = [part for topic, part in told if (part["leader_id"], part["leader_epoch"]) != believed[topic["name"], part["partition_index"]]]
+        if not late:
+            return None
+        strike.hit(f"broker {broker} tells old leaders of {len(late)} partitions")
+        for topic, part in told:
+            part["leader_id"], part["leader_epoch"] = believed[topic["name"], part["partition_index"]]
+            part["error_code"] = 0
+        return Answer(fields)
+
+    rule = world.control.intercept(tell, api=Api.METADATA, broker=broker)
     strike.later(rule.remove)
 
 
@@ -250,11 +315,11 @@ def callback_raises(strike: Strike) -> None:
 
 Kind = Callable[[Strike], None]
 KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
-    cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, throttling,
-    leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises,
+    cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, broker_loss, throttling,
+    refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises,
 )}
 
-NOT_FOR_SERVICES: Final = frozenset({"callback_raises", "clock_jump", "retention", "unclean_truncation"})
+NOT_FOR_SERVICES: Final = frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
 """What any service must live with: these lose nothing that two replicas have, make no timestamp wrong, and need no help of its code."""
 

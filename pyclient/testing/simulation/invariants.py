@@ -10,9 +10,13 @@ from typing import Any, Final
 
 import attrs
 
-from pyclient.errors import DeliveryTimeout, InvalidTimestampError, KafkaError, LogTruncationError
+from pyclient.codec.apis import Api
 from pyclient.codec.record import Record
+from pyclient.errors import (
+    BufferExhausted, DeliveryTimeout, InvalidTimestampError, KafkaError, LogTruncationError, OffsetOutOfRangeError, PolicyViolationError,
+)
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Reading, Sent
+from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.world import World
 
 SLACK_S: Final = 0.25
@@ -27,6 +31,10 @@ REQUESTS_PER_SECOND: Final = 300
 """Of one client."""
 CONTROL_PER_SECOND: Final = 30
 """Metadata, ApiVersions and coordinator look-ups of one client."""
+CALM_REFRESHES: Final = 4
+"""Metadata requests of a client, beyond those for age, while nothing is wrong: it may begin then, and end."""
+INSTANT_S: Final = 0.001
+"""What happens at the same moment as an answer arrives may have begun before."""
 CONNECTS_PER_SECOND: Final = 60
 """Of one client: every broker and use, and what breaks at once again."""
 
@@ -117,12 +125,21 @@ def no_record_is_overdue(judge: Judge) -> None:
 
 @holds("failed", "P12")
 def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
-    """A record fails only by its time running out while something was wrong, or by a timestamp from a clock that was wrong."""
-    if isinstance(sent.error, InvalidTimestampError):
+    """A record fails only by its time running out while something was wrong, by a timestamp from a clock that was wrong, or by a broker's rule."""
+    if isinstance(sent.error, InvalidTimestampError | PolicyViolationError):
         return
     calm = judge.facts.calm_from + RECOVERY_S
     judge.require(isinstance(sent.error, DeliveryTimeout) and sent.due <= calm, what_could_be_delivered_was,
                   f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
+
+
+@holds("refused", "P09")
+def what_can_be_taken_is_taken(judge: Judge, who: str, error: BaseException) -> None:
+    """Before the first fault, and when the last one is healed, a client knows the cluster, and turns nobody away but for want of memory."""
+    facts, now = judge.facts, judge.world.loop.time()
+    if who in facts.patience and not isinstance(error, BufferExhausted):
+        wrong = facts.troubled_from <= now and now - facts.patience[who] <= facts.calm_from + RECOVERY_S
+        judge.require(wrong, what_can_be_taken_is_taken, f"{who} refuses a record at {now:.3f} while all is well: {error!r}")
 
 
 @holds("acked", "S06")
@@ -264,6 +281,64 @@ def every_consumer_has_come_to_the_end(judge: Judge) -> None:
         end = max(judge.facts.stored[where], default=-1) + 1
         judge.require(reading.position == end, every_consumer_has_come_to_the_end,
                       f"{reader} stands at {reading.position} of {where}, whose log ends at {end}")
+
+
+@holds("refused", "C10")
+def where_to_go_on_is_decided_by_the_policy(judge: Judge, who: str, error: BaseException) -> None:
+    """A position that the log has lost is reported to those only who have no auto_offset_reset."""
+    lost = isinstance(error, OffsetOutOfRangeError) and judge.facts.resets.get(who, "none") != "none"
+    judge.require(not lost, where_to_go_on_is_decided_by_the_policy, f"{who} has auto_offset_reset={judge.facts.resets.get(who)} and is told {error!r}")
+
+
+# --- the cluster and connections --------------------------------------------------------------------------------------
+
+
+@holds("view", "M02")
+def a_view_never_grows_older(judge: Judge, who: str, before: Any, after: Any) -> None:
+    """Leader epochs never go back, and no answer takes away brokers or topics that it is not about."""
+    judge.require(after.nodes or not before.nodes, a_view_never_grows_older, f"{who} knows no broker any more")
+    for name, known in before.topics.items():
+        now = after.topics.get(name)
+        judge.require(now is not None, a_view_never_grows_older, f"{who} does not know topic {name} any more")
+        assert now is not None
+        for old, new in zip(known.partitions, now.partitions, strict=False):
+            judge.require(new.epoch >= old.epoch or now.id != known.id, a_view_never_grows_older,
+                          f"{who} knew epoch {old.epoch} of {name}-{old.number}, and believes {new.epoch} now")
+
+
+@holds("written", "M12")
+def pipelines_are_bounded(judge: Judge, link: Link) -> None:
+    """max.in.flight.requests.per.connection for Produce, one Fetch a connection, one Metadata a client."""
+    waiting = Counter(each.api for each in _unanswered(link))
+    judge.require(waiting[Api.PRODUCE] <= judge.facts.pipelines.get(link.client, 1), pipelines_are_bounded, f"{link!r} has {waiting[Api.PRODUCE]} Produce requests in flight")
+    judge.require(waiting[Api.FETCH] <= 1, pipelines_are_bounded, f"{link!r} has {waiting[Api.FETCH]} Fetch requests in flight")
+    if waiting[Api.METADATA]:
+        asked = [each for link in judge.world.network.of_client(link.client) for each in _unanswered(link) if each.api is Api.METADATA]
+        judge.require(len(asked) <= 1, pipelines_are_bounded, f"{link.client} has {len(asked)} Metadata requests in flight")
+
+
+def _unanswered(link: Link) -> list[Any]:
+    return list(link.near.get_protocol()._in_flight)  # type: ignore[attr-defined] # the client's connection: nobody else knows
+
+
+@holds("written", "M09")
+def the_throttled_are_silent(judge: Judge, link: Link) -> None:
+    """Who was asked for silence sends nothing on that connection before its time."""
+    since, until = link.silent
+    now = judge.world.loop.time()
+    judge.require(not since + INSTANT_S < now < until, the_throttled_are_silent, f"{link!r} was asked for silence from {since:.3f} to {until:.3f}, and writes at {now:.3f}")
+
+
+@holds("view", "M01")
+def the_clusters_state_is_not_asked_for_in_vain(judge: Judge, who: str, before: Any, after: Any) -> None:
+    """While nothing is wrong, metadata is fetched at its age."""
+    facts, now = judge.facts, judge.world.loop.time()
+    calm = now - facts.calm_from - RECOVERY_S
+    if calm > 0:
+        facts.views[who] += 1
+        allowed = CALM_REFRESHES + 1.5 * calm / facts.max_age[who]
+        judge.require(facts.views[who] <= allowed, the_clusters_state_is_not_asked_for_in_vain,
+                      f"{who} got {facts.views[who]} views of the cluster in {calm:.1f} s in which all was well; its metadata_max_age_ms is {1000 * facts.max_age[who]:.0f}")
 
 
 # --- effort, and the end ----------------------------------------------------------------------------------------------

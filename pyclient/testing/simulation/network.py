@@ -9,13 +9,14 @@ import asyncio
 import enum
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from pyclient.runtime.network import Endpoint, SocketOptions
+from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.wire import Front
 
 HIGH_WATER: Final = 64 * 1024
@@ -83,6 +84,8 @@ class SimulatedTransport(asyncio.Transport):
         self._in_order(self._deliver)
         if self is self.link.near:
             self.link.network.written(self.link)
+        elif self.link.throttled_for:
+            self.link.be_silent(self._arrives)
         if self._unsent > HIGH_WATER and not self._paused and isinstance(self._protocol, asyncio.BaseProtocol):
             self._paused = True
             self._protocol.pause_writing()
@@ -215,6 +218,10 @@ class Link:
         self.broker = broker
         self.frozen = False
         """Half-open: nothing arrives any more, and nobody is told."""
+        self.throttled_for = 0.0
+        """The next answer asks the client for so many seconds of silence."""
+        self.silent = (0.0, 0.0)
+        """From when to when the client was last asked to be silent."""
         self.near = SimulatedTransport(self, ("10.1.0.1", 50_000))
         self.far = SimulatedTransport(self, address)
 
@@ -240,6 +247,10 @@ class Link:
         error = ConnectionResetError("Connection reset by peer")
         self.far.lost(error)
         self.near.lost(error)
+
+    def be_silent(self, since: float) -> None:
+        """The answer that asks for it arrives then."""
+        self.silent, self.throttled_for = (since, since + self.throttled_for), 0.0
 
     def freeze(self) -> None:
         """Make it half-open."""
@@ -269,8 +280,11 @@ class SimulatedNetwork:
         """(Address, port) → broker."""
         self.armed: list[Callable[[Link], bool]] = []
         """Asked at each write of a client; whoever gives True has struck and is asked no more."""
+        self.throttled: dict[Asked, float] = {}
+        """Requests whose answers will ask for so many seconds of silence."""
         self.connects = 0
         self.look_ups = 0
+        front.kafka.listeners.append(self._on_event)
         for broker in front.kafka.brokers.values():
             self.place(broker.id, f"10.0.0.{broker.id}")
 
@@ -285,6 +299,12 @@ class SimulatedNetwork:
         """A client wrote something."""
         if self.armed:
             self.armed = [each for each in self.armed if not each(link)]
+
+    def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
+        if event == "answered" and self.throttled and (seconds := self.throttled.pop(facts["asked"], 0.0)):
+            for link in self.links:
+                if link.far.get_protocol() is facts["asked"].connection:
+                    link.throttled_for = seconds
 
     def disarm(self, strike: Callable[[Link], bool]) -> None:
         """Ask it no more."""
@@ -303,6 +323,10 @@ class SimulatedNetwork:
     def of_broker(self, broker: int) -> list[Link]:
         """The connections to a broker, in the order they were made."""
         return [link for link in self.links if link.broker == broker]
+
+    def of_client(self, client: str) -> list[Link]:
+        """A client's connections, in the order they were made."""
+        return [link for link in self.links if link.client == client]
 
 
 class ClientNetwork:

@@ -23,6 +23,7 @@ from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
 from pyclient.testing.simulation.faults import KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import Broken, Judge
 from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
+from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
 from pyclient.testing.simulation.world import World
 
@@ -30,7 +31,7 @@ FEWEST_FAULTS: Final = 12
 MOST_FAULTS: Final = 18
 TWO_ADDRESSES: Final = 0.3
 """How many brokers can be reached at two addresses."""
-FAULTS_BEGIN_S: Final = 1.0
+FAULTS_BEGIN_S: Final = 0.0
 FAULTS_END_S: Final = 25.0
 SHORTEST_S: Final = 60.0
 """Every run lasts at least so long, in virtual time."""
@@ -79,6 +80,7 @@ class Run:
         for broker in self.world.kafka.brokers:
             if self.world.random(f"address {broker}").random() < TWO_ADDRESSES:
                 self.world.network.place(broker, f"10.0.0.{broker}", f"10.9.0.{broker}")
+        self.facts.troubled_from = min((each.at for each in self.faults), default=0.0)
         self.facts.calm_from = max((each.over for each in self.faults), default=0.0)
         self.hits: Counter[str] = Counter()
         self.hit_in_flight = False
@@ -137,6 +139,7 @@ class Run:
 
     def _watch(self) -> None:
         self.world.loop.after_turn = self._after_turn
+        self.world.network.armed.append(self._on_written)
         self.world.loop.call_later(1.0, self._each_second)
 
     def _strike(self, fault: Fault) -> None:
@@ -178,6 +181,10 @@ class Run:
     def _after_turn(self) -> None:
         if self.facts.errors or self.world.loop.defects:
             self.judge.after("turn")
+
+    def _on_written(self, link: Link) -> bool:
+        self.judge.after("written", link)
+        return False
 
     def _each_second(self) -> None:
         loop, second = self.world.loop, self.facts.second

@@ -11,7 +11,7 @@ import attrs
 
 from pyclient.consumer import AsyncConsumer
 from pyclient.errors import (
-    BufferExhausted, ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, LogTruncationError, NoOffsetForPartition, OffsetOutOfRangeError,
+    ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, LogTruncationError, NoOffsetForPartition, OffsetOutOfRangeError,
 )
 from pyclient.producer import AsyncProducer
 from pyclient.buffers.pool import Pool
@@ -73,7 +73,7 @@ def _producer_options(random: Random) -> dict[str, Any]:
         "linger_ms": linger, "batch_size": batch_size,
         "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
         "buffer_memory": max(batch_size, random.choice((8192, 65_536, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
-        "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 4000, 4000, 20_000)),
+        "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 4000, 4000, 20_000, 60_000)),
         "retry_backoff_ms": random.choice((20, 100)), "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
         "metadata_max_age_ms": random.choice((3000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
         "connections_max_idle_ms": random.choice((5000, 540_000)),
@@ -105,7 +105,11 @@ class ProducingService:
         self._asked = 0
         self._closing = False
         _poison_what_returns(self._producer._core.accumulator.pool)
+        _show_views(self.name, self._producer._core.metadata, judge)
         self._due_s = self._options["delivery_timeout_ms"] / 1000
+        facts.patience[self.name] = self._options["max_block_ms"] / 1000
+        facts.pipelines[self.name] = self._options["max_in_flight_requests_per_connection"]
+        facts.max_age[self.name] = self._options["metadata_max_age_ms"] / 1000
 
     async def run(self) -> None:
         """Work, then close."""
@@ -137,10 +141,8 @@ class ProducingService:
         self._asked += 1
         try:
             delivery = await self._producer.send(topic, value, key, partition=partition)
-        except (BufferExhausted, KafkaTimeout) as error:
-            self._world.journal.note(self.name, f"could not send {name!r}: {type(error).__name__}")
-            return
         except KafkaError as error:
+            self._world.journal.note(self.name, f"could not send {name!r}: {type(error).__name__}")
             self._judge.after("refused", self.name, error)
             return
         now = self._world.loop.time()
@@ -205,6 +207,19 @@ def _poison_what_returns(pool: Pool) -> None:
     pool.give = poison  # type: ignore[method-assign] # of this pool only
 
 
+def _show_views(name: str, metadata: Any, judge: Judge) -> None:
+    """Let each view of the cluster that a client adopts be judged."""
+    adopt = metadata._on_update
+    views = [metadata.cluster]
+
+    def adopted(cluster: Any) -> None:
+        judge.after("view", name, views[-1], cluster)
+        views[:] = [cluster]
+        adopt(cluster)
+
+    metadata._on_update = adopted
+
+
 class ConsumingService:
     """Polls every partition, commits, seeks, leaves and comes back; and tells what it got."""
 
@@ -216,7 +231,9 @@ class ConsumingService:
         self._group = f"group-{number}"
         world.groups.append(self._group)
         self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
-        self._seeks = self._random.choice((0, 0, 1, 3))
+        facts.resets[self.name] = self._options["auto_offset_reset"]
+        facts.max_age[self.name] = self._options["metadata_max_age_ms"] / 1000
+        self._seeks = self._random.choice((0, 1, 3, 6))
         """How often it still jumps somewhere: each time it may read all it has read again."""
         self._restless = self._random.random() < 0.3
         self._pause = self._random.choice((0.0, 0.2, 0.6))
@@ -224,7 +241,10 @@ class ConsumingService:
         self._consumer: AsyncConsumer = self._made()
 
     def _made(self) -> AsyncConsumer:
-        return self._world.consumer(self.name, group_id=self._group, **self._options)
+        consumer = self._world.consumer(self.name, group_id=self._group, **self._options)
+        _show_views(self.name, consumer._core.metadata, self._judge)
+        self._facts.views[self.name] = 0
+        return consumer
 
     async def run(self, done: asyncio.Event) -> None:
         """Read until the producers are done and everything was read; restless ones leave and come back meanwhile."""
@@ -273,6 +293,7 @@ class ConsumingService:
         except LogTruncationError as error:
             await self._go_back(error)
         except NO_POSITION as error:
+            self._judge.after("refused", self.name, error)
             self._world.journal.note(self.name, f"is told {type(error).__name__} and begins at the beginning")
             if self._random.random() < 0.5:
                 await self._to_an_end(begin=True)
@@ -325,7 +346,10 @@ class ConsumingService:
             await self._consumer.seek(where, target)
             reading.begin(target, self._cuts(where))
         else:
-            await self._to_an_end(begin=self._random.random() < 0.7)
+            begin = self._random.random() < 0.7
+            if self._random.random() < 0.3:
+                await self._to_an_end(begin=not begin)  # and changes its mind
+            await self._to_an_end(begin=begin)
 
     async def _to_where_logs_begin(self) -> None:
         for each in self._partitions:
