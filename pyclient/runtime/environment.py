@@ -13,6 +13,8 @@ import attrs
 
 from pyclient.runtime.network import AsyncioNetwork, Network
 
+SEAL_INLINE_BYTES: Final = 65_536
+
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -34,6 +36,8 @@ class Environment:
     random: Callable[[], Random] = Random
     workers: Callable[[str], Executor] = _one_worker
     """Makes the executor for work that would hold up the loop; takes a name for its thread."""
+    seal_inline_bytes: int = SEAL_INLINE_BYTES
+    """Compressing more than this is such work."""
 
 
 _REAL: Final = Environment()

@@ -27,8 +27,6 @@ from pyclient.runtime.callbacks import LoopObserver
 from pyclient.runtime.client import ClientCore
 
 _log = logging.getLogger(__name__)
-SEAL_INLINE_BYTES: Final = 65_536
-"""Compressing more than this would hold up the loop: it is done by a worker."""
 KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
 """Java's hash: the same key goes to the same partition. Named, not imported: plugins are above this layer."""
 NOW: Final = -1
@@ -152,7 +150,7 @@ class ProducerCore(ClientCore):
     # ---- sealing ----------------------------------------------------------------------------------------------------
 
     def _seal(self, batch: Batch) -> None:
-        if self.config.compression_type == "none" or batch.size <= SEAL_INLINE_BYTES:
+        if self.config.compression_type == "none" or batch.size <= self.environment.seal_inline_bytes:
             self.accumulator.seal(batch)
         else:
             self._seal_in_worker(batch)

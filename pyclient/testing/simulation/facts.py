@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -142,6 +143,10 @@ class Facts:
         """Producer → seconds that its `send` may wait."""
         self.pipelines: dict[str, int] = {}
         """Producer → how many requests it may have in flight on a connection."""
+        self.in_line: dict[str, int] = {}
+        """Producer → how many batches of a partition it may have under way."""
+        self.fetching: dict[str, Mapping[int, Collection[object]]] = {}
+        """Consumer → node → the partitions it is being asked for now."""
         self.resets: dict[str, str] = {}
         """Consumer → its auto_offset_reset."""
         self.max_age: dict[str, float] = {}

@@ -306,6 +306,21 @@ def a_view_never_grows_older(judge: Judge, who: str, before: Any, after: Any) ->
                           f"{who} knew epoch {old.epoch} of {name}-{old.number}, and believes {new.epoch} now")
 
 
+@holds("leaves", "P15")
+def a_partition_is_sent_to_one_broker_at_a_time(judge: Judge, who: str, batch: Any, node: int, beside: list[int]) -> None:
+    """While batches of a partition are under way, others go to the same broker or wait; and never more than it remembers."""
+    judge.require(set(beside) <= {node}, a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} to {node} while others are under way to {beside}")
+    allowed = judge.facts.in_line[who]
+    judge.require(len(beside) < allowed, a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} beside {len(beside)} others; {allowed} are allowed")
+
+
+@holds("written", "C02")
+def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
+    """No two answers with the same records are under way."""
+    wanted = [where for asked in judge.facts.fetching.get(link.client, {}).values() for where in asked]
+    judge.require(len(wanted) == len(set(wanted)), a_partition_is_fetched_once_at_a_time, f"{link.client} fetches twice: {sorted(map(str, wanted))}")
+
+
 @holds("written", "M12")
 def pipelines_are_bounded(judge: Judge, link: Link) -> None:
     """max.in.flight.requests.per.connection for Produce, one Fetch a connection, one Metadata a client."""

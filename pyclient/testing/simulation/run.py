@@ -31,6 +31,8 @@ FEWEST_FAULTS: Final = 12
 MOST_FAULTS: Final = 18
 TWO_ADDRESSES: Final = 0.3
 """How many brokers can be reached at two addresses."""
+SEALED_INLINE_BYTES: Final = (200, 65_536)
+"""In half of the runs small batches too are compressed by workers, while the loop goes on."""
 FAULTS_BEGIN_S: Final = 0.0
 FAULTS_END_S: Final = 25.0
 SHORTEST_S: Final = 60.0
@@ -72,6 +74,7 @@ class Run:
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
         self.world = World(seed, config=_settings(Random(f"{seed}/settings")) if config is None else config)
+        self.world.seal_inline_bytes = self.world.random("sealing").choice(SEALED_INLINE_BYTES)
         self.facts = Facts()
         self.judge = Judge(self.world, self.facts)
         self.plan: Plan = drawn(self.world.random("plan"))

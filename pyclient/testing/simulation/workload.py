@@ -22,6 +22,8 @@ from pyclient.testing.simulation.invariants import Judge
 from pyclient.testing.simulation.world import World
 
 SEPARATOR: Final = b"|"
+REMEMBERED: Final = 5
+"""Batches of a producer and partition that a broker knows again."""
 NO_POSITION: Final = (NoOffsetForPartition, OffsetOutOfRangeError)
 CLOSES_EARLY: Final = 0.2
 ANYWHERE: Final = 2**63
@@ -106,9 +108,11 @@ class ProducingService:
         self._closing = False
         _poison_what_returns(self._producer._core.accumulator.pool)
         _show_views(self.name, self._producer._core.metadata, judge)
+        _show_batches(self.name, self._producer._core.sender, judge)
         self._due_s = self._options["delivery_timeout_ms"] / 1000
         facts.patience[self.name] = self._options["max_block_ms"] / 1000
         facts.pipelines[self.name] = self._options["max_in_flight_requests_per_connection"]
+        facts.in_line[self.name] = min(REMEMBERED, facts.pipelines[self.name]) if self._options["enable_idempotence"] else 1
         facts.max_age[self.name] = self._options["metadata_max_age_ms"] / 1000
 
     async def run(self) -> None:
@@ -220,6 +224,20 @@ def _show_views(name: str, metadata: Any, judge: Judge) -> None:
     metadata._on_update = adopted
 
 
+def _show_batches(name: str, sender: Any, judge: Judge) -> None:
+    """Let each batch that leaves be judged, with those of its partition that are under way."""
+    start = sender._start
+    nodes: dict[Any, int] = {}
+
+    def started(batch: Any, node: int) -> None:
+        beside = [nodes[each] for each in sender._lane(batch.queue).under_way]
+        judge.after("leaves", name, batch, node, beside)
+        nodes[batch] = node
+        start(batch, node)
+
+    sender._start = started
+
+
 class ConsumingService:
     """Polls every partition, commits, seeks, leaves and comes back; and tells what it got."""
 
@@ -243,6 +261,7 @@ class ConsumingService:
     def _made(self) -> AsyncConsumer:
         consumer = self._world.consumer(self.name, group_id=self._group, **self._options)
         _show_views(self.name, consumer._core.metadata, self._judge)
+        self._facts.fetching[self.name] = consumer._core.fetcher._under_way
         self._facts.views[self.name] = 0
         return consumer
 

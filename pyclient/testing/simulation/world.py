@@ -11,7 +11,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from pyclient.consumer import AsyncConsumer
 from pyclient.producer import AsyncProducer
-from pyclient.runtime.environment import Environment, using
+from pyclient.runtime.environment import SEAL_INLINE_BYTES, Environment, using
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
@@ -57,6 +57,8 @@ class World:
         self.front = Front(self.kafka, self.control)
         self.network = SimulatedNetwork(self.loop, self.random("network"), self.front)
         self.kafka.listeners.append(self._on_event)
+        self.seal_inline_bytes = SEAL_INLINE_BYTES
+        """Larger batches are compressed by the clients' workers."""
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
@@ -136,7 +138,8 @@ class World:
         """What a client of this world is made in."""
         return Environment(
             network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall,
-            random=lambda: self.random(f"client {client}"), workers=lambda _name: LateExecutor(self.loop, self.random(f"workers {client}")))
+            random=lambda: self.random(f"client {client}"), seal_inline_bytes=self.seal_inline_bytes,
+            workers=lambda _name: LateExecutor(self.loop, self.random(f"workers {client}")))
 
     @contextlib.contextmanager
     def inside(self, client: str) -> Iterator[None]:
