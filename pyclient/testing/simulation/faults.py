@@ -217,7 +217,7 @@ def _refuse(strike: Strike, api: Api, code: int, times: int | None) -> None:
 
 
 def stale_metadata(strike: Strike) -> None:
-    """A broker hears late of who leads: for a while it tells what was so when it began."""
+    """A broker hears late of who leads: for a while it tells what was so when it began. A leader moves then, that there is something to hear of."""
     world, broker = strike.world, strike.choose(strike.world.kafka.alive)
     believed = {(each.topic.name, each.index): (each.leader, each.leader_epoch) for each in _led(world)}
 
@@ -235,6 +235,7 @@ def stale_metadata(strike: Strike) -> None:
 
     rule = world.control.intercept(tell, api=Api.METADATA, broker=broker)
     strike.later(rule.remove)
+    leader_move(strike)
 
 
 # --- leadership -------------------------------------------------------------------------------------------------------
