@@ -307,11 +307,18 @@ def a_view_never_grows_older(judge: Judge, who: str, before: Any, after: Any) ->
 
 
 @holds("leaves", "P15")
-def a_partition_is_sent_to_one_broker_at_a_time(judge: Judge, who: str, batch: Any, node: int, beside: list[int]) -> None:
+def a_partition_is_sent_to_one_broker_at_a_time(judge: Judge, who: str, batch: Any, node: int, beside: list[int], _state: str) -> None:
     """While batches of a partition are under way, others go to the same broker or wait; and never more than it remembers."""
     judge.require(set(beside) <= {node}, a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} to {node} while others are under way to {beside}")
     allowed = judge.facts.in_line[who]
     judge.require(len(beside) < allowed, a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} beside {len(beside)} others; {allowed} are allowed")
+
+
+@holds("leaves", "P21")
+def what_may_be_stored_already_goes_alone(judge: Judge, who: str, batch: Any, _node: int, beside: list[int], state: str) -> None:
+    """Beside others leaves only what was never sent before, to a broker that has stored what came before."""
+    judge.require(not beside or (not batch.stamped and state == "FLOWING"), what_may_be_stored_already_goes_alone,
+                  f"{who} sends {batch!r} beside {len(beside)} others; it {'was' if batch.stamped else 'was not'} sent before, and its partition is {state}")
 
 
 @holds("written", "C02")

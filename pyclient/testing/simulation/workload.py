@@ -230,8 +230,8 @@ def _show_batches(name: str, sender: Any, judge: Judge) -> None:
     nodes: dict[Any, int] = {}
 
     def started(batch: Any, node: int) -> None:
-        beside = [nodes[each] for each in sender._lane(batch.queue).under_way]
-        judge.after("leaves", name, batch, node, beside)
+        lane = sender._lane(batch.queue)
+        judge.after("leaves", name, batch, node, [nodes[each] for each in lane.under_way], lane.state.name)
         nodes[batch] = node
         start(batch, node)
 
