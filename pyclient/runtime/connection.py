@@ -23,6 +23,8 @@ from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTi
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
+SCRATCH: Final = 4096
+"""Bytes: an answer that is no larger takes one read, where its length apart would take two, and as many turns of the loop."""
 MAX_CORRELATION_ID: Final = 2**31 - 1
 
 
@@ -61,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
-        self._head = bytearray(HEAD)
+        self._scratch = bytearray(SCRATCH)
         self._frame: bytearray | None = None
         self._filled = 0
         self._full = False  # the kernel takes no more for now
@@ -221,8 +223,8 @@ class Connection(asyncio.BufferedProtocol):
         self._on_change()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go: the length, then the frame in place."""
-        return memoryview(self._head if self._frame is None else self._frame)[self._filled:]
+        """Where the next bytes go: into the frame that is still incomplete, else to where small frames are taken from by one read."""
+        return memoryview(self._scratch if self._frame is None else self._frame)[self._filled:]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Some bytes came."""
@@ -238,16 +240,28 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take(self) -> None:
         if self._frame is None:
-            if self._filled == HEAD:
-                self._frame = bytearray(self._frame_size())
-                self._filled = 0
-            return
-        if self._filled == len(self._frame):
+            self._take_small()
+        elif self._filled == len(self._frame):
             frame, self._frame, self._filled = memoryview(self._frame).toreadonly(), None, 0
             self._on_frame(frame)
 
-    def _frame_size(self) -> int:
-        size = int.from_bytes(self._head, "big", signed=True)
+    def _take_small(self) -> None:
+        """The frames that one read has brought; the last one may be incomplete, and be read on in place."""
+        at, end, self._filled = 0, self._filled, 0
+        while end - at >= HEAD and self._transport is not None:
+            size = self._frame_size(at)
+            at += HEAD
+            if size > end - at:
+                self._frame, self._filled = bytearray(size), end - at
+                self._frame[:end - at] = self._scratch[at:end]
+                return
+            at += size
+            self._on_frame(memoryview(bytes(self._scratch[at - size:at])))
+        self._scratch[:end - at] = self._scratch[at:end]
+        self._filled = end - at
+
+    def _frame_size(self, at: int) -> int:
+        size = int.from_bytes(self._scratch[at:at + HEAD], "big", signed=True)
         if not HEAD <= size <= self._max_frame:
             raise ProtocolError(
                 f"{self.label} announces an answer of {size} B; 4 to receive_max_frame_bytes={self._max_frame} are allowed. "

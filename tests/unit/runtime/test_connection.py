@@ -3,13 +3,18 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
+import random
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.messages import encode_response
@@ -17,7 +22,7 @@ from pyclient.core.connection import State
 from pyclient.core.handshake import ClientInfo, TryVersionZero
 from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
-from pyclient.runtime.connection import Connection
+from pyclient.runtime.connection import SCRATCH, Connection
 from pyclient.runtime.network import AsyncioNetwork, Endpoint, SocketOptions
 from tests.unit.runtime.peers import Conversation, Peer, Question, Script, metadata, silence, versions
 
@@ -464,6 +469,50 @@ def test_an_answer_that_comes_byte_by_byte_is_read_as_one_that_comes_at_once() -
             assert hosts == ["slow", "slower"]
 
     run(test())
+
+
+class Taking(Connection):
+    """Keeps the frames instead of reading them."""
+
+    def __init__(self) -> None:
+        super().__init__("the peer", None, clock=time.monotonic, max_frame=MAX_FRAME, on_change=lambda: None, on_lost=lambda *_: None,
+                         on_answer=lambda *_: None)
+        self.frames: list[memoryview] = []
+
+    def _on_frame(self, frame: memoryview) -> None:
+        self.frames.append(frame)
+
+    def read(self, data: bytes) -> None:
+        """As a transport does: as much at a time as there is room for."""
+        while data:
+            room = self.get_buffer(-1)
+            size = min(len(room), len(data))
+            room[:size] = data[:size]
+            self.buffer_updated(size)
+            data = data[size:]
+
+
+@given(sizes=st.lists(st.integers(4, 40) | st.integers(SCRATCH - 10, SCRATCH + 10) | st.just(3 * SCRATCH), max_size=8), cuts=st.lists(st.floats(0, 1), max_size=8))
+def test_M10_frames_are_the_same_however_the_bytes_come(sizes: list[int], cuts: list[float]) -> None:
+    frames = [random.Random(f"{at}").randbytes(size) for at, size in enumerate(sizes)]
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    places = sorted({0, len(stream), *(round(cut * len(stream)) for cut in cuts)})
+    link = Taking()
+    link.connection_made(mock.Mock(spec=asyncio.Transport))
+    for begin, end in itertools.pairwise(places):
+        link.read(stream[begin:end])
+    assert [bytes(frame) for frame in link.frames] == frames  # those that came first were not overwritten by those that came later
+    assert link.bytes_in == len(stream)
+
+
+def test_answers_that_come_together_take_one_read() -> None:
+    link = Taking()
+    link.connection_made(mock.Mock(spec=asyncio.Transport))
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in (b"first", b"second", b"a third one"))
+    room = link.get_buffer(-1)
+    room[:len(stream)] = stream
+    link.buffer_updated(len(stream))
+    assert [bytes(frame) for frame in link.frames] == [b"first", b"second", b"a third one"]
 
 
 # ---- the end --------------------------------------------------------------------------------------------------------
