@@ -247,7 +247,9 @@ def no_record_is_skipped_or_repeated(judge: Judge, reader: str, record: Record, 
 
 @holds("position", "C01")
 def a_position_never_goes_back(judge: Judge, reader: str, where: Key, before: Reading, position: int) -> None:
-    """Unless the user seeks or the log is cut."""
+    """Unless the user seeks or the log is cut; who has read nothing of it cannot tell where, and goes where its policy says."""
+    if not before.view and before.knows < len(judge.facts.cuts[where]):
+        return
     lowest = min(before.position, *(before.position if at is None else at for _, _, at in judge.facts.logs(before, where)))
     judge.require(position >= lowest, a_position_never_goes_back,
                   f"{reader} stands at {position} of {where}, and stood at {before.position} before")
