@@ -7,8 +7,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import attrs
@@ -20,6 +21,7 @@ from pyclient.core.connection import CONNECTION, Event, State
 from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Exchange, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
+from pyclient.runtime.network import send_pieces
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
@@ -61,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._on_answer = on_answer
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
         self._scratch = bytearray(SCRATCH)
@@ -200,7 +203,11 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         size = sum(len(piece) for piece in pieces)
         self.bytes_out += size + HEAD
-        self._transport.writelines([size.to_bytes(HEAD, "big"), *pieces])
+        unsent: Sequence[Buffer] = [size.to_bytes(HEAD, "big"), *pieces]
+        if self._socket is not None and not self._transport.is_closing() and not self._transport.get_write_buffer_size():
+            unsent = send_pieces(self._socket, unsent)
+        if unsent:
+            self._transport.writelines(unsent)
 
     def _next_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
@@ -212,6 +219,10 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is connected."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+
+    def take_socket(self, sock: socket.socket) -> None:
+        """It is the transport's too, which waits and closes; what the kernel takes at once need not go through it."""
+        self._socket = sock
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full."""
