@@ -133,8 +133,14 @@ def _cut(world: World, link: Link, where: Cut) -> str:
 
 def slow_node(strike: Strike) -> None:
     """A broker and its network are far slower for a while."""
-    network, broker = strike.world.network, strike.choose(strike.world.kafka.alive)
-    if broker is None or broker in network.slowness:
+    broker = strike.choose(strike.world.kafka.alive)
+    if broker is not None:
+        _slow_down(strike, broker)
+
+
+def _slow_down(strike: Strike, broker: int) -> None:
+    network = strike.world.network
+    if broker in network.slowness:
         return
     network.slowness[broker] = 50 + strike.digit(SLOWEST)
     strike.later(lambda: network.slowness.pop(broker, None))
@@ -242,7 +248,7 @@ def stale_metadata(strike: Strike) -> None:
 
 
 def leader_move(strike: Strike) -> None:
-    """Another in-sync replica becomes the leader of a partition."""
+    """Another in-sync replica becomes the leader of a partition, perhaps because the one before is slow."""
     partition = strike.choose(_led(strike.world))
     if partition is None:
         return
@@ -250,6 +256,8 @@ def leader_move(strike: Strike) -> None:
     if others:
         to = others[strike.digit(len(others))]
         strike.hit(f"{partition!r} is to be led by {to}")
+        if strike.digit(2):
+            _slow_down(strike, partition.leader)
         partition.move_leader(to)
 
 
