@@ -19,7 +19,7 @@ PYTEST := $(BIN)/pytest
 JOBS := 2
 AT_ONCE = -n $(JOBS) --dist loadfile
 
-.PHONY: help setup jars demo test test-pure test-containers threads-long mutants soak check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-pure test-containers threads-long mutants soak durability check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,10 @@ threads-long: setup ## tests/threads with five hundred seeds; SEEDS=7 runs one a
 
 soak: setup ## simulate ever new seeds until Ctrl-C, past those that break; SEEDS=7 begins there
 	@$(BIN)/python -m pyclient.testing.simulation --soak $(SEEDS) $(ARGS)
+
+durability: setup jars ## three brokers that are killed, paused and restarted under load; FOR=60 RATE=22000 FAULTS=9 SEED=7
+	@PYCLIENT_DURABILITY_SECONDS=$${FOR:-60} PYCLIENT_DURABILITY_RATE=$${RATE:-22000} PYCLIENT_DURABILITY_FAULTS=$${FAULTS:-9} \
+		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py $(ARGS)
 
 test-containers: setup jars ## tests/broker and tests/containers against brokers in containers, nothing skipped
 	@mkdir -p $(JUNIT)

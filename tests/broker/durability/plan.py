@@ -1,0 +1,26 @@
+"""Which broker is struck, how, and for how long: all of it drawn from a seed. Pure."""
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+KINDS: Final = ("kill", "pause", "restart")
+
+
+class Fault(NamedTuple):
+    """*kind* hits the leader of *partition* after *calm_s* without faults, and is undone *hold_s* after its leadership moved."""
+
+    kind: str
+    partition: int
+    calm_s: float
+    hold_s: float
+
+
+def plan(seed: int, partitions: int) -> Iterator[Fault]:
+    """Faults without end; any three in a row that begin at a multiple of three are of different kinds."""
+    chance = random.Random(seed)
+    for _ in itertools.count():
+        for kind in chance.sample(KINDS, len(KINDS)):
+            yield Fault(kind, chance.randrange(partitions), chance.uniform(0.3, 1.5), chance.uniform(0.0, 1.5))

@@ -1,0 +1,65 @@
+"""The judge of the durability tests: each kind of breach is seen, alone and counted."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.broker.durability.numbering import Found, Stream, Verdict, judge, value
+
+STREAMS = [Stream(producer, partition) for producer in range(2) for partition in range(2)]
+COUNT = 5
+SENT = dict.fromkeys(STREAMS, COUNT)
+ALL = dict.fromkeys(STREAMS, range(COUNT))
+
+
+def log() -> list[Found]:
+    """Two producers' records, taking turns in two partitions."""
+    return [Found(stream.partition, offset, value(stream, offset // 2)) for stream in STREAMS
+            for offset in range(stream.producer, 2 * COUNT, 2)]
+
+
+def without_one(records: list[Found]) -> list[Found]:
+    return records[:3] + records[4:]
+
+
+def one_twice(records: list[Found]) -> list[Found]:
+    return records[:3] + records[2:]
+
+
+def two_swapped(records: list[Found]) -> list[Found]:
+    return [records[1], records[0], *records[2:]]
+
+
+def one_elsewhere(records: list[Found]) -> list[Found]:
+    return [records[0]._replace(partition=1), *records[1:]]
+
+
+def one_of_nobody(records: list[Found]) -> list[Found]:
+    return [*records, Found(0, 99, value(STREAMS[0], COUNT))]
+
+
+def test_a_whole_log_in_order_has_nothing_wrong() -> None:
+    assert judge(ALL, SENT, log()) == Verdict(20, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("breach", "verdict"), [
+    (without_one, Verdict(19, 1, 0, 0, 0)),
+    (one_twice, Verdict(21, 0, 1, 0, 0)),
+    (two_swapped, Verdict(20, 0, 0, 1, 0)),
+    (one_elsewhere, Verdict(20, 0, 0, 1, 0)),
+    (one_of_nobody, Verdict(21, 0, 0, 0, 1)),
+])
+def test_each_kind_of_breach_is_counted_as_what_it_is(breach: Callable[[list[Found]], list[Found]], verdict: Verdict) -> None:
+    assert judge(ALL, SENT, breach(log())) == verdict
+
+
+def test_what_was_not_acknowledged_may_be_there_or_not() -> None:
+    promised = {**ALL, STREAMS[0]: [0, 1, 2]}
+    assert judge(promised, SENT, log()).lost == 0
+    assert judge(promised, SENT, without_one(log())).lost == 0, "it was the third record of the first stream"
+
+
+def test_a_repeated_run_of_records_is_doubled_but_not_out_of_order() -> None:
+    records = log()
+    assert judge(ALL, SENT, [*records[:4], *records[2:]]) == Verdict(22, 0, 2, 0, 0)

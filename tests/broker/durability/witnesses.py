@@ -1,0 +1,94 @@
+"""Readers that are none of ours: Java's consumer (Kafka's own console consumer needs no compiler) and librdkafka's."""
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from pyclient.testing import LocalCluster
+from pyclient.testing.jvm import TOOL_HEAP, prepare_jvm
+from tests.broker.durability.numbering import Found
+from tests.waiting import eventually
+
+TIMEOUT_S: Final = 300
+CONSOLE: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+PRINTED: Final = ("print.partition=true", "print.offset=true", "print.key=false", "print.value=true")
+
+
+def by_java(cluster: LocalCluster, topic: str, partitions: int) -> list[Found]:
+    """All records of a topic as Java's consumer prints them, each partition's in the order it read them."""
+    expected = sum(high - low for low, high in ends(cluster, topic, partitions).values())
+    if not expected:
+        return []
+    with tempfile.TemporaryDirectory(prefix="pyclient-witness-") as name:
+        folder = Path(name)
+        printed = folder / "printed"
+        command = prepare_jvm(cluster.version).command(
+            CONSOLE, "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning", "--max-messages", str(expected),
+            "--timeout-ms", "30000", "--command-property", "enable.auto.commit=false",
+            *(word for each in PRINTED for word in ("--formatter-property", each)), logs=folder, flags=TOOL_HEAP)
+        with printed.open("wb") as out:
+            run = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False,
+                                 env=prepare_jvm(cluster.version).environment())
+        assert run.returncode == 0, run.stderr
+        found = list(map(_parsed, printed.read_bytes().splitlines()))
+    assert len(found) == expected, run.stderr
+    return found
+
+
+def _parsed(line: bytes) -> Found:
+    partition, offset, value = line.split(b"\t", 2)
+    return Found(int(partition.removeprefix(b"Partition:")), int(offset.removeprefix(b"Offset:")), value)
+
+
+def by_librdkafka(cluster: LocalCluster, topic: str, partitions: int) -> list[Found]:
+    """All records of a topic as confluent-kafka reads them, checksums verified."""
+    limits = ends(cluster, topic, partitions)
+    with closing(_consumer(cluster)) as reader:
+        reader.assign([TopicPartition(topic, partition, low) for partition, (low, _) in limits.items()])
+        expected = sum(high - low for low, high in limits.values())
+        return list(_read(reader, expected))
+
+
+def _read(reader: Any, expected: int) -> Iterator[Found]:
+    left = expected
+    while left:
+        messages = reader.consume(min(left, 10_000), 30)
+        assert messages, f"{left} of {expected} records did not come"
+        for message in messages:
+            assert message.error() is None, message.error()
+            yield Found(message.partition(), message.offset(), message.value())
+        left -= len(messages)
+
+
+def ends(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
+    """First and next offset of each partition, as librdkafka is told by the leaders."""
+    with closing(_consumer(cluster)) as reader:
+        return {partition: reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30) for partition in range(partitions)}
+
+
+def await_leaders(cluster: LocalCluster, topic: str, partitions: int) -> None:
+    """Until each leader knows that it is one: a moment before, metadata names it, and it hangs up on whoever writes with acks=0."""
+    def led() -> bool:
+        try:
+            return bool(ends(cluster, topic, partitions))
+        except KafkaException as refused:
+            if refused.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                raise
+            return False
+
+    eventually(led)
+
+
+def _consumer(cluster: LocalCluster) -> Any:
+    return Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": uuid.uuid4().hex, "enable.auto.commit": False,
+                     "check.crcs": True, "auto.offset.reset": "error"})
+
+
+WITNESSES: Final[dict[str, Callable[[LocalCluster, str, int], list[Found]]]] = {"java": by_java, "librdkafka": by_librdkafka}
