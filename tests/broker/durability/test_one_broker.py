@@ -13,7 +13,7 @@ from pyclient.config import ProducerConfig
 from pyclient.errors import KafkaError, MetadataTimeout, RecordTooLargeError, UnsupportedFeature
 from pyclient.testing import LocalCluster
 from tests.broker.durability.numbering import Found, Stream, Verdict, acknowledged, judge, told, value
-from tests.broker.durability.witnesses import WITNESSES, await_leaders
+from tests.broker.durability.witnesses import WITNESSES, ends
 from tests.kafka import make_topic
 from tests.waiting import eventually
 
@@ -49,7 +49,7 @@ def written(_kafka_clusters: Any) -> tuple[LocalCluster, str]:
     cluster: LocalCluster = _kafka_clusters.get(1, {})
     topic = f"ways-{time.time_ns()}"
     make_topic(cluster, topic, len(WAYS))
-    await_leaders(cluster, topic, len(WAYS))
+    ends(cluster, topic, len(WAYS))  # a moment before, a broker hangs up on whoever writes with acks=0
     for partition, way in enumerate(WAYS):
         with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=32_768, **way._asdict()) as producer:
             for number in range(COUNT):

@@ -18,6 +18,9 @@ from tests.waiting import eventually
 
 TIMEOUT_S: Final = 300
 CONSOLE: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+NOT_YET: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.OFFSET_NOT_AVAILABLE,
+                  KafkaError.UNKNOWN_TOPIC_OR_PART)
+"""What brokers answer for a moment after a partition has got a leader."""
 PRINTED: Final = ("print.partition=true", "print.offset=true", "print.key=false", "print.value=true")
 
 
@@ -68,22 +71,28 @@ def _read(reader: Any, expected: int) -> Iterator[Found]:
 
 
 def ends(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition, as librdkafka is told by the leaders."""
+    """First and next offset of each partition, told by leaders that know that they lead, and how far."""
     with closing(_consumer(cluster)) as reader:
-        return {partition: reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=30) for partition in range(partitions)}
+        found: dict[int, tuple[int, int]] = {}
+
+        def known() -> bool:
+            for partition in range(partitions):
+                if partition not in found and (limits := _ends(reader, TopicPartition(topic, partition))):
+                    found[partition] = limits
+            return len(found) == partitions
+
+        eventually(known, 60)
+        return found
 
 
-def await_leaders(cluster: LocalCluster, topic: str, partitions: int) -> None:
-    """Until each leader knows that it is one: a moment before, metadata names it, and it hangs up on whoever writes with acks=0."""
-    def led() -> bool:
-        try:
-            return bool(ends(cluster, topic, partitions))
-        except KafkaException as refused:
-            if refused.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART):
-                raise
-            return False
-
-    eventually(led)
+def _ends(reader: Any, where: TopicPartition) -> tuple[int, int] | None:
+    try:
+        limits: tuple[int, int] = reader.get_watermark_offsets(where, timeout=30)
+    except KafkaException as refused:
+        if refused.args[0].code() not in NOT_YET:
+            raise
+        return None
+    return limits
 
 
 def _consumer(cluster: LocalCluster) -> Any:
