@@ -10,10 +10,12 @@ import argparse
 import contextlib
 import importlib.metadata
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -29,8 +31,15 @@ SYNC: Final = (*OURS, "confluent + callback", "confluent", "kafka-python")
 ASYNC: Final = ("pyclient async", "aiokafka", "confluent AIO")
 COUNTS: Final = {"pyclient": 400_000, "confluent": 200_000, "confluent AIO": 50_000, "kafka-python": 20_000, "aiokafka": 50_000}
 """Records of a round, by the first words of a client's name: about a second of work each."""
+AT_ONCE: Final = 2000
 MOST_BYTES: Final = 128 * 1024 * 1024
 PACKAGES: Final = ("confluent-kafka", "kafka-python", "aiokafka", "cramjam", "Cython")
+HEAP: Final = "-Xmx1500m"
+"""For the broker: ten thousand partitions do not fit into what it has for tests. This variable overrides its own flags."""
+BROKER: Final = {
+    "log.retention.bytes": 64 * 2**20, "log.segment.bytes": 32 * 2**20, "log.retention.check.interval.ms": 5000,
+    "broker.session.timeout.ms": 30_000, "broker.heartbeat.interval.ms": 2000,  # a busy broker must not be taken for a dead one
+}
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -162,12 +171,41 @@ def figure(answers: list[dict[str, Any]]) -> Figure:
 
 @contextlib.contextmanager
 def topic_of(cluster: LocalCluster, partitions: int) -> Iterator[str]:
-    """A new topic, on a broker that throws old records away; gone afterwards."""
+    """A new topic whose partitions all have leaders that know it; gone afterwards."""
     name = f"bench-{uuid.uuid4().hex[:8]}"
     with Admin(bootstrap_servers=cluster.bootstrap_servers, request_timeout_ms=120_000, default_api_timeout_ms=300_000) as admin:
-        admin.create_topics([NewTopic(name, partitions, 1)])
+        admin.create_topics([NewTopic(name, min(partitions, AT_ONCE), 1)])
+        for total in range(2 * AT_ONCE, partitions + AT_ONCE, AT_ONCE):
+            grow(cluster, name, min(total, partitions))
+        await_leaders(cluster, name, partitions)
         yield name
         admin.delete_topics([name])
+
+
+def grow(cluster: LocalCluster, topic: str, total: int) -> None:
+    """More partitions: a controller refuses to make very many at once."""
+    from confluent_kafka import admin
+
+    wanted: Any = vars(admin)["NewPartitions"](topic, total)  # exported, but not to type checkers
+    client = admin.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})  # its end would end the request
+    for each in client.create_partitions([wanted], request_timeout=120).values():
+        each.result()
+
+
+def await_leaders(cluster: LocalCluster, topic: str, partitions: int, limit_s: float = 180) -> None:
+    """A topic that has just been made is refused for a while; retries must be in nobody's figures."""
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            end_offsets(cluster, topic, partitions)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def end_offsets(cluster: LocalCluster, topic: str, partitions: int) -> int:
@@ -281,6 +319,7 @@ def described(document: Mapping[str, Any]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to run, and how much of it."""
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, metavar="TIMES", help="more or fewer records in a round (1.0)")
     parser.add_argument("--quick", action="store_true", help="the first case, latency and memory; fewer records")
     parser.add_argument("--only", metavar="TEXT", action="append", default=[], help="cases (or latency, memory) whose name holds it; may be repeated")
     parser.add_argument("--clients", metavar="TEXT", action="append", default=[], help="clients whose name holds it; may be repeated")
@@ -304,9 +343,9 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
         document = json.loads(arguments.markdown.read_text())
         print(described(document))
         return dict(document["produce"])
-    scale, chance, results = 0.25 if arguments.quick else 1.0, random.Random(1), Results()
-    config = {"log.retention.bytes": 64 * 2**20, "log.segment.bytes": 32 * 2**20, "log.retention.check.interval.ms": 5000}
-    with LocalCluster(mode="embedded", config=config) as cluster:
+    scale, chance, results = arguments.scale * (0.25 if arguments.quick else 1.0), random.Random(1), Results()
+    os.environ.setdefault("_JAVA_OPTIONS", HEAP)
+    with LocalCluster(mode="embedded", config=BROKER) as cluster:
         for case in chosen(arguments):
             print(f"{case.name} ...", flush=True)
             results[case.name] = measured(cluster, case, arguments.rounds, scale, chance)
