@@ -69,13 +69,13 @@ def test_nothing_is_lost_doubled_or_reordered_while_leaders_are_killed_paused_an
         with load(kafka_cluster, topic, partitions=PARTITIONS, producers=PRODUCERS, rate=wish.rate, request_timeout_ms=3000) as running:
             struck(kafka_cluster, topic, wish, running, faults)
         sent, promised = running.sent, running.acknowledged()
-        verdicts = {name: judge(promised, sent, read(kafka_cluster, topic, PARTITIONS)) for name, read in WITNESSES.items()}
         facts = {
             "lasted_s": round(running.lasted_s, 1), "offered_per_s": round(running.offered), "sent": sum(sent.values()),
             "acknowledged": sum(map(len, promised.values())), "idempotent": IDEMPOTENT,
             "retried": sum(each.get("record-retry-total", 0) for each in running.metrics),
-            "verdicts": {name: verdict._asdict() for name, verdict in verdicts.items()},
         }
+        verdicts = {name: judge(promised, sent, read(kafka_cluster, topic, PARTITIONS)) for name, read in WITNESSES.items()}
+        facts["verdicts"] = {name: verdict._asdict() for name, verdict in verdicts.items()}
     finally:
         keep(kafka_cluster, wish, **facts, leader_changes=sum(len(each["moved"]) for each in faults), struck=faults)
     print(json.dumps(facts))
