@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pyclient import Admin, Delivery, Producer, TopicPartition
-from pyclient.config import ProducerConfig
 from pyclient.errors import DeliveryTimeout
 from pyclient.testing import LocalCluster
 from tests.broker.durability.load import Load, load
@@ -28,8 +27,6 @@ PARTITIONS: Final = 6
 PRODUCERS: Final = 2
 KEPT: Final = Path(__file__).resolve().parents[3] / "build" / "durability"
 THREE: Final = pytest.mark.kafka(brokers=3)
-IDEMPOTENT: Final = ProducerConfig.parse({}, {}).enable_idempotence
-"""Whether the default promises that nothing is doubled."""
 
 
 class Wish(NamedTuple):
@@ -71,7 +68,7 @@ def test_nothing_is_lost_doubled_or_reordered_while_leaders_are_killed_paused_an
         sent, promised = running.sent, running.acknowledged()
         facts = {
             "lasted_s": round(running.lasted_s, 1), "offered_per_s": round(running.offered), "sent": sum(sent.values()),
-            "acknowledged": sum(map(len, promised.values())), "idempotent": IDEMPOTENT,
+            "acknowledged": sum(map(len, promised.values())),
             "retried": sum(each.get("record-retry-total", 0) for each in running.metrics),
         }
         verdicts = {name: judge(promised, sent, read(kafka_cluster, topic, PARTITIONS)) for name, read in WITNESSES.items()}
@@ -83,8 +80,7 @@ def test_nothing_is_lost_doubled_or_reordered_while_leaders_are_killed_paused_an
     assert len(faults) >= wish.faults
     assert verdicts["java"] == verdicts["librdkafka"]
     for verdict in verdicts.values():
-        assert verdict == Verdict(sum(sent.values()) + verdict.doubled, lost=0, doubled=verdict.doubled, misplaced=0, strange=0)
-        assert verdict.doubled == 0 or not IDEMPOTENT
+        assert verdict == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
     assert running.offered >= wish.rate * 0.95
 
 
@@ -150,8 +146,7 @@ def test_the_same_death_loses_nothing_where_all_replicas_were_asked(kafka_cluste
     deliveries = dies_with_the_tail(kafka_cluster, topic, "all")
     verdict = counted(kafka_cluster, topic, deliveries)
     assert all(each.exception(0) is None for each in deliveries)
-    assert verdict == Verdict(len(deliveries) + verdict.doubled, lost=0, doubled=verdict.doubled, misplaced=0, strange=0)
-    assert verdict.doubled == 0 or not IDEMPOTENT
+    assert verdict == Verdict(len(deliveries), lost=0, doubled=0, misplaced=0, strange=0)
 
 
 # --- too few replicas ------------------------------------------------------------------------------------------------
@@ -189,6 +184,5 @@ def test_too_few_replicas_are_waited_for_and_named_when_time_is_over(kafka_clust
     assert "NOT_ENOUGH_REPLICAS" in str(given_up), given_up
     assert given_up.topic_partition == TopicPartition(topic, 0)
     verdict = counted(kafka_cluster, topic, deliveries)
-    assert (verdict.lost, verdict.misplaced) == (0, 0)
-    assert verdict.doubled == 0 or not IDEMPOTENT
+    assert (verdict.lost, verdict.doubled, verdict.misplaced) == (0, 0, 0)
     assert verdict.strange == 0 or "may or may not be stored" in str(given_up), "a leader that had not noticed yet may have taken it"
