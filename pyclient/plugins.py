@@ -70,13 +70,28 @@ Deserialize: TypeAlias = Callable[[str, bytes | None, Headers], Any]
 
 
 class ProducerInterceptor(Protocol):
-    """Sees every record before it is serialized, and every outcome. What it raises is logged, never passed on."""
+    """Sees every record before it is serialized, and every outcome. What it raises is logged, never passed on.
+
+    Several form a chain: each sees what the one before has made of the record. See `SeesClose` for the end.
+    """
 
     def on_send(self, topic: str, key: Any, value: Any, headers: Headers, /) -> tuple[Any, Any, Headers]:
-        """The key, value and headers to send in place of these."""
+        """The key, value and headers to send in place of these. Called once per record, by the thread or task that sends it."""
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None, /) -> None:
-        """The record was delivered (*metadata*) or failed (*error*). Called on the client's loop: be quick."""
+        """The record was delivered (*metadata*), or failed or was refused by ``send`` (*error*); once for each record of `on_send`.
+
+        Called where delivery callbacks run, before the record's own, in the order of each partition: be quick, and block
+        on nothing. That an interceptor was told of a failure does not keep ``flush`` and ``close`` from raising it.
+        """
+
+
+@runtime_checkable
+class SeesClose(Protocol):
+    """Optional power of an interceptor: it is told when its client was closed."""
+
+    def close(self) -> None:
+        """Every outcome was told; nothing comes any more."""
 
 
 class ConsumerInterceptor(Protocol):

@@ -55,7 +55,7 @@ class Producer(_NoTransactions):
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins. See
     docs/options.md. ``key_serializer`` and ``value_serializer`` make bytes of keys and values; ``partitioner`` is an
-    object, a name, or ``"package.module:Class"``.
+    object, a name, or ``"package.module:Class"``, ``interceptors`` is a list of such (`pyclient.plugins.ProducerInterceptor`).
 
     Raises:
         ConfigurationError: an option that is unknown, of a wrong type or out of range.
@@ -91,19 +91,27 @@ class Producer(_NoTransactions):
         core = self._core
         if core.closed is not None:
             raise core.closed
-        deadline = None
-        partition = None if partition is None else check_partition(partition)
-        queues = core.accumulator.topic(topic)
-        if queues is None or (partition is not None and partition >= len(queues)):
-            deadline = core.clock() + self._max_block
-            queues = self._wait_for_topic(topic, partition, deadline)
-        raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
-        chosen = core.router.partition(queues, raw_key, raw_value, partition)
-        stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-        delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
-        if delivery is None:
-            delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
-        return delivery
+        interceptors = core.interceptors
+        if interceptors is not None:
+            key, value, headers = interceptors.on_send(topic, key, value, headers)
+        try:
+            deadline = None
+            partition = None if partition is None else check_partition(partition)
+            queues = core.accumulator.topic(topic)
+            if queues is None or (partition is not None and partition >= len(queues)):
+                deadline = core.clock() + self._max_block
+                queues = self._wait_for_topic(topic, partition, deadline)
+            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
+            chosen = core.router.partition(queues, raw_key, raw_value, partition)
+            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
+            if delivery is None:
+                delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
+            return delivery
+        except Exception as error:
+            if interceptors is not None:
+                interceptors.refused(error)
+            raise
 
     def flush(self, timeout: float | None = OPTION) -> None:
         """Wait until everything sent before this call is acknowledged or has failed.
@@ -212,18 +220,26 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
         """
         core = self._core
         core.check_open()
-        deadline = core.clock() + self._max_block
-        partition = None if partition is None else check_partition(partition)
-        queues = core.accumulator.topic(topic)
-        if queues is None or (partition is not None and partition >= len(queues)):
-            queues = await core.queues(topic, partition, self._max_block)
-        raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
-        chosen = core.router.partition(queues, raw_key, raw_value, partition)
-        stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-        delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
-        if delivery is None:
-            delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
-        return delivery
+        interceptors = core.interceptors
+        if interceptors is not None:
+            key, value, headers = interceptors.on_send(topic, key, value, headers)
+        try:
+            deadline = core.clock() + self._max_block
+            partition = None if partition is None else check_partition(partition)
+            queues = core.accumulator.topic(topic)
+            if queues is None or (partition is not None and partition >= len(queues)):
+                queues = await core.queues(topic, partition, self._max_block)
+            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
+            chosen = core.router.partition(queues, raw_key, raw_value, partition)
+            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
+            if delivery is None:
+                delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
+            return delivery
+        except (Exception, asyncio.CancelledError) as error:
+            if interceptors is not None:
+                interceptors.refused(error)
+            raise
 
     async def flush(self, timeout: float | None = OPTION) -> None:
         """As `Producer.flush`."""
@@ -287,10 +303,9 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
 
 def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], key_serializer: Any, value_serializer: Any,
            partitioner: Any, interceptors: Any) -> ProducerConfig:
-    if interceptors:
-        raise UnsupportedFeature("interceptors come in a later release; until then wrap send()", option="interceptors")
     return ProducerConfig.parse(config, {
-        **options, "key_serializer": key_serializer, "value_serializer": value_serializer, "partitioner": partitioner})
+        **options, "key_serializer": key_serializer, "value_serializer": value_serializer, "partitioner": partitioner,
+        "interceptors": None if interceptors == () else interceptors})
 
 
 def _no_transactions() -> UnsupportedFeature:

@@ -16,7 +16,7 @@ import enum
 from collections import OrderedDict, deque
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
-from pyclient.buffers.pool import Pool
+from pyclient.buffers.pool import Pool, Waits
 from pyclient.buffers.splitting import halves
 from pyclient.codec.compression import Compression, compress
 from pyclient.codec.crc import crc32c
@@ -113,6 +113,7 @@ class Batch:
     created = cython.declare(cython.double, visibility="readonly")  # seconds, the Accumulator's clock
     count = cython.declare(cython.int, visibility="readonly")
     max_timestamp = cython.declare(cython.longlong, visibility="readonly")
+    largest = cython.declare(cython.Py_ssize_t, visibility="readonly")  # bytes of its largest record
     payload = cython.declare(object, visibility="readonly")  # what is sent after the header, once sealed
     attempts = cython.declare(cython.int, visibility="public")
     last_error = cython.declare(object, visibility="public")  # why the last attempt failed
@@ -140,6 +141,11 @@ class Batch:
         return HEADER_SIZE + (self._at if self.payload is None else len(self.payload))
 
     @property
+    def appended(self):
+        """Bytes of its records, before compression."""
+        return self._at
+
+    @property
     def stamped(self):
         """Whether it has a producer id, epoch and sequence, which every attempt repeats (P16)."""
         return self.producer_id >= 0
@@ -165,11 +171,16 @@ class Batch:
 class Accumulator:
     """Batches of every partition, within ``buffer_memory``. `append` is called by any thread, the rest by the loop.
 
-    ``on_ready`` is called (by any thread, outside the lock) when the loop has something new to look at.
+    ``on_ready`` is called (by any thread, outside the lock) when the loop has something new to look at; ``on_outcome``, unless
+    None, with every record's metadata or error, where callbacks run. ``codecs`` are the topics that are compressed in another
+    way than the rest: codec and level of each.
     """
 
     pool = cython.declare(object, visibility="readonly")
+    waits = cython.declare(object, visibility="readonly")
+    refused = cython.declare(cython.Py_ssize_t, visibility="readonly")  # records that found no room within their time
     on_ready = cython.declare(object, visibility="public")
+    on_outcome = cython.declare(object, visibility="public")
     unsettled = cython.declare(cython.Py_ssize_t, visibility="readonly")  # records of batches neither released nor dropped
     _lock: cython.pymutex
     _topics: dict
@@ -182,16 +193,17 @@ class Accumulator:
     _linger: cython.double
     _memory: cython.Py_ssize_t
     _stranded: cython.Py_ssize_t  # bytes of memory that partitions without a leader hold
-    _codec: object
-    _level: object
+    _codec: tuple  # and its level
+    _codecs: dict
     _closed: object
     _ready: list
     _lingering: object  # open batches in the order in which their linger ends
     _live: object  # batches not done, in the order of their creation
 
-    def __init__(self, *, memory, batch_size, max_request_size, linger, compression, level, observer, clock, wall, random):
+    def __init__(self, *, memory, batch_size, max_request_size, linger, compression, level, observer, clock, wall, random, codecs=None):
         limit = max(min(batch_size, max_request_size) - HEADER_SIZE, 1)
         self.pool = Pool(memory, limit)
+        self.waits = Waits()
         self.on_ready = _nothing
         self._topics = {}
         self._observer = observer
@@ -202,8 +214,8 @@ class Accumulator:
         self._largest_record = max_request_size
         self._linger = linger
         self._memory = memory
-        self._codec = compression
-        self._level = level
+        self._codec = (compression, level)
+        self._codecs = dict(codecs or {})
         self._ready = []
         self._lingering = OrderedDict()
         self._live = OrderedDict()
@@ -247,6 +259,8 @@ class Accumulator:
                 delivery = self._put(batch, timestamp, key, key_size, value, value_size, headers, headers_size)
                 topic._sticky_bytes += need if partition < 0 else 0
                 self.unsettled += 1
+                if self.on_outcome is not None:
+                    delivery.tell(self.on_outcome)
                 if on_delivery is not None:
                     delivery.add_done_callback(on_delivery)
         if full is not None:
@@ -264,6 +278,7 @@ class Accumulator:
                 raise self._closed
             queue: PartitionQueue = self._queue_for(topic, partition)
             size: cython.Py_ssize_t = self.pool.size_for(need)
+            self.waits.begin(waiter, self._clock())
             self.pool.wait(waiter, size, lambda: not self._strands(queue, size))
             self._hurry()
         self.on_ready()
@@ -271,16 +286,22 @@ class Accumulator:
     def leave(self, waiter):
         """Give up waiting; a grant goes to the next."""
         with self._lock:
+            self.waits.end(waiter, self._clock())
             self.pool.leave(waiter)
 
     def exhausted(self, topic: TopicQueues, waited):
         """The error for a record that found no room within its time."""
         with self._lock:
+            self.refused += 1
             batches = len(self._live)
             return BufferExhausted(
                 f"no room for a record of topic {topic.topic} after {waited:.3f} s: {self.pool.used} of {self.pool.total} B "
                 f"wait in {batches} unsent batches{self._stranded_too()}. Nothing was queued. Send slower, raise buffer_memory, or "
                 "check the brokers.")
+
+    def codec(self, topic):
+        """How batches of a topic are compressed: the codec, and its level or None."""
+        return self._codecs.get(topic, self._codec)
 
     def seal(self, batch: Batch):
         """Compress and checksum a detached batch, by the calling thread and without the lock.
@@ -290,7 +311,7 @@ class Accumulator:
         records = memoryview(batch._buffer)[:batch._at]
         stopped, unsealed = None, False
         try:
-            codec, payload = self._compressed(records)
+            codec, payload = self._compressed(batch.queue.topic, records)
         except Exception as error:  # noqa: BLE001 the batch is nobody's any more, and its records must learn why
             batch.result.fail(self._unsealed(batch, error))
             codec, payload, unsealed = Compression.NONE, records, True
@@ -383,7 +404,7 @@ class Accumulator:
 
     def split(self, batch: Batch):
         """Two halves take the place of a batch whose request has ended, and share its memory between them (P20)."""
-        parts = halves(b"".join(batch.pieces()), batch.result.base_timestamp, self._codec, self._level)
+        parts = halves(b"".join(batch.pieces()), batch.result.base_timestamp, *self.codec(batch.queue.topic))
         results = batch.result.split([part.count for part in parts])
         with self._lock:
             queue: PartitionQueue = batch.queue
@@ -511,6 +532,7 @@ class Accumulator:
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(key)) if key is not None else cython.NULL, key_size,
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(value)) if value is not None else cython.NULL, value_size,
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(headers)) if headers is not None else cython.NULL, headers_size)
+        batch.largest = max(batch.largest, end - start - batch._at)
         batch._at = end - start
         batch.max_timestamp = max(batch.max_timestamp, timestamp)
         delivery: Delivery = new_delivery(batch.result, batch.count, cython.cast(cython.int, delta))
@@ -623,16 +645,17 @@ class Accumulator:
     # ---- without the lock -------------------------------------------------------------------------------------------
 
     @cython.cfunc
-    def _compressed(self, records: object) -> tuple:
-        if self._codec == Compression.NONE:
+    def _compressed(self, topic: str, records: object) -> tuple:
+        codec, level = self.codec(topic)
+        if codec == Compression.NONE:
             return Compression.NONE, records
-        payload = compress(self._codec, records, self._level)
+        payload = compress(codec, records, level)
         # What does not pay is sent as it is.
-        return (self._codec, payload) if len(payload) < len(records) else (Compression.NONE, records)
+        return (codec, payload) if len(payload) < len(records) else (Compression.NONE, records)
 
     @cython.cfunc
     def _unsealed(self, batch: Batch, error: object) -> object:
-        return KafkaError(f"{batch.count} records could not be compressed with {self._codec.name.lower()}: {error!r}. They were "
+        return KafkaError(f"{batch.count} records could not be compressed with {self.codec(batch.queue.topic)[0].name.lower()}: {error!r}. They were "
                           "not sent.", topic_partition=batch.queue.topic_partition)
 
     @cython.cfunc
@@ -652,6 +675,7 @@ def _half(batch: Batch, part: object, result: BatchResult, share: cython.Py_ssiz
     half.queue, half.result, half.created = batch.queue, result, batch.created
     half.count, half.max_timestamp = part.count, part.max_timestamp
     half.payload, half._codec, half._crc = part.payload, part.codec, part.crc
+    half._at, half.largest = batch._at * part.count // batch.count, batch.largest  # nearly; only figures are made of them
     half.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
     half._state, half._charged = SEALED, share
     half.attempts, half.last_error = batch.attempts - 1, batch.last_error  # being too large was no attempt

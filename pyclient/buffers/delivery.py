@@ -275,6 +275,18 @@ class Delivery:
 
         batch.when_done(observed)
 
+    def tell(self, listener):
+        """Call ``listener(metadata, error)`` when done, as callbacks are, one of them None. It is not the user who looks: a failure stays unseen."""
+        batch: BatchResult = self._batch
+        delivery = self
+
+        def told():
+            error = batch.error_of(delivery._index)
+            metadata = _metadata(delivery) if error is None else None
+            batch.observer.dispatch(lambda: listener(metadata, error))
+
+        batch.when_done(told)
+
     def __await__(self):
         if not self._batch._done:
             yield from self._batch.observer.awaiting(self._batch).__await__()

@@ -35,6 +35,30 @@ def _always() -> bool:
     return True
 
 
+class Waits:
+    """How long senders wait for memory. Also read without the lock, by whoever asks for metrics."""
+
+    def __init__(self) -> None:
+        self._since: dict[Waiter, float] = {}
+        self._ended = 0.0
+
+    def __len__(self) -> int:
+        """How many wait now, also those who stand aside."""
+        return len(self._since)
+
+    def begin(self, waiter: Waiter, now: float) -> None:
+        """It waits from *now* (seconds) on."""
+        self._since[waiter] = now
+
+    def end(self, waiter: Waiter, now: float) -> None:
+        """It waits no longer, if it did."""
+        self._ended += now - self._since.pop(waiter, now)
+
+    def seconds(self, now: float) -> float:
+        """All waits together, those that have not ended up to *now*."""
+        return self._ended + sum(now - since for since in list(self._since.values()))
+
+
 class Pool:
     """Buffers of size classes from 2 KiB doubling up to *largest*; last returned, first reused."""
 

@@ -170,6 +170,39 @@ class Choice(Kind):
 
 
 @attrs.define(frozen=True)
+class ByTopic(Kind):
+    """A value for each of some topics: a mapping, or one text ``topic:value,...``. Pairs come out, so that a config can be hashed."""
+
+    value: Kind
+
+    @property
+    def accepts(self) -> str:  # type: ignore[override]
+        return f"str | Mapping[str, {self.value.accepts}]"
+
+    @property
+    def expected(self) -> str:
+        return f"a mapping of topics to {self.value.expected}, or one text 'topic:value,...'"
+
+    def convert(self, value: object) -> tuple[tuple[str, object], ...]:
+        pairs = _pairs(value) if isinstance(value, str) else value
+        if isinstance(pairs, Mapping):
+            pairs = pairs.items()
+        elif not isinstance(pairs, tuple):
+            raise self.wrong()
+        return tuple(self._pair(pair) for pair in pairs)
+
+    def _pair(self, pair: object) -> tuple[str, object]:
+        match pair:
+            case (str(topic), value) if topic.strip():
+                return topic.strip(), self.value.convert(value)
+        raise self.wrong()
+
+
+def _pairs(text: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(part.split(":", 1)) for part in text.split(",") if part.strip())
+
+
+@attrs.define(frozen=True)
 class Names(Kind):
     """Several texts: a list, or one text with commas."""
 

@@ -7,8 +7,9 @@ import attrs
 
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT32_MAX, INT64_MAX, Acks, Anything, Bool, Choice, Int, Plugins, Text
+from pyclient.config.kinds import INT32_MAX, INT64_MAX, Acks, Anything, Bool, ByTopic, Choice, Int, Plugins, Text
 
+CODEC = Choice(("none", "gzip", "snappy", "lz4", "zstd"))
 PLUGIN = Anything("an object, a registered name, or 'package.module:Class'")
 
 NOT_YET = (
@@ -27,7 +28,6 @@ NOT_YET = (
         lambda value: value > 0,
         "Leave it out: a broker is avoided when its partitions have no leader.",
     ),
-    NotYet("interceptors", bool, "Until then change records where you send them, and look at each Delivery."),
     NotYet("transaction_two_phase_commit_enable", lambda value: value is True, "Leave it out."),
 )
 
@@ -89,7 +89,7 @@ class ProducerConfig(ClientConfig):
     value_serializer: object | None = option(
         "0.8", None, PLUGIN, "Turns values into bytes; None: values are bytes.", importance="high", explicit=True)
     interceptors: tuple[object, ...] = option(
-        "0.10", (), Plugins(), "See or change records before they are sent, in this order.",
+        "0.10", (), Plugins(), "See or change records before they are serialized, in this order, and see what becomes of them.",
         dotted="interceptor.classes", importance="low", explicit=True)
 
     acks: int = option(
@@ -128,8 +128,10 @@ class ProducerConfig(ClientConfig):
         "Largest record, and largest request save that one batch always fits; brokers have limits of their own.", unit="B")
 
     compression_type: str = option(
-        "0.8", "none", Choice(("none", "gzip", "snappy", "lz4", "zstd")), "How batches are compressed; larger ones compress better.",
+        "0.8", "none", CODEC, "How batches are compressed; larger ones compress better.",
         importance="high")
+    compression_by_topic: tuple[tuple[str, str], ...] = option(
+        "pyclient", (), ByTopic(CODEC), "The topics whose batches are compressed in another way than compression_type says.")
     compression_gzip_level: int = option(
         "3.8", -1, Int(1, 9, or_else=(-1,)), "1 is fastest, 9 smallest, -1 the library's 6.", unit="")
     compression_lz4_level: int = option("3.8", 9, Int(1, 17), "1 is fastest, 17 smallest.", unit="")

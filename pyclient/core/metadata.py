@@ -27,6 +27,8 @@ class Metadata:
                  backoff: WaitPolicy, create_topics: bool, on_update: Callable[[Cluster], None]) -> None:
         self.cluster = Cluster()
         self.last_error: KafkaError | None = None
+        self.adopted_at: float | None = None
+        """When brokers told everything last."""
         self._max_age = max_age
         self._max_idle = max_idle
         self._rebootstrap_after = rebootstrap_after
@@ -164,6 +166,7 @@ class Metadata:
         self._trying_since = None
         self.last_error = None
         if not partial:
+            self.adopted_at = now
             self._refresh_at = now + self._max_age
         unfinished = any(self._unfinished(after.topics.get(topic)) for topic in self._used if topic not in self._fresh)
         fruitless = unfinished or _same(before, after)

@@ -14,6 +14,7 @@ from typing import Final
 
 from pyclient.buffers.delivery import BatchResult, Observer
 from pyclient.errors import IllegalState, KafkaError
+from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
 LAST_CALLBACKS: Final = 1.0
@@ -50,6 +51,13 @@ class LoopObserver(Observer):
         super().__init__()
         self.closed: KafkaError | None = None
         """Set in a forked child: nothing that is pending will ever be settled there."""
+        self.on_failed: Callable[[TopicPartition, int], object] = _nothing
+        """Is told of every failure, partition and number of records, before anybody can see it."""
+
+    def failed(self, where: TopicPartition, count: int, error: KafkaError) -> int:
+        """As `Observer.failed`."""
+        self.on_failed(where, count)
+        return super().failed(where, count, error)
 
     def dispatch(self, work: Callable[[], object]) -> None:
         """Run it now: outcomes are told on the loop. Only what ends programs is raised."""
@@ -160,5 +168,5 @@ class ThreadObserver(LoopObserver):
                 _run(self._work.get_nowait() or _nothing)
 
 
-def _nothing() -> None:
-    """Stands for no work."""
+def _nothing(*_: object) -> None:
+    """Stands for no work, and for nobody who listens."""

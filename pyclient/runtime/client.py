@@ -17,7 +17,7 @@ from pyclient.core.metadata import Metadata
 from pyclient.errors import (
     BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for, sentence,
 )
-from pyclient.metrics import Metrics
+from pyclient.metrics import METADATA_AGE, Metrics
 from pyclient.records import Node
 from pyclient.runtime import life
 from pyclient.runtime.driver import Driver
@@ -43,9 +43,10 @@ class ClientCore:
         self.backoff = WaitPolicy(config.retry_backoff or ExponentialBackoff(
             _seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random))
         self.request_timeout = _seconds(config.request_timeout_ms)
-        self.metrics = Metrics(samples=config.metrics_num_samples, window_s=_seconds(config.metrics_sample_window_ms))
+        self.metrics = Metrics(config.ROLE, samples=config.metrics_num_samples, window_s=_seconds(config.metrics_sample_window_ms))
         self.links = self._make_links(self.environment.network())
         self.metadata = self._make_metadata(topics_idle_after, create_topics=create_topics)
+        self.metrics.watch(METADATA_AGE, self._metadata_age)
         self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.closed: KafkaError | None = None
@@ -197,6 +198,10 @@ class ClientCore:
         """The metrics by name, as they stand now."""
         self.check_process()
         return dict(self.metrics.snapshot(self.clock()))
+
+    def _metadata_age(self) -> float | None:
+        adopted = self.metadata.adopted_at
+        return None if adopted is None else self.clock() - adopted
 
     # ---- events -----------------------------------------------------------------------------------------------------
 

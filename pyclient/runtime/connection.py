@@ -47,7 +47,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
-                 on_answer: Callable[[Api, float], None]) -> None:
+                 on_answer: Callable[[Api, float, float], None]) -> None:
         self.label = label
         self.state = State.CONNECTING
         self.versions = Versions()
@@ -289,17 +289,19 @@ class Connection(asyncio.BufferedProtocol):
         message = _decode(expected, frame)
         self._in_flight.popleft()
         self.idle_since = now = self._clock()
-        self._throttle(now, message)
-        self._on_answer(expected.api, now - expected.sent_at)
+        self._on_answer(expected.api, now - expected.sent_at, self._throttle(now, message))
         expected.done(now, Reply(expected.version, message))
         self._end_when_drained()
         self._on_change()
 
-    def _throttle(self, now: float, message: Any) -> None:
-        """KIP-219: the broker has answered already and asks for silence (M09)."""
+    def _throttle(self, now: float, message: Any) -> float:
+        """KIP-219: the broker has answered already and asks for so many seconds of silence (M09)."""
         throttle = getattr(message, "throttle_time", None)
-        if throttle:
-            self.muted_until = now + throttle.total_seconds()
+        if not throttle:
+            return 0.0
+        seconds: float = throttle.total_seconds()
+        self.muted_until = now + seconds
+        return seconds
 
     def _end_when_drained(self) -> None:
         if self.state is State.DRAINING and not self._in_flight:

@@ -20,7 +20,8 @@ from pyclient.core.connection import STAGGER, Reconnects, State, company_at
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.metrics import (
-    BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, FETCH_LATENCY, FETCHES, REQUEST_LATENCY, REQUESTS, Metrics,
+    BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, FETCH_LATENCY, FETCHES, PRODUCE_THROTTLE, REQUEST_LATENCY,
+    REQUESTS, REQUESTS_IN_FLIGHT, Metrics,
 )
 from pyclient.records import Node
 from pyclient.runtime.attempt import Attempt
@@ -92,6 +93,7 @@ class Links:
         self._bytes_gone = [0, 0]
         self._metrics = metrics
         metrics.watch(CONNECTIONS, lambda: len(self._links()))
+        metrics.watch(REQUESTS_IN_FLIGHT, lambda: sum(link.in_flight for link in self._links()))
         metrics.watch(BYTES_IN, lambda: self._bytes_gone[0] + sum(link.bytes_in for link in self._links()))
         metrics.watch(BYTES_OUT, lambda: self._bytes_gone[1] + sum(link.bytes_out for link in self._links()))
 
@@ -177,6 +179,7 @@ class Links:
 
     def tick(self, now: float) -> None:
         """End what is overdue or idle."""
+        self._metrics.turn(now)
         self._company_at = None  # as with hosts that were wanted: who still waits asks again in this turn
         for link in [*self._links(), *self._closing]:
             link.expire(now)
@@ -197,7 +200,7 @@ class Links:
             *(host.reconnects.not_before for host in self._all_hosts() if host.wanted))
 
     def _links(self) -> list[Connection]:
-        return [link for host in self._all_hosts() for link in host.links.values()]
+        return [link for host in self._all_hosts() for link in list(host.links.values())]  # also read by who asks for metrics
 
     def _all_hosts(self) -> list[Host]:
         return [*self._hosts.values(), *self._bootstrap.values()]
@@ -298,19 +301,21 @@ class Links:
         return Connection(
             label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame,
             on_change=self._on_change, on_lost=lambda lost, cause: self._lost(host, lost, cause),
-            on_answer=lambda api, latency: self._answered(host, api, latency))
+            on_answer=lambda api, latency, throttle: self._answered(host, api, latency, throttle))
 
     def _abort(self, link: Connection | None) -> None:
         if link is not None and link.state is not State.CLOSED:
             self._closing[link] = None
             link.close(ConnectionLost(f"the connection to {link.label} was given up before it was ready"))
 
-    def _answered(self, host: Host, api: Api, latency: float) -> None:
+    def _answered(self, host: Host, api: Api, latency: float, throttle: float) -> None:
         now, milliseconds = self._clock(), latency * 1000
         self._metrics.sample(REQUEST_LATENCY, milliseconds, now, str(host.node.id))
         if api is Api.FETCH:
             self._metrics.add(FETCHES)
             self._metrics.sample(FETCH_LATENCY, milliseconds, now)
+        elif api is Api.PRODUCE:
+            self._metrics.sample(PRODUCE_THROTTLE, throttle * 1000, now)
 
     def _lost(self, host: Host, lost: Connection, cause: KafkaError) -> None:
         self._bytes_gone = [self._bytes_gone[0] + lost.bytes_in, self._bytes_gone[1] + lost.bytes_out]

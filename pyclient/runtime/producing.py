@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from operator import index
 from typing import Any, Final, SupportsIndex
@@ -16,15 +16,15 @@ from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager
 from pyclient.core.sending.producer_ids import ProducerIds
-from pyclient.core.sending.sender import Sender, SendingLimits, Watcher
+from pyclient.core.sending.sender import Sender, SendingLimits
 from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
-from pyclient.metrics import (
-    BATCH_SIZE, BATCHES, BUFFER_AVAILABLE, BUFFER_TOTAL, RECORDS_FAILED, RECORDS_PER_BATCH, RECORDS_RETRIED, RECORDS_SENT, Metrics,
-)
+from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
 from pyclient.plugins import STICKY, Partitioner, as_serializer, load_plugin
 from pyclient.records import Headers, TopicPartition
 from pyclient.runtime.callbacks import LoopObserver
 from pyclient.runtime.client import ClientCore
+from pyclient.runtime.counting import Counts
+from pyclient.runtime.intercepting import interceptors
 
 _log = logging.getLogger(__name__)
 KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
@@ -43,18 +43,30 @@ class ProducerCore(ClientCore):
         self.observer = observer
         self.accumulator = Accumulator(
             memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size,
-            linger=config.linger_ms / 1000, compression=Compression[config.compression_type.upper()],
-            level=_level(config), observer=observer, clock=self.clock, wall=self.environment.wall, random=self.random)
-        self.metrics.watch(BUFFER_TOTAL, lambda: self.accumulator.pool.total)
-        self.metrics.watch(BUFFER_AVAILABLE, lambda: self.accumulator.pool.total - self.accumulator.pool.used)
+            linger=config.linger_ms / 1000, compression=Compression.named(config.compression_type),
+            level=_level(config, config.compression_type), observer=observer, clock=self.clock, wall=self.environment.wall,
+            random=self.random, codecs={topic: (Compression.named(codec), _level(config, codec)) for topic, codec in config.compression_by_topic})
+        self._watch_buffer()
+        self.interceptors = interceptors(config.interceptors, observer.dispatch)
+        if self.interceptors is not None:
+            self.accumulator.on_outcome = self.interceptors.on_outcome
         self.router = Router(config)
         self._workers: Executor | None = None
         limits = SendingLimits(
             acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
             delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries)
-        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal,
-                             ids=ProducerIds(self.calls) if config.enable_idempotence else None,
-                             watcher=Counts(self.metrics, self.clock))
+        counts = Counts(self.metrics, self.clock)
+        observer.on_failed = counts.failed
+        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, watcher=counts,
+                             ids=ProducerIds(self.calls) if config.enable_idempotence else None)
+
+    def _watch_buffer(self) -> None:
+        buffers, metrics = self.accumulator, self.metrics
+        metrics.watch(BUFFER_TOTAL, lambda: buffers.pool.total)
+        metrics.watch(BUFFER_AVAILABLE, lambda: buffers.pool.total - buffers.pool.used)
+        metrics.watch(BUFFER_WAIT, lambda: buffers.waits.seconds(self.clock()))
+        metrics.watch(BUFFER_EXHAUSTED, lambda: buffers.refused)
+        metrics.watch(WAITING_THREADS, lambda: len(buffers.waits))
 
     def managers(self) -> Sequence[Manager]:
         """Metadata first: what it learns moves batches. Calls last: a sender without producer id submits one."""
@@ -150,7 +162,8 @@ class ProducerCore(ClientCore):
     # ---- sealing ----------------------------------------------------------------------------------------------------
 
     def _seal(self, batch: Batch) -> None:
-        if self.config.compression_type == "none" or batch.size <= self.environment.seal_inline_bytes:
+        codec, _ = self.accumulator.codec(batch.queue.topic)
+        if codec is Compression.NONE or batch.size <= self.environment.seal_inline_bytes:
             self.accumulator.seal(batch)
         else:
             self._seal_in_worker(batch)
@@ -205,36 +218,14 @@ class ProducerCore(ClientCore):
         """Drop everything; `finish` delivers first."""
         self.check_loop()
         self.accumulator.close()
-        if self.closed is None:
+        first = self.closed is None
+        if first:
             self.sender.abandon(ClientClosed("the producer was closed before the record was acknowledged"))
         await super().close()
         if self._workers is not None:
             self._workers.shutdown(wait=True)
-
-
-class Counts(Watcher):
-    """Counts batches and their records."""
-
-    def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
-        self._metrics = metrics
-        self._clock = clock
-
-    def sent(self, batch: Batch) -> None:
-        """Per attempt."""
-        now = self._clock()
-        self._metrics.add(BATCHES)
-        self._metrics.sample(BATCH_SIZE, batch.size, now)
-        self._metrics.sample(RECORDS_PER_BATCH, batch.count, now)
-        if batch.attempts > 1:
-            self._metrics.add(RECORDS_RETRIED, batch.count)
-
-    def stored(self, batch: Batch) -> None:
-        """Once."""
-        self._metrics.add(RECORDS_SENT, batch.count)
-
-    def failed(self, batch: Batch) -> None:
-        """Once."""
-        self._metrics.add(RECORDS_FAILED, batch.count)
+        if first and self.interceptors is not None:
+            self.interceptors.close()
 
 
 class Router:
@@ -309,12 +300,7 @@ def _bytes(what: str, value: Any) -> bytes | None:
     raise TypeError(f"{what} is {type(value).__name__}, not bytes: encode it, or give the producer a {what}_serializer")
 
 
-def _level(config: ProducerConfig) -> int | None:
-    levels: dict[str, Callable[[], int]] = {
-        "gzip": lambda: config.compression_gzip_level,
-        "lz4": lambda: config.compression_lz4_level,
-        "zstd": lambda: config.compression_zstd_level,
-    }
-    given = f"compression_{config.compression_type}_level" in config.given
-    return levels[config.compression_type]() if given else None
-
+def _level(config: ProducerConfig, codec: str) -> int | None:
+    """The level that was given for a codec; None is the codec's own."""
+    option = f"compression_{codec}_level"
+    return getattr(config, option) if option in config.given else None

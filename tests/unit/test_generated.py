@@ -8,6 +8,7 @@ import pytest
 
 from pyclient import option_types
 from pyclient._docs import CLIENTS, PAGES, main
+from pyclient.metrics import DECLARED
 from pyclient.option_types import AdminOptions, ConsumerOptions, ProducerOptions
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,12 @@ def test_the_generator_writes_every_page(tmp_path: Path) -> None:
 def test_the_typed_keywords_are_every_option_that_is_no_parameter(client: str, options: type) -> None:
     declared = {option.name for option in CLIENTS[client].fields() if not option.explicit}
     assert set(get_type_hints(options, vars(option_types))) == declared
+
+
+def test_every_metric_stands_in_its_page_by_its_names() -> None:
+    page = PAGES["docs/metrics.md"]()
+    for metric in DECLARED:
+        assert all(f"`{name}`" in page for name in metric.names())
 
 
 def test_every_option_and_error_stands_in_its_page() -> None:

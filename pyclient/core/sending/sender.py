@@ -48,14 +48,11 @@ class Sealer(Protocol):
 class Watcher:
     """Is told of each batch's way; the runtime counts. This one does nothing."""
 
-    def sent(self, batch: Batch) -> None:
-        """It goes to the network, for the ``batch.attempts``-th time."""
+    def sent(self, batches: list[Batch]) -> None:
+        """One request's batches go to the network, each for its ``attempts``-th time."""
 
     def stored(self, batch: Batch) -> None:
         """The broker has it."""
-
-    def failed(self, batch: Batch) -> None:
-        """It was given up."""
 
     def split(self, batch: Batch) -> None:
         """The broker found it too large: it travels on in parts."""
@@ -127,7 +124,6 @@ class Sender:
         for batch in self._accumulator.hurry():
             if batch.state is not BatchState.IN_FLIGHT and not batch.result.done:
                 self._accumulator.drop(batch)
-                self._watcher.failed(batch)
                 batch.result.fail(self._failure(batch, error))
 
     # ---- where queues stand -----------------------------------------------------------------------------------------
@@ -230,11 +226,11 @@ class Sender:
         self._accumulator.start(batch)
         lane.sent(batch, leader)
         self._under_way += 1
-        self._watcher.sent(batch)
 
     def _request(self, node: int, batches: list[Batch]) -> Request:
         for batch in batches:
             self._start(batch, node)
+        self._watcher.sent(batches)
         cluster = self._metadata.cluster
         ids = {batch.queue.topic: topic.id for batch in batches
                if (topic := cluster.topics.get(batch.queue.topic)) is not None}
@@ -311,7 +307,6 @@ class Sender:
             case TryAgain(error) | GiveUp(error) | Split(error):
                 self._forgo(lane, batch)
                 if not overdue:
-                    self._watcher.failed(batch)
                     batch.result.fail(self._failure(batch, error), self._own_reasons(batch, verdict))
                 self._accumulator.release(batch)
 
@@ -359,7 +354,6 @@ class Sender:
                 lane = self._lane(batch.queue)
                 self._forgo(lane, batch)
                 self._retire_id(lane)
-            self._watcher.failed(batch)
             batch.result.fail(self._too_late(batch, now))
 
     def _too_late(self, batch: Batch, now: float) -> KafkaError:

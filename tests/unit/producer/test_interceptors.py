@@ -1,0 +1,288 @@
+"""Interceptors see every record before it is serialized and every outcome, in order; what they raise harms no record."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+
+from pyclient import AsyncProducer, Delivery, Producer
+from pyclient.errors import (
+    ClientClosed, ConfigurationError, DeliveryFailed, IllegalState, KafkaError, RecordTooLargeError, SerializationError, TopicAuthorizationError,
+)
+from pyclient.records import Headers, RecordMetadata
+from pyclient.testing import Fail, FakeCluster
+from tests.waiting import eventually
+
+TOPIC_AUTHORIZATION = 29
+Outcome = tuple[RecordMetadata | None, Exception | None]
+
+
+class Watching:
+    """Remembers what it saw, and on which thread."""
+
+    def __init__(self, name: str = "", log: list[Any] | None = None) -> None:
+        self.name = name
+        self.log: list[Any] = [] if log is None else log
+        self.outcomes: list[Outcome] = []
+        self.threads: set[str] = set()
+
+    def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        self.log.append((self.name, topic, key, value, list(headers)))
+        return key, f"{value}{self.name}", [*headers, (self.name, b"")]
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        self.outcomes.append((metadata, error))
+        self.threads.add(threading.current_thread().name)
+
+    def close(self) -> None:
+        self.log.append((self.name, "closed", len(self.outcomes)))
+
+
+class Raising(Watching):
+    """Cannot do anything."""
+
+    def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        raise LookupError("on_send")
+
+    def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        raise LookupError("on_acknowledgement")
+
+    def close(self) -> None:
+        raise LookupError("close")
+
+
+class ByName(Watching):
+    """Named by a text, made without arguments; found again here."""
+
+    made: ClassVar[list[ByName]] = []
+
+    def __init__(self) -> None:
+        super().__init__("named")
+        self.made.append(self)
+
+
+def producing(cluster: FakeCluster, *interceptors: object, **options: Any) -> Producer:
+    return Producer({}, bootstrap_servers=cluster.bootstrap_servers, interceptors=list(interceptors), linger_ms=0,
+                    **{"value_serializer": "string", **options})
+
+
+def stored(cluster: FakeCluster, topic: str = "t") -> list[tuple[bytes | None, list[tuple[str, bytes | None]]]]:
+    return [(record.value, list(record.headers)) for record in cluster.records(topic)]
+
+
+def test_each_sees_what_the_one_before_made_of_the_record_and_it_is_serialized_after_the_last(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    seen: list[Any] = []
+    with producing(fake_cluster, Watching("a", seen), Watching("b", seen)) as producer:
+        producer.send("t", 7, b"key", headers=[("h", None)])
+        producer.flush()
+        assert seen == [("a", "t", b"key", 7, [("h", None)]), ("b", "t", b"key", "7a", [("h", None), ("a", b"")])]
+    assert stored(fake_cluster) == [(b"7ab", [("h", None), ("a", b""), ("b", b"")])]
+
+
+@pytest.mark.parametrize("spec", [ByName, f"{__name__}:ByName", [f"{__name__}:ByName"]], ids=["class", "text", "list"])
+def test_an_interceptor_is_given_as_object_class_or_name(fake_cluster: FakeCluster, spec: object) -> None:
+    fake_cluster.create_topic("t")
+    with Producer(bootstrap_servers=fake_cluster.bootstrap_servers, interceptors=spec, value_serializer="string") as producer:
+        producer.send("t", "x").result(20)
+    assert stored(fake_cluster) == [(b"xnamed", [("named", b"")])]
+    with Producer({"bootstrap.servers": fake_cluster.bootstrap_servers, "interceptor.classes": f"{__name__}:ByName"},
+                  value_serializer="string") as producer:
+        producer.send("t", "y").result(20)
+    assert stored(fake_cluster)[1] == (b"ynamed", [("named", b"")])
+    assert len(ByName.made[-1].outcomes) == 1
+
+
+class NoOutcomes:
+    def on_send(self, *record: Any) -> Any:
+        return record[1:]
+
+
+@pytest.mark.parametrize("wrong", [object(), NoOutcomes(), "no.such.module:Class", "unregistered"])
+def test_what_is_no_interceptor_is_refused_before_the_producer_opens(wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"interceptor"):
+        Producer(bootstrap_servers="localhost:1", interceptors=[wrong])
+
+
+def test_what_one_raises_is_logged_with_its_name_and_the_record_goes_on_as_it_was(
+        fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    fake_cluster.create_topic("t")
+    last = Watching("z")
+    with caplog.at_level(logging.ERROR, "pyclient"), producing(fake_cluster, Watching("a"), Raising(), last) as producer:
+        producer.send("t", "x").result(20)
+    assert stored(fake_cluster) == [(b"xaz", [("a", b""), ("z", b"")])]
+    assert [(metadata.offset if metadata else None, error) for metadata, error in last.outcomes] == [(0, None)]
+    raised = [record for record in caplog.records if record.exc_info]
+    assert [str(record.exc_info[1]) for record in raised if record.exc_info] == ["on_send", "on_acknowledgement", "close"]
+    assert all(f"{__name__}.Raising" in record.getMessage() for record in raised)
+
+
+def test_what_is_no_record_counts_as_raised(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    class Forgetful(Watching):
+        def on_send(self, *record: Any) -> Any:
+            return None
+
+    fake_cluster.create_topic("t")
+    with caplog.at_level(logging.ERROR, "pyclient"), producing(fake_cluster, Forgetful()) as producer:
+        producer.send("t", "x").result(20)
+    assert stored(fake_cluster) == [(b"x", [])]
+    assert "Forgetful" in caplog.text
+
+
+def test_P23_every_record_is_acknowledged_once_in_the_order_of_its_partition(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t", partitions=3)
+    watching = Watching()
+    with producing(fake_cluster, watching) as producer:
+        sent = [producer.send("t", number, partition=number % 3) for number in range(3000)]
+        producer.flush()
+        expected = [each.result(0) for each in sent]
+    told = [metadata for metadata, error in watching.outcomes if metadata is not None and error is None]
+    assert len(told) == len(watching.outcomes) == 3000
+    for partition in range(3):
+        assert [each for each in told if each.partition == partition] == expected[partition::3]
+    assert watching.threads == {"pyclient-callbacks"}
+
+
+def test_an_interceptor_is_told_before_the_records_own_callback(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    watching, told = Watching(), list[int]()
+    with producing(fake_cluster, watching) as producer:
+        for _ in range(100):
+            producer.send("t", "x", on_delivery=lambda _: told.append(len(watching.outcomes)))
+    assert told == list(range(1, 101))
+
+
+def test_an_interceptor_that_saw_a_failure_does_not_keep_flush_from_raising_it(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    watching = Watching()
+    with producing(fake_cluster, watching) as producer, fake_cluster.intercept(Fail(TOPIC_AUTHORIZATION), "Produce"):
+        producer.send("t", "x")
+        producer.send("t", "y")
+        with pytest.raises(DeliveryFailed, match="2 records"):
+            producer.flush()
+    assert [(metadata, type(error)) for metadata, error in watching.outcomes] == [(None, TopicAuthorizationError)] * 2
+
+
+def unserializable(producer: Producer) -> None:
+    producer.send("t", "x", object())
+
+
+def too_large(producer: Producer) -> None:
+    producer.send("t", "x" * 2_000_000)
+
+
+def misplaced(producer: Producer) -> None:
+    producer.send("t", "x", partition=-1)
+
+
+@pytest.mark.parametrize(("send", "error"), [(unserializable, TypeError), (too_large, RecordTooLargeError), (misplaced, ValueError)])
+def test_a_record_that_send_refuses_is_told_with_its_error_once(
+        fake_cluster: FakeCluster, send: Callable[[Producer], None], error: type[Exception]) -> None:
+    fake_cluster.create_topic("t")
+    watching = Watching()
+    with producing(fake_cluster, watching) as producer:
+        with pytest.raises(error) as caught:
+            send(producer)
+        producer.send("t", "fine").result(20)
+    assert watching.outcomes[0] == (None, caught.value)
+    assert [error for _, error in watching.outcomes[1:]] == [None]
+
+
+def test_close_is_told_once_behind_the_last_outcome(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    watching = Watching("w")
+    producer = producing(fake_cluster, watching)
+    producer.partitions_for("t")
+    fake_cluster.pause(1)
+    for _ in range(10):
+        producer.send("t", "x")
+    with pytest.raises(DeliveryFailed):
+        producer.close(0)
+    producer.close()
+    assert watching.log[10:] == [("w", "closed", 10)]
+    assert {type(error) for _, error in watching.outcomes} == {ClientClosed}
+    with pytest.raises(ClientClosed):
+        producer.send("t", "late")
+    assert len(watching.outcomes) == 10
+
+
+def test_an_interceptor_may_close_the_producer_while_a_record_is_sent(fake_cluster: FakeCluster) -> None:
+    class Closing(Watching):
+        def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+            if value == "last":
+                producer.close()
+            return key, value, headers
+
+    fake_cluster.create_topic("t")
+    watching = Closing()
+    producer = producing(fake_cluster, watching)
+    producer.send("t", "first")
+    with pytest.raises(ClientClosed):
+        producer.send("t", "last")
+    assert stored(fake_cluster) == [(b"first", [])]
+    assert [type(error) for _, error in watching.outcomes] == [type(None), ClientClosed]
+
+
+def test_an_interceptor_that_is_told_an_outcome_may_close_without_waiting_only(fake_cluster: FakeCluster) -> None:
+    class Closing(Watching):
+        def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+            super().on_acknowledgement(metadata, error)
+            try:
+                producer.close()
+            except IllegalState as refused:
+                self.log.append(refused)
+            producer.close(0)
+
+    fake_cluster.create_topic("t")
+    watching = Closing("c")
+    producer = producing(fake_cluster, watching)
+    producer.send("t", "x")
+    eventually(lambda: ("c", "closed", 1) in watching.log)
+    producer.close()
+    assert [type(entry) for entry in watching.log[1:]] == [IllegalState, tuple]
+    with pytest.raises(ClientClosed):
+        producer.send("t", "y")
+
+
+def test_the_async_producers_interceptors_do_the_same_on_its_loop(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    first, last = Watching("a"), Watching("b")
+
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, interceptors=[first, Raising(), last],
+                                 value_serializer="string", key_serializer="string") as producer:
+            delivery: Delivery = await producer.send("t", "x", "k")
+            await delivery
+            with pytest.raises(RecordTooLargeError):
+                await producer.send("t", "x" * 2_000_000)
+            with pytest.raises(SerializationError):
+                await producer.send("t", "x", "\ud800")
+
+    asyncio.run(main())
+    assert stored(fake_cluster) == [(b"xab", [("a", b""), ("b", b"")])]
+    assert [type(error) for _, error in last.outcomes] == [type(None), RecordTooLargeError, SerializationError]
+    assert last.threads == {threading.main_thread().name}
+    assert last.log[-1] == ("b", "closed", 3)
+
+
+def test_a_send_that_is_cancelled_is_told_as_not_queued(fake_cluster: FakeCluster) -> None:
+    fake_cluster.pause(1)
+    watching = Watching()
+
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, interceptors=[watching]) as producer:
+            sending = asyncio.create_task(producer.send("t", b"x"))
+            await asyncio.wait([sending], timeout=0.01)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+
+    asyncio.run(main())
+    (metadata, error), = watching.outcomes
+    assert metadata is None
+    assert isinstance(error, KafkaError)
+    assert "nothing was queued" in str(error)
