@@ -75,4 +75,5 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(1, 6),
     Api.INIT_PRODUCER_ID: VersionRange(0, 5),
+    Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
 }

@@ -4,14 +4,18 @@ The random generator is given: tenacity's own jitter draws from the global one, 
 """
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from tenacity import RetryCallState
 from tenacity.wait import wait_base
 
+from pyclient.errors import RetriableError
+
 if TYPE_CHECKING:
     from random import Random
 
+_log = logging.getLogger(__name__)
 GROWTH: Final = 2
 JITTER: Final = 0.2
 
@@ -35,13 +39,39 @@ class ExponentialBackoff(wait_base):
 
 
 class WaitPolicy:
-    """Any tenacity wait as a function of the number of failures."""
+    """Any tenacity wait as a function of the number of failures. Where a user's wait gives no time, *usual* does."""
 
-    def __init__(self, wait: wait_base) -> None:
+    def __init__(self, wait: wait_base, usual: ExponentialBackoff | None = None) -> None:
         self._wait = wait
+        self._usual = usual
+        self._complained = False
 
-    def after(self, failures: int) -> float:
-        """Seconds to wait after this many failures in a row (≥ 1)."""
-        state = RetryCallState(None, None, (), {})  # type: ignore[arg-type]
-        state.attempt_number = max(failures, 1)  # a request that was never written counts as no attempt
-        return float(self._wait(state))
+    def after(self, failures: int, error: BaseException | None = None) -> float:
+        """Seconds to wait after this many failures in a row (≥ 1), the last of them by *error*."""
+        try:
+            return _seconds(self._wait(_state(failures, error)))
+        except Exception:  # a user's error must not keep the request from its end
+            if self._usual is None:
+                raise
+            self._complain()
+            return self._usual.after(failures)
+
+    def _complain(self) -> None:
+        if not self._complained:
+            self._complained = True
+            _log.exception("retry_backoff %r gives no time to wait; retry_backoff_ms is used instead, also without saying so again", self._wait)
+
+
+def _state(failures: int, error: BaseException | None) -> RetryCallState:
+    state = RetryCallState(None, None, (), {})  # type: ignore[arg-type]
+    state.attempt_number = max(failures, 1)  # a request that was never written counts as no attempt
+    failure = error or RetriableError("what came was no answer yet")
+    state.set_exception((type(failure), failure, None))
+    return state
+
+
+def _seconds(waited: float) -> float:
+    seconds = float(waited)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"{seconds} is no number of seconds ≥ 0")
+    return seconds

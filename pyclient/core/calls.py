@@ -32,7 +32,14 @@ class Coordinator:
     group: str
 
 
-Target: TypeAlias = Anywhere | Coordinator
+@attrs.frozen
+class Broker:
+    """This one and no other."""
+
+    node: int
+
+
+Target: TypeAlias = Anywhere | Coordinator | Broker
 
 
 @attrs.frozen
@@ -132,6 +139,8 @@ class Calls:
                 return self._controller(ready)
             case Coordinator(group):
                 return self._coordinator(group, now, ready)
+            case Broker(node):
+                return node if ready.slots(node, Use.CONTROL) else None
 
     def _controller(self, ready: Ready) -> int | None:
         node = self._metadata.cluster.controller
@@ -197,7 +206,7 @@ class Calls:
     def _pause(self, now: float, call: Call, error: KafkaError, *, elsewhere: bool) -> None:
         call.attempts += 1
         call.last_error = error
-        call.not_before = now + self._backoff.after(call.attempts)
+        call.not_before = now + self._backoff.after(call.attempts, error)
         if elsewhere and isinstance(call.target, Coordinator):
             self._coordinators.pop(call.target.group, None)
         if elsewhere:

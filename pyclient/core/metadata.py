@@ -177,7 +177,7 @@ class Metadata:
 
     def _failed(self, now: float, cause: KafkaError | None) -> None:
         self._fruitless += 1
-        self._not_before = now + self._backoff.after(self._fruitless)
+        self._not_before = now + self._backoff.after(self._fruitless, cause)
         self.last_error = cause
         self._asked = True
 

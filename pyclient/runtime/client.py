@@ -40,8 +40,8 @@ class ClientCore:
         self.clock = self.environment.clock
         self.random = self.environment.random()
         self.driver = Driver(self.clock)
-        self.backoff = WaitPolicy(config.retry_backoff or ExponentialBackoff(
-            _seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random))
+        usual = ExponentialBackoff(_seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random)
+        self.backoff = WaitPolicy(config.retry_backoff, usual) if config.retry_backoff is not None else WaitPolicy(usual)
         self.request_timeout = _seconds(config.request_timeout_ms)
         self.metrics = Metrics(config.ROLE, samples=config.metrics_num_samples, window_s=_seconds(config.metrics_sample_window_ms))
         self.links = self._make_links(self.environment.network())
@@ -163,15 +163,16 @@ class ClientCore:
         finally:
             self.calls.cancel(call)
 
-    def metadata_timeout(self, topic: str, waited: float | None) -> KafkaError:
-        """Why nothing is known of a topic."""
+    def metadata_timeout(self, topic: str, waited: float | None, creation: str) -> KafkaError:
+        """Why nothing is known of a topic; *creation* tells whether the cluster might create it."""
         if not self.metadata.cluster.nodes:
             return BootstrapFailed(self.links.troubles(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
         said = f"the brokers say: {error_for(known.error).message}" if known is not None and known.error else (
             f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
         return MetadataTimeout(
-            f"topic {topic!r} is not known after {waited} s; {sentence(said)} Create the topic, or check its name and the addresses.")
+            f"topic {topic!r} is not known after {waited} s; {sentence(said)} {creation} Create the topic, or check its name and the addresses. "
+            "Nothing was queued.")
 
     def _doubt(self, topic: str) -> int:
         """An error known of a topic may be cured by now: ask anew, and believe only views newer than the one returned."""

@@ -15,6 +15,7 @@ from pyclient.codec.encode import encode_headers
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager
+from pyclient.core.sending.creation import TopicCreation
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
 from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
@@ -51,6 +52,7 @@ class ProducerCore(ClientCore):
         if self.interceptors is not None:
             self.accumulator.on_outcome = self.interceptors.on_outcome
         self.router = Router(config)
+        self.creation = TopicCreation()
         self._workers: Executor | None = None
         limits = SendingLimits(
             acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
@@ -105,12 +107,23 @@ class ProducerCore(ClientCore):
                 return None
             return queues
 
-        return await self.driver.until(known, timeout, lambda: self._unknown(topic, partition, timeout))
+        late = asyncio.get_running_loop().call_later(timeout / 2, self._ask_about_creation, topic, timeout / 2)
+        try:
+            return await self.driver.until(known, timeout, lambda: self._unknown(topic, partition, timeout))
+        finally:
+            late.cancel()
+
+    def _ask_about_creation(self, topic: str, timeout: float) -> None:
+        """The topic takes long: find out what to say when it does not come at all."""
+        nodes = self.metadata.cluster.nodes
+        if self.metadata.usable(topic) is None and nodes and self.closed is None:
+            self.calls.submit(self.creation.call(self.random.choice(sorted(nodes)), self.clock() + timeout))
+            self.driver.wake()
 
     def _unknown(self, topic: str, partition: int | None, waited: float) -> KafkaError:
         queues = self.accumulator.topic(topic)
         if queues is None or partition is None:
-            return self.metadata_timeout(topic, round(waited, 3))
+            return self.metadata_timeout(topic, round(waited, 3), self.creation.sentence())
         return MetadataTimeout(
             f"partition {partition} of topic {topic!r} is not known after {waited:.3f} s: the topic has {len(queues)}, "
             "numbered from 0. Nothing was queued.", topic_partition=TopicPartition(topic, partition))

@@ -58,7 +58,7 @@ BUGS: Final = (
     _bug("produce", "the acknowledgement tells another offset", "P25", f"{VERDICTS}:judge",
          "Stored(answer.base_offset, append_time(answer))", "Stored(answer.base_offset + 1, append_time(answer))"),
     _bug("produce", "after a failure the batch is sent again without a pause", "Java 20253: busy loops", f"{SENDER}._rest",
-         "now + self._backoff.after(batch.attempts)", "now"),
+         "now + self._backoff.after(batch.attempts, error)", "now"),
     _bug("produce", "a queue without leader is forgotten", "franz-go: no usable partition during a restart", f"{SENDER}._place",
          "self._leaderless[queue] = None", "pass"),
     _bug("produce", "queues stay with the old leader", "Java: stale leader", f"{SENDER}._follow_leaders",

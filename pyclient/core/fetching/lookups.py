@@ -137,7 +137,7 @@ class OffsetLookups:
             return
         lookup.failures += 1
         lookup.last_error = error
-        lookup.not_before = now + self._backoff.after(lookup.failures)
+        lookup.not_before = now + self._backoff.after(lookup.failures, error)
         self._metadata.request_update()
 
     def _end(self, lookup: Lookup, answer: OffsetAndTimestamp | None, error: KafkaError | None, now: float) -> None:

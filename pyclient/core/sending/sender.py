@@ -330,7 +330,7 @@ class Sender:
     def _rest(self, now: float, batch: Batch, error: KafkaError, *, moved: bool) -> None:
         batch.last_error = error
         self._accumulator.retry(batch)
-        self._resting[batch.queue] = Rest(now + self._backoff.after(batch.attempts), self._leader_epoch(batch.queue))
+        self._resting[batch.queue] = Rest(now + self._backoff.after(batch.attempts, error), self._leader_epoch(batch.queue))
         if moved:
             self._metadata.request_update()
 

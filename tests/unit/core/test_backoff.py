@@ -3,11 +3,14 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tenacity import wait_fixed, wait_incrementing
+from tenacity import RetryCallState, wait_exception, wait_fixed, wait_incrementing
+from tenacity.wait import wait_base
 
 from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
+from pyclient.errors import ConnectionLost, KafkaError
 
 
 @given(failures=st.integers(1, 10_000), seed=st.integers(), initial=st.floats(0.001, 10), maximum=st.floats(0.001, 100))
@@ -41,6 +44,28 @@ def test_the_first_failure_and_none_at_all_wait_the_initial_time() -> None:
 def test_any_tenacity_wait_is_a_policy() -> None:
     assert WaitPolicy(wait_fixed(3)).after(5) == 3.0
     assert [WaitPolicy(wait_incrementing(start=1, increment=2)).after(n) for n in (1, 2, 3)] == [1.0, 3.0, 5.0]
+
+
+def test_a_wait_may_look_at_the_error_and_there_is_always_one() -> None:
+    policy = WaitPolicy(wait_exception(lambda error: 5.0 if isinstance(error, ConnectionError) else 1.0))
+    assert [policy.after(1, ConnectionLost("x")), policy.after(1, KafkaError("x")), policy.after(1)] == [5.0, 1.0, 1.0]
+
+
+class Broken(wait_base):
+    def __init__(self, gives: float | None) -> None:
+        self.gives = gives
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        if self.gives is None:
+            raise LookupError("a user's mistake")
+        return self.gives
+
+
+@pytest.mark.parametrize("gives", [None, -1.0, float("nan"), float("inf")])
+def test_a_wait_that_gives_no_time_is_told_once_and_the_usual_one_is_used(gives: float | None, caplog: pytest.LogCaptureFixture) -> None:
+    policy = WaitPolicy(Broken(gives), ExponentialBackoff(1.0, 100.0, Random(1)))
+    assert all(0.8 <= policy.after(1) <= 1.2 for _ in range(3))
+    assert [record.getMessage().count("Broken") for record in caplog.records] == [1]
 
 
 def test_the_exponential_backoff_is_itself_a_tenacity_wait() -> None:

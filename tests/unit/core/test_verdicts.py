@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from pyclient.codec.apis import Api
 from pyclient.core.sending.verdicts import GiveUp, Split, Stored, TryAgain, judge
 from pyclient.errors import error_for
 from pyclient.records import TopicPartition
-from tests.unit.core.world import answer
+from tests.unit.core.world import answer, topic_id
 
+JAVA = Path(__file__).parents[2] / "data" / "errors-4.3.1.txt"
 WHERE = TopicPartition("t", 0)
 MOVED = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 """The leader is elsewhere or its metadata is old: look again before the next try."""
@@ -44,6 +46,31 @@ def test_every_code_has_a_verdict_that_follows_its_facts(code: ErrorCode) -> Non
     assert verdict.error.topic_partition == WHERE
     if isinstance(verdict, TryAgain):
         assert verdict.moved == facts.refresh
+
+
+def javas_groups() -> dict[int, set[str]]:
+    """The groups of each code's exception in Java, whose Sender retries the Retriable and refreshes for InvalidMetadata."""
+    rows = (line.split("\t") for line in JAVA.read_text().splitlines()[1:])
+    return {int(code): set(groups.split(",")) - {""} for code, _, _, groups in rows if code != "0"}
+
+
+@pytest.mark.parametrize(("code", "groups"), javas_groups().items())
+def test_C13_every_code_is_tried_again_or_given_up_as_javas_producer_does(code: int, groups: set[str]) -> None:
+    verdict = judge(WHERE, part(error_code=code))
+    assert isinstance(verdict, TryAgain) == ("Retriable" in groups)
+    assert not isinstance(verdict, TryAgain) or verdict.moved >= ("InvalidMetadata" in groups)
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_an_answer_is_judged_in_every_version_that_brokers_of_today_may_agree_on(version: int) -> None:
+    named = {"topic_id": topic_id("t")} if version >= 13 else {"name": "t"}
+    facts: dict[str, Any] = {"index": 0, "error_code": 6, "base_offset": -1, "log_append_time": None, "log_start_offset": -1,
+                             "record_errors": [], "error_message": "it moved"}
+    told = answer(Api.PRODUCE, version, responses=[{**named, "partition_responses": [facts]}]).responses[0].partition_responses[0]
+    verdict = judge(WHERE, told)
+    assert isinstance(verdict, TryAgain)
+    assert verdict.moved
+    assert ("it moved" in str(verdict.error)) == (version >= 8)  # brokers have words since then
 
 
 @pytest.mark.parametrize("code", sorted(MUST_RETRY))

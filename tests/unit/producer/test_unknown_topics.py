@@ -1,0 +1,75 @@
+"""A topic that is not there: send names it after max_block_ms, and says whether the cluster creates topics by itself."""
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from pyclient import AsyncProducer, Producer
+from pyclient.errors import MetadataTimeout
+from pyclient.testing import Answer, Fail, FakeCluster, Silence
+
+CLUSTER_AUTHORIZATION, UNKNOWN_TOPIC = 31, 3
+
+
+def refused(cluster: FakeCluster, **options: Any) -> str:
+    """What send says about a topic that does not come."""
+    with Producer({}, bootstrap_servers=cluster.bootstrap_servers, **{"max_block_ms": 200, **options}) as producer:
+        began = time.monotonic()
+        with pytest.raises(MetadataTimeout) as caught:
+            producer.send("missing", b"x")
+        assert 0.2 <= time.monotonic() - began < 10
+    return str(caught.value)
+
+
+@pytest.mark.fake_kafka(auto_create_topics_enable=False, brokers=3)
+def test_P04_where_the_cluster_creates_no_topics_the_error_says_so(fake_cluster: FakeCluster) -> None:
+    told = refused(fake_cluster)
+    assert "topic 'missing' is not known after 0.2 s" in told
+    assert "does not create topics by itself (auto.create.topics.enable=false)" in told
+
+
+def test_P04_where_it_creates_them_but_not_this_one_the_error_says_so(fake_cluster: FakeCluster) -> None:
+    host, port = fake_cluster.bootstrap_servers.split(":")
+    nothing = {"error_code": UNKNOWN_TOPIC, "name": "missing", "topic_id": None, "is_internal": False, "partitions": [],
+               "topic_authorized_operations": 0}
+    answer = Answer({"throttle_time": 0, "brokers": [{"node_id": 1, "host": host, "port": int(port), "rack": None}], "cluster_id": None,
+                     "controller_id": 1, "topics": [nothing], "error_code": 0})
+    with fake_cluster.intercept(answer, "Metadata"):
+        told = refused(fake_cluster)
+    assert "creates topics by itself (auto.create.topics.enable=true), but has not created this one" in told
+
+
+@pytest.mark.fake_kafka(auto_create_topics_enable=False)
+@pytest.mark.parametrize(("verdict", "why"), [
+    (Fail(CLUSTER_AUTHORIZATION), "CLUSTER_AUTHORIZATION_FAILED"), (Silence(), "node 1 was asked and has not answered"),
+    (Answer({"throttle_time": 0, "results": [{"error_code": 0, "error_message": None, "resource_type": 4, "resource_name": "1", "configs": []}]}),
+     "left it out")], ids=["forbidden", "silent", "untold"])
+def test_P04_where_nobody_tells_the_error_says_that_it_is_not_known_and_why(fake_cluster: FakeCluster, verdict: Any, why: str) -> None:
+    with fake_cluster.intercept(verdict, "DescribeConfigs"):
+        told = refused(fake_cluster)
+    assert "Whether this cluster creates topics by itself is not known" in told
+    assert why in told
+
+
+def test_P04_a_topic_that_comes_in_time_costs_no_question(fake_cluster: FakeCluster) -> None:
+    with Producer(bootstrap_servers=fake_cluster.bootstrap_servers) as producer:
+        producer.send("fresh", b"x").result(20)
+    assert fake_cluster.requests("DescribeConfigs") == []
+
+
+@pytest.mark.fake_kafka(auto_create_topics_enable=False)
+def test_P04_the_async_producer_says_the_same_and_other_topics_go_on_meanwhile(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("there")
+
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, max_block_ms=300) as producer:
+            missing = asyncio.create_task(producer.send("missing", b"x"))
+            assert (await (await producer.send("there", b"x"))).offset == 0
+            assert not missing.done()
+            with pytest.raises(MetadataTimeout, match="does not create topics by itself"):
+                await missing
+
+    asyncio.run(main())
