@@ -61,6 +61,7 @@ class Host:
     attempt: Attempt | None = None  # the last one
     turn: int = 0  # which of the name's addresses comes first in the next attempt
     wanted: bool = False  # somebody asked for it while its back-off ran
+    unreachable: bool = False  # the last attempt failed; said once
 
     @property
     def address(self) -> Address:
@@ -276,6 +277,9 @@ class Links:
         self._on_change()
 
     def _succeeded(self, host: Host, use: Use, link: Connection) -> None:
+        if host.unreachable:
+            host.unreachable = False
+            _log.info("connected to %s again after %d failures", host.address, host.reconnects.failures)
         host.reconnects.succeeded()
         self.failures.pop(str(host.address), None)
         self._metrics.add(CONNECTIONS_OPENED)
@@ -288,7 +292,9 @@ class Links:
         self.failures[str(host.address)] = error
         host.turn += 1
         host.reconnects.failed(self._clock())
-        _log.info("connecting to %s failed (%d in a row): %s", host.address, host.reconnects.failures, error)
+        _log.log(logging.DEBUG if host.unreachable else logging.INFO, "connecting to %s failed (%d in a row): %s",
+                 host.address, host.reconnects.failures, error)
+        host.unreachable = True
         self._on_trouble(error)
 
     def _attempt(self, host: Host, use: Use) -> Attempt:

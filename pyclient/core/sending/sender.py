@@ -7,6 +7,7 @@ Rule: a batch's memory goes back only when its request has ended, never on a tim
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator
 from typing import Any, Protocol, TypeAlias
 
@@ -24,6 +25,7 @@ from pyclient.core.sending.verdicts import GiveUp, Split, Stored, TryAgain, Verd
 from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError, sentence
 from pyclient.records import TopicPartition
 
+_log = logging.getLogger(__name__)
 Topics: TypeAlias = dict[str, list[PartitionRecords]]
 
 
@@ -115,16 +117,19 @@ class Sender:
 
     def abandon(self, error: KafkaError) -> None:
         """Fail whatever is not settled (the end of ``close``)."""
+        given_up = 0
         for batch in self._accumulator.hurry():
             self._accumulator.drop(batch)
-            batch.result.fail(error)
+            given_up += batch.count if batch.result.fail(error) else 0
+        if given_up:
+            _log.warning("%d records are given up: %s", given_up, error)
 
     def _fail_all(self, error: KafkaError) -> None:
         """There will be no producer id: whatever waits for one fails, what comes later may try again (I12)."""
         for batch in self._accumulator.hurry():
             if batch.state is not BatchState.IN_FLIGHT and not batch.result.done:
                 self._accumulator.drop(batch)
-                batch.result.fail(self._failure(batch, error))
+                self._fail(batch, self._failure(batch, error))
 
     # ---- where queues stand -----------------------------------------------------------------------------------------
 
@@ -307,7 +312,7 @@ class Sender:
             case TryAgain(error) | GiveUp(error) | Split(error):
                 self._forgo(lane, batch)
                 if not overdue:
-                    batch.result.fail(self._failure(batch, error), self._own_reasons(batch, verdict))
+                    self._fail(batch, self._failure(batch, error), self._own_reasons(batch, verdict))
                 self._accumulator.release(batch)
 
     def _forgo(self, lane: Lane, batch: Batch) -> None:
@@ -334,6 +339,11 @@ class Sender:
         if moved:
             self._metadata.request_update()
 
+    def _fail(self, batch: Batch, error: KafkaError, records: dict[int, KafkaError] | None = None) -> None:
+        """With the one line in the log that a failed batch gets."""
+        if batch.result.fail(error, records):
+            _log.warning("%s", error)
+
     def _failure(self, batch: Batch, error: KafkaError) -> KafkaError:
         """The broker's last word, with the partition and what was tried."""
         fate = "may or may not be stored; given up" if batch.in_doubt else "were not stored"
@@ -354,7 +364,7 @@ class Sender:
                 lane = self._lane(batch.queue)
                 self._forgo(lane, batch)
                 self._retire_id(lane)
-            batch.result.fail(self._too_late(batch, now))
+            self._fail(batch, self._too_late(batch, now))
 
     def _too_late(self, batch: Batch, now: float) -> KafkaError:
         where = batch.queue.topic_partition
