@@ -352,9 +352,8 @@ def test_serializers_make_bytes_and_their_failure_is_told_before_anything_is_que
 
 def test_what_a_later_release_brings_is_refused_and_named(kafka_cluster: LocalCluster) -> None:
     server = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
-    for options in ({"transactional_id": "t"},):
-        with pytest.raises(UnsupportedFeature, match=next(iter(options))):
-            Producer({}, **server, **options)  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedFeature, match="transactional_id"):
+        Producer({}, **server, transactional_id="t")
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         for call in (producer.begin_transaction, producer.transaction):
             with pytest.raises(UnsupportedFeature, match="transaction"):
