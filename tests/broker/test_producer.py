@@ -353,7 +353,7 @@ def test_serializers_make_bytes_and_their_failure_is_told_before_anything_is_que
 def test_what_a_later_release_brings_is_refused_and_named(kafka_cluster: LocalCluster) -> None:
     server = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
     with pytest.raises(UnsupportedFeature, match="transactional_id"):
-        Producer({}, **server, transactional_id="t")
+        Producer({}, **server, transactional_id="t")  # type: ignore[arg-type]
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         for call in (producer.begin_transaction, producer.transaction):
             with pytest.raises(UnsupportedFeature, match="transaction"):
