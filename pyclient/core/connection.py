@@ -40,7 +40,7 @@ class Event(enum.Enum):
     LOST = "the peer, the network or a timeout ended it"
 
 
-CONNECTION: Final = Transitions("connection", {
+CONNECTION: Final[Transitions[State, Event]] = Transitions("connection", {
     (State.CONNECTING, Event.OPENED): State.VERSIONS,
     (State.CONNECTING, Event.OPENED_FOR_TLS): State.TLS,
     (State.TLS, Event.SECURED): State.VERSIONS,
