@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import mmh3
 
-from pyclient.partitioners.murmur2 import murmur2_partition
+from pyclient.partitioners.murmur2 import murmur2_capsule, murmur2_partition
 from pyclient.plugins import STICKY, Partitions
 
 
@@ -16,6 +16,10 @@ class Murmur2Partitioner:
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
         """The same key gives the same partition as long as the topic's number of partitions stays."""
         return STICKY if key is None else murmur2_partition(key, len(partitions))
+
+    def key_hash(self) -> object:
+        """See `pyclient.plugins.HashesKeys`."""
+        return murmur2_capsule()
 
 
 class Murmur3Partitioner:

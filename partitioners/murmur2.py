@@ -6,18 +6,28 @@ Compiled under its own name; the same text runs as plain Python, where the masks
 """
 import cython
 
+if cython.compiled:
+    from cython.cimports.cpython.pycapsule import PyCapsule_New
+
+from pyclient.plugins import KEY_HASH
+
 
 def murmur2(data: bytes) -> int:
     """The 32-bit murmur2 hash of *data* with Kafka's seed, as an unsigned number (Java's ``Utils.murmur2`` is signed)."""
+    return _hash(data, len(data))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _hash(source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.uint:
     mask: cython.uint = 0xFFFFFFFF
     factor: cython.uint = 0x5BD1E995
     seed: cython.uint = 0x9747B28C
     word: cython.uint
     state: cython.uint
-    size: cython.Py_ssize_t = len(data)
     whole: cython.Py_ssize_t = size - size % 4
     at: cython.Py_ssize_t = 0
-    source: cython.p_const_uchar = data
     state = seed ^ (size & mask)
     while at < whole:
         word = source[at]
@@ -47,3 +57,10 @@ def murmur2_partition(key: bytes, partitions: int) -> int:
     if partitions < 1:
         raise ValueError(f"a topic has at least 1 partition, not {partitions}")
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def murmur2_capsule() -> object:
+    """The hash for compiled callers, see `pyclient.plugins.HashesKeys`; None where this runs as plain Python."""
+    if cython.compiled:
+        return PyCapsule_New(cython.cast(cython.p_void, _hash), KEY_HASH, cython.NULL)
+    return None

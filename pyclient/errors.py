@@ -16,13 +16,14 @@ Knows nothing of sockets, managers or retries: a caller reads the facts (``retri
     │  ├─ AuthenticationError, AuthorizationError
     │  └─ ConfigurationError           an option of ours, also ValueError
     │     └─ UnknownOption, UnsupportedFeature
-    └─ every other broker code, and IllegalState, ClientClosed, ProtocolError, DeliveryFailed …
+    └─ every other broker code, and IllegalState, ClientClosed, ProtocolError, DeliveryFailed, DeliveriesFailed …
 
 ``except RetriableError`` and friends are the intended way to catch; ``error_for`` turns a broker's code into an error.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
@@ -209,6 +210,50 @@ class DeliveryFailed(KafkaError):
         )
         self.count = count
         self.causes = dict(causes)
+
+
+class IndexedErrors(Mapping[int, KafkaError]):
+    """The cause for each index, kept as ranges: a batch that failed is one of them however many records it held."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int, KafkaError]]) -> None:
+        self.ranges = tuple(ranges)
+        """(first index, index after the last, cause), in order."""
+        self._starts = [start for start, _, _ in self.ranges]
+
+    def __len__(self) -> int:
+        return sum(stop - start for start, stop, _ in self.ranges)
+
+    def __iter__(self) -> Iterator[int]:
+        for start, stop, _ in self.ranges:
+            yield from range(start, stop)
+
+    def __getitem__(self, index: int) -> KafkaError:
+        place = bisect_right(self._starts, index) - 1
+        if place < 0 or index >= self.ranges[place][1]:
+            raise KeyError(index)
+        return self.ranges[place][2]
+
+    def __repr__(self) -> str:
+        return f"<IndexedErrors of {len(self)} in {len(self.ranges)} ranges>"
+
+
+class DeliveriesFailed(KafkaError):
+    """Some records of a bulk failed, the others were delivered: ``errors`` maps the index of each that failed to its cause."""
+
+    def __init__(self, total: int, errors: IndexedErrors) -> None:
+        listed = "; ".join(f"{_range_text(start, stop)}: {cause}" for start, stop, cause in errors.ranges[:5])
+        more = f"; and {len(errors.ranges) - 5} more ranges" if len(errors.ranges) > 5 else ""
+        super().__init__(f"{len(errors)} of {total} records could not be delivered, the others were ({listed}{more}). "
+                         "`errors` has the cause for each index: send those again, or mend them first.")
+        self.errors = errors
+
+
+def _range_text(start: int, stop: int) -> str:
+    return f"{start}" if stop == start + 1 else f"{start} to {stop - 1}"
+
+
+class RecordRefused(KafkaError):
+    """A record of a bulk was not queued: its own fault, as its ``__cause__`` tells. The others went on."""
 
 
 class ClientClosed(KafkaError):

@@ -23,6 +23,10 @@ STICKY: Final = Sticky(-1)
 """What a partitioner returns to leave the choice to the producer: the partition whose batch is being filled (KIP-794)."""
 
 
+KEY_HASH: Final = b"pyclient.key_hash"
+"""The name in the capsule of a partitioner's `HashesKeys`."""
+
+
 # ── producing ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -41,6 +45,15 @@ class Partitioner(Protocol):
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
         """A number in ``range(len(partitions))``, or `STICKY`. Called once per record, by any thread: no I/O, no locks."""
+
+
+@runtime_checkable
+class HashesKeys(Protocol):
+    """Optional power of a compiled partitioner: bulks choose the partitions of keyed records without calling Python."""
+
+    def key_hash(self) -> object:
+        """A capsule named `KEY_HASH` with ``unsigned int (*)(const unsigned char *key, Py_ssize_t size)``, callable without the
+        GIL, or None for the slow way. A key goes to its lower 31 bits modulo the number of partitions, no key to `STICKY`."""
 
 
 @runtime_checkable

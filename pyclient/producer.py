@@ -4,19 +4,23 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from typing_extensions import Unpack
 
 from pyclient.buffers.accumulator import TopicQueues
+from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.pool import Waiter
+from pyclient.buffers.rows import Rows
+from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, UnsupportedFeature
 from pyclient.option_types import ProducerOptions
 from pyclient.records import Headers
+from pyclient.runtime.bulk import Bulk, BulkSend
 from pyclient.runtime.callbacks import LoopObserver, ThreadObserver
 from pyclient.runtime.ending import ProducerEnd
 from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, left, seconds
@@ -113,6 +117,41 @@ class Producer(_NoTransactions):
                 interceptors.refused(error)
             raise
 
+    def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
+                  headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
+                  partition: int | None = None) -> Deliveries:
+        """Queue a record for each of *values*, in their order; one `Deliveries` tells the fate of all.
+
+        ``keys``, ``headers`` and ``timestamps`` have one item for each value, None for none; ``partition`` is for all.
+        Waits for an unknown topic and for memory, both within ``max_block_ms`` for the whole call.
+        A record that cannot be queued (too large, refused by a serializer or partitioner, no memory in time) does not stop the others:
+        its error stands under its index in the deliveries. From the first that finds no memory in time on, none is queued.
+
+        Raises:
+            MetadataTimeout: the topic or partition is not known; nothing was queued.
+            TypeError, ValueError: the columns are no lists, or not of one length; nothing was queued.
+        """
+        bulk = BulkSend(self._open_producer())
+        number = None if partition is None else check_partition(partition)
+        return self._carry_out(bulk, bulk.values(topic, values, keys, headers, timestamps, number), number)
+
+    def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
+                   headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None) -> Deliveries:
+        """Queue a record for each row of *data*, in their order: a table, a record batch, anything with ``__arrow_c_stream__``.
+
+        The bytes go from Arrow's memory into batches, without a Python object per record. ``value``, ``key``, ``headers`` and
+        ``timestamp`` name the columns: binary or string; headers as `Records.to_arrow` gives them; Arrow timestamps or int64 ms.
+        A column that is absent is none (one that was named otherwise than by default must be there).
+        ``topic_column`` names each row's topic, null is *topic*. Waits, and refuses records, as `send_many`.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+            MetadataTimeout: *topic* is not known; nothing was queued.
+            TypeError, ValueError: the message names the column that is wrong; nothing was queued.
+        """
+        bulk = BulkSend(self._open_producer())
+        return self._carry_out(bulk, bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)), None)
+
     def flush(self, timeout: float | None = OPTION) -> None:
         """Wait until everything sent before this call is acknowledged or has failed.
 
@@ -195,6 +234,51 @@ class Producer(_NoTransactions):
             if not granted:
                 raise core.closed or self._exhausted(queues, began)
 
+    def _open_producer(self) -> ProducerCore:
+        self._open_core()
+        return self._core
+
+    def _carry_out(self, bulk: BulkSend, steps: Bulk, partition: int | None) -> Deliveries:
+        """Wait for what the bulk needs, until the block budget of the whole call is used up."""
+        core, answer = self._core, None
+        deadline = core.clock() + self._max_block
+        try:
+            while True:
+                need = steps.send(answer)
+                answer = (self._topic_for_bulk(need, partition, deadline) if isinstance(need, str)
+                          else self._room_for_bulk(need, deadline))
+        except StopIteration as end:
+            deliveries: Deliveries = end.value
+            return deliveries
+        except BaseException as stop:
+            bulk.describe(stop)
+            raise
+
+    def _topic_for_bulk(self, topic: str, partition: int | None, deadline: float) -> TopicQueues | KafkaError:
+        queues = self._core.accumulator.topic(topic)
+        if queues is not None and (partition is None or partition < len(queues)):
+            return queues
+        try:
+            return self._wait_for_topic(topic, partition, deadline)
+        except KafkaError as error:
+            return error
+
+    def _room_for_bulk(self, rows: Rows, deadline: float) -> KafkaError | None:
+        core, began = self._core, self._core.clock()
+        may_wait = not self._observer.on_callback_thread()
+        gate = threading.Lock()
+        gate.acquire()
+        waiter = Waiter(gate.release)
+        try:
+            core.accumulator.wait_rows(rows, waiter)
+            granted = gate.acquire(timeout=left(deadline, core.clock)) if may_wait else gate.acquire(blocking=False)
+            if not granted:
+                return core.closed or self._exhausted(rows.topic, began)
+            core.accumulator.append_rows(rows, waiter)
+        finally:
+            core.accumulator.leave(waiter)
+        return None
+
     def _exhausted(self, queues: TopicQueues, began: float) -> BufferExhausted:
         error: BufferExhausted = self._core.accumulator.exhausted(queues, self._core.clock() - began)
         return error
@@ -241,6 +325,23 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
                 interceptors.refused(error)
             raise
 
+    async def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
+                  headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
+                  partition: int | None = None) -> Deliveries:
+        """As `Producer.send_many`; suspends only for an unknown topic or for memory.
+
+        Cancelled in the middle it says how far it came (a note of the CancelledError): what was queued before is delivered.
+        """
+        bulk = BulkSend(self._checked_core())
+        number = None if partition is None else check_partition(partition)
+        return await self._carry_out(bulk, bulk.values(topic, values, keys, headers, timestamps, number), number)
+
+    async def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
+                   headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None) -> Deliveries:
+        """As `Producer.send_arrow`; suspends and may be cancelled as `send_many`."""
+        bulk = BulkSend(self._checked_core())
+        return await self._carry_out(bulk, bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)), None)
+
     async def flush(self, timeout: float | None = OPTION) -> None:
         """As `Producer.flush`."""
         await self._core.flush(seconds(timeout, self._core.config.delivery_timeout_ms))
@@ -280,6 +381,49 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
         except KafkaError:
             if error is None:
                 raise
+
+    def _checked_core(self) -> ProducerCore:
+        self._core.check_open()
+        return self._core
+
+    async def _carry_out(self, bulk: BulkSend, steps: Bulk, partition: int | None) -> Deliveries:
+        core, answer = self._core, None
+        deadline = core.clock() + self._max_block
+        try:
+            while True:
+                need = steps.send(answer)
+                answer = (await self._topic_for_bulk(need, partition, deadline) if isinstance(need, str)
+                          else await self._room_for_bulk(need, deadline))
+        except StopIteration as end:
+            deliveries: Deliveries = end.value
+            return deliveries
+        except BaseException as stop:
+            bulk.describe(stop)
+            raise
+
+    async def _topic_for_bulk(self, topic: str, partition: int | None, deadline: float) -> TopicQueues | KafkaError:
+        queues = self._core.accumulator.topic(topic)
+        if queues is not None and (partition is None or partition < len(queues)):
+            return queues
+        try:
+            return await self._core.queues(topic, partition, left(deadline, self._core.clock))
+        except KafkaError as error:
+            return error
+
+    async def _room_for_bulk(self, rows: Rows, deadline: float) -> KafkaError | None:
+        core, began = self._core, self._core.clock()
+        loop = asyncio.get_running_loop()
+        room = asyncio.Event()
+        waiter = Waiter(functools.partial(loop.call_soon_threadsafe, room.set))
+        try:
+            core.accumulator.wait_rows(rows, waiter)
+            if not await core.room(waiter, room, left(deadline, core.clock)):
+                error: BufferExhausted = core.accumulator.exhausted(rows.topic, core.clock() - began)
+                return error
+            core.accumulator.append_rows(rows, waiter)
+        finally:
+            core.accumulator.leave(waiter)
+        return None
 
     async def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
                                          headers: bytes | None, on_delivery: OnDelivery | None, deadline: float) -> Delivery:

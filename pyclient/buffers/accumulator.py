@@ -9,7 +9,10 @@ import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN
+from cython.cimports.libc.stdint import int32_t
+from cython.cimports.pyclient.buffers.deliveries import Deliveries
 from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, new_delivery
+from cython.cimports.pyclient.buffers.rows import Filling, Row, Rows, bound_of, fill
 from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
 import enum
@@ -129,6 +132,8 @@ class Batch:
     _dropped: cython.bint  # given up while somebody reads its buffer: released when that ends
     _crc: object
     _codec: object
+    _bulk: Deliveries  # the last bulk with records in it, which knows it under the number _part
+    _part: int32_t
 
     @property
     def state(self):
@@ -269,10 +274,46 @@ class Accumulator:
             self.on_ready()
         return delivery
 
+    def append_rows(self, rows: Rows, waiter=None):
+        """Add *rows* in their order until none is left (True) or there is no memory for the next one (False: `wait_rows` for some).
+
+        The lock is held no longer than a batch takes to fill. *waiter* is one that `wait_rows` got memory for.
+        """
+        first: cython.Py_ssize_t = rows.at
+        full: Batch
+        while rows.at < rows.end:
+            need: cython.Py_ssize_t = bound_of(cython.address(rows.rows[rows.at]))
+            if need + HEADER_SIZE > self._largest_record or need > self._memory:
+                rows.refuse(self._too_large(rows.topic, need))
+                continue
+            rows.begun = rows.starved = False
+            try:
+                with self._lock:
+                    if self._closed is not None:
+                        raise self._closed
+                    full = self._put_rows(rows, first, waiter)
+            except IndexError as error:  # the topic was created anew, with fewer partitions
+                rows.refuse(error)
+                continue
+            if full is not None:
+                self.seal(full)
+            elif rows.begun:
+                self.on_ready()
+            if rows.starved:
+                return False
+        return True
+
     def wait(self, topic: TopicQueues, partition: cython.Py_ssize_t, key: bytes | None, value: bytes | None, headers: bytes | None, waiter):
         """Let *waiter* queue for the memory of this record; it is notified when `append` may be tried with it. Always `leave`."""
-        need = record_bound(
-            -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers))
+        self._line_up(topic, partition, waiter, record_bound(
+            -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers)))
+
+    def wait_rows(self, rows: Rows, waiter):
+        """As `wait`, for the next record of *rows*; it asks for what those behind it fill too, up to a batch."""
+        row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
+        self._line_up(rows.topics[row.topic], row.partition, waiter, max(bound_of(row), min(rows.bytes_left(), self._batch_limit)))
+
+    def _line_up(self, topic: TopicQueues, partition: cython.Py_ssize_t, waiter, need: cython.Py_ssize_t):
         with self._lock:
             if self._closed is not None:
                 raise self._closed
@@ -539,6 +580,53 @@ class Accumulator:
         batch.count += 1
         batch.result.count = batch.count
         return delivery
+
+    @cython.cfunc
+    def _put_rows(self, rows: Rows, granted: cython.Py_ssize_t, waiter: object) -> Batch:
+        """Append until a batch is full, which is for the caller to seal; or as many bytes were written. The waiter's memory is for row *granted*."""
+        budget: cython.Py_ssize_t = self._batch_limit
+        batch: Batch
+        while rows.at < rows.end and budget > 0:
+            row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
+            need: cython.Py_ssize_t = bound_of(row)
+            if need + HEADER_SIZE > self._largest_record or need > self._memory:
+                return None
+            topic: TopicQueues = rows.topics[row.topic]
+            queue: PartitionQueue = self._queue_for(topic, row.partition)
+            batch = queue._open
+            if batch is not None and not self._fits(batch, need, row.timestamp):
+                return self._detach(queue)
+            if batch is None:
+                batch = self._new_batch(queue, need, row.timestamp, waiter if rows.at == granted else None)
+                if batch is None:
+                    rows.starved = True
+                    return None
+                rows.begun = True
+            budget -= self._fill(batch, topic, rows, budget)
+        return None
+
+    @cython.cfunc
+    def _fill(self, batch: Batch, topic: TopicQueues, rows: Rows, budget: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Write the rows that go to *batch*, as long as they fit; gives their bytes. The first one fits."""
+        into: Filling
+        row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
+        start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(batch._buffer))
+        into.at, into.limit = start + batch._at, start + batch._limit
+        into.base_timestamp, into.latest = batch.result.base_timestamp, batch.max_timestamp
+        into.count = batch.count
+        into.budget = budget if row.partition >= 0 else min(budget, self._batch_limit - topic._sticky_bytes)
+        after: cython.Py_ssize_t = fill(rows.rows, rows.at, rows.end, cython.address(into))
+        if batch._bulk is not rows.deliveries:
+            batch._part = rows.deliveries.add_part(batch.result)
+            batch._bulk = rows.deliveries
+        rows.deliveries.put_run(rows.first + row.number, cython.cast(int32_t, after - rows.at), batch._part, batch.count, row.timestamp)
+        self.unsettled += after - rows.at
+        batch._at = into.at - start
+        batch.max_timestamp = into.latest
+        batch.count = batch.result.count = into.count
+        topic._sticky_bytes += into.written if row.partition < 0 else 0
+        rows.at = after
+        return into.written
 
     @cython.cfunc
     def _detach(self, queue: PartitionQueue) -> Batch:

@@ -7,6 +7,7 @@ from typing import final
 
 from pyclient.buffers.delivery import BatchResult, Delivery, Observer
 from pyclient.buffers.pool import Pool, Waiter, Waits
+from pyclient.buffers.rows import Rows
 from pyclient.codec.compression import Compression
 from pyclient.errors import BufferExhausted, KafkaError
 from pyclient.records import RecordMetadata, TopicPartition
@@ -117,6 +118,8 @@ class Accumulator:
         waiter: Waiter | None = None,
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> Delivery | None: ...
+    def append_rows(self, rows: Rows, waiter: Waiter | None = None) -> bool: ...
+    def wait_rows(self, rows: Rows, waiter: Waiter) -> None: ...
     def wait(
         self,
         topic: TopicQueues,

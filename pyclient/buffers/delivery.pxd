@@ -21,7 +21,7 @@ cdef class BatchResult:
     cdef bint _told
     cdef cython.pymutex _lock
     cdef list _gates
-    cdef set _seen
+    cdef bytearray _seen
     cdef object _round
     cdef object _tell(self)
     cdef object _finish(self, long long base_offset, long long append_time, object error, object records)

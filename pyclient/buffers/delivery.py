@@ -209,17 +209,33 @@ class BatchResult:
             if self._gates is not None and gate in self._gates:
                 self._gates.remove(gate)
 
-    def see(self, index):
-        """Somebody looked at the outcome of record *index*: a failure of it is no longer silent."""
-        part: BatchResult = self.of(index)
-        if part.error is None:
-            return
-        with self._lock:
-            self._seen = set() if self._seen is None else self._seen
-            if index in self._seen:
-                return
-            self._seen.add(index)
-        self.observer.seen(self.topic_partition, 1, part._round)
+    def failures(self, index: cython.int, count: cython.int):
+        """(first, the one after the last, cause) of those among *count* records from *index* on that failed."""
+        found: list = []
+        end: cython.int = index + count
+        stop: cython.int
+        part: BatchResult
+        while self.error is not None and index < end:
+            part = self.of(index)
+            stop = end if self._parts is None else min(end, part.first + part.count)
+            if part._records is not None:
+                found += [(at, at + 1, self.error_of(at)) for at in range(index, stop)]
+            elif part.error is not None:
+                found.append((index, stop, part.error))
+            index = stop
+        return found
+
+    def see(self, index: cython.int, count: cython.int = 1):
+        """Somebody looked at the outcome of *count* records from *index* on: failures of them are no longer silent."""
+        part: BatchResult
+        for first, stop, _ in self.failures(index, count):
+            with self._lock:
+                self._seen = bytearray(self.count) if self._seen is None else self._seen
+                fresh = self._seen.count(0, first, stop)
+                self._seen[first:stop] = b"\1" * (stop - first)
+            if fresh:
+                part = self.of(first)
+                self.observer.seen(self.topic_partition, fresh, part._round)
 
 
 @cython.no_gc

@@ -16,6 +16,9 @@ cdef unsigned char* put_record(unsigned char* at, int64_t timestamp_delta, int64
                                const unsigned char* value, Py_ssize_t value_len,
                                const unsigned char* headers, Py_ssize_t headers_len) noexcept nogil
 
+# Length and content; a length of -1 alone is a null.
+cdef unsigned char* put_bytes(unsigned char* at, const unsigned char* data, Py_ssize_t size) noexcept nogil
+
 # A zig-zag varint, and its size in bytes.
 cdef unsigned char* put_varint(unsigned char* at, int64_t value) noexcept nogil
 cdef Py_ssize_t varint_size(int64_t value) noexcept nogil

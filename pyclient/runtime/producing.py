@@ -20,7 +20,7 @@ from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
 from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
 from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
-from pyclient.plugins import STICKY, Partitioner, as_serializer, load_plugin
+from pyclient.plugins import STICKY, HashesKeys, Partitioner, as_serializer, load_plugin
 from pyclient.records import Headers, TopicPartition
 from pyclient.runtime.callbacks import LoopObserver
 from pyclient.runtime.client import ClientCore
@@ -251,14 +251,27 @@ class Router:
         self._custom: Partitioner | None = chosen if config.partitioner is not None else None
         self._keyed: Partitioner = chosen
         self._ignore_keys = config.partitioner_ignore_keys
+        self.serialized = frozenset(part for part, by in (("key", self._key), ("value", self._value)) if by is not None)
+
+    def key_hash(self) -> object:
+        """The capsule that chooses for keyed records of a bulk (`HashesKeys`), if there is one."""
+        if self._custom is None and self._ignore_keys:
+            return None
+        return self._keyed.key_hash() if isinstance(self._keyed, HashesKeys) else None
+
+    def chooses(self, *, keyed: bool) -> bool:
+        """Whether `partition` must be asked for each record of a bulk."""
+        if self._custom is None and (self._ignore_keys or not keyed):
+            return False
+        return self.key_hash() is None
 
     def key(self, topic: str, key: Any, headers: Headers) -> bytes | None:
         """The key's bytes."""
-        return _bytes("key", key) if self._key is None else self._key(topic, key, headers)
+        return as_bytes("key", key) if self._key is None else self._key(topic, key, headers)
 
     def value(self, topic: str, value: Any, headers: Headers) -> bytes | None:
         """The value's bytes."""
-        return _bytes("value", value) if self._value is None else self._value(topic, value, headers)
+        return as_bytes("value", value) if self._value is None else self._value(topic, value, headers)
 
     def partition(self, queues: TopicQueues, key: bytes | None, value: bytes | None, wanted: int | None) -> int:
         """The partition: the one asked for, the partitioner's, or `STICKY`."""
@@ -305,7 +318,8 @@ def _whole(what: str, number: SupportsIndex, instead: str) -> int:
     return index(number)
 
 
-def _bytes(what: str, value: Any) -> bytes | None:
+def as_bytes(what: str, value: Any) -> bytes | None:
+    """What a producer without serializer takes for bytes."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):

@@ -1,0 +1,44 @@
+# C interface: the Accumulator notes where the records of a bulk went, without a Python call.
+cimport cython
+from libc.stdint cimport int32_t, int64_t
+
+from pyclient.buffers.delivery cimport BatchResult
+
+
+# Records of a bulk that follow each other in one batch; they end where the next run begins.
+cdef struct Run:
+    int64_t row       # the first record's index in the bulk
+    int64_t stamp     # of all of them, ms; meaningless when the bulk has timestamps of its own
+    int32_t part      # which of the batches
+    int32_t index     # the first record's place in its batch
+
+
+@cython.final
+cdef class Deliveries:
+    cdef object _observer
+    cdef list _parts              # a BatchResult for each batch, and for each refusal
+    cdef Run* _runs
+    cdef Py_ssize_t _used
+    cdef Py_ssize_t _room
+    cdef int64_t _end             # the index after the last run's records
+    cdef int64_t _length
+    cdef bint _unsorted
+    cdef int64_t* _stamps         # NULL unless the bulk has timestamps of its own
+    cdef Py_ssize_t _stamp_room
+    cdef BatchResult _all         # done when every part is
+    cdef Py_ssize_t _left
+    cdef cython.pymutex _lock
+
+    cdef int32_t add_part(self, BatchResult result)
+    cdef int put_run(self, int64_t row, int32_t count, int32_t part, int32_t index, int64_t stamp) except -1
+    cdef int keep_stamp(self, int64_t row, int64_t stamp) except -1
+
+    # Private.
+    cdef Run* run_of(self, int64_t row) noexcept
+    cdef int64_t end_of(self, Py_ssize_t number) noexcept
+    cdef int64_t stamp_of(self, Run* run, int64_t row) noexcept
+
+
+@cython.final
+cdef class DeliveredRecords:
+    cdef Deliveries _deliveries

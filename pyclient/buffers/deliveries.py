@@ -1,0 +1,296 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True, embedsignature=True
+"""What became of the records of a bulk: one object for all, which keeps runs of records, not records.
+
+A run is what went into one batch in a row: a bulk without keys has about one per batch; where each record goes to another partition,
+each is a run of 24 bytes. A refused record is a batch of its own that has failed, so that all failures are seen and reported alike.
+Knows outcomes and who waits for them; knows no buffers, sockets or loops.
+"""
+import cython
+from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawRealloc
+from cython.cimports.libc.stdint import int32_t, int64_t
+from cython.cimports.libc.stdlib import qsort
+from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, new_delivery
+
+from pyclient.buffers.delivery import BatchResult as _BatchResult
+from pyclient.errors import DeliveriesFailed, IndexedErrors, KafkaTimeout
+from pyclient.records import RecordMetadata
+
+NO_PARTITION = -1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _by_row(one: cython.p_const_void, other: cython.p_const_void) -> cython.int:
+    left: int64_t = cython.cast(cython.pointer(Run), one).row
+    right: int64_t = cython.cast(cython.pointer(Run), other).row
+    return (left > right) - (left < right)
+
+
+@cython.final
+@cython.cclass
+class Deliveries:
+    """The fate of the records of one `send_many` or `send_arrow`: wait with ``result()``, ``await`` it, or add a callback.
+
+    ``len()`` is their number; ``deliveries[index]`` is the `Delivery` of one. The fields are declared in deliveries.pxd.
+    """
+
+    def __init__(self, observer: object):
+        self._observer = observer
+        self._parts = []
+        self._all = _BatchResult(observer, "", NO_PARTITION)
+        self._left = 1
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._runs)
+        PyMem_RawFree(self._stamps)
+
+    # ---- while records are queued -------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def add_part(self, result: BatchResult) -> int32_t:
+        """The number of another batch."""
+        self._parts.append(result)
+        return cython.cast(int32_t, len(self._parts) - 1)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_run(self, row: int64_t, count: int32_t, part: int32_t, index: int32_t, stamp: int64_t) -> cython.int:
+        """*count* records from *row* on are in a batch, from *index* on."""
+        last: cython.pointer(Run)
+        if self._used > 0:
+            last = cython.address(self._runs[self._used - 1])
+            if (row == self._end and part == last.part and index - last.index == row - last.row
+                    and (stamp == last.stamp or self._stamps != cython.NULL)):
+                self._end += count
+                return 0
+        if self._used == self._room:
+            self._room = max(16, 2 * self._room)
+            last = cython.cast(cython.pointer(Run), PyMem_RawRealloc(self._runs, self._room * cython.sizeof(Run)))
+            if last == cython.NULL:
+                raise MemoryError(f"no memory to note where {count} records went")
+            self._runs = last
+        self._unsorted |= row < self._end
+        last = cython.address(self._runs[self._used])
+        last.row, last.stamp, last.part, last.index = row, stamp, part, index
+        self._used += 1
+        self._end = row + count
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def keep_stamp(self, row: int64_t, stamp: int64_t) -> cython.int:
+        """The bulk has timestamps of its own: this is the one of *row*. All are kept, in order."""
+        if row >= self._stamp_room:
+            self._stamp_room = max(64, 2 * row)
+            stamps = cython.cast(cython.pointer(int64_t), PyMem_RawRealloc(self._stamps, self._stamp_room * 8))
+            if stamps == cython.NULL:
+                raise MemoryError(f"no memory for the timestamps of {self._stamp_room} records")
+            self._stamps = stamps
+        self._stamps[row] = stamp
+        return 0
+
+    def refuse(self, row: int64_t, count: cython.int, topic: object, error: object):
+        """*count* records from *row* on were not queued."""
+        result: BatchResult = _BatchResult(self._observer, topic or "", NO_PARTITION)
+        result.count = count
+        result.fail(error)
+        self.put_run(row, count, self.add_part(result), 0, 0)
+
+    def finish(self, length: int64_t):
+        """All *length* records are queued or refused: from now on it can be waited for."""
+        self._length = length
+        if self._unsorted:
+            qsort(self._runs, self._used, cython.sizeof(Run), _by_row)
+        self._left += len(self._parts)
+        for part in self._parts:
+            part.when_done(self._one_done)
+        self._one_done()
+        return self
+
+    def _one_done(self):
+        with self._lock:
+            self._left -= 1
+            done: cython.bint = self._left == 0
+        if done:
+            self._all.complete(-1)
+
+    # ---- for users --------------------------------------------------------------------------------------------------
+
+    def __len__(self):
+        return self._length
+
+    def __getitem__(self, index):
+        """The `Delivery` of the record at *index*."""
+        row: int64_t = index
+        if row < 0:
+            row += self._length
+        if not 0 <= row < self._length:
+            raise IndexError(f"record {index} of {self._length}")
+        run: cython.pointer(Run) = self.run_of(row)
+        result: BatchResult = self._parts[run.part]
+        delta: cython.int = cython.cast(cython.int, self.stamp_of(run, row) - result.base_timestamp) if result.partition >= 0 else 0
+        return new_delivery(result, run.index + cython.cast(cython.int, row - run.row), delta)
+
+    def __iter__(self):
+        for index in range(self._length):
+            yield self[index]
+
+    def done(self) -> bool:
+        """Whether every record was acknowledged or has failed."""
+        return self._all._done
+
+    def result(self, timeout=None):
+        """Wait until all are settled, and give a `DeliveredRecords`: where each record is, and columns of it.
+
+        ``timeout`` is in seconds; None waits until ``delivery_timeout_ms`` has settled them.
+
+        Raises:
+            DeliveriesFailed: some failed; its ``errors`` maps their indexes to the causes.
+            KafkaTimeout: not all are settled yet; they are still on their way.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        made: DeliveredRecords = DeliveredRecords.__new__(DeliveredRecords)
+        made._deliveries = self
+        return made
+
+    def exception(self, timeout=None):
+        """Wait as `result` does; a `DeliveriesFailed`, or None when all were delivered."""
+        if not self._all.wait(timeout):
+            unsettled = sum(part.count for part in self._parts if not part.done)
+            raise KafkaTimeout(
+                f"{unsettled} or fewer of {self._length} records are not acknowledged after {timeout} s; they are still being sent. "
+                "Wait longer, or look at flush() and delivery_timeout_ms.")
+        failed = self._failed()
+        self._see(failed)
+        return DeliveriesFailed(self._length, IndexedErrors(_joined(failed))) if failed else None
+
+    def add_done_callback(self, callback):
+        """Call ``callback(self)`` when all are settled: on the producer's callback thread (async: its loop)."""
+        def observed():
+            self._see(self._failed())  # before it runs: a flush() that ends meanwhile must not report them
+            self._observer.dispatch(lambda: callback(self))
+
+        self._all.when_done(observed)
+
+    def __await__(self):
+        if not self._all._done:
+            yield from self._observer.awaiting(self._all).__await__()
+        return self.result(0)
+
+    def __repr__(self):
+        state = "pending" if not self._all._done else "failed in part" if self._failed() else "delivered"
+        return f"<Deliveries of {self._length} records in {len(self._parts)} batches, {state}>"
+
+    # ---- inside -------------------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def run_of(self, row: int64_t) -> cython.pointer(Run):
+        low: cython.Py_ssize_t = 0
+        high: cython.Py_ssize_t = self._used
+        middle: cython.Py_ssize_t
+        while high - low > 1:
+            middle = low + (high - low) // 2
+            if self._runs[middle].row <= row:
+                low = middle
+            else:
+                high = middle
+        return cython.address(self._runs[low])
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def end_of(self, number: cython.Py_ssize_t) -> int64_t:
+        return self._runs[number + 1].row if number + 1 < self._used else self._length
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def stamp_of(self, run: cython.pointer(Run), row: int64_t) -> int64_t:
+        return run.stamp if self._stamps == cython.NULL else self._stamps[row]
+
+    def _failed(self):
+        """(first index, index after the last, part, place in it) of the runs that failed."""
+        if all(part.error is None for part in self._parts):
+            return []
+        number: cython.Py_ssize_t
+        found: list = []
+        for number in range(self._used):
+            part = self._parts[self._runs[number].part]
+            if part.error is not None:
+                found.append((self._runs[number].row, self.end_of(number), part, self._runs[number].index))
+        return found
+
+    def _see(self, failed):
+        for start, stop, part, index in failed:
+            part.see(index, stop - start)
+
+
+def _joined(failed):
+    """Ranges of one cause that follow each other are one range."""
+    joined: list = []
+    begin, end, cause = 0, 0, None
+    for start, stop, part, _ in failed:
+        if start != end or part.error is not cause:
+            joined.append((begin, end, cause))
+            begin, cause = start, part.error
+        end = stop
+    joined.append((begin, end, cause))
+    return [each for each in joined if each[2] is not None]
+
+
+@cython.final
+@cython.cclass
+class DeliveredRecords:
+    """Where the records of a bulk are: a sequence of `RecordMetadata`, each made when asked for, and columns of numbers.
+
+    The columns are memoryviews (``numpy.asarray`` takes them as they are), made anew for each call.
+    """
+
+    def __len__(self):
+        return self._deliveries._length
+
+    def __getitem__(self, index) -> RecordMetadata:
+        return self._deliveries[index].result(0)
+
+    def __iter__(self):
+        for delivery in self._deliveries:
+            yield delivery.result(0)
+
+    def offsets(self):
+        """Each record's offset, int64; -1 where the broker was not asked (``acks=0``)."""
+        return self._column("q", 8, 0)
+
+    def partitions(self):
+        """Each record's partition, int32."""
+        return self._column("i", 4, 1)
+
+    def timestamps(self):
+        """Each record's timestamp in ms since the epoch, int64: its own, or the broker's (``LogAppendTime``)."""
+        return self._column("q", 8, 2)
+
+    def __repr__(self):
+        return f"<DeliveredRecords of {len(self)} records>"
+
+    def _column(self, kind: object, size: cython.Py_ssize_t, what: cython.int):
+        whole = bytearray(self._deliveries._length * size)
+        column: cython.p_char = whole
+        run: cython.pointer(Run)
+        number: cython.Py_ssize_t
+        row: int64_t
+        result: BatchResult
+        for number in range(self._deliveries._used):
+            run = cython.address(self._deliveries._runs[number])
+            result = self._deliveries._parts[run.part]
+            for row in range(run.row, self._deliveries.end_of(number)):
+                if what == 1:
+                    cython.cast(cython.pointer(int32_t), column)[row] = result.partition
+                elif what == 0:
+                    cython.cast(cython.pointer(int64_t), column)[row] = (
+                        result.base_offset + run.index + (row - run.row) if result.base_offset >= 0 else -1)
+                else:
+                    cython.cast(cython.pointer(int64_t), column)[row] = (
+                        result.append_time if result.append_time >= 0 else self._deliveries.stamp_of(run, row))
+        return memoryview(whole).toreadonly().cast(kind)

@@ -1,0 +1,246 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+# cython: freethreading_compatible=True, embedsignature=True
+"""Records of a bulk on their way into batches: a chunk of them at a time, as pointers into what the user gave.
+
+Loaded by one thread from lists or from Arrow's buffers, then taken by the Accumulator, which writes many under one hold of
+its lock. A record that cannot be sent is refused by its index, the others go on.
+Knows records; knows no batches, memory or partitions' queues.
+"""
+import cython
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
+from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN, int32_t, int64_t
+from cython.cimports.pyclient.codec.arrow_columns import Column, header_section, is_null, section_bound, value_at
+from cython.cimports.pyclient.codec.encode import put_record, record_bound
+
+from pyclient.errors import KafkaError, RecordRefused
+
+CHUNK = 1024
+"""Records loaded at a time: few enough to stay in the processor's cache until they are written."""
+
+_CHUNK = cython.declare(cython.Py_ssize_t, 1024)
+STICKY = cython.declare(cython.int, -1)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def bound_of(row: cython.pointer(Row)) -> cython.Py_ssize_t:
+    return record_bound(row.key_len, row.value_len, row.headers_len)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def fill(rows: cython.pointer(Row), at: cython.Py_ssize_t, end: cython.Py_ssize_t, into: cython.pointer(Filling)) -> cython.Py_ssize_t:
+    first: cython.pointer(Row) = cython.address(rows[at])
+    row: cython.pointer(Row)
+    need: cython.Py_ssize_t
+    delta: int64_t
+    began: cython.Py_ssize_t = at
+    into.written = 0
+    while at < end:
+        row = cython.address(rows[at])
+        need = record_bound(row.key_len, row.value_len, row.headers_len)
+        delta = row.timestamp - into.base_timestamp
+        if at > began and (row.partition != first.partition or row.topic != first.topic or row.number - first.number != at - began
+                           or into.limit - into.at < need or delta > INT32_MAX or delta < INT32_MIN
+                           or into.written >= into.budget or into.count == INT32_MAX):
+            break
+        into.at = put_record(into.at, delta, into.count, row.key, row.key_len, row.value, row.value_len, row.headers, row.headers_len)
+        into.latest = max(into.latest, row.timestamp)
+        into.count += 1
+        into.written += need
+        at += 1
+    return at
+
+
+@cython.cclass
+class Rows:
+    """A chunk of records that are to be appended, in order. The fields are declared in rows.pxd.
+
+    ``convert(what, item)`` makes bytes, a partition or a timestamp of what is not one yet, or raises. *key_hash* is a partitioner's
+    capsule (`pyclient.plugins.HashesKeys`), which chooses for keyed records.
+    """
+
+    def __init__(self, deliveries: Deliveries, topics: list, convert: object, key_hash: object = None):
+        self.deliveries = deliveries
+        self.topics = topics
+        self._convert = convert
+        self._hash_owner = key_hash
+        if key_hash is not None:
+            self._hash = cython.cast(KeyHash, PyCapsule_GetPointer(key_hash, b"pyclient.key_hash"))
+
+    def __cinit__(self):
+        self.rows = cython.cast(cython.pointer(Row), PyMem_RawMalloc(_CHUNK * cython.sizeof(Row)))
+        if self.rows == cython.NULL:
+            raise MemoryError("no memory to send records with")
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.rows)
+        PyMem_RawFree(self._sections)
+
+    @property
+    def position(self):
+        """The index in the bulk of the next record to append; None when none is left."""
+        return self.first + self.rows[self.at].number if self.at < self.end else None
+
+    @property
+    def topic(self):
+        """The `TopicQueues` of the next record."""
+        return self.topics[self.rows[self.at].topic]
+
+    def refuse(self, error: object):
+        """The next record is not to be appended."""
+        self.refuse_row(self.rows[self.at].number, error)
+        self.at += 1
+
+    def refuse_row(self, number: int64_t, error: object):
+        """The record at place *number* of the chunk is not to be appended."""
+        row: int64_t = self.first + number
+        if not isinstance(error, KafkaError):
+            wrapped = RecordRefused(f"record {row} was not queued: {type(error).__name__}: {error}")
+            wrapped.__cause__ = error
+            error = wrapped
+        self.deliveries.refuse(row, 1, None, error)
+
+    def load(self, first: int64_t, values: list, keys: list | None, headers: list | None, stamps: list | None,
+             partitions: list | None, places: list | None, partition: int32_t, now: int64_t):
+        """The next chunk, from lists of its own (what is converted is put into them): at most `CHUNK` records.
+
+        *headers* are header sections, *places* say which topic. *partition* is for all when there are no *partitions*; -1 leaves it to key or stickiness.
+        """
+        number: cython.Py_ssize_t
+        self._begin(first)
+        self._kept = (values, keys, headers)
+        for number in range(len(values)):
+            try:
+                self.load_item(number, values, keys, headers, stamps, partitions, places, partition, now)
+            except Exception as error:  # noqa: BLE001 serializers and partitioners are the user's
+                self.refuse_row(number, error)
+
+    def load_columns(self, first: int64_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, value: Column | None, key: Column | None,
+                     headers: Column | None, timestamp: Column | None, topics: Column | None, now: int64_t):
+        """The next chunk, rows *start* to *stop* of Arrow columns; None for those that are absent."""
+        row: cython.pointer(Row)
+        at: cython.Py_ssize_t
+        topic: int32_t = 0
+        used: cython.Py_ssize_t = 0
+        self._begin(first)
+        self._kept = (value, key, headers)
+        if headers is not None:
+            self._make_room(section_bound(headers, start, stop))
+        for at in range(start, stop):
+            row = self.next_row(at - start)
+            try:
+                topic = 0
+                if topics is not None:
+                    topic = 0 if is_null(topics, at) else 1 + cython.cast(cython.pointer(int32_t), topics.data)[at + topics.offset]
+                row.topic = topic
+                row.value = value_at(value, at, cython.address(row.value_len))
+                row.key = value_at(key, at, cython.address(row.key_len))
+                row.headers, row.headers_len = cython.NULL, -1
+                if headers is not None:
+                    row.headers = self._sections + used
+                    row.headers_len = header_section(headers, at, self._sections + used)
+                    used += row.headers_len
+                row.timestamp = now
+                if timestamp is not None:
+                    if not is_null(timestamp, at):
+                        row.timestamp = cython.cast(cython.pointer(int64_t), timestamp.data)[at + timestamp.offset]
+                    self.deliveries.keep_stamp(first + at - start, row.timestamp)
+                    if row.timestamp < 0:
+                        self._convert("timestamp", row.timestamp)  # raises, in its own words
+                self.place(row, STICKY)
+                self.end += 1
+            except Exception as error:  # noqa: BLE001 it concerns this record alone
+                self.refuse_row(at - start, error)
+
+    # ---- inside -------------------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def bytes_left(self) -> cython.Py_ssize_t:
+        row: cython.pointer(Row) = cython.address(self.rows[self.at])
+        size: cython.Py_ssize_t = 0
+        at: cython.Py_ssize_t
+        for at in range(self.at, self.end):
+            if self.rows[at].partition == row.partition and self.rows[at].topic == row.topic:
+                size += bound_of(cython.address(self.rows[at]))
+        return size
+
+    def _begin(self, first: int64_t):
+        self.first = first
+        self.at = self.end = 0
+        self._known = -1  # a topic may have more partitions by now
+
+    def _make_room(self, size: cython.Py_ssize_t):
+        if size > self._sections_room:
+            more = cython.cast(cython.p_uchar, PyMem_RawRealloc(self._sections, size))
+            if more == cython.NULL:
+                raise MemoryError(f"no memory for {size} B of headers")
+            self._sections, self._sections_room = more, size
+
+    @cython.cfunc
+    def next_row(self, number: cython.Py_ssize_t) -> cython.pointer(Row):
+        row: cython.pointer(Row) = cython.address(self.rows[self.end])
+        row.number = cython.cast(int32_t, number)
+        return row
+
+    def _look_at(self, number: int32_t):
+        topic = self.topics[number]
+        if isinstance(topic, BaseException):
+            raise topic
+        self._count = len(topic)
+        self._known = number
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def place(self, row: cython.pointer(Row), partition: int32_t) -> cython.int:
+        """Note the record's partition; a key's hash decides where nobody else has."""
+        if row.topic != self._known:
+            self._look_at(row.topic)
+        row.partition = partition
+        if partition < 0 and row.key_len >= 0 and self._hash != cython.NULL:
+            row.partition = cython.cast(int32_t, (self._hash(row.key, row.key_len) & 0x7FFFFFFF) % self._count)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_item(self, items: list, number: cython.Py_ssize_t, what: str, data: cython.pointer(cython.p_const_uchar),
+                  size: cython.pointer(cython.Py_ssize_t)) -> cython.int:
+        item: object = items[number]
+        data[0] = cython.NULL
+        size[0] = -1
+        if item is None:
+            return 0
+        if type(item) is not bytes:
+            item = items[number] = self._convert(what, item)
+            if item is None:
+                return 0
+        data[0] = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(item))
+        size[0] = PyBytes_GET_SIZE(item)
+        return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def load_item(self, number: cython.Py_ssize_t, values: list, keys: list, headers: list, stamps: list, partitions: list,
+                  places: list, partition: int32_t, now: int64_t) -> cython.int:
+        row: cython.pointer(Row) = self.next_row(number)
+        row.topic = 0 if places is None else places[number]
+        row.timestamp = now
+        if stamps is not None:
+            stamp = self._convert("timestamp", stamps[number])
+            row.timestamp = now if stamp < 0 else stamp
+            self.deliveries.keep_stamp(self.first + number, row.timestamp)
+        self.read_item(values, number, "value", cython.address(row.value), cython.address(row.value_len))
+        row.key, row.key_len = cython.NULL, -1
+        if keys is not None:
+            self.read_item(keys, number, "key", cython.address(row.key), cython.address(row.key_len))
+        row.headers, row.headers_len = cython.NULL, -1
+        if headers is not None:
+            self.read_item(headers, number, "headers", cython.address(row.headers), cython.address(row.headers_len))
+        self.place(row, partition if partitions is None else self._convert("partition", partitions[number]))
+        self.end += 1
+        return 0

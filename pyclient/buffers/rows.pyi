@@ -1,0 +1,54 @@
+# The compiled module's types; tests/test_tidy.py compares the names with the source.
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyclient.buffers.accumulator import TopicQueues
+from pyclient.buffers.deliveries import Deliveries
+from pyclient.codec.arrow_columns import Column
+
+CHUNK: Final = 1024
+
+class Rows:
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        topics: list[TopicQueues | Exception],
+        convert: Callable[[str, Any], Any],
+        key_hash: object = None,
+    ) -> None: ...
+    @property
+    def deliveries(self) -> Deliveries: ...
+    @property
+    def topics(self) -> list[TopicQueues | Exception]: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def position(self) -> int | None: ...
+    @property
+    def topic(self) -> TopicQueues: ...
+    def refuse(self, error: Exception) -> None: ...
+    def refuse_row(self, number: int, error: Exception) -> None: ...
+    def load(
+        self,
+        first: int,
+        values: list[Any],
+        keys: list[Any] | None,
+        headers: list[Any] | None,
+        stamps: list[Any] | None,
+        partitions: list[Any] | None,
+        places: list[int] | None,
+        partition: int,
+        now: int,
+    ) -> None: ...
+    def load_columns(
+        self,
+        first: int,
+        start: int,
+        stop: int,
+        value: Column | None,
+        key: Column | None,
+        headers: Column | None,
+        timestamp: Column | None,
+        topics: Column | None,
+        now: int,
+    ) -> None: ...

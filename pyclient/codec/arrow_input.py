@@ -1,0 +1,232 @@
+"""Arrow data that is to be sent: any Arrow stream as record batches, and their columns in the few types that are written from.
+
+Checks names and types, and says which column is wrong; the values are converted by Arrow, a batch at a time, and stay in its memory.
+Knows pyarrow (imported when asked for); knows no producers.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from importlib import import_module
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pyclient.codec.arrow_columns import Column
+
+ROWS: Final = 65_536
+"""Rows converted at a time: what conversion takes is bounded by it."""
+Lists: TypeAlias = tuple[list[Any], list[Any] | None, list[Any] | None, list[Any] | None, list[int] | None]
+"""Values, keys, headers, timestamps, and each row's topic: 0 for none, else its place in `Batch.topics` plus one."""
+_BYTES: Final = "binary or string (also large, view, or a dictionary of them)"
+
+
+class Names(NamedTuple):
+    """The column of each part of a record; None for none."""
+
+    value: str | None
+    key: str | None
+    headers: str | None
+    timestamp: str | None
+    topic: str | None
+
+
+DEFAULTS: Final[Mapping[str, str]] = {"value": "value", "key": "key", "headers": "headers", "timestamp": "timestamp"}
+"""Columns of these names may be absent; one that was named otherwise must be there."""
+
+
+class Batch:
+    """Some rows: their columns as memory (None for those that are absent), or as lists."""
+
+    def __init__(self, arrow: Any, batch: Any, kinds: Mapping[str, str], *, as_lists: bool) -> None:
+        self._arrays = {part: batch.column(name) for part, name in kinds.items()}
+        self.rows: int = batch.num_rows
+        self.codes, self.topics = _topics(arrow, self._arrays.get("topic"))
+        """Each row's place in `topics`."""
+        self._stamps = _milliseconds(arrow, self._arrays.get("timestamp"))
+        self.timestamp = _numbers(self._stamps)
+        if not as_lists:
+            self.value = _bytes(arrow, self._arrays.get("value"))
+            self.key = _bytes(arrow, self._arrays.get("key"))
+            self.headers = _headers(arrow, self._arrays.get("headers"))
+
+    def lists(self, start: int, stop: int) -> Lists:
+        """Rows *start* to *stop*, as Python's objects."""
+        count = stop - start
+
+        def items(part: str) -> list[Any] | None:
+            return self._arrays[part].slice(start, count).to_pylist() if part in self._arrays else None
+
+        headers = items("headers")
+        return (
+            items("value") or [None] * count, items("key"),
+            headers and [[_pair(each) for each in row or ()] for row in headers],
+            None if self._stamps is None else self._stamps.slice(start, count).to_pylist(),
+            None if self.codes is None else [0 if code is None else 1 + code for code in self.codes.keeps.slice(start, count).to_pylist()])
+
+
+def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
+    """A null header has a null name, which is refused with its record."""
+    return (None, None) if header is None else (header["key"], header["value"])
+
+
+def batches(data: Any, names: Names, *, free: Collection[str] = (), as_lists: bool = False) -> Iterator[Batch]:
+    """*data*, some rows at a time. What is wrong with its names or types is raised before the first.
+
+    The parts in *free* may be of any type, for somebody makes bytes of them: they are read *as_lists* then.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+        TypeError: *data* is no Arrow data, or a column has a type that cannot be sent.
+        ValueError: a column is not there, or there twice.
+    """
+    arrow = _arrow()
+    reader = _reader(arrow, data)
+    kinds = _checked(arrow, reader.schema, names, free)
+    return _read(arrow, reader, kinds, as_lists=as_lists)
+
+
+def _arrow() -> Any:
+    try:
+        return import_module("pyarrow")
+    except ImportError as error:
+        raise ImportError(
+            "send_arrow needs pyarrow, which is not installed; install it with pip install 'pyclient-kafka[arrow]'") from error
+
+
+def _reader(arrow: Any, data: Any) -> Any:
+    if hasattr(data, "__arrow_c_stream__"):
+        return arrow.RecordBatchReader.from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        batch = arrow.record_batch(data)
+        return arrow.RecordBatchReader.from_batches(batch.schema, [batch])
+    raise TypeError(f"{type(data).__name__} is no Arrow data: give a table, a record batch, or anything with __arrow_c_stream__")
+
+
+def _checked(arrow: Any, schema: Any, names: Names, free: Collection[str]) -> dict[str, str]:
+    """The columns that are there, by what they are for, their types checked."""
+    found: dict[str, str] = {}
+    for part, name in names._asdict().items():
+        if name is None:
+            continue
+        indexes = schema.get_all_field_indices(name)
+        if len(indexes) > 1:
+            raise ValueError(f"the data has {len(indexes)} columns named {name!r}; it must have one to be the records' {part}")
+        if indexes:
+            if part not in free:
+                _CHECKS[part](arrow, name, schema.field(indexes[0]).type)
+            found[part] = name
+        elif name != DEFAULTS.get(part):
+            raise ValueError(f"the data has no column {name!r} for the records' {part}; it has {', '.join(map(repr, schema.names))}")
+    if "value" not in found and "key" not in found:
+        raise ValueError(f"the data has neither a column {names.value!r} of values nor {names.key!r} of keys; it has "
+                         f"{', '.join(map(repr, schema.names)) or 'none'}: name them with value=... and key=...")
+    return found
+
+
+def _read(arrow: Any, reader: Any, kinds: Mapping[str, str], *, as_lists: bool) -> Iterator[Batch]:
+    for whole in reader:
+        for start in range(0, whole.num_rows, ROWS):
+            yield Batch(arrow, whole.slice(start, ROWS), kinds, as_lists=as_lists)
+
+
+# --- types ----------------------------------------------------------------------------------------------------------
+
+
+def _plain(arrow: Any, kind: Any) -> Any:
+    return kind.value_type if arrow.types.is_dictionary(kind) else kind
+
+
+def _is_text(arrow: Any, kind: Any) -> bool:
+    kind, types = _plain(arrow, kind), arrow.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_bytes(arrow: Any, kind: Any) -> bool:
+    plain, types = _plain(arrow, kind), arrow.types
+    return _is_text(arrow, kind) or bool(
+        types.is_binary(plain) or types.is_large_binary(plain) or types.is_binary_view(plain)
+        or types.is_fixed_size_binary(plain) or types.is_null(plain))
+
+
+def _check_bytes(arrow: Any, name: str, kind: Any) -> None:
+    if not _is_bytes(arrow, kind):
+        raise TypeError(f"column {name!r} is {kind}; keys and values are {_BYTES}: encode it first")
+
+
+def _check_topic(arrow: Any, name: str, kind: Any) -> None:
+    if not _is_text(arrow, kind):
+        raise TypeError(f"column {name!r} is {kind}; a column of topics is string (also large, view, or a dictionary of them)")
+
+
+def _check_timestamp(arrow: Any, name: str, kind: Any) -> None:
+    types = arrow.types
+    if not (types.is_timestamp(kind) or types.is_int64(kind) or types.is_null(kind)):
+        raise TypeError(f"column {name!r} is {kind}; timestamps are Arrow timestamps of any unit, or int64 ms since the epoch")
+
+
+def _check_headers(arrow: Any, name: str, kind: Any) -> None:
+    types = arrow.types
+    if types.is_null(kind):
+        return
+    pair = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else None
+    fields = {pair.field(index).name: pair.field(index).type for index in range(pair.num_fields)} if pair is not None and types.is_struct(pair) else {}
+    if fields.keys() != {"key", "value"} or not _is_text(arrow, fields["key"]) or not _is_bytes(arrow, fields["value"]):
+        raise TypeError(f"column {name!r} is {kind}; headers are list<struct<key: string, value: binary>>, as Records.to_arrow() gives them")
+
+
+_CHECKS: Final = {
+    "value": _check_bytes, "key": _check_bytes, "headers": _check_headers, "timestamp": _check_timestamp, "topic": _check_topic}
+
+
+# --- addresses ------------------------------------------------------------------------------------------------------
+
+
+def _address(buffer: Any) -> int:
+    return 0 if buffer is None else int(buffer.address)
+
+
+def _validity(array: Any) -> int:
+    return _address(array.buffers()[0]) if array.null_count else 0
+
+
+def _bytes(arrow: Any, array: Any, shift: int = 0) -> Column | None:
+    """A column of bytes whose first row has the number *shift*."""
+    if array is None:
+        return None
+    if arrow.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    array = array.cast(arrow.large_binary())
+    _, offsets, data = array.buffers()
+    return Column(array, len(array), array.offset - shift, _validity(array), _address(offsets), _address(data))
+
+
+def _milliseconds(arrow: Any, array: Any) -> Any:
+    if array is None:
+        return None
+    if arrow.types.is_timestamp(array.type):
+        array = array.cast(arrow.timestamp("ms", array.type.tz), safe=False)
+    return array.cast(arrow.int64())
+
+
+def _numbers(array: Any) -> Column | None:
+    if array is None:
+        return None
+    return Column(array, len(array), array.offset, _validity(array), 0, _address(array.buffers()[1]))
+
+
+def _topics(arrow: Any, array: Any) -> tuple[Column | None, tuple[str, ...]]:
+    if array is None:
+        return None, ()
+    if arrow.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    coded = array.cast(arrow.string()).dictionary_encode()
+    return _numbers(coded.indices), tuple(coded.dictionary.to_pylist())
+
+
+def _headers(arrow: Any, array: Any) -> Column | None:
+    if array is None or arrow.types.is_null(array.type):
+        return None
+    array = array.cast(arrow.large_list(array.type.value_field))
+    first, last = (array.offsets[at].as_py() for at in (0, -1)) if len(array) else (0, 0)
+    pairs = array.values.slice(first, last - first)
+    items = Column(pairs, len(pairs), pairs.offset - first, _validity(pairs), 0, 0)
+    key, value = (_bytes(arrow, pairs.field(name), shift=first) for name in ("key", "value"))
+    return Column(array, len(array), array.offset, _validity(array), _address(array.buffers()[1]), 0, items, key, value)
