@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyclient.admin import Admin, AsyncAdmin
+    from pyclient.buffers.deliveries import Deliveries
     from pyclient.buffers.delivery import Delivery
     from pyclient.buffers.fetched import Records
     from pyclient.codec.record import Record
@@ -35,6 +36,7 @@ _HOMES: Final = {
     "AsyncProducer": "pyclient.producer",
     "ClusterDescription": "pyclient.records",
     "Consumer": "pyclient.consumer",
+    "Deliveries": "pyclient.buffers.deliveries",
     "Delivery": "pyclient.buffers.delivery",
     "KafkaError": "pyclient.errors",
     "NewTopic": "pyclient.records",
@@ -58,6 +60,7 @@ __all__ = [
     "AsyncProducer",
     "ClusterDescription",
     "Consumer",
+    "Deliveries",
     "Delivery",
     "KafkaError",
     "NewTopic",

@@ -275,6 +275,8 @@ class Producer(_NoTransactions):
             if not granted:
                 return core.closed or self._exhausted(rows.topic, began)
             core.accumulator.append_rows(rows, waiter)
+        except ClientClosed as closed:
+            return closed
         finally:
             core.accumulator.leave(waiter)
         return None
@@ -421,6 +423,8 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
                 error: BufferExhausted = core.accumulator.exhausted(rows.topic, core.clock() - began)
                 return error
             core.accumulator.append_rows(rows, waiter)
+        except ClientClosed as closed:
+            return closed
         finally:
             core.accumulator.leave(waiter)
         return None

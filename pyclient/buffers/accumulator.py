@@ -311,7 +311,10 @@ class Accumulator:
     def wait_rows(self, rows: Rows, waiter):
         """As `wait`, for the next record of *rows*; it asks for what those behind it fill too, up to a batch."""
         row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
-        self._line_up(rows.topics[row.topic], row.partition, waiter, max(bound_of(row), min(rows.bytes_left(), self._batch_limit)))
+        if row.partition < len(rows.topic):
+            self._line_up(rows.topics[row.topic], row.partition, waiter, max(bound_of(row), min(rows.bytes_left(), self._batch_limit)))
+        else:
+            waiter.notify()  # the topic was created anew, with fewer partitions: `append_rows` refuses it
 
     def _line_up(self, topic: TopicQueues, partition: cython.Py_ssize_t, waiter, need: cython.Py_ssize_t):
         with self._lock:

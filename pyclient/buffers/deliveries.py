@@ -10,7 +10,7 @@ import cython
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawRealloc
 from cython.cimports.libc.stdint import int32_t, int64_t
 from cython.cimports.libc.stdlib import qsort
-from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, new_delivery
+from cython.cimports.pyclient.buffers.delivery import BatchResult, new_delivery
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
 from pyclient.errors import DeliveriesFailed, IndexedErrors, KafkaTimeout
@@ -212,7 +212,7 @@ class Deliveries:
         return run.stamp if self._stamps == cython.NULL else self._stamps[row]
 
     def _failed(self):
-        """(first index, index after the last, part, place in it) of the runs that failed."""
+        """(first index, index after the last, part, place in it) of the runs in batches that failed, in whole or in part."""
         if all(part.error is None for part in self._parts):
             return []
         number: cython.Py_ssize_t
@@ -231,13 +231,14 @@ class Deliveries:
 def _joined(failed):
     """Ranges of one cause that follow each other are one range."""
     joined: list = []
-    begin, end, cause = 0, 0, None
-    for start, stop, part, _ in failed:
-        if start != end or part.error is not cause:
-            joined.append((begin, end, cause))
-            begin, cause = start, part.error
-        end = stop
-    joined.append((begin, end, cause))
+    begin, end, known = 0, 0, None
+    for row, after, part, index in failed:
+        for first, stop, cause in part.failures(index, after - row):
+            if row + first - index != end or cause is not known:
+                joined.append((begin, end, known))
+                begin, known = row + first - index, cause
+            end = row + stop - index
+    joined.append((begin, end, known))
     return [each for each in joined if each[2] is not None]
 
 
@@ -280,17 +281,20 @@ class DeliveredRecords:
         run: cython.pointer(Run)
         number: cython.Py_ssize_t
         row: int64_t
+        index: cython.int
         result: BatchResult
+        part: BatchResult
         for number in range(self._deliveries._used):
             run = cython.address(self._deliveries._runs[number])
             result = self._deliveries._parts[run.part]
             for row in range(run.row, self._deliveries.end_of(number)):
+                index = cython.cast(cython.int, run.index + row - run.row)
+                part = result.of(index)  # it may have been split
                 if what == 1:
-                    cython.cast(cython.pointer(int32_t), column)[row] = result.partition
+                    cython.cast(cython.pointer(int32_t), column)[row] = part.partition
                 elif what == 0:
-                    cython.cast(cython.pointer(int64_t), column)[row] = (
-                        result.base_offset + run.index + (row - run.row) if result.base_offset >= 0 else -1)
+                    cython.cast(cython.pointer(int64_t), column)[row] = part.base_offset + index - part.first if part.base_offset >= 0 else -1
                 else:
                     cython.cast(cython.pointer(int64_t), column)[row] = (
-                        result.append_time if result.append_time >= 0 else self._deliveries.stamp_of(run, row))
+                        part.append_time if part.append_time >= 0 else self._deliveries.stamp_of(run, row))
         return memoryview(whole).toreadonly().cast(kind)

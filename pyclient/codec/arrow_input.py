@@ -38,7 +38,8 @@ class Batch:
     def __init__(self, arrow: Any, batch: Any, kinds: Mapping[str, str], *, as_lists: bool) -> None:
         self._arrays = {part: batch.column(name) for part, name in kinds.items()}
         self.rows: int = batch.num_rows
-        self.codes, self.topics = _topics(arrow, self._arrays.get("topic"))
+        self._codes, self.topics = _topics(arrow, self._arrays.get("topic"))
+        self.codes = _numbers(self._codes)
         """Each row's place in `topics`."""
         self._stamps = _milliseconds(arrow, self._arrays.get("timestamp"))
         self.timestamp = _numbers(self._stamps)
@@ -59,7 +60,7 @@ class Batch:
             items("value") or [None] * count, items("key"),
             headers and [[_pair(each) for each in row or ()] for row in headers],
             None if self._stamps is None else self._stamps.slice(start, count).to_pylist(),
-            None if self.codes is None else [0 if code is None else 1 + code for code in self.codes.keeps.slice(start, count).to_pylist()])
+            None if self._codes is None else [0 if code is None else 1 + code for code in self._codes.slice(start, count).to_pylist()])
 
 
 def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
@@ -212,13 +213,13 @@ def _numbers(array: Any) -> Column | None:
     return Column(array, len(array), array.offset, _validity(array), 0, _address(array.buffers()[1]))
 
 
-def _topics(arrow: Any, array: Any) -> tuple[Column | None, tuple[str, ...]]:
+def _topics(arrow: Any, array: Any) -> tuple[Any, tuple[str, ...]]:
     if array is None:
         return None, ()
     if arrow.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     coded = array.cast(arrow.string()).dictionary_encode()
-    return _numbers(coded.indices), tuple(coded.dictionary.to_pylist())
+    return coded.indices, tuple(coded.dictionary.to_pylist())
 
 
 def _headers(arrow: Any, array: Any) -> Column | None:

@@ -66,8 +66,8 @@ class BulkSend:
             if self._stop is not None:
                 self._deliveries.refuse(first, total - first, topic, self._stop)
                 break
-            values, keys, headers, timestamps = (None if each is None else list(each[first:first + CHUNK]) for each in columns)
-            self._load(rows, first, values or [], keys, headers, timestamps, None, partition)
+            items, keyed, pairs, stamps = (None if each is None else list(each[first:first + CHUNK]) for each in columns)
+            self._load(rows, first, items or [], keyed, pairs, stamps, None, partition)
             yield from self._append(rows)
         return self._deliveries.finish(total)
 
@@ -97,7 +97,7 @@ class BulkSend:
     def arrow(self, topic: str | None, data: Any, names: Names) -> Bulk:
         """Queue the rows of *data*."""
         first = 0
-        slow = self._router.serialized or self._router.chooses(keyed=True)
+        slow = bool(self._router.serialized) or self._router.chooses(keyed=True)
         found = batches(data, names, free=self._router.serialized, as_lists=slow)
         default: TopicQueues | Exception = ValueError("its topic is null, and no other topic was given")
         if topic is not None:
@@ -105,9 +105,7 @@ class BulkSend:
             if isinstance(default, Exception):
                 raise default
         for batch in found:
-            topics = [default]
-            for name in batch.topics:
-                topics.append((yield from self._topic(name)))
+            topics = yield from self._topics_of(batch, default)
             rows = self._rows = Rows(self._deliveries, topics, _convert, self._key_hash)
             for start in range(0, batch.rows, CHUNK):
                 stop = min(start + CHUNK, batch.rows)
@@ -122,10 +120,11 @@ class BulkSend:
             first += batch.rows
         return self._deliveries.finish(first)
 
-    def _topic(self, name: str) -> Generator[Need, Any, TopicQueues | Exception]:
-        if name not in self._topics:
-            self._topics[name] = yield name
-        return self._topics[name]
+    def _topics_of(self, batch: Batch, default: TopicQueues | Exception) -> Generator[Need, Any, list[TopicQueues | Exception]]:
+        for name in batch.topics:
+            if name not in self._topics:
+                self._topics[name] = yield name
+        return [default, *(self._topics[name] for name in batch.topics)]
 
     def _load_columns(self, rows: Rows, first: int, batch: Batch, start: int, stop: int) -> None:
         rows.load_columns(first, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, self._now())

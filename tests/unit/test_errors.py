@@ -168,9 +168,24 @@ def test_an_error_keeps_class_text_and_attributes_when_copied(error: KafkaError,
     ]
 
 
+def test_the_errors_of_a_bulk_are_a_mapping_by_index_with_a_bounded_message_that_pickles() -> None:
+    causes = errors.IndexedErrors((at * 10, at * 10 + 3, KafkaError(f"cause {at}")) for at in range(100))
+    assert len(causes) == 300
+    assert [*causes][:4] == [0, 1, 2, 10]
+    assert str(causes[992]) == "cause 99"
+    assert not {3, 9, 993, -1} & causes.keys()
+    error = errors.DeliveriesFailed(1_000, causes)
+    assert str(error).startswith("300 of 1000 records could not be delivered, the others were (0 to 2: cause 0; ")
+    assert "; and 95 more ranges" in str(error)
+    assert len(str(error)) < 400
+    again = pickle.loads(pickle.dumps(error))
+    assert [*again.errors] == [*causes]
+    assert str(again) == str(error)
+
+
 def test_every_class_of_the_client_can_be_made_from_a_message_alone_or_says_what_it_needs() -> None:
     ours = {cls for cls in all_classes() if cls.__module__ == errors.__name__}
-    for cls in ours - {BootstrapFailed, DeliveryFailed, IllegalTransition, errors.ItemsFailed, errors.LogTruncationError}:
+    for cls in ours - {BootstrapFailed, DeliveryFailed, errors.DeliveriesFailed, IllegalTransition, errors.ItemsFailed, errors.LogTruncationError}:
         assert str(cls("what happened")) == "what happened"
         assert str(cls())
 

@@ -1,6 +1,7 @@
 """Bulks: what comes out of the batches is what went in, wherever memory, sizes and partitions cut it."""
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -102,7 +103,7 @@ def test_P31_records_without_a_key_stick_to_a_partition_for_a_batch_then_to_anot
     partitions = [each.partition for each in deliveries]
     switches = [at for at in range(1, 2_000) if partitions[at] != partitions[at - 1]]
     assert len(set(partitions)) == 4
-    assert min(later - before for before, later in zip(switches, switches[1:], strict=False)) > 4_000 // 137 - 1
+    assert min(later - before for before, later in itertools.pairwise(switches)) > 4_000 // 137 - 1
 
 
 def test_a_refused_record_stops_no_other_and_its_error_stands_under_its_index() -> None:
@@ -229,3 +230,33 @@ def test_failures_of_batches_are_ranges_of_indexes_and_count_as_seen_once() -> N
     assert observer.take_failures() == (0, {})
     deliveries.exception(0)
     assert observer.take_failures() == (0, {})
+
+
+def test_P20_a_batch_that_was_split_tells_each_records_own_fate() -> None:
+    observer = Observer()
+    buffers = accumulator(Clock(), observer=observer)
+    deliveries = send_many(buffers, observer, [b"%d" % at for at in range(10)], partition=0)
+    (batch,) = buffers.hurry()
+    first, second, third = batch.result.split([4, 3, 3])
+    first.complete(100)
+    second.fail(KafkaError("too large"))
+    third.fail(KafkaError("some"), {1: KafkaError("no key")})
+    failed = deliveries.exception(0)
+    assert failed is not None
+    assert {at: str(cause) for at, cause in failed.errors.items()} == {
+        4: "too large", 5: "too large", 6: "too large", 7: "some", 8: "no key", 9: "some"}
+    assert observer.take_failures() == (0, {})
+    assert deliveries[3].result(0).offset == 103
+
+
+def test_P20_columns_have_the_offsets_of_the_parts() -> None:
+    observer = Observer()
+    buffers = accumulator(Clock())
+    deliveries = send_many(buffers, observer, [b"%d" % at for at in range(5)], partition=0)
+    (batch,) = buffers.hurry()
+    first, second = batch.result.split([2, 3])
+    first.complete(100)
+    second.complete(200, 777)
+    told = deliveries.result(0)
+    assert told.offsets().tolist() == [each.offset for each in told] == [100, 101, 200, 201, 202]
+    assert told.timestamps().tolist() == [each.timestamp for each in told] == [WALL_MS, WALL_MS, 777, 777, 777]
