@@ -24,7 +24,7 @@ SYNC = [sync for sync, _ in TWINS]
 ASYNC = [twin for _, twin in TWINS]
 WHERE = TopicPartition("t", 0)
 CALLS: dict[type, list[tuple[str, tuple[Any, ...]]]] = {
-    AsyncProducer: [("send", ("t", b"x")), ("flush", ()), ("partitions_for", ("t",))],
+    AsyncProducer: [("send", ("t", b"x")), ("send_many", ("t", [b"x"])), ("send_arrow", ("t", None)), ("flush", ()), ("partitions_for", ("t",))],
     AsyncConsumer: [("poll", (0,)), ("position", (WHERE,)), ("assign", ([WHERE],)), ("seek", (WHERE, 0)), ("commit", ({WHERE: 1},)),
                     ("end_offsets", ([WHERE],)), ("committed", ([WHERE],)), ("offsets_for_times", ({WHERE: 0},))],
     AsyncAdmin: [("list_topics", ()), ("create_topics", (["t"],)), ("describe_cluster", ())],

@@ -144,9 +144,12 @@ def test_P04_without_memory_in_time_the_rest_is_refused_by_index_and_what_is_que
         client.partitions_for("orders")
         with paused(cluster):
             deliveries = client.send_many("orders", [b"x" * 1_000] * 5_000, partition=0)
-        failed = deliveries.exception(20)
+        with pytest.raises(DeliveryFailed) as unseen:
+            client.flush(20)
+        failed = deliveries.exception(0)
         assert failed is not None
         first = min(failed.errors)
+        assert unseen.value.count == len(failed.errors)
         assert list(failed.errors) == list(range(first, 5_000))
         assert len(failed.errors.ranges) == 1
         assert isinstance(failed.errors[first], BufferExhausted)
