@@ -127,6 +127,7 @@ class AccumulatorRules(RuleBasedStateMachine):
             return
         self.check_head(queue, batch)
         self.buffers.start(batch)
+        assert drain(self.buffers, queue) is not batch
         self.under_way.append(batch)
 
     def check_head(self, queue: PartitionQueue, batch: Batch) -> None:
