@@ -343,6 +343,11 @@ class Accumulator:
                 f"wait in {batches} unsent batches{self._stranded_too()}. Nothing was queued. Send slower, raise buffer_memory, or "
                 "check the brokers.")
 
+    def refuse_behind(self, count: cython.Py_ssize_t):
+        """So many records were in one bulk behind one that found no room, and are refused with it."""
+        with self._lock:
+            self.refused += count
+
     def codec(self, topic):
         """How batches of a topic are compressed: the codec, and its level or None."""
         return self._codecs.get(topic, self._codec)
@@ -616,7 +621,7 @@ class Accumulator:
         start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(batch._buffer))
         into.at, into.limit = start + batch._at, start + batch._limit
         into.base_timestamp, into.latest = batch.result.base_timestamp, batch.max_timestamp
-        into.count = batch.count
+        into.count, into.largest = batch.count, batch.largest
         into.budget = budget if row.partition >= 0 else min(budget, self._batch_limit - topic._sticky_bytes)
         after: cython.Py_ssize_t = fill(rows.rows, rows.at, rows.end, cython.address(into))
         if batch._bulk is not rows.deliveries:
@@ -624,12 +629,23 @@ class Accumulator:
             batch._bulk = rows.deliveries
         rows.deliveries.put_run(rows.first + row.number, cython.cast(int32_t, after - rows.at), batch._part, batch.count, row.timestamp)
         self.unsettled += after - rows.at
+        rows.decided += after - rows.at
+        if self.on_outcome is not None:
+            self._tell_outcomes(batch, rows, after)
         batch._at = into.at - start
-        batch.max_timestamp = into.latest
+        batch.max_timestamp, batch.largest = into.latest, into.largest
         batch.count = batch.result.count = into.count
         topic._sticky_bytes += into.written if row.partition < 0 else 0
         rows.at = after
         return into.written
+
+    @cython.cfunc
+    def _tell_outcomes(self, batch: Batch, rows: Rows, after: cython.Py_ssize_t) -> object:
+        """Of each of the rows before *after*, which follow what the batch holds."""
+        at: cython.Py_ssize_t
+        for at in range(rows.at, after):
+            new_delivery(batch.result, cython.cast(cython.int, batch.count + at - rows.at),
+                         cython.cast(cython.int, rows.rows[at].timestamp - batch.result.base_timestamp)).tell(self.on_outcome)
 
     @cython.cfunc
     def _detach(self, queue: PartitionQueue) -> Batch:

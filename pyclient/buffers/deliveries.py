@@ -91,9 +91,9 @@ class Deliveries:
         self._stamps[row] = stamp
         return 0
 
-    def refuse(self, row: int64_t, count: cython.int, topic: object, error: object):
+    def refuse(self, row: int64_t, count: cython.int, topic: str, error: object):
         """*count* records from *row* on were not queued."""
-        result: BatchResult = _BatchResult(self._observer, topic or "", NO_PARTITION)
+        result: BatchResult = _BatchResult(self._observer, topic, NO_PARTITION)
         result.count = count
         result.fail(error)
         self.put_run(row, count, self.add_part(result), 0, 0)

@@ -27,6 +27,7 @@ cdef struct Filling:
     int64_t base_timestamp
     int64_t latest                # timestamp
     int32_t count                 # of records in the batch
+    Py_ssize_t largest            # bytes of the largest of them
     Py_ssize_t budget             # bytes that may be written before others have a turn
     Py_ssize_t written            # bytes, by their upper bound
 
@@ -46,7 +47,10 @@ cdef class Rows:
     cdef readonly int64_t first   # the index in the bulk of the chunk's first record
     cdef readonly list topics     # the TopicQueues that rows speak of; an error for those that are not known
     cdef readonly Deliveries deliveries
+    cdef readonly int64_t decided # so many of the records were queued or refused
+    cdef list _names              # of the topics
     cdef object _convert
+    cdef object _on_refused
     cdef KeyHash _hash
     cdef int32_t _known           # the topic whose partitions are _count; -1 for none yet
     cdef int32_t _count
@@ -58,6 +62,7 @@ cdef class Rows:
     cdef Py_ssize_t bytes_left(self) noexcept   # of the next and those behind it that go to the same place
 
     # Private.
+    cdef object refuse_row(self, int64_t number, int32_t topic, object error)
     cdef Row* next_row(self, Py_ssize_t number)
     cdef int place(self, Row* row, int32_t partition) except -1
     cdef int read_item(self, list items, Py_ssize_t number, str what, const unsigned char** data, Py_ssize_t* size) except -1

@@ -38,6 +38,7 @@ def fill(rows: cython.pointer(Row), at: cython.Py_ssize_t, end: cython.Py_ssize_
     row: cython.pointer(Row)
     need: cython.Py_ssize_t
     delta: int64_t
+    start: cython.p_uchar
     began: cython.Py_ssize_t = at
     into.written = 0
     while at < end:
@@ -48,7 +49,9 @@ def fill(rows: cython.pointer(Row), at: cython.Py_ssize_t, end: cython.Py_ssize_
                            or into.limit - into.at < need or delta > INT32_MAX or delta < INT32_MIN
                            or into.written >= into.budget or into.count == INT32_MAX):
             break
-        into.at = put_record(into.at, delta, into.count, row.key, row.key_len, row.value, row.value_len, row.headers, row.headers_len)
+        start = into.at
+        into.at = put_record(start, delta, into.count, row.key, row.key_len, row.value, row.value_len, row.headers, row.headers_len)
+        into.largest = max(into.largest, into.at - start)
         into.latest = max(into.latest, row.timestamp)
         into.count += 1
         into.written += need
@@ -60,14 +63,17 @@ def fill(rows: cython.pointer(Row), at: cython.Py_ssize_t, end: cython.Py_ssize_
 class Rows:
     """A chunk of records that are to be appended, in order. The fields are declared in rows.pxd.
 
-    ``convert(what, item)`` makes bytes, a partition or a timestamp of what is not one yet, or raises. *key_hash* is a partitioner's
-    capsule (`pyclient.plugins.HashesKeys`), which chooses for keyed records.
+    *topics* are queues, or why there are none, and *names* theirs. ``convert(what, item)`` makes bytes, a partition or a timestamp
+    of what is not one yet, or raises. *key_hash* is a partitioner's capsule (`pyclient.plugins.HashesKeys`), which chooses for keyed
+    records. ``on_refused(error)`` is told of each record that is refused.
     """
 
-    def __init__(self, deliveries: Deliveries, topics: list, convert: object, key_hash: object = None):
+    def __init__(self, deliveries: Deliveries, topics: list, names: list, convert: object, key_hash: object = None, on_refused: object = None):
         self.deliveries = deliveries
         self.topics = topics
+        self._names = names
         self._convert = convert
+        self._on_refused = on_refused
         self._hash_owner = key_hash
         if key_hash is not None:
             self._hash = cython.cast(KeyHash, PyCapsule_GetPointer(key_hash, b"pyclient.key_hash"))
@@ -93,17 +99,21 @@ class Rows:
 
     def refuse(self, error: object):
         """The next record is not to be appended."""
-        self.refuse_row(self.rows[self.at].number, error)
+        self.refuse_row(self.rows[self.at].number, self.rows[self.at].topic, error)
         self.at += 1
 
-    def refuse_row(self, number: int64_t, error: object):
+    @cython.cfunc
+    def refuse_row(self, number: int64_t, topic: int32_t, error: object) -> object:
         """The record at place *number* of the chunk is not to be appended."""
         row: int64_t = self.first + number
         if not isinstance(error, KafkaError):
             wrapped = RecordRefused(f"record {row} was not queued: {type(error).__name__}: {error}")
             wrapped.__cause__ = error
             error = wrapped
-        self.deliveries.refuse(row, 1, None, error)
+        self.deliveries.refuse(row, 1, self._names[topic], error)
+        self.decided += 1
+        if self._on_refused is not None:
+            self._on_refused(error)
 
     def load(self, first: int64_t, values: list, keys: list | None, headers: list | None, stamps: list | None,
              partitions: list | None, places: list | None, partition: int32_t, now: int64_t):
@@ -118,7 +128,7 @@ class Rows:
             try:
                 self.load_item(number, values, keys, headers, stamps, partitions, places, partition, now)
             except Exception as error:  # noqa: BLE001 serializers and partitioners are the user's
-                self.refuse_row(number, error)
+                self.refuse_row(number, self.rows[self.end].topic, error)
 
     def load_columns(self, first: int64_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, value: Column | None, key: Column | None,
                      headers: Column | None, timestamp: Column | None, topics: Column | None, now: int64_t):
@@ -155,7 +165,7 @@ class Rows:
                 self.place(row, STICKY)
                 self.end += 1
             except Exception as error:  # noqa: BLE001 it concerns this record alone
-                self.refuse_row(at - start, error)
+                self.refuse_row(at - start, topic, error)
 
     # ---- inside -------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 from pyclient.buffers.accumulator import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.codec.arrow_columns import Column
+from pyclient.errors import KafkaError
 
 CHUNK: Final = 1024
 
@@ -13,8 +14,10 @@ class Rows:
         self,
         deliveries: Deliveries,
         topics: list[TopicQueues | Exception],
+        names: list[str],
         convert: Callable[[str, Any], Any],
         key_hash: object = None,
+        on_refused: Callable[[KafkaError], object] | None = None,
     ) -> None: ...
     @property
     def deliveries(self) -> Deliveries: ...
@@ -25,9 +28,10 @@ class Rows:
     @property
     def position(self) -> int | None: ...
     @property
+    def decided(self) -> int: ...
+    @property
     def topic(self) -> TopicQueues: ...
     def refuse(self, error: Exception) -> None: ...
-    def refuse_row(self, number: int, error: Exception) -> None: ...
     def load(
         self,
         first: int,

@@ -35,8 +35,9 @@ DEFAULTS: Final[Mapping[str, str]] = {"value": "value", "key": "key", "headers":
 class Batch:
     """Some rows: their columns as memory (None for those that are absent), or as lists."""
 
-    def __init__(self, arrow: Any, batch: Any, kinds: Mapping[str, str], *, as_lists: bool) -> None:
+    def __init__(self, arrow: Any, batch: Any, kinds: Mapping[str, str], *, free: Collection[str], as_lists: bool) -> None:
         self._arrays = {part: batch.column(name) for part, name in kinds.items()}
+        self._arrays |= {part: _binary(arrow, self._arrays[part]) for part in ("value", "key") if part in kinds and part not in free}
         self.rows: int = batch.num_rows
         self._codes, self.topics = _topics(arrow, self._arrays.get("topic"))
         self.codes = _numbers(self._codes)
@@ -65,7 +66,10 @@ class Batch:
 
 def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
     """A null header has a null name, which is refused with its record."""
-    return (None, None) if header is None else (header["key"], header["value"])
+    if header is None:
+        return None, None
+    value = header["value"]
+    return header["key"], value.encode() if isinstance(value, str) else value
 
 
 def batches(data: Any, names: Names, *, free: Collection[str] = (), as_lists: bool = False) -> Iterator[Batch]:
@@ -81,7 +85,7 @@ def batches(data: Any, names: Names, *, free: Collection[str] = (), as_lists: bo
     arrow = _arrow()
     reader = _reader(arrow, data)
     kinds = _checked(arrow, reader.schema, names, free)
-    return _read(arrow, reader, kinds, as_lists=as_lists)
+    return _read(arrow, reader, kinds, free, as_lists=as_lists)
 
 
 def _arrow() -> Any:
@@ -122,10 +126,10 @@ def _checked(arrow: Any, schema: Any, names: Names, free: Collection[str]) -> di
     return found
 
 
-def _read(arrow: Any, reader: Any, kinds: Mapping[str, str], *, as_lists: bool) -> Iterator[Batch]:
+def _read(arrow: Any, reader: Any, kinds: Mapping[str, str], free: Collection[str], *, as_lists: bool) -> Iterator[Batch]:
     for whole in reader:
         for start in range(0, whole.num_rows, ROWS):
-            yield Batch(arrow, whole.slice(start, ROWS), kinds, as_lists=as_lists)
+            yield Batch(arrow, whole.slice(start, ROWS), kinds, free=free, as_lists=as_lists)
 
 
 # --- types ----------------------------------------------------------------------------------------------------------
@@ -192,11 +196,15 @@ def _bytes(arrow: Any, array: Any, shift: int = 0) -> Column | None:
     """A column of bytes whose first row has the number *shift*."""
     if array is None:
         return None
-    if arrow.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    array = array.cast(arrow.large_binary())
+    array = _binary(arrow, array)
     _, offsets, data = array.buffers()
     return Column(array, len(array), array.offset - shift, _validity(array), _address(offsets), _address(data))
+
+
+def _binary(arrow: Any, array: Any) -> Any:
+    if arrow.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(arrow.large_binary())
 
 
 def _milliseconds(arrow: Any, array: Any) -> Any:

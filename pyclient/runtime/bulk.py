@@ -12,8 +12,9 @@ from typing import Any, Final, TypeAlias
 from pyclient.buffers.accumulator import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.rows import CHUNK, Rows
-from pyclient.codec.arrow_input import Batch, Names, batches
-from pyclient.errors import ClientClosed, KafkaError
+from pyclient.codec.arrow_input import Batch, Lists, Names, batches
+from pyclient.errors import BufferExhausted, ClientClosed, KafkaError
+from pyclient.runtime.intercepting import Interceptors
 from pyclient.runtime.producing import ProducerCore, as_bytes, check_timestamp, headers_bytes
 
 Need: TypeAlias = str | Rows
@@ -37,19 +38,25 @@ class BulkSend:
         self._core = core
         self._router = core.router
         self._deliveries = Deliveries(core.observer)
+        self._interceptors = core.interceptors
         self._stop: KafkaError | None = None
         self._rows: Rows | None = None
         self._reached = 0
+        self._shown = 0
+        """So many records of `_rows` were shown to the interceptors."""
         self._key_hash = core.router.key_hash()
         self._topics: dict[str, TopicQueues | Exception] = {}
 
     def describe(self, stopped: BaseException) -> None:
-        """Tell whoever interrupts it how far it came."""
+        """Tell whoever interrupts it how far it came, and the interceptors of what they saw and is not queued."""
         position = None if self._rows is None else self._rows.position
         reached = self._reached if position is None else position
         if reached:
             stopped.add_note(f"The bulk was ended at the record at index {reached}: those before it are queued and will be delivered, "
                              "it and those behind it are not. flush() tells when, and what failed.")
+        if self._interceptors is not None and self._rows is not None:
+            for _ in range(self._rows.decided, self._shown):
+                self._interceptors.refused(stopped)
 
     # ---- lists ------------------------------------------------------------------------------------------------------
 
@@ -60,23 +67,25 @@ class BulkSend:
         queues = yield topic
         if isinstance(queues, Exception):
             raise queues
-        rows = self._rows = Rows(self._deliveries, [queues], _convert, None if partition is not None else self._key_hash)
+        rows = self._make_rows([queues], [topic], None if partition is not None else self._key_hash)
         total = len(columns[0] or ())
         for first in range(0, total, CHUNK):
             if self._stop is not None:
-                self._deliveries.refuse(first, total - first, topic, self._stop)
+                self._refuse(first, total - first, topic, self._stop)
                 break
             items, keyed, pairs, stamps = (None if each is None else list(each[first:first + CHUNK]) for each in columns)
-            self._load(rows, first, items or [], keyed, pairs, stamps, None, partition)
+            self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, partition)
             yield from self._append(rows)
         return self._deliveries.finish(total)
 
-    def _load(self, rows: Rows, first: int, values: list[Any], keys: list[Any] | None, headers: list[Any] | None,
+    def _load(self, rows: Rows, names: list[str], first: int, values: list[Any], keys: list[Any] | None, headers: list[Any] | None,
               timestamps: list[Any] | None, places: list[int] | None, partition: int | None) -> None:
+        """*names* are the records' topics, *places* which of those of *rows*; None is the first for all."""
         router, partitions = self._router, None
+        if self._interceptors is not None:
+            values, keys, headers = self._intercepted(self._interceptors, names, values, keys, headers)
         chooses = partition is None and router.chooses(keyed=keys is not None)
         if router.serialized or chooses:
-            names = [_name(rows.topics[0 if places is None else places[at]]) for at in range(len(values))]
             pairs = headers or [()] * len(values)
             values = [_tried(router.value, *each) for each in zip(names, values, pairs, strict=True)]
             keys = keys and [_tried(router.key, *each) for each in zip(names, keys, pairs, strict=True)]
@@ -86,6 +95,15 @@ class BulkSend:
                 for at, value in enumerate(values)]
         sections = None if headers is None else [_tried(headers_bytes, each or ()) for each in headers]
         rows.load(first, values, keys, sections, timestamps, partitions, places, ANY if partition is None else partition, self._now())
+
+    def _intercepted(self, interceptors: Interceptors, names: list[str], values: list[Any], keys: list[Any] | None,
+                     headers: list[Any] | None) -> tuple[list[Any], list[Any], list[Any]]:
+        """What they made of the records; from now on they are told what becomes of each."""
+        made = []
+        for name, value, key, pairs in zip(names, values, keys or [None] * len(values), headers or [()] * len(values), strict=True):
+            self._shown += 1
+            made.append(interceptors.on_send(name, key, value, pairs or ()))
+        return [value for _, value, _ in made], [key for key, _, _ in made], [pairs for _, _, pairs in made]
 
     def _chosen(self, queues: TopicQueues | Exception, key: Any, value: Any) -> object:
         if isinstance(queues, Exception) or isinstance(key, _Refused) or isinstance(value, _Refused):
@@ -97,7 +115,7 @@ class BulkSend:
     def arrow(self, topic: str | None, data: Any, names: Names) -> Bulk:
         """Queue the rows of *data*."""
         first = 0
-        slow = bool(self._router.serialized) or self._router.chooses(keyed=True)
+        slow = bool(self._router.serialized) or self._router.chooses(keyed=True) or self._interceptors is not None
         found = batches(data, names, free=self._router.serialized, as_lists=slow)
         default: TopicQueues | Exception = ValueError("its topic is null, and no other topic was given")
         if topic is not None:
@@ -106,14 +124,15 @@ class BulkSend:
                 raise default
         for batch in found:
             topics = yield from self._topics_of(batch, default)
-            rows = self._rows = Rows(self._deliveries, topics, _convert, self._key_hash)
+            names_of = [topic or "", *batch.topics]
+            rows = self._make_rows(topics, names_of, self._key_hash)
             for start in range(0, batch.rows, CHUNK):
                 stop = min(start + CHUNK, batch.rows)
                 if self._stop is not None:
-                    self._deliveries.refuse(first + start, batch.rows - start, topic, self._stop)
+                    self._refuse(first + start, batch.rows - start, topic or "", self._stop)
                     break
                 if slow:
-                    self._load(rows, first + start, *batch.lists(start, stop), None)
+                    self._load_lists(rows, names_of, first + start, batch.lists(start, stop))
                 else:
                     self._load_columns(rows, first + start, batch, start, stop)
                 yield from self._append(rows)
@@ -125,6 +144,10 @@ class BulkSend:
             if name not in self._topics:
                 self._topics[name] = yield name
         return [default, *(self._topics[name] for name in batch.topics)]
+
+    def _load_lists(self, rows: Rows, names: list[str], first: int, lists: Lists) -> None:
+        *_, places = lists
+        self._load(rows, [names[place] for place in places or [0] * len(lists[0])], first, *lists, None)
 
     def _load_columns(self, rows: Rows, first: int, batch: Batch, start: int, stop: int) -> None:
         rows.load_columns(first, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, self._now())
@@ -141,9 +164,30 @@ class BulkSend:
                     break
         except ClientClosed as closed:
             self._stop = closed
-        while self._stop is not None and rows.position is not None:
-            rows.refuse(self._stop)
+        if self._stop is not None:
+            self._refuse_loaded(rows, self._stop)
         self._reached = rows.first + CHUNK
+
+    def _refuse_loaded(self, rows: Rows, error: KafkaError) -> None:
+        before = rows.decided
+        while rows.position is not None:
+            rows.refuse(error)
+        self._count_exhausted(rows.decided - before - 1, error)  # the first of them was counted when its time was over
+
+    def _refuse(self, first: int, count: int, topic: str, error: KafkaError) -> None:
+        """Records that were not even looked at."""
+        self._deliveries.refuse(first, count, topic, error)
+        self._count_exhausted(count, error)
+
+    def _count_exhausted(self, count: int, error: KafkaError) -> None:
+        if isinstance(error, BufferExhausted):
+            self._core.accumulator.refuse_behind(count)
+
+    def _make_rows(self, topics: list[TopicQueues | Exception], names: list[str], key_hash: object) -> Rows:
+        self._shown = 0
+        refused = None if self._interceptors is None else self._interceptors.refused
+        self._rows = Rows(self._deliveries, topics, names, _convert, key_hash, refused)
+        return self._rows
 
     def _now(self) -> int:
         return self._core.environment.wall()
@@ -180,7 +224,3 @@ def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except Exception as error:  # noqa: BLE001 serializers and partitioners are the user's; it concerns this record alone
         return _Refused(error)
-
-
-def _name(queues: TopicQueues | Exception) -> str:
-    return "" if isinstance(queues, Exception) else queues.topic

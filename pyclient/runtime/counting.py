@@ -53,8 +53,8 @@ class Counts(Watcher):
         self._metrics.add(BATCH_SPLITS)
 
     def failed(self, where: TopicPartition, count: int) -> None:
-        """Once for each record, whoever gave it up."""
-        self._metrics.add(RECORDS_FAILED, count, where.topic)
+        """Once for each record, whoever gave it up. A record of a bulk may have been refused since it had no topic."""
+        self._metrics.add(RECORDS_FAILED, count, *([where.topic] if where.topic else []))
 
 
 def _by_topic(batches: list[Batch]) -> dict[str, list[Batch]]:

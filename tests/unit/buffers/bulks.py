@@ -21,7 +21,7 @@ def no_conversion(what: str, item: Any) -> Any:
 
 def rows_of(buffers: Accumulator, observer: Observer, key_hash: object = None) -> Rows:
     """Rows for the topic of these tests."""
-    return Rows(Deliveries(observer), [buffers.topic("orders") or LookupError("orders")], no_conversion, key_hash)
+    return Rows(Deliveries(observer), [buffers.topic("orders") or LookupError("orders")], ["orders"], no_conversion, key_hash)
 
 
 def send_many(buffers: Accumulator, observer: Observer, values: Sequence[Any], *, partition: int = -1, keys: Sequence[Any] | None = None,

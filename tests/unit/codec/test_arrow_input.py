@@ -30,7 +30,7 @@ def sent(data: Any, names: Names = NAMES, *, chunk: int = 1000) -> list[Sent]:
     topic = buffers.topic("orders")
     assert topic is not None
     for batch in batches(data, names):
-        rows = Rows(deliveries, [topic], no_conversion)
+        rows = Rows(deliveries, [topic], ["orders"], no_conversion)
         for start in range(0, batch.rows, chunk):
             stop = min(start + chunk, batch.rows)
             rows.load_columns(first + start, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, WALL_MS)

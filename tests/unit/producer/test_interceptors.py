@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import pyarrow
 import pytest
 
 from pyclient import AsyncProducer, Delivery, Producer
 from pyclient.errors import (
-    ClientClosed, ConfigurationError, DeliveryFailed, IllegalState, KafkaError, RecordTooLargeError, SerializationError, TopicAuthorizationError,
+    BufferExhausted, ClientClosed, ConfigurationError, DeliveryFailed, IllegalState, KafkaError, RecordTooLargeError, SerializationError,
+    TopicAuthorizationError,
 )
 from pyclient.records import Headers, RecordMetadata
 from pyclient.testing import Fail, FakeCluster
@@ -287,6 +289,95 @@ def test_a_send_that_is_cancelled_is_told_as_not_queued(fake_cluster: FakeCluste
     assert metadata is None
     assert isinstance(error, KafkaError)
     assert "nothing was queued" in str(error)
+
+
+def test_interceptors_see_each_record_of_a_bulk_and_it_is_serialized_after_the_last(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    seen: list[Any] = []
+    with producing(fake_cluster, Watching("a", seen), Watching("b", seen)) as producer:
+        producer.send_many("t", [7, 8], keys=[b"k", None], headers=[[("h", None)], None]).result(20)
+        producer.send_arrow("t", pyarrow.table({"value": [9], "key": ["l"]})).result(20)
+        assert seen[::2] == [("a", "t", b"k", 7, [("h", None)]), ("a", "t", None, 8, []), ("a", "t", b"l", 9, [])]
+        assert seen[1::2] == [("b", "t", b"k", "7a", [("h", None), ("a", b"")]), ("b", "t", None, "8a", [("a", b"")]),
+                              ("b", "t", b"l", "9a", [("a", b"")])]
+    assert stored(fake_cluster) == [
+        (b"7ab", [("h", None), ("a", b""), ("b", b"")]), (b"8ab", [("a", b""), ("b", b"")]), (b"9ab", [("a", b""), ("b", b"")])]
+
+
+def test_interceptors_are_told_the_topic_of_each_row_also_of_those_that_are_not_known(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    fake_cluster.create_topic("u")
+    watching = Watching()
+    with producing(fake_cluster, watching, max_block_ms=200) as producer:
+        data = pyarrow.table({"value": ["a", "b", "c"], "to": ["u", None, "no such/topic"]})
+        producer.send_arrow("t", data, topic_column="to").exception(20)
+    assert [topic for _, topic, _, _, _ in watching.log[:3]] == ["u", "t", "no such/topic"]
+    assert sorted(type(error).__name__ for _, error in watching.outcomes) == ["InvalidTopicError", "NoneType", "NoneType"]
+
+
+def test_P23_every_record_of_a_bulk_is_told_once_in_the_order_of_its_partition_and_before_the_bulk(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t", partitions=3)
+    watching, told = Watching(), list[int]()
+    keys = [b"%d" % number for number in range(3000)]
+    with producing(fake_cluster, watching, batch_size=1000) as producer:
+        bulk = producer.send_many("t", range(3000), keys=keys, timestamps=range(3000))
+        bulk.add_done_callback(lambda _: told.append(len(watching.outcomes)))
+        expected = list(bulk.result(20))
+    assert told == [3000]
+    acknowledged = [metadata for metadata, error in watching.outcomes if metadata is not None and error is None]
+    for partition in range(3):
+        assert [each for each in acknowledged if each.partition == partition] == [each for each in expected if each.partition == partition]
+    assert watching.threads == {"pyclient-callbacks"}
+
+
+def test_a_record_of_a_bulk_that_is_refused_is_told_with_its_error_once(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    watching = Watching()
+    with producing(fake_cluster, watching) as producer:
+        failed = producer.send_many("t", ["x", "x" * 2_000_000, "y"], keys=[b"k", b"l", object()]).exception(20)
+        assert failed is not None
+        assert sorted(failed.errors) == [1, 2]
+        producer.flush()
+    refused = [error for _, error in watching.outcomes if error is not None]
+    assert sorted(map(type, refused), key=str) == sorted(map(type, failed.errors.values()), key=str)
+    assert len(watching.outcomes) == 3
+
+
+def test_P04_records_of_a_bulk_that_find_no_memory_in_time_are_told_once_if_they_were_shown(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    watching = Watching()
+    with producing(fake_cluster, watching, buffer_memory=40_000, batch_size=10_000, max_block_ms=100) as producer:
+        producer.partitions_for("t")
+        fake_cluster.pause(1)
+        bulk = producer.send_many("t", ["x" * 1_000] * 5_000)
+        fake_cluster.resume(1)
+        failed = bulk.exception(20)
+    assert failed is not None
+    refused = [error for _, error in watching.outcomes if isinstance(error, BufferExhausted)]
+    assert len(watching.outcomes) == len(watching.log) - 1  # the last is the close
+    assert len(watching.outcomes) - len(refused) == 5_000 - len(failed.errors)
+    assert 0 < len(refused) < len(failed.errors)  # what is behind them was neither shown nor queued
+
+
+def test_a_bulk_that_is_cancelled_tells_what_was_shown_and_not_queued(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    watching = Watching()
+
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=fake_cluster.bootstrap_servers, interceptors=[watching], buffer_memory=40_000,
+                                 batch_size=10_000, value_serializer="string") as producer:
+            await producer.partitions_for("t")
+            fake_cluster.pause(1)
+            sending = asyncio.create_task(producer.send_many("t", ["x" * 1_000] * 500))
+            await asyncio.to_thread(eventually, lambda: producer._core.accumulator.pool.waiting == 1)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+            fake_cluster.resume(1)
+
+    asyncio.run(main())
+    assert len(watching.outcomes) == len(watching.log) - 1 == 500
+    assert sum("nothing was queued" in str(error) for _, error in watching.outcomes) == 500 - len(stored(fake_cluster))
 
 
 def test_P20_P24_each_record_of_a_batch_is_told_its_own_fate_also_when_it_travelled_in_parts() -> None:

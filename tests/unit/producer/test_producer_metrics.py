@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow
 import pytest
 
 from pyclient import Producer
@@ -204,6 +205,51 @@ def test_a_record_that_finds_no_room_is_counted_and_nobody_waits_any_more(fake_c
         fake_cluster.resume(1)
     assert (figures["buffer-exhausted-total"], figures["waiting-threads"]) == (1, 0)
     assert figures["bufferpool-wait-time-ns-total"] >= 0.05e9
+
+
+def test_bulks_are_counted_as_single_records_are(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    wanted = ("record-send-total", "record-send-total{topic=t}", "byte-total", "byte-total{topic=t}", "record-size-avg", "record-size-max",
+              "batch-size-avg", "batch-size-max", "batch-total", "compression-rate{topic=t}")
+    found: list[list[float]] = []
+    values = [b"x" * (number * 37 % 500) for number in range(200)]
+    with producing(fake_cluster, batch_size=4000, linger_ms=60_000) as producer, producing(fake_cluster, batch_size=4000, linger_ms=60_000) as other:
+        for value in values:
+            producer.send("t", value, timestamp=5)
+        other.send_many("t", values, timestamps=[5] * 200)
+        for each in (producer, other):
+            each.flush()
+            figures = each.metrics()
+            found.append([figures[name] for name in wanted])
+    assert found[0] == found[1]
+
+
+def test_what_a_bulk_refuses_is_counted_by_its_topic(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    bad: list[Any] = [b"x", 1, b"x" * 2_000_000, b"y"]
+    nowhere = pyarrow.table({"value": ["a"], "to": pyarrow.array([None], pyarrow.string())})
+    with producing(fake_cluster, linger_ms=0) as producer:
+        producer.send_many("t", bad).exception(20)
+        producer.send_arrow(None, nowhere, topic_column="to").exception(20)
+        figures = producer.metrics()
+    assert figures["record-send-total"] == figures["record-error-total{topic=t}"] == 2
+    assert figures["record-error-total"] == 3
+    assert [name for name in figures if name.startswith("record-error-total{")] == ["record-error-total{topic=t}"]
+
+
+def test_P04_each_record_of_a_bulk_that_found_no_memory_is_counted(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    with producing(fake_cluster, buffer_memory=40_000, batch_size=10_000, linger_ms=0, max_block_ms=50) as producer:
+        producer.partitions_for("t")
+        fake_cluster.pause(1)
+        bulk = producer.send_many("t", [bytes(1000)] * 3000)
+        fake_cluster.resume(1)
+        failed = bulk.exception(20)
+        figures = producer.metrics()
+    assert failed is not None
+    assert figures["buffer-exhausted-total"] == figures["record-error-total"] == len(failed.errors)
+    assert figures["bufferpool-wait-time-ns-total"] >= 0.01e9  # the budget is the whole call's
+    assert figures["waiting-threads"] == 0
 
 
 def test_M09_the_silence_that_brokers_ask_for_is_told(fake_cluster: FakeCluster) -> None:

@@ -99,6 +99,15 @@ def test_a_topic_column_sends_each_row_to_its_topic_and_null_to_the_one_given(cl
     assert values_of(cluster, "bills") == [b"a", b"d"]
 
 
+def test_text_of_arrow_is_bytes_also_where_a_users_partitioner_is_asked_for_each_row(cluster: FakeCluster) -> None:
+    named = pyarrow.array([[{"key": "h", "value": "x"}], None], pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.string())])))
+    data = pyarrow.table({"value": ["a", "bé"], "key": pyarrow.array(["k", None]).dictionary_encode(), "headers": named})
+    with producer(cluster, partitioner=ByLength()) as client:
+        client.send_arrow("orders", data).result(10)
+    assert sorted((record.value, record.key, list(record.headers)) for record in stored(cluster)) == [
+        (b"a", b"k", [("h", b"x")]), ("bé".encode(), None, [])]
+
+
 def test_rows_of_a_topic_that_is_not_known_or_null_are_refused_and_no_others(cluster: FakeCluster) -> None:
     data = pyarrow.table({"value": ["a", "b", "c"], "to": ["bills", "no such/topic", None]})
     with producer(cluster, max_block_ms=300) as client:
