@@ -1,18 +1,25 @@
 """Partitioners: which partition a record goes to when its sender names none.
 
-Same key, same partition as the other clients in the company: that matters more than the hash. ``murmur2`` is Java's.
+Same key, same partition as the other clients in the company: that matters more than the hash. docs/partitioners.md lists them.
 """
 from __future__ import annotations
 
-from pyclient.partitioners.hashing import Murmur2Partitioner, Murmur3Partitioner
-from pyclient.partitioners.murmur2 import murmur2, murmur2_partition
-from pyclient.partitioners.spreading import RandomPartitioner, RoundRobinPartitioner
+from pyclient.partitioners.fnv1a import Fnv1aPartitioner, fnv1a
+from pyclient.partitioners.hashing import ConsistentPartitioner, ConsistentRandomPartitioner, Murmur3Partitioner
+from pyclient.partitioners.murmur2 import Murmur2Partitioner, murmur2, murmur2_partition
+from pyclient.partitioners.spreading import ExplicitPartitioner, RandomPartitioner, RoundRobinPartitioner, StickyPartitioner
 
 __all__ = [
+    "ConsistentPartitioner",
+    "ConsistentRandomPartitioner",
+    "ExplicitPartitioner",
+    "Fnv1aPartitioner",
     "Murmur2Partitioner",
     "Murmur3Partitioner",
     "RandomPartitioner",
     "RoundRobinPartitioner",
+    "StickyPartitioner",
+    "fnv1a",
     "murmur2",
     "murmur2_partition",
 ]

@@ -3,18 +3,50 @@
 """Java's default hash of record keys. Byte-identical, or the same key lands on another partition than Java's.
 
 Compiled under its own name; the same text runs as plain Python, where the masks do what C's 32 bits do by themselves.
+Compiled, ``-> int`` means just int: what may be `STICKY` says so, or it would come out as -1.
 """
 import cython
 
 if cython.compiled:
     from cython.cimports.cpython.pycapsule import PyCapsule_New
 
-from pyclient.plugins import KEY_HASH
+from pyclient.plugins import KEY_HASH, STICKY, Partitions, Sticky
+
+
+@cython.cclass
+class Murmur2Partitioner:
+    """murmur2 of the key, as Java's default partitioner and librdkafka's ``murmur2_random``."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int | Sticky:
+        """The same key gives the same partition as long as the topic's number of partitions stays."""
+        if key is None:
+            return STICKY  # not in one expression with a C number, which it would be turned into
+        return _positive(key, len(key)) % len(partitions)
+
+    def key_hash(self) -> object:
+        """See `pyclient.plugins.HashesKeys`."""
+        if cython.compiled:
+            return PyCapsule_New(cython.cast(cython.p_void, _positive), KEY_HASH, cython.NULL)
+        return None
 
 
 def murmur2(data: bytes) -> int:
     """The 32-bit murmur2 hash of *data* with Kafka's seed, as an unsigned number (Java's ``Utils.murmur2`` is signed)."""
     return _hash(data, len(data))
+
+
+def murmur2_partition(key: bytes, partitions: int) -> int:
+    """The partition Java's producer puts *key* on, among *partitions* of them (P30): available or not does not matter."""
+    if partitions < 1:
+        raise ValueError(f"a topic has at least 1 partition, not {partitions}")
+    return _positive(key, len(key)) % partitions
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _positive(source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.uint:
+    return _hash(source, size) & 0x7FFFFFFF
 
 
 @cython.cfunc
@@ -50,17 +82,3 @@ def _hash(source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.uint:
     state = (state * factor) & mask
     state ^= state >> 15
     return state
-
-
-def murmur2_partition(key: bytes, partitions: int) -> int:
-    """The partition Java's producer puts *key* on, among *partitions* of them (P30): available or not does not matter."""
-    if partitions < 1:
-        raise ValueError(f"a topic has at least 1 partition, not {partitions}")
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-def murmur2_capsule() -> object:
-    """The hash for compiled callers, see `pyclient.plugins.HashesKeys`; None where this runs as plain Python."""
-    if cython.compiled:
-        return PyCapsule_New(cython.cast(cython.p_void, _hash), KEY_HASH, cython.NULL)
-    return None

@@ -1,4 +1,4 @@
-"""Partitioners that look at no key: they spread records over the partitions that have a leader.
+"""Partitioners that look at no key: they spread records over the partitions that have a leader, or leave the choice to others.
 
 When none has one they use all: the records wait for a leader like any others.
 """
@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from random import Random
 
-from pyclient.plugins import Partitions
+from pyclient.plugins import STICKY, Partitions
 
 
 class RoundRobinPartitioner:
-    """Each partition in turn, for every topic by itself. Even, at the price of smaller batches than sticky ones."""
+    """Each partition in turn, for every topic by itself, as Java's. Even, at the price of smaller batches than sticky ones."""
 
     def __init__(self) -> None:
         self._turns: dict[str, Iterator[int]] = {}
@@ -35,6 +35,25 @@ class RandomPartitioner:
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
         """A partition with a leader, drawn anew for each record."""
         return self._random.choice(_choices(partitions))
+
+
+class StickyPartitioner:
+    """Sticky batches for all records, with a key or without: as Java's default with ``partitioner.ignore.keys``."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        """Always `STICKY`."""
+        return STICKY
+
+
+class ExplicitPartitioner:
+    """None chooses: each record must name its partition, and one that does not is refused."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        """Raises ValueError: asked only for a record that names no partition."""
+        raise ValueError(
+            f"a record for topic {topic!r} names no partition, and the partitioner is 'explicit'. Nothing was queued. "
+            f"Pass partition=0 to {len(partitions) - 1}, or choose another partitioner."
+        )
 
 
 def _choices(partitions: Partitions) -> Sequence[int]:

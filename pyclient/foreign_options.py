@@ -68,7 +68,6 @@ _LISTENER = Refused("pass rebalance_listener to the Consumer")
 _PROXY = Refused("this client connects directly; run it behind a TCP forwarder instead")
 _ENGINE = Refused("load keys from an OpenSSL engine into an ssl.SSLContext and pass ssl_context")
 _MIRROR = Refused("it belongs to the old MirrorMaker tool, not to a client")
-_LATER_HASH = Refused("a later release brings it; until then pass an object with a partition method")
 _METADATA_OIDC = Refused("fetch the cloud's token in a function and pass that as sasl_token_provider")
 
 
@@ -434,12 +433,10 @@ VALUES: Final[Mapping[str, Mapping[str, object]]] = {
     "assignors": _ASSIGNORS,
     "metric_reporters": {"org.apache.kafka.common.metrics.jmxreporter": ()},
     "partitioner": {
-        "murmur2_random": "murmur2",
-        "consistent": _LATER_HASH, "consistent_random": _LATER_HASH, "fnv1a": _LATER_HASH, "fnv1a_random": _LATER_HASH,
+        "fnv1a_random": "fnv1a",
         "org.apache.kafka.clients.producer.internals.defaultpartitioner": "murmur2",
         "org.apache.kafka.clients.producer.roundrobinpartitioner": "round-robin",
-        "org.apache.kafka.clients.producer.uniformstickypartitioner":
-            Refused("leave it out and set partitioner_ignore_keys=True"),
+        "org.apache.kafka.clients.producer.uniformstickypartitioner": "sticky",
         "kafka.producer.defaultpartitioner":
             Refused("it used Java's hashCode of the key object; pass an object with a partition method to do the same"),
         "kafka.producer.bytearraypartitioner":

@@ -185,7 +185,8 @@ def test_none_is_as_if_left_out_for_other_clients_names_too(name: str) -> None:
         ("producer", "key.serializer", "org.apache.kafka.common.serialization.StringSerializer", "string"),
         ("consumer", "value.deserializer", "org.apache.kafka.common.serialization.LongDeserializer", "long"),
         ("producer", "partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner", "round-robin"),
-        ("producer", "partitioner", "murmur2_random", "murmur2"), ("consumer", "connections.max.idle.ms", 0, -1),
+        ("producer", "partitioner", "fnv1a_random", "fnv1a"),
+        ("producer", "partitioner.class", "org.apache.kafka.clients.producer.UniformStickyPartitioner", "sticky"), ("consumer", "connections.max.idle.ms", 0, -1),
         ("consumer", "metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", ()),
     ],
 )
@@ -197,10 +198,16 @@ def test_another_clients_value_is_translated_with_one_warning(client: str, name:
     assert parse(client, name, value)[1] == []
 
 
-@pytest.mark.parametrize("value", ["consistent_random", "fnv1a", "kafka.producer.DefaultPartitioner"])
+@pytest.mark.parametrize("value", ["kafka.producer.DefaultPartitioner", "kafka.producer.ByteArrayPartitioner"])
 def test_a_partitioner_we_do_not_have_is_refused_rather_than_replaced(value: str) -> None:
     with pytest.raises(ConfigurationError, match=f"partitioner = '{value}' cannot be used here: .*object with a partition method"):
         parse("producer", "partitioner", value)
+
+
+@pytest.mark.parametrize("value", ["consistent", "consistent_random", "murmur2_random", "fnv1a"])
+def test_librdkafkas_hashes_are_ours_too_and_need_no_warning(value: str) -> None:
+    config, said = parse("producer", "partitioner", value)
+    assert (config.partitioner, said) == (value, [])
 
 
 def test_our_own_name_wins_over_another_clients() -> None:

@@ -1,4 +1,4 @@
-"""Partitioners: the same partition as Java's for every key, and fair ones for records without."""
+"""Partitioners: the same partition as the client that each imitates for every key, and fair ones for records without."""
 from __future__ import annotations
 
 import hashlib
@@ -15,14 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.partitioners import (
+    ConsistentPartitioner,
+    ConsistentRandomPartitioner,
+    ExplicitPartitioner,
+    Fnv1aPartitioner,
     Murmur2Partitioner,
     Murmur3Partitioner,
     RandomPartitioner,
     RoundRobinPartitioner,
+    StickyPartitioner,
+    fnv1a,
     murmur2,
     murmur2_partition,
 )
-from pyclient.plugins import STICKY
+from pyclient.plugins import STICKY, Partitioner, load_plugin
+from tests.data.partition_vectors import KEYS, answers
 
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "tests" / "data" / "murmur2-4.3.1.bin"
@@ -39,8 +46,8 @@ class Topic:
         return self.count
 
 
-def load_twin() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("murmur2_twin", ROOT / "partitioners" / "murmur2.py")
+def load_twin(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"{name}_twin", ROOT / "partitioners" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -48,7 +55,73 @@ def load_twin() -> ModuleType:
     return module
 
 
-TWIN = load_twin()
+TWIN = load_twin("murmur2")
+FNV1A_TWIN = load_twin("fnv1a")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("murmur2", "partitions-java-murmur2.bin"), ("murmur2_random", "partitions-librdkafka-murmur2_random.bin"),
+        ("consistent", "partitions-librdkafka-consistent.bin"), ("fnv1a", "partitions-sarama-hash.bin"),
+        ("fnv1a", "partitions-librdkafka-fnv1a_random.bin"),
+    ],
+)
+def test_P30_a_hash_partitioner_gives_12000_keys_the_partitions_of_the_client_it_imitates(name: str, file: str) -> None:
+    partitioner: Partitioner = load_plugin("partitioner", name)
+    expected = answers(file)
+    assert len(expected) == len(KEYS) == 12_000
+    assert {len(key) for key, _ in KEYS} >= set(range(190))
+    assert {count for _, count in KEYS} == set(range(1, 1001))
+    assert [partitioner.partition("t", key, None, Topic(count)) for key, count in KEYS] == expected
+
+
+def test_consistent_random_is_consistent_but_for_empty_keys() -> None:
+    expected = [None if key == b"" else there for (key, _), there in zip(KEYS, answers("partitions-librdkafka-consistent.bin"), strict=True)]
+    chosen = [ConsistentRandomPartitioner().partition("t", key, None, Topic(count)) for key, count in KEYS]
+    assert [None if each is STICKY else each for each in chosen] == expected
+
+
+def test_murmur3_gives_12000_keys_the_partitions_of_mmh3s_hash() -> None:
+    expected = [(mmh3.hash(key) & 0x7FFFFFFF) % count for key, count in KEYS]
+    assert [Murmur3Partitioner().partition("t", key, None, Topic(count)) for key, count in KEYS] == expected
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "null", "empty"),
+    [
+        (Murmur2Partitioner(), STICKY, murmur2(b"") % 2**31 % 7), (Murmur3Partitioner(), STICKY, 0), (ConsistentPartitioner(), 0, 0),
+        (ConsistentRandomPartitioner(), STICKY, STICKY), (Fnv1aPartitioner(), STICKY, fnv1a(b"") % 7), (StickyPartitioner(), STICKY, STICKY),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_null_and_empty_keys_are_treated_as_by_the_client_it_imitates(partitioner: Partitioner, null: int, empty: int) -> None:
+    """As librdkafka tells in its options: consistent maps both to one partition, consistent_random draws for both, the others for null."""
+    chosen = [partitioner.partition("t", key, b"", Topic(7)) for key in (None, b"")]
+    assert chosen == [null, empty]
+    assert [each is STICKY for each in chosen] == [null is STICKY, empty is STICKY]
+
+
+def test_sticky_leaves_keyed_records_to_the_producer_too() -> None:
+    assert StickyPartitioner().partition("t", b"key", b"value", Topic(3)) is STICKY
+
+
+def test_explicit_refuses_a_record_that_names_no_partition_and_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match=r"topic 't' names no partition, .* Nothing was queued\. Pass partition=0 to 5"):
+        ExplicitPartitioner().partition("t", b"key", b"value", Topic(6))
+
+
+@pytest.mark.parametrize("key", [b"", b"\x00", b"key", b"\xff" * 9])
+def test_fnv1a_of_keys_whose_hash_is_negative_in_go_loses_the_sign(key: bytes) -> None:
+    plain = 0x811C9DC5
+    for byte in key:
+        plain = (plain ^ byte) * 0x01000193 % 2**32
+    assert fnv1a(key) == (2**32 - plain if plain > 2**31 else plain)
+
+
+def test_the_same_hash_is_drawn_by_both_twins_of_fnv1a() -> None:
+    assert [FNV1A_TWIN.fnv1a(key) for key, _ in KEYS[:3_000]] == [fnv1a(key) for key, _ in KEYS[:3_000]]
+    assert {fnv1a(key) > 2**30 for key, _ in KEYS} == {True, False}
 
 
 def test_P30_murmur2_is_javas_for_20000_keys_of_all_lengths() -> None:

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from pyclient.errors import ConfigurationError, SerializationError
-from pyclient.partitioners import Murmur2Partitioner, Murmur3Partitioner, RandomPartitioner, RoundRobinPartitioner
+from pyclient.partitioners import (
+    ConsistentPartitioner, ConsistentRandomPartitioner, ExplicitPartitioner, Fnv1aPartitioner, Murmur2Partitioner, Murmur3Partitioner,
+    RandomPartitioner, RoundRobinPartitioner, StickyPartitioner,
+)
 from pyclient.plugins import (
     KINDS,
     AsyncRebalanceListener,
@@ -39,7 +42,11 @@ class Needy(Mine):
 
 @pytest.mark.parametrize(
     ("name", "cls"),
-    [("murmur2", Murmur2Partitioner), ("murmur3", Murmur3Partitioner), ("random", RandomPartitioner), ("round-robin", RoundRobinPartitioner)],
+    [
+        ("consistent", ConsistentPartitioner), ("consistent_random", ConsistentRandomPartitioner), ("explicit", ExplicitPartitioner),
+        ("fnv1a", Fnv1aPartitioner), ("murmur2", Murmur2Partitioner), ("murmur2_random", Murmur2Partitioner),
+        ("murmur3", Murmur3Partitioner), ("random", RandomPartitioner), ("round-robin", RoundRobinPartitioner), ("sticky", StickyPartitioner),
+    ],
 )
 def test_our_partitioners_are_found_by_their_registered_names(name: str, cls: type) -> None:
     assert type(load_plugin("partitioner", name)) is cls
@@ -63,7 +70,7 @@ def test_a_path_is_imported() -> None:
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ("murmur9", "no partitioner is called 'murmur9'; there are: murmur2, murmur3, random, round-robin"),
+        ("murmur9", "no partitioner is called 'murmur9'; there are: consistent, consistent_random, explicit, fnv1a, murmur2, murmur2_random, murmur3, random, round-robin, sticky"),
         ("no_such_module:X", "cannot be loaded: No module named 'no_such_module'"), ("json:NoSuch", "cannot be loaded: .*NoSuch"),
         (":X", "package.module:Class"), ("json:", "package.module:Class"), ("json:JSONDecoder", "no method 'partition'"),
         (object(), "no method 'partition'"), (len, "no method 'partition'"), (Needy, "cannot be made without arguments .*: pass an object"),

@@ -1,0 +1,10 @@
+# The compiled module's types; tests/test_tidy.py compares the names with the source.
+from typing import final
+
+from pyclient.buffers.accumulator import TopicQueues
+from pyclient.plugins import Partitioner
+
+@final
+class Choice:
+    def __init__(self, partitioner: Partitioner, *, keyed_only: bool, ignore_keys: bool) -> None: ...
+    def partition(self, queues: TopicQueues, key: bytes | None, value: bytes | None, wanted: int | None) -> int: ...
