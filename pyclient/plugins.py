@@ -61,7 +61,7 @@ class SeesNewBatches(Protocol):
     """Optional power of a partitioner, looked up once: it is told when a batch was begun."""
 
     def on_new_batch(self, topic: str, partition: int) -> None:
-        """A new batch for *partition* was begun since the last one is full."""
+        """A record began a new batch of *partition*. Called by the thread that sent it; what it raises is logged."""
 
 
 class Serializer(Protocol):

@@ -16,6 +16,7 @@ from cython.cimports.pyclient.buffers.rows import Filling, Row, Rows, bound_of, 
 from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
 import enum
+from bisect import bisect_right
 from collections import OrderedDict, deque
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
@@ -58,8 +59,10 @@ class PartitionQueue:
     _listed: cython.bint  # stands in the Accumulator's ready list
     _leaderless: cython.bint
     _held: cython.Py_ssize_t  # bytes of memory that its batches take
+    _home: object  # the TopicQueues it belongs to
 
-    def __init__(self, topic: str, partition: cython.int):
+    def __init__(self, home: object, topic: str, partition: cython.int):
+        self._home = home
         self.topic = topic
         self.partition = partition
         self.waiting = deque()
@@ -81,14 +84,17 @@ class TopicQueues:
     queues = cython.declare(list, visibility="readonly")
     available = cython.declare(tuple, visibility="readonly")  # partitions with a leader; all of them when none has one
     _count: cython.Py_ssize_t
+    shares = cython.declare(object, visibility="readonly")  # of the available ones in what has no key; None: all the same
     _sticky: cython.int
     _sticky_bytes: cython.Py_ssize_t
+    _busy: dict  # its queues that hold batches which are closed and not done
 
     def __init__(self, topic: str):
         self.topic = topic
         self.queues = []
         self.available = ()
         self._sticky = -1
+        self._busy = {}
 
     def update(self, count, available):
         """The topic has *count* partitions now, those of *available* with a leader.
@@ -96,11 +102,24 @@ class TopicQueues:
         Fewer than before when it was created anew: the queues of the others take no more records, but keep what they hold.
         """
         for number in range(len(self.queues), count):
-            self.queues.append(PartitionQueue(self.topic, number))
+            self.queues.append(PartitionQueue(self, self.topic, number))
         self._count = count
+        self.shares = None
         self.available = tuple(available) or tuple(range(count))
         if self._sticky not in self.available:
             self._sticky = -1
+
+    def pick(self, draw: cython.double):
+        """The partition that *draw*, from 0 up to but not 1, falls on: a binary search in the sums of the shares (P32)."""
+        if self.shares is None:
+            return self.available[int(draw * len(self.available))]
+        total, whole, ends, positions = self.shares
+        point: cython.longlong = int(draw * total)
+        behind: cython.Py_ssize_t = bisect_right(ends, point)  # so many busy ones lie wholly before the point
+        at: cython.longlong = point // whole
+        if behind > 0:
+            at = positions[behind - 1] + 1 + (point - ends[behind - 1]) // whole
+        return self.available[at if behind == len(ends) else min(at, positions[behind])]
 
     def __len__(self):
         return self._count
@@ -186,6 +205,7 @@ class Accumulator:
     refused = cython.declare(cython.Py_ssize_t, visibility="readonly")  # records that found no room within their time
     on_ready = cython.declare(object, visibility="public")
     on_outcome = cython.declare(object, visibility="public")
+    on_new_batch = cython.declare(object, visibility="public")  # None, or told topic and partition, outside of the lock
     unsettled = cython.declare(cython.Py_ssize_t, visibility="readonly")  # records of batches neither released nor dropped
     _lock: cython.pymutex
     _topics: dict
@@ -202,6 +222,7 @@ class Accumulator:
     _codecs: dict
     _closed: object
     _ready: list
+    _turned: dict  # topics whose sticky partition has changed since `turned` was asked
     _lingering: object  # open batches in the order in which their linger ends
     _live: object  # batches not done, in the order of their creation
 
@@ -222,6 +243,7 @@ class Accumulator:
         self._codec = (compression, level)
         self._codecs = dict(codecs or {})
         self._ready = []
+        self._turned = {}
         self._lingering = OrderedDict()
         self._live = OrderedDict()
 
@@ -242,7 +264,7 @@ class Accumulator:
         value_size: cython.Py_ssize_t = -1 if value is None else PyBytes_GET_SIZE(value)
         headers_size: cython.Py_ssize_t = -1 if headers is None else PyBytes_GET_SIZE(headers)
         need: cython.Py_ssize_t = record_bound(key_size, value_size, headers_size)
-        full: Batch = None
+        full: list = None
         fresh: cython.bint = False
         if need + HEADER_SIZE > self._largest_record or need > self._memory:
             raise self._too_large(topic, need)
@@ -252,26 +274,31 @@ class Accumulator:
         with self._lock:
             if self._closed is not None:
                 raise self._closed
-            queue: PartitionQueue = self._queue_for(topic, partition)
+            queue: PartitionQueue = self._queue_for(topic, partition, 0)
+            while queue._open is not None and not self._fits(queue._open, need, timestamp):
+                full = full or []
+                full.append(self._detach(queue))
+                queue = self._queue_for(topic, partition, need)  # a full batch ends the turn of the sticky partition
             batch: Batch = queue._open
-            if batch is not None and not self._fits(batch, need, timestamp):
-                full = self._detach(queue)
-                batch = None
             if batch is None:
                 batch = self._new_batch(queue, need, timestamp, waiter)
                 fresh = batch is not None
             if batch is not None:
+                topic._sticky_bytes -= batch._at if partition < 0 else 0
                 delivery = self._put(batch, timestamp, key, key_size, value, value_size, headers, headers_size)
-                topic._sticky_bytes += need if partition < 0 else 0
+                topic._sticky_bytes += batch._at if partition < 0 else 0
                 self.unsettled += 1
                 if self.on_outcome is not None:
                     delivery.tell(self.on_outcome)
                 if on_delivery is not None:
                     delivery.add_done_callback(on_delivery)
         if full is not None:
-            self.seal(full)
+            for batch in full:
+                self.seal(batch)
         elif fresh:
             self.on_ready()
+        if fresh and self.on_new_batch is not None:
+            self.on_new_batch(queue.topic, queue.partition)
         return delivery
 
     def append_rows(self, rows: Rows, waiter=None):
@@ -281,24 +308,28 @@ class Accumulator:
         """
         first: cython.Py_ssize_t = rows.at
         full: Batch
+        begun: list
+        queue: PartitionQueue
         while rows.at < rows.end:
             need: cython.Py_ssize_t = bound_of(cython.address(rows.rows[rows.at]))
             if need + HEADER_SIZE > self._largest_record or need > self._memory:
                 rows.refuse(self._too_large(rows.topic, need))
                 continue
-            rows.begun = rows.starved = False
+            full, begun, rows.starved = None, [], False
             try:
                 with self._lock:
                     if self._closed is not None:
                         raise self._closed
-                    full = self._put_rows(rows, first, waiter)
+                    full = self._put_rows(rows, first, waiter, begun)
             except IndexError as error:  # the topic was created anew, with fewer partitions
                 rows.refuse(error)
-                continue
             if full is not None:
                 self.seal(full)
-            elif rows.begun:
+            elif begun:
                 self.on_ready()
+            if self.on_new_batch is not None:
+                for queue in begun:
+                    self.on_new_batch(queue.topic, queue.partition)
             if rows.starved:
                 return False
         return True
@@ -320,7 +351,7 @@ class Accumulator:
         with self._lock:
             if self._closed is not None:
                 raise self._closed
-            queue: PartitionQueue = self._queue_for(topic, partition)
+            queue: PartitionQueue = self._queue_for(topic, partition, 0)
             size: cython.Py_ssize_t = self.pool.size_for(need)
             self.waits.begin(waiter, self._clock())
             self.pool.wait(waiter, size, lambda: not self._strands(queue, size))
@@ -393,7 +424,27 @@ class Accumulator:
             for queue in topic.queues:
                 self._lead(queue, queue.partition in led)
             self._topics[name] = topic
+            if topic._sticky >= 0:
+                self._turned[topic] = None
             self.pool.readmit()
+
+    def turned(self, everything: cython.bint = False) -> list:
+        """Topics whose shares are worth a new look: another partition has become sticky, or leaders were told. *everything*: all."""
+        with self._lock:
+            turned, self._turned = self._turned, {}
+            return list(self._topics.values() if everything else turned)
+
+    def backlogs(self, topic: TopicQueues) -> list:
+        """(partition, batches that are closed and not done) of those that have any, by partition."""
+        queue: PartitionQueue
+        with self._lock:
+            busy: dict = {queue.partition: len(queue.waiting) for queue in topic._busy if queue.partition < topic._count}
+            return [(partition, busy[partition]) for partition in sorted(busy)]
+
+    def share_out(self, topic: TopicQueues, shares):
+        """From the next turn of the sticky partition on, its successors are picked by these shares."""
+        with self._lock:
+            topic.shares = shares
 
     def take_ready(self, now: cython.double) -> list:
         """Queues with something that may leave now which were not given before."""
@@ -509,16 +560,24 @@ class Accumulator:
     # ---- under the lock ---------------------------------------------------------------------------------------------
 
     @cython.cfunc
-    def _queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t) -> PartitionQueue:
+    def _queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t, homeless: cython.Py_ssize_t) -> PartitionQueue:
+        """*homeless* are the bytes of a record that found no room in the batch of the queue given before."""
         if partition < 0:
-            if topic._sticky < 0 or topic._sticky_bytes >= self._batch_limit:
+            if topic._sticky < 0 or self._turn_is_over(topic, homeless):
                 # Not choice(): interpreted code under the lock would run the handlers of signals there, and theirs may send.
-                topic._sticky = topic.available[int(self._random.random() * len(topic.available))]
+                topic._sticky = topic.pick(self._random.random())
                 topic._sticky_bytes = 0
+                self._turned[topic] = None
             partition = topic._sticky
         if partition >= topic._count:
             raise IndexError(f"topic {topic.topic} has {topic._count} partitions, numbered from 0; there is no {partition}")
         return topic.queues[partition]
+
+    @cython.cfunc
+    def _turn_is_over(self, topic: TopicQueues, homeless: cython.Py_ssize_t) -> cython.bint:
+        """A batch's worth of bytes, and no batch to be filled (P31). The gap at a full batch's end counts, or a turn would begin another."""
+        queue: PartitionQueue = topic.queues[topic._sticky]
+        return queue._open is None and topic._sticky_bytes + homeless >= self._batch_limit
 
     @cython.cfunc
     def _fits(self, batch: Batch, need: cython.Py_ssize_t, timestamp: cython.longlong) -> cython.bint:
@@ -590,8 +649,11 @@ class Accumulator:
         return delivery
 
     @cython.cfunc
-    def _put_rows(self, rows: Rows, granted: cython.Py_ssize_t, waiter: object) -> Batch:
-        """Append until a batch is full, which is for the caller to seal; or as many bytes were written. The waiter's memory is for row *granted*."""
+    def _put_rows(self, rows: Rows, granted: cython.Py_ssize_t, waiter: object, begun: list) -> Batch:
+        """Append until a batch is full, which is for the caller to seal; or as many bytes were written. The waiter's memory is for row *granted*.
+
+        *begun* takes the queues in which a batch was begun.
+        """
         budget: cython.Py_ssize_t = self._batch_limit
         batch: Batch
         while rows.at < rows.end and budget > 0:
@@ -600,16 +662,18 @@ class Accumulator:
             if need + HEADER_SIZE > self._largest_record or need > self._memory:
                 return None
             topic: TopicQueues = rows.topics[row.topic]
-            queue: PartitionQueue = self._queue_for(topic, row.partition)
+            queue: PartitionQueue = self._queue_for(topic, row.partition, 0)
             batch = queue._open
             if batch is not None and not self._fits(batch, need, row.timestamp):
-                return self._detach(queue)
+                batch = self._detach(queue)
+                self._queue_for(topic, row.partition, need)  # a full batch ends the turn of the sticky partition
+                return batch
             if batch is None:
                 batch = self._new_batch(queue, need, row.timestamp, waiter if rows.at == granted else None)
                 if batch is None:
                     rows.starved = True
                     return None
-                rows.begun = True
+                begun.append(queue)
             budget -= self._fill(batch, topic, rows, budget)
         return None
 
@@ -622,7 +686,7 @@ class Accumulator:
         into.at, into.limit = start + batch._at, start + batch._limit
         into.base_timestamp, into.latest = batch.result.base_timestamp, batch.max_timestamp
         into.count, into.largest = batch.count, batch.largest
-        into.budget = budget if row.partition >= 0 else min(budget, self._batch_limit - topic._sticky_bytes)
+        into.budget = budget
         after: cython.Py_ssize_t = fill(rows.rows, rows.at, rows.end, cython.address(into))
         if batch._bulk is not rows.deliveries:
             batch._part = rows.deliveries.add_part(batch.result)
@@ -632,10 +696,10 @@ class Accumulator:
         rows.decided += after - rows.at
         if self.on_outcome is not None:
             self._tell_outcomes(batch, rows, after)
+        topic._sticky_bytes += into.at - start - batch._at if row.partition < 0 else 0
         batch._at = into.at - start
         batch.max_timestamp, batch.largest = into.latest, into.largest
         batch.count = batch.result.count = into.count
-        topic._sticky_bytes += into.written if row.partition < 0 else 0
         rows.at = after
         return into.written
 
@@ -656,6 +720,8 @@ class Accumulator:
         queue._open = None
         queue._due = False
         queue.waiting.append(batch)
+        home: TopicQueues = queue._home
+        home._busy[queue] = None
         return batch
 
     @cython.cfunc
@@ -708,6 +774,9 @@ class Accumulator:
             batch.queue._open = None
         else:
             batch.queue.waiting.remove(batch)
+            if not batch.queue.waiting:
+                home: TopicQueues = batch.queue._home
+                home._busy.pop(batch.queue, None)
         batch._state = DONE
         self._live.pop(batch, None)
         self._free(batch)

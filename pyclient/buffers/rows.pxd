@@ -42,8 +42,7 @@ cdef class Rows:
     cdef Row* rows
     cdef Py_ssize_t at            # the next to be appended
     cdef Py_ssize_t end
-    cdef bint begun               # the Accumulator has begun a batch with one of them
-    cdef bint starved             # it has no memory for the next
+    cdef bint starved             # the Accumulator has no memory for the next
     cdef readonly int64_t first   # the index in the bulk of the chunk's first record
     cdef readonly list topics     # the TopicQueues that rows speak of; an error for those that are not known
     cdef readonly Deliveries deliveries

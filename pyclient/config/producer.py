@@ -18,16 +18,6 @@ NOT_YET = (
         lambda value: value is not None,
         "Until then make the reader of the topic tell duplicates apart, by an id in each record.",
     ),
-    NotYet(
-        "partitioner_adaptive_partitioning_enable",
-        lambda value: value is True,
-        "Leave it out: records without a key are spread evenly, however long a broker's queue is.",
-    ),
-    NotYet(
-        "partitioner_availability_timeout_ms",
-        lambda value: value > 0,
-        "Leave it out: a broker is avoided when its partitions have no leader.",
-    ),
     NotYet("transaction_two_phase_commit_enable", lambda value: value is True, "Leave it out."),
 )
 
@@ -145,11 +135,9 @@ class ProducerConfig(ClientConfig):
     partitioner_ignore_keys: bool = option(
         "3.3", False, Bool(), "The default partitioner treats records with a key as if they had none.")
     partitioner_adaptive_partitioning_enable: bool = option(
-        "3.3", False, Bool(),
-        "The default partitioner gives fewer records to brokers with long queues (KIP-794). Off until this release can do it (Java: on).",
-        importance="low")
+        "3.3", True, Bool(), "Records without a key go less often to partitions with more batches waiting (KIP-794).", importance="low")
     partitioner_availability_timeout_ms: int = option(
-        "3.3", 0, Int(high=INT64_MAX), "The default partitioner avoids a broker that took nothing for so long; 0: never.",
+        "3.3", 0, Int(high=INT64_MAX), "Records without a key avoid partitions whose broker takes nothing that is ready for it for so long; 0: never.",
         importance="low")
 
     metadata_max_idle_ms: int = option(

@@ -9,6 +9,7 @@ from operator import index
 from typing import Any, Final, SupportsIndex
 
 from pyclient.buffers.accumulator import Accumulator, Batch, TopicQueues
+from pyclient.buffers.choosing import Choice
 from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import encode_headers
@@ -20,7 +21,7 @@ from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
 from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
 from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
-from pyclient.plugins import STICKY, HashesKeys, Partitioner, as_serializer, load_plugin
+from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches, as_serializer, load_plugin
 from pyclient.records import Headers, TopicPartition
 from pyclient.runtime.callbacks import LoopObserver
 from pyclient.runtime.client import ClientCore
@@ -52,11 +53,15 @@ class ProducerCore(ClientCore):
         if self.interceptors is not None:
             self.accumulator.on_outcome = self.interceptors.on_outcome
         self.router = Router(config)
+        if self.router.watching is not None:
+            self.accumulator.on_new_batch = Watched(self.router.watching)
         self.creation = TopicCreation()
         self._workers: Executor | None = None
         limits = SendingLimits(
             acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
-            delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries)
+            delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries,
+            adaptive=config.partitioner_adaptive_partitioning_enable,
+            availability_timeout=config.partitioner_availability_timeout_ms / 1000)
         counts = Counts(self.metrics, self.clock)
         observer.on_failed = counts.failed
         self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, watcher=counts,
@@ -241,27 +246,46 @@ class ProducerCore(ClientCore):
             self.interceptors.close()
 
 
+class Watched:
+    """Tells a partitioner of new batches. What it raises is logged: the record that began the batch is queued already."""
+
+    def __init__(self, partitioner: SeesNewBatches) -> None:
+        self._partitioner = partitioner
+
+    def __call__(self, topic: str, partition: int) -> None:
+        """By the thread whose record began the batch, outside of any lock."""
+        try:
+            self._partitioner.on_new_batch(topic, partition)
+        except Exception:  # noqa: BLE001 it is the user's
+            _log.exception("%s.on_new_batch raised; the record is queued all the same", type(self._partitioner).__name__)
+
+
 class Router:
     """A user's record to bytes and a partition. Runs in the user's thread; keeps no state of its own."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._key = as_serializer(config.key_serializer) if config.key_serializer is not None else None
         self._value = as_serializer(config.value_serializer) if config.value_serializer is not None else None
-        chosen = load_plugin("partitioner", config.partitioner or KEYED_DEFAULT)
-        self._custom: Partitioner | None = chosen if config.partitioner is not None else None
-        self._keyed: Partitioner = chosen
-        self._ignore_keys = config.partitioner_ignore_keys
+        partitioner = load_plugin("partitioner", config.partitioner or KEYED_DEFAULT)
+        default = config.partitioner is None
+        self._partitioner: Partitioner = partitioner
+        self._keyed_only = default
+        self._ignores_keys = default and config.partitioner_ignore_keys
+        self.watching: SeesNewBatches | None = partitioner if isinstance(partitioner, SeesNewBatches) else None
+        """The partitioner, if it wants to be told of new batches."""
+        self.partition = Choice(partitioner, keyed_only=default, ignore_keys=self._ignores_keys).partition
+        """(queues, key, value, the partition asked for or None) → the partition, or `STICKY`."""
         self.serialized = frozenset(part for part, by in (("key", self._key), ("value", self._value)) if by is not None)
 
     def key_hash(self) -> object:
         """The capsule that chooses for keyed records of a bulk (`HashesKeys`), if there is one."""
-        if self._custom is None and self._ignore_keys:
+        if self._ignores_keys or not isinstance(self._partitioner, HashesKeys):
             return None
-        return self._keyed.key_hash() if isinstance(self._keyed, HashesKeys) else None
+        return self._partitioner.key_hash()
 
     def chooses(self, *, keyed: bool) -> bool:
         """Whether `partition` must be asked for each record of a bulk."""
-        if self._custom is None and (self._ignore_keys or not keyed):
+        if self._ignores_keys or (self._keyed_only and not keyed):
             return False
         return self.key_hash() is None
 
@@ -272,20 +296,6 @@ class Router:
     def value(self, topic: str, value: Any, headers: Headers) -> bytes | None:
         """The value's bytes."""
         return as_bytes("value", value) if self._value is None else self._value(topic, value, headers)
-
-    def partition(self, queues: TopicQueues, key: bytes | None, value: bytes | None, wanted: int | None) -> int:
-        """The partition: the one asked for, the partitioner's, or `STICKY`."""
-        if wanted is not None:
-            return wanted
-        if self._custom is None and (key is None or self._ignore_keys):
-            return STICKY
-        chosen: object = self._keyed.partition(queues.topic, key, value, queues)
-        if chosen is STICKY:
-            return STICKY  # a hash has nothing to say without a key
-        if not isinstance(chosen, int) or not 0 <= chosen < len(queues):
-            raise ValueError(f"{type(self._keyed).__name__} chose partition {chosen!r} of topic {queues.topic!r}, "
-                             f"which has {len(queues)}: it must return a number in range(len(partitions))")
-        return chosen
 
 
 def headers_bytes(headers: Headers) -> bytes | None:

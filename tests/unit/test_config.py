@@ -266,7 +266,6 @@ def test_the_defaults_keep_every_law(config: type[Config]) -> None:
         (ConsumerConfig, {"metric_reporters": "my.module:Reporter"}), (ConsumerConfig, {"enable_metrics_push": True}),
         (AdminConfig, {"bootstrap_controllers": "c:9093"}), (AdminConfig, {"metrics_recording_level": "DEBUG"}),
         (AdminConfig, {"client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}),
-        (ProducerConfig, {"partitioner_adaptive_partitioning_enable": True}), (ProducerConfig, {"partitioner.availability.timeout.ms": 1}),
     ],
 )
 def test_asking_for_what_a_later_release_brings_raises_and_says_what_to_do(config: type[Config], settings: Mapping[str, object]) -> None:
@@ -365,7 +364,6 @@ def java_facts() -> list[list[str]]:
 OTHER_DEFAULTS = {  # name: why ours differs; each is told in the option's doc
     "batch.size", "send.buffer.bytes", "receive.buffer.bytes", "ssl.truststore.type", "ssl.keystore.type",
     "enable.idempotence", "enable.metrics.push", "metric.reporters", "partition.assignment.strategy",
-    "partitioner.adaptive.partitioning.enable",
 }
 
 

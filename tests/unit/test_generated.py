@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
 from pyclient import option_types
 from pyclient._docs import CLIENTS, PAGES, main
 from pyclient.metrics import DECLARED
+from pyclient.plugins import STICKY
 from pyclient.option_types import AdminOptions, ConsumerOptions, ProducerOptions
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +36,14 @@ def test_every_metric_stands_in_its_page_by_its_names() -> None:
     page = PAGES["docs/metrics.md"]()
     for metric in DECLARED:
         assert all(f"`{name}`" in page for name in metric.names())
+
+
+def test_the_partitioner_of_the_page_is_one() -> None:
+    names: dict[str, Any] = {}
+    exec(PAGES["docs/partitioners.md"]().split("```python")[1].split("```")[0], names)  # noqa: S102 it is our page
+    partition = names["ByRegion"]().partition
+    assert partition("t", b"eu/1", None, range(50)) == partition("t", b"eu/2", None, range(50)) != partition("t", b"us/1", None, range(50))
+    assert partition("t", None, None, range(50)) is STICKY
 
 
 def test_every_option_and_error_stands_in_its_page() -> None:

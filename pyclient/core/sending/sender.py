@@ -19,6 +19,7 @@ from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, en
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
+from pyclient.core.sending.balance import Balance
 from pyclient.core.sending.lanes import Lane, Leader
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.verdicts import GiveUp, Split, Stored, TryAgain, Verdict, judge
@@ -31,7 +32,10 @@ Topics: TypeAlias = dict[str, list[PartitionRecords]]
 
 @attrs.frozen(kw_only=True)
 class SendingLimits:
-    """The options that rule sending, in seconds and bytes; ``retries`` counts after the first attempt, ``in_flight`` per partition."""
+    """The options that rule sending, in seconds and bytes; ``retries`` counts after the first attempt, ``in_flight`` per partition.
+
+    The last two rule `Balance`.
+    """
 
     acks: int
     in_flight: int
@@ -39,6 +43,8 @@ class SendingLimits:
     request_timeout: float
     delivery_timeout: float
     retries: int
+    adaptive: bool = True
+    availability_timeout: float = 0
 
 
 class Sealer(Protocol):
@@ -89,6 +95,7 @@ class Sender:
         self._lanes: dict[PartitionQueue, Lane] = {}
         self._under_way = 0  # batches
         self._view = 0
+        self._balance = Balance(accumulator, limits.availability_timeout) if limits.adaptive else None
 
     # ---- the manager ------------------------------------------------------------------------------------------------
 
@@ -99,17 +106,22 @@ class Sender:
         self._follow_leaders(now)
         for queue in self._accumulator.take_ready(now):
             self._place(queue, now)
+        stuck: list[int] = []
         for node in [node for node, queues in self._by_leader.items() if queues]:
-            if ready.slots(node, Use.PRODUCE):
-                request = self._drain(node)
-                if request is not None:
-                    yield request
+            if not ready.slots(node, Use.PRODUCE):
+                stuck.append(node)
+            elif (request := self._drain(node)) is not None:
+                yield request
+        if self._balance is not None:
+            self._balance.update(now, stuck, self._metadata.cluster)
 
     def next_deadline(self) -> float | None:
-        """The next linger, end of a pause, or expiry."""
+        """The next linger, end of a pause, expiry, or node to avoid."""
         oldest = self._accumulator.oldest()
         expiry = oldest.created + self._limits.delivery_timeout if oldest is not None else None
-        return earliest(self._accumulator.next_linger(), min((rest.until for rest in self._resting.values()), default=None), expiry)
+        rested = min((rest.until for rest in self._resting.values()), default=None)
+        avoiding = self._balance.next_deadline() if self._balance is not None else None
+        return earliest(self._accumulator.next_linger(), rested, expiry, avoiding)
 
     def idle(self) -> bool:
         """Whether nothing waits and nothing is under way."""

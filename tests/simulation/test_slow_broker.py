@@ -1,0 +1,59 @@
+"""Records without a key and a broker that is ten times slower than two others: it gets less, or its third; one that hangs is left out."""
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, Final
+
+import pytest
+
+from pyclient.testing import Delay, World
+
+SEEDS: Final = range(3)
+ANSWER_S: Final = 0.01
+OTHER: Final = 3
+RECORDS: Final = 12_000
+"""They take 3.3 s."""
+
+
+async def send_evenly(world: World, **options: Any) -> None:
+    """A batch of 16 KiB each 5 ms: what two brokers bear, and the slow one does not."""
+    async with world.producer("writer", batch_size=16_384, linger_ms=2, max_in_flight_requests_per_connection=1, **options) as producer:
+        for number in range(RECORDS):
+            await producer.send("events", b"%0900d" % number)
+            if number % 20 == 0:
+                await asyncio.sleep(0.0055)
+
+
+def share(seed: int, delay: Delay, *, times: int | None = None, partitions: int = 3, **options: Any) -> float:
+    """What the broker whose answers take so long got of the records, of three that lead as many partitions."""
+    with World(seed) as world:
+        world.cluster.create_topic("events", partitions=partitions)
+        leaders = {partition: world.cluster.leader("events", partition) for partition in range(partitions)}
+        assert Counter(leaders.values()) == dict.fromkeys((1, 2, OTHER), partitions // 3)
+        for broker in (1, 2):
+            world.cluster.intercept(Delay(ANSWER_S), "Produce", broker=broker)
+        world.cluster.intercept(delay, "Produce", broker=OTHER, times=times)
+        world.run(send_evenly(world, **options))
+        stored = Counter(leaders[record.partition] for record in world.cluster.records("events"))
+        assert stored.total() == RECORDS
+        assert abs(stored[1] - stored[2]) < 0.15 * RECORDS
+        return stored[OTHER] / RECORDS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_P32_a_broker_ten_times_slower_gets_at_most_a_quarter_of_what_three_equal_leaders_get(seed: int) -> None:
+    assert share(seed, Delay(10 * ANSWER_S)) <= 0.25
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_P32_without_adaptive_partitioning_it_gets_its_third(seed: int) -> None:
+    assert 0.27 <= share(seed, Delay(10 * ANSWER_S), partitioner_adaptive_partitioning_enable=False) <= 0.40
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_P33_a_broker_that_hangs_is_left_out_after_the_availability_timeout(seed: int) -> None:
+    hang = Delay(20)
+    left_out = share(seed, hang, times=1, partitions=6, partitioner_availability_timeout_ms=50)
+    assert left_out <= 0.02
+    assert share(seed, hang, times=1, partitions=6) > 2 * left_out
