@@ -1,0 +1,29 @@
+"""Partitions as a Java service chose them by ``Math.floorMod(key.hashCode(), partitions)``: a user's plugin for pyclient.
+
+Keys are texts in UTF-8; Java's hash is over their UTF-16 units.
+"""
+from __future__ import annotations
+
+from struct import iter_unpack
+
+from pyclient.plugins import STICKY, Partitions
+
+__all__ = ["JavaHashCodePartitioner", "hash_code"]
+
+
+class JavaHashCodePartitioner:
+    """``String.hashCode()`` of the key; records without a key stick to one partition after another."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        """The same text gives the same partition as in Java."""
+        if key is None:
+            return STICKY
+        return hash_code(key.decode()) % len(partitions)  # Python's % never is negative, as Java's floorMod
+
+
+def hash_code(text: str) -> int:
+    """Java's ``String.hashCode()``, from -2^31 to 2^31 - 1."""
+    state = 0
+    for (unit,) in iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
+        state = (31 * state + unit) & 0xFFFFFFFF
+    return state - 2**32 if state >= 2**31 else state
