@@ -7,7 +7,10 @@ Compiled, ``-> int`` means just int: what may be `STICKY` says so, or it would c
 """
 import cython
 
-from pyclient.plugins import STICKY, Partitions, Sticky
+if cython.compiled:
+    from cython.cimports.cpython.pycapsule import PyCapsule_New
+
+from pyclient.plugins import KEY_HASH, STICKY, Partitions, Sticky
 
 
 @cython.cclass
@@ -16,18 +19,31 @@ class Fnv1aPartitioner:
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int | Sticky:
         """The same key gives the same partition as long as the topic's number of partitions stays."""
-        return STICKY if key is None else fnv1a(key) % len(partitions)
+        if key is None:
+            return STICKY  # not in one expression with a C number, which it would be turned into
+        return _hash(key, len(key)) % len(partitions)
+
+    def key_hash(self) -> object:
+        """See `pyclient.plugins.HashesKeys`."""
+        if cython.compiled:
+            return PyCapsule_New(cython.cast(cython.p_void, _hash), KEY_HASH, cython.NULL)
+        return None
 
 
 def fnv1a(data: bytes) -> int:
     """The 32-bit FNV-1a hash of *data*; from 2^31 on its distance to 2^32, since Go and C take it for negative there."""
+    return _hash(data, len(data))
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _hash(source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.uint:
     mask: cython.uint = 0xFFFFFFFF
     prime: cython.uint = 0x01000193
     state: cython.uint = 0x811C9DC5
     negative: cython.uint = 0x80000000
-    size: cython.Py_ssize_t = len(data)
     at: cython.Py_ssize_t = 0
-    source: cython.p_const_uchar = data
     while at < size:
         state = ((state ^ source[at]) * prime) & mask
         at += 1

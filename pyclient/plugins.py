@@ -53,7 +53,9 @@ class HashesKeys(Protocol):
 
     def key_hash(self) -> object:
         """A capsule named `KEY_HASH` with ``unsigned int (*)(const unsigned char *key, Py_ssize_t size)``, callable without the
-        GIL, or None for the slow way. A key goes to its lower 31 bits modulo the number of partitions, no key to `STICKY`."""
+        GIL, or None for the slow way. A key goes to the hash modulo the number of partitions, no key to `STICKY`.
+
+        It counts only where the same class defines ``partition``: who overrides that is asked for each record."""
 
 
 @runtime_checkable

@@ -213,7 +213,7 @@ class Rows:
             self._look_at(row.topic)
         row.partition = partition
         if partition < 0 and row.key_len >= 0 and self._hash != cython.NULL:
-            row.partition = cython.cast(int32_t, (self._hash(row.key, row.key_len) & 0x7FFFFFFF) % self._count)
+            row.partition = cython.cast(int32_t, self._hash(row.key, row.key_len) % cython.cast(cython.uint, self._count))
         return 0
 
     @cython.cfunc

@@ -279,9 +279,10 @@ class Router:
 
     def key_hash(self) -> object:
         """The capsule that chooses for keyed records of a bulk (`HashesKeys`), if there is one."""
-        if self._ignores_keys or not isinstance(self._partitioner, HashesKeys):
+        partitioner = self._partitioner
+        if self._ignores_keys or not isinstance(partitioner, HashesKeys) or not _from_one_class(partitioner, "key_hash", "partition"):
             return None
-        return self._partitioner.key_hash()
+        return partitioner.key_hash()
 
     def chooses(self, *, keyed: bool) -> bool:
         """Whether `partition` must be asked for each record of a bulk."""
@@ -296,6 +297,11 @@ class Router:
     def value(self, topic: str, value: Any, headers: Headers) -> bytes | None:
         """The value's bytes."""
         return as_bytes("value", value) if self._value is None else self._value(topic, value, headers)
+
+
+def _from_one_class(plugin: object, *methods: str) -> bool:
+    """Whether the class that defines one of the methods defines all: a subclass may have overridden the other."""
+    return len({next(each for each in type(plugin).__mro__ if method in vars(each)) for method in methods}) == 1
 
 
 def headers_bytes(headers: Headers) -> bytes | None:

@@ -1,0 +1,126 @@
+"""Bulks choose the partitions that single records would get: every partitioner, keys or none, sticky turns included."""
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from random import Random
+from typing import Any
+
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyclient.buffers.accumulator import TopicQueues
+from pyclient.codec.arrow_input import Names
+from pyclient.config import ProducerConfig
+from pyclient.partitioners import Murmur2Partitioner, RandomPartitioner
+from pyclient.plugins import KINDS, Partitions
+from pyclient.runtime.bulk import Bulk, BulkSend
+from pyclient.runtime.callbacks import LoopObserver
+from pyclient.runtime.producing import ProducerCore
+
+REFUSED = -1
+OURS = sorted(point.name for point in entry_points(group=KINDS["partitioner"].group) if point.value.startswith("pyclient.partitioners:"))
+IGNORING = "murmur2, which ignores keys"
+records = st.lists(st.tuples(st.none() | st.binary(max_size=20), st.integers(0, 400)), max_size=60)
+
+
+def core_of(partitioner: object, partitions: int, **options: Any) -> ProducerCore:
+    """A producer without a network, which draws the same as any other here."""
+    core = ProducerCore(ProducerConfig.parse(None, {
+        "bootstrap_servers": "host:1", "batch_size": 1_000, "partitioner": partitioner, **options}), LoopObserver())
+    core.random.seed(7)
+    core.accumulator.set_topic("orders", partitions, range(partitions))
+    return core
+
+
+def made(name: str | None, partitions: int) -> ProducerCore:
+    if name == IGNORING:
+        return core_of(None, partitions, partitioner_ignore_keys=True)
+    return core_of(RandomPartitioner(Random(5)) if name == "random" else name, partitions)
+
+
+def queues_of(core: ProducerCore) -> TopicQueues:
+    queues = core.accumulator.topic("orders")
+    assert queues is not None
+    return queues
+
+
+def one_by_one(core: ProducerCore, keys: list[bytes | None], values: list[bytes]) -> list[int]:
+    queues, found = queues_of(core), []
+    for key, value in zip(keys, values, strict=True):
+        try:
+            delivery = core.accumulator.append(queues, core.router.partition(queues, key, value, None), 5, key, value, None)
+        except ValueError:
+            found.append(REFUSED)
+            continue
+        assert delivery is not None
+        found.append(delivery.partition)
+    return found
+
+
+def carried_out(core: ProducerCore, steps: Bulk) -> list[int]:
+    answer = None
+    while True:
+        try:
+            need = steps.send(answer)
+        except StopIteration as end:
+            return [delivery.partition for delivery in end.value]
+        assert need == "orders"
+        answer = queues_of(core)
+
+
+@pytest.mark.parametrize("name", [None, IGNORING, *OURS])
+@given(sent=records, partitions=st.integers(1, 12))
+@settings(max_examples=40)
+def test_P30_P31_a_bulk_chooses_the_partitions_that_send_chooses(name: str | None, sent: list[tuple[bytes | None, int]], partitions: int) -> None:
+    keys, values = [key for key, _ in sent], [b"x" * size for _, size in sent]
+    single, lists, columns = (made(name, partitions) for _ in range(3))
+    expected = one_by_one(single, keys, values)
+    assert carried_out(lists, BulkSend(lists).values("orders", values, keys, None, None, None)) == expected
+    table = pyarrow.table({"value": pyarrow.array(values, pyarrow.binary()), "key": pyarrow.array(keys, pyarrow.binary())})
+    names = Names("value", "key", "headers", "timestamp", None)
+    assert carried_out(columns, BulkSend(columns).arrow("orders", table, names)) == expected
+
+
+def test_there_are_ten_partitioners() -> None:
+    assert len(OURS) == 10
+
+
+class First(Murmur2Partitioner):
+    """Murmur2 for all keys but one."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> Any:
+        return 0 if key == b"first" else super().partition(topic, key, value, partitions)
+
+
+def test_P30_a_hash_that_a_users_partitioner_inherits_does_not_overrule_it() -> None:
+    keys: list[bytes | None] = [b"first", b"second", b"third"]
+    values = [b"x"] * 3
+    expected = one_by_one(core_of(First(), 7), keys, values)
+    core = core_of(First(), 7)
+    assert expected[0] == 0
+    assert carried_out(core, BulkSend(core).values("orders", values, keys, None, None, None)) == expected
+
+
+class Watching:
+    """Spreads by value, and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        return (value or b"\0")[0]
+
+    def on_new_batch(self, topic: str, partition: int) -> None:
+        self.told.append((topic, partition))
+
+
+def test_a_partitioner_that_wants_to_know_is_told_of_each_batch_that_a_bulk_begins() -> None:
+    values = [bytes([number % 3]) * (number % 90) for number in range(1, 100)]
+    single, bulk = Watching(), Watching()
+    one_by_one(core_of(single, 3), [None] * 99, values)
+    core = core_of(bulk, 3)
+    carried_out(core, BulkSend(core).values("orders", values, None, None, None, None))
+    assert bulk.told == single.told
+    assert len(bulk.told) > 3
