@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Self
 
 from typing_extensions import Unpack
 
-from pyclient.buffers.accumulator import TopicQueues
+from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.pool import Waiter

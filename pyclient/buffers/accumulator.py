@@ -2,192 +2,27 @@
 """Where records become batches: appended by user threads, drained by the client's loop.
 
 Knows records, partitions, memory and the linger; knows no brokers, requests or sockets.
-Rules: one lock, never held while compressing or calling user code. A partition's queue leaves only from its head.
-Partitions without a leader hold at most half the memory together, so that they stop no other. A buffer goes back to the pool only through `release`, by whoever knows that nothing reads it any more (P07).
+Rules: one lock, never held while compressing or calling user code. A partition's queue leaves only from its head. A buffer goes
+back to the pool only through `release`, by whoever knows that nothing reads it any more (P07).
 """
 import cython
-from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
-from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN
-from cython.cimports.libc.stdint import int32_t
-from cython.cimports.pyclient.buffers.deliveries import Deliveries
-from cython.cimports.pyclient.buffers.delivery import BatchResult, Delivery, new_delivery
-from cython.cimports.pyclient.buffers.rows import Filling, Row, Rows, bound_of, fill
-from cython.cimports.pyclient.codec.encode import put_record, record_bound
+from cython.cimports.cpython.bytes import PyBytes_GET_SIZE
+from cython.cimports.pyclient.buffers.batch import DONE, IN_FLIGHT, OPEN, SEALED, SEALING, Batch, half_of, opened
+from cython.cimports.pyclient.buffers.delivery import Delivery
+from cython.cimports.pyclient.buffers.queues import Holdings, PartitionQueue, TopicQueues
+from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
+from cython.cimports.pyclient.codec.encode import record_bound
 
-import enum
-from bisect import bisect_right
-from collections import OrderedDict, deque
+from collections import OrderedDict
 
-from pyclient.buffers.delivery import BatchResult as _BatchResult
+from pyclient.buffers.compressing import Codecs
+from pyclient.buffers.delivery import BatchResult
 from pyclient.buffers.pool import Pool, Waits
 from pyclient.buffers.splitting import halves
-from pyclient.codec.compression import Compression, compress
+from pyclient.codec.compression import Compression
 from pyclient.codec.crc import crc32c
-from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, batch_header
-from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, RecordTooLargeError
-from pyclient.records import TopicPartition
-
-
-class BatchState(enum.IntEnum):
-    """The life of a batch; it only moves forward, save back from IN_FLIGHT to SEALED for a retry."""
-
-    OPEN = 0
-    SEALING = 1
-    SEALED = 2
-    IN_FLIGHT = 3
-    DONE = 4
-
-
-OPEN = cython.declare(cython.int, 0)
-SEALING = cython.declare(cython.int, 1)
-SEALED = cython.declare(cython.int, 2)
-IN_FLIGHT = cython.declare(cython.int, 3)
-DONE = cython.declare(cython.int, 4)
-
-
-@cython.final
-@cython.cclass
-class PartitionQueue:
-    """The batches of one partition: the open one takes records, the others wait in order."""
-
-    topic = cython.declare(str, visibility="readonly")
-    partition = cython.declare(cython.int, visibility="readonly")
-    waiting = cython.declare(object, visibility="readonly")  # deque of Batch: SEALING, SEALED or IN_FLIGHT
-    _open: object
-    _due: cython.bint  # the open batch may leave: its linger has passed, or flush or memory pressure wants it
-    _listed: cython.bint  # stands in the Accumulator's ready list
-    _leaderless: cython.bint
-    _held: cython.Py_ssize_t  # bytes of memory that its batches take
-    _home: object  # the TopicQueues it belongs to
-
-    def __init__(self, home: object, topic: str, partition: cython.int):
-        self._home = home
-        self.topic = topic
-        self.partition = partition
-        self.waiting = deque()
-
-    @property
-    def topic_partition(self):
-        return TopicPartition(self.topic, self.partition)
-
-    def __repr__(self):
-        return f"<PartitionQueue {self.topic}-{self.partition} {len(self.waiting)} waiting>"
-
-
-@cython.final
-@cython.cclass
-class TopicQueues:
-    """A topic's partitions as senders see them, and the partition keyless records stick to for now (KIP-794)."""
-
-    topic = cython.declare(str, visibility="readonly")
-    queues = cython.declare(list, visibility="readonly")
-    available = cython.declare(tuple, visibility="readonly")  # partitions with a leader; all of them when none has one
-    _count: cython.Py_ssize_t
-    shares = cython.declare(object, visibility="readonly")  # of the available ones in what has no key; None: all the same
-    _sticky: cython.int
-    _sticky_bytes: cython.Py_ssize_t
-    _busy: dict  # its queues that hold batches which are closed and not done
-
-    def __init__(self, topic: str):
-        self.topic = topic
-        self.queues = []
-        self.available = ()
-        self._sticky = -1
-        self._busy = {}
-
-    def update(self, count, available):
-        """The topic has *count* partitions now, those of *available* with a leader.
-
-        Fewer than before when it was created anew: the queues of the others take no more records, but keep what they hold.
-        """
-        for number in range(len(self.queues), count):
-            self.queues.append(PartitionQueue(self, self.topic, number))
-        self._count = count
-        self.shares = None
-        self.available = tuple(available) or tuple(range(count))
-        if self._sticky not in self.available:
-            self._sticky = -1
-
-    def pick(self, draw: cython.double):
-        """The partition that *draw*, from 0 up to but not 1, falls on: a binary search in the sums of the shares (P32)."""
-        if self.shares is None:
-            return self.available[int(draw * len(self.available))]
-        total, whole, ends, positions = self.shares
-        point: cython.longlong = int(draw * total)
-        behind: cython.Py_ssize_t = bisect_right(ends, point)  # so many busy ones lie wholly before the point
-        at: cython.longlong = point // whole
-        if behind > 0:
-            at = positions[behind - 1] + 1 + (point - ends[behind - 1]) // whole
-        return self.available[at if behind == len(ends) else min(at, positions[behind])]
-
-    def __len__(self):
-        return self._count
-
-
-@cython.final
-@cython.cclass
-class Batch:
-    """Records of one partition that travel, and succeed or fail, together."""
-
-    queue = cython.declare(PartitionQueue, visibility="readonly")
-    result = cython.declare(BatchResult, visibility="readonly")
-    created = cython.declare(cython.double, visibility="readonly")  # seconds, the Accumulator's clock
-    count = cython.declare(cython.int, visibility="readonly")
-    max_timestamp = cython.declare(cython.longlong, visibility="readonly")
-    largest = cython.declare(cython.Py_ssize_t, visibility="readonly")  # bytes of its largest record
-    payload = cython.declare(object, visibility="readonly")  # what is sent after the header, once sealed
-    attempts = cython.declare(cython.int, visibility="public")
-    last_error = cython.declare(object, visibility="public")  # why the last attempt failed
-    in_doubt = cython.declare(cython.bint, visibility="public")  # an attempt may have stored it, though no answer says so
-    producer_id = cython.declare(cython.longlong, visibility="readonly")  # its stamp, if it is `stamped`
-    epoch = cython.declare(cython.int, visibility="readonly")
-    sequence = cython.declare(cython.int, visibility="readonly")  # of its first record
-    _buffer: bytearray
-    _at: cython.Py_ssize_t
-    _limit: cython.Py_ssize_t
-    _state: cython.int
-    _charged: cython.Py_ssize_t
-    _dropped: cython.bint  # given up while somebody reads its buffer: released when that ends
-    _crc: object
-    _codec: object
-    _bulk: Deliveries  # the last bulk with records in it, which knows it under the number _part
-    _part: int32_t
-
-    @property
-    def state(self):
-        """Its `BatchState`."""
-        return BatchState(self._state)
-
-    @property
-    def size(self):
-        """Bytes on the wire once sealed, header included; before that, bytes appended so far."""
-        return HEADER_SIZE + (self._at if self.payload is None else len(self.payload))
-
-    @property
-    def appended(self):
-        """Bytes of its records, before compression."""
-        return self._at
-
-    @property
-    def stamped(self):
-        """Whether it has a producer id, epoch and sequence, which every attempt repeats (P16)."""
-        return self.producer_id >= 0
-
-    def stamp(self, producer_id, epoch, sequence):
-        """Give it the name by which a broker knows it again."""
-        self.producer_id, self.epoch, self.sequence = producer_id, epoch, sequence
-
-    def pieces(self):
-        """A fresh header and the sealed records, to be written one after the other."""
-        header = batch_header(
-            producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence,
-            records_crc=self._crc, records_size=len(self.payload), count=self.count, attributes=int(self._codec),
-            base_timestamp=self.result.base_timestamp, max_timestamp=self.max_timestamp)
-        return [header, self.payload]
-
-    def __repr__(self):
-        return f"<Batch {self.queue.topic}-{self.queue.partition} {self.count} records {self.size} B {self.state.name}>"
+from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from pyclient.errors import BufferExhausted, ClientClosed, RecordTooLargeError
 
 
 @cython.final
@@ -217,9 +52,8 @@ class Accumulator:
     _largest_record: cython.Py_ssize_t
     _linger: cython.double
     _memory: cython.Py_ssize_t
-    _stranded: cython.Py_ssize_t  # bytes of memory that partitions without a leader hold
-    _codec: tuple  # and its level
-    _codecs: dict
+    _holdings: Holdings
+    _codecs: object
     _closed: object
     _ready: list
     _turned: dict  # topics whose sticky partition has changed since `turned` was asked
@@ -240,8 +74,8 @@ class Accumulator:
         self._largest_record = max_request_size
         self._linger = linger
         self._memory = memory
-        self._codec = (compression, level)
-        self._codecs = dict(codecs or {})
+        self._holdings = Holdings(memory)
+        self._codecs = Codecs(compression, level, codecs or {})
         self._ready = []
         self._turned = {}
         self._lingering = OrderedDict()
@@ -285,7 +119,7 @@ class Accumulator:
                 fresh = batch is not None
             if batch is not None:
                 topic._sticky_bytes -= batch._at if partition < 0 else 0
-                delivery = self._put(batch, timestamp, key, key_size, value, value_size, headers, headers_size)
+                delivery = batch.put(timestamp, key, key_size, value, value_size, headers, headers_size)
                 topic._sticky_bytes += batch._at if partition < 0 else 0
                 self.unsettled += 1
                 if self.on_outcome is not None:
@@ -354,7 +188,7 @@ class Accumulator:
             queue: PartitionQueue = self._queue_for(topic, partition, 0)
             size: cython.Py_ssize_t = self.pool.size_for(need)
             self.waits.begin(waiter, self._clock())
-            self.pool.wait(waiter, size, lambda: not self._strands(queue, size))
+            self.pool.wait(waiter, size, lambda: not self._holdings.strands(queue, size))
             self._hurry()
         self.on_ready()
 
@@ -371,7 +205,7 @@ class Accumulator:
             batches = len(self._live)
             return BufferExhausted(
                 f"no room for a record of topic {topic.topic} after {waited:.3f} s: {self.pool.used} of {self.pool.total} B "
-                f"wait in {batches} unsent batches{self._stranded_too()}. Nothing was queued. Send slower, raise buffer_memory, or "
+                f"wait in {batches} unsent batches{self._holdings}. Nothing was queued. Send slower, raise buffer_memory, or "
                 "check the brokers.")
 
     def refuse_behind(self, count: cython.Py_ssize_t):
@@ -381,7 +215,7 @@ class Accumulator:
 
     def codec(self, topic):
         """How batches of a topic are compressed: the codec, and its level or None."""
-        return self._codecs.get(topic, self._codec)
+        return self._codecs.of(topic)
 
     def seal(self, batch: Batch):
         """Compress and checksum a detached batch, by the calling thread and without the lock.
@@ -391,9 +225,9 @@ class Accumulator:
         records = memoryview(batch._buffer)[:batch._at]
         stopped, unsealed = None, False
         try:
-            codec, payload = self._compressed(batch.queue.topic, records)
+            codec, payload = self._codecs.compressed(batch.queue.topic, records)
         except Exception as error:  # noqa: BLE001 the batch is nobody's any more, and its records must learn why
-            batch.result.fail(self._unsealed(batch, error))
+            batch.result.fail(self._codecs.failure(batch.queue.topic_partition, batch.count, error))
             codec, payload, unsealed = Compression.NONE, records, True
         except BaseException as stop:  # noqa: BLE001 Ctrl-C: nobody else would seal it, and its partition would wait for ever
             codec, payload, stopped = Compression.NONE, records, stop
@@ -422,7 +256,7 @@ class Accumulator:
             topic.update(count, led)
             queue: PartitionQueue
             for queue in topic.queues:
-                self._lead(queue, queue.partition in led)
+                self._holdings.lead(queue, queue.partition in led)
             self._topics[name] = topic
             if topic._sticky >= 0:
                 self._turned[topic] = None
@@ -512,7 +346,7 @@ class Accumulator:
             shares = self._share(batch, [len(part.payload) for part in parts])
             del queue.waiting[at]
             for part, result, share in reversed(list(zip(parts, results, shares, strict=True))):
-                half: Batch = _half(batch, part, result, share)
+                half: Batch = half_of(batch, part, result, share)
                 queue.waiting.insert(at, half)
                 self._live[half] = None
             self._live.pop(batch)
@@ -563,10 +397,7 @@ class Accumulator:
     def _queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t, homeless: cython.Py_ssize_t) -> PartitionQueue:
         """*homeless* are the bytes of a record that found no room in the batch of the queue given before."""
         if partition < 0:
-            if topic._sticky < 0 or self._turn_is_over(topic, homeless):
-                # Not choice(): interpreted code under the lock would run the handlers of signals there, and theirs may send.
-                topic._sticky = topic.pick(self._random.random())
-                topic._sticky_bytes = 0
+            if topic.turn(homeless, self._batch_limit, self._random):
                 self._turned[topic] = None
             partition = topic._sticky
         if partition >= topic._count:
@@ -574,15 +405,8 @@ class Accumulator:
         return topic.queues[partition]
 
     @cython.cfunc
-    def _turn_is_over(self, topic: TopicQueues, homeless: cython.Py_ssize_t) -> cython.bint:
-        """A batch's worth of bytes, and no batch to be filled (P31). The gap at a full batch's end counts, or a turn would begin another."""
-        queue: PartitionQueue = topic.queues[topic._sticky]
-        return queue._open is None and topic._sticky_bytes + homeless >= self._batch_limit
-
-    @cython.cfunc
     def _fits(self, batch: Batch, need: cython.Py_ssize_t, timestamp: cython.longlong) -> cython.bint:
-        delta: cython.longlong = timestamp - batch.result.base_timestamp
-        if delta > INT32_MAX or delta < INT32_MIN or batch.count == INT32_MAX:
+        if not batch.reaches(timestamp):
             return False
         if batch._at + need <= batch._limit:
             return True
@@ -592,14 +416,12 @@ class Accumulator:
     def _grow(self, batch: Batch, need: cython.Py_ssize_t) -> cython.bint:
         """Move the batch to the next size class, if memory allows."""
         size: cython.Py_ssize_t = self.pool.size_for(need)
-        larger = None if self._strands(batch.queue, size) else self.pool.take(size)
+        larger = None if self._holdings.strands(batch.queue, size) else self.pool.take(size)
         if larger is None:
             return False
-        larger[:batch._at] = memoryview(batch._buffer)[:batch._at]
-        self._account(batch.queue, len(larger) - len(batch._buffer))
-        self.pool.give(batch._buffer)
-        batch._buffer = larger
-        batch._limit = min(len(larger), self._batch_limit)
+        smaller = batch.move(larger, min(len(larger), self._batch_limit))
+        self._holdings.account(batch.queue, len(larger) - len(smaller))
+        self.pool.give(smaller)
         return True
 
     @cython.cfunc
@@ -608,19 +430,13 @@ class Accumulator:
             buffer, waiter.grant = waiter.grant, None
         else:
             size: cython.Py_ssize_t = self.pool.size_for(need)
-            buffer = None if self._strands(queue, size) else self.pool.take(size)
+            buffer = None if self._holdings.strands(queue, size) else self.pool.take(size)
         if buffer is None:
             return None
-        self._account(queue, len(buffer))
-        batch: Batch = Batch.__new__(Batch)
-        batch.queue = queue
-        batch.result = _BatchResult(self._observer, queue.topic, queue.partition)
-        batch.result.base_timestamp = timestamp
-        batch.max_timestamp = timestamp
-        batch.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-        batch.created = self._clock()
-        batch._buffer = buffer
-        batch._limit = len(buffer) if need > self._batch_limit else min(len(buffer), self._batch_limit)
+        self._holdings.account(queue, len(buffer))
+        batch: Batch = opened(
+            queue, BatchResult(self._observer, queue.topic, queue.partition), buffer,
+            len(buffer) if need > self._batch_limit else min(len(buffer), self._batch_limit), timestamp, self._clock())
         queue._open = batch
         queue._due = self.pool.waiting > 0
         self._live[batch] = None
@@ -631,24 +447,6 @@ class Accumulator:
         return batch
 
     @cython.cfunc
-    def _put(self, batch: Batch, timestamp: cython.longlong, key: bytes | None, key_size: cython.Py_ssize_t, value: bytes | None,
-             value_size: cython.Py_ssize_t, headers: bytes | None, headers_size: cython.Py_ssize_t) -> Delivery:
-        start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(batch._buffer))
-        delta: cython.longlong = timestamp - batch.result.base_timestamp
-        end: cython.p_uchar = put_record(
-            start + batch._at, delta, batch.count,
-            cython.cast(cython.p_uchar, PyBytes_AS_STRING(key)) if key is not None else cython.NULL, key_size,
-            cython.cast(cython.p_uchar, PyBytes_AS_STRING(value)) if value is not None else cython.NULL, value_size,
-            cython.cast(cython.p_uchar, PyBytes_AS_STRING(headers)) if headers is not None else cython.NULL, headers_size)
-        batch.largest = max(batch.largest, end - start - batch._at)
-        batch._at = end - start
-        batch.max_timestamp = max(batch.max_timestamp, timestamp)
-        delivery: Delivery = new_delivery(batch.result, batch.count, cython.cast(cython.int, delta))
-        batch.count += 1
-        batch.result.count = batch.count
-        return delivery
-
-    @cython.cfunc
     def _put_rows(self, rows: Rows, granted: cython.Py_ssize_t, waiter: object, begun: list) -> Batch:
         """Append until a batch is full, which is for the caller to seal; or as many bytes were written. The waiter's memory is for row *granted*.
 
@@ -656,6 +454,8 @@ class Accumulator:
         """
         budget: cython.Py_ssize_t = self._batch_limit
         batch: Batch
+        at: cython.Py_ssize_t
+        placed: cython.Py_ssize_t
         while rows.at < rows.end and budget > 0:
             row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
             need: cython.Py_ssize_t = bound_of(row)
@@ -674,42 +474,11 @@ class Accumulator:
                     rows.starved = True
                     return None
                 begun.append(queue)
-            budget -= self._fill(batch, topic, rows, budget)
+            at, placed = rows.at, batch._at
+            budget -= batch.put_rows(rows, budget, self.on_outcome)
+            self.unsettled += rows.at - at
+            topic._sticky_bytes += batch._at - placed if row.partition < 0 else 0
         return None
-
-    @cython.cfunc
-    def _fill(self, batch: Batch, topic: TopicQueues, rows: Rows, budget: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Write the rows that go to *batch*, as long as they fit; gives their bytes. The first one fits."""
-        into: Filling
-        row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
-        start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(batch._buffer))
-        into.at, into.limit = start + batch._at, start + batch._limit
-        into.base_timestamp, into.latest = batch.result.base_timestamp, batch.max_timestamp
-        into.count, into.largest = batch.count, batch.largest
-        into.budget = budget
-        after: cython.Py_ssize_t = fill(rows.rows, rows.at, rows.end, cython.address(into))
-        if batch._bulk is not rows.deliveries:
-            batch._part = rows.deliveries.add_part(batch.result)
-            batch._bulk = rows.deliveries
-        rows.deliveries.put_run(rows.first + row.number, cython.cast(int32_t, after - rows.at), batch._part, batch.count, row.timestamp)
-        self.unsettled += after - rows.at
-        rows.decided += after - rows.at
-        if self.on_outcome is not None:
-            self._tell_outcomes(batch, rows, after)
-        topic._sticky_bytes += into.at - start - batch._at if row.partition < 0 else 0
-        batch._at = into.at - start
-        batch.max_timestamp, batch.largest = into.latest, into.largest
-        batch.count = batch.result.count = into.count
-        rows.at = after
-        return into.written
-
-    @cython.cfunc
-    def _tell_outcomes(self, batch: Batch, rows: Rows, after: cython.Py_ssize_t) -> object:
-        """Of each of the rows before *after*, which follow what the batch holds."""
-        at: cython.Py_ssize_t
-        for at in range(rows.at, after):
-            new_delivery(batch.result, cython.cast(cython.int, batch.count + at - rows.at),
-                         cython.cast(cython.int, rows.rows[at].timestamp - batch.result.base_timestamp)).tell(self.on_outcome)
 
     @cython.cfunc
     def _detach(self, queue: PartitionQueue) -> Batch:
@@ -720,8 +489,7 @@ class Accumulator:
         queue._open = None
         queue._due = False
         queue.waiting.append(batch)
-        home: TopicQueues = queue._home
-        home._busy[queue] = None
+        queue._home._busy[queue] = None
         return batch
 
     @cython.cfunc
@@ -744,7 +512,7 @@ class Accumulator:
         records.release()
         batch._charged = size
         buffer, batch._buffer = batch._buffer, None
-        self._account(batch.queue, size - len(buffer))
+        self._holdings.account(batch.queue, size - len(buffer))
         self.pool.swap(buffer, size)
 
     @cython.cfunc
@@ -754,7 +522,7 @@ class Accumulator:
         held: cython.Py_ssize_t = batch._charged if buffer is None else len(buffer)
         first = min(sizes[0], held)
         shares = [first, min(sizes[1], held - first)]
-        self._account(batch.queue, sum(shares) - held)
+        self._holdings.account(batch.queue, sum(shares) - held)
         if buffer is None:
             self.pool.discharge(held - sum(shares))
         else:
@@ -775,8 +543,7 @@ class Accumulator:
         else:
             batch.queue.waiting.remove(batch)
             if not batch.queue.waiting:
-                home: TopicQueues = batch.queue._home
-                home._busy.pop(batch.queue, None)
+                batch.queue._home._busy.pop(batch.queue, None)
         batch._state = DONE
         self._live.pop(batch, None)
         self._free(batch)
@@ -786,53 +553,15 @@ class Accumulator:
         batch.payload = None
         stranded: cython.bint = batch.queue._leaderless
         if batch._charged:
-            self._account(batch.queue, -batch._charged)
+            self._holdings.account(batch.queue, -batch._charged)
             self.pool.discharge(batch._charged)
             batch._charged = 0
         if batch._buffer is not None:
             buffer, batch._buffer = batch._buffer, None
-            self._account(batch.queue, -len(buffer))
+            self._holdings.account(batch.queue, -len(buffer))
             self.pool.give(buffer)
         if stranded:
             self.pool.readmit()
-
-    @cython.cfunc
-    def _strands(self, queue: PartitionQueue, size: cython.Py_ssize_t) -> cython.bint:
-        """Whether *size* bytes more would give partitions without a leader above half the memory. They may always have one batch."""
-        return queue._leaderless and self._stranded > 0 and self._stranded + size > self._memory // 2
-
-    @cython.cfunc
-    def _account(self, queue: PartitionQueue, size: cython.Py_ssize_t) -> object:
-        queue._held += size
-        if queue._leaderless:
-            self._stranded += size
-
-    @cython.cfunc
-    def _lead(self, queue: PartitionQueue, led: cython.bint) -> object:
-        """The queue's partition has a leader, or has none."""
-        if queue._leaderless == led:
-            queue._leaderless = not led
-            self._stranded += -queue._held if led else queue._held
-
-    @cython.cfunc
-    def _stranded_too(self) -> object:
-        return f", {self._stranded} B of them for partitions without a leader, which may take half" if self._stranded else ""
-
-    # ---- without the lock -------------------------------------------------------------------------------------------
-
-    @cython.cfunc
-    def _compressed(self, topic: str, records: object) -> tuple:
-        codec, level = self.codec(topic)
-        if codec == Compression.NONE:
-            return Compression.NONE, records
-        payload = compress(codec, records, level)
-        # What does not pay is sent as it is.
-        return (codec, payload) if len(payload) < len(records) else (Compression.NONE, records)
-
-    @cython.cfunc
-    def _unsealed(self, batch: Batch, error: object) -> object:
-        return KafkaError(f"{batch.count} records could not be compressed with {self.codec(batch.queue.topic)[0].name.lower()}: {error!r}. They were "
-                          "not sent.", topic_partition=batch.queue.topic_partition)
 
     @cython.cfunc
     def _too_large(self, topic: TopicQueues, need: cython.Py_ssize_t) -> object:
@@ -842,20 +571,6 @@ class Accumulator:
         return RecordTooLargeError(
             f"a record for topic {topic.topic} takes up to {need + HEADER_SIZE} B with its batch header, more than "
             f"{option}={limit}. It can never be sent and was not queued: make it smaller or raise {option}.")
-
-
-@cython.cfunc
-def _half(batch: Batch, part: object, result: BatchResult, share: cython.Py_ssize_t) -> Batch:
-    """One half of *batch*: as old, and tried as often."""
-    half: Batch = Batch.__new__(Batch)
-    half.queue, half.result, half.created = batch.queue, result, batch.created
-    half.count, half.max_timestamp = part.count, part.max_timestamp
-    half.payload, half._codec, half._crc = part.payload, part.codec, part.crc
-    half._at, half.largest = batch._at * part.count // batch.count, batch.largest  # nearly; only figures are made of them
-    half.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
-    half._state, half._charged = SEALED, share
-    half.attempts, half.last_error = batch.attempts - 1, batch.last_error  # being too large was no attempt
-    return half
 
 
 def _created(batch):

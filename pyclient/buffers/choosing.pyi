@@ -1,7 +1,7 @@
 # The compiled module's types; tests/test_tidy.py compares the names with the source.
 from typing import final
 
-from pyclient.buffers.accumulator import TopicQueues
+from pyclient.buffers.queues import TopicQueues
 from pyclient.plugins import Partitioner
 
 @final

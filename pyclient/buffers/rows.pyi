@@ -2,7 +2,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyclient.buffers.accumulator import TopicQueues
+from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.codec.arrow_columns import Column
 from pyclient.errors import KafkaError

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyclient.buffers.accumulator import Batch
+from pyclient.buffers.batch import Batch
 from pyclient.core.sending.sender import Watcher
 from pyclient.metrics import (
     BATCH_SIZE, BATCH_SPLITS, BATCHES, COMPRESSION, RECORD_BYTES, RECORD_QUEUE_TIME, RECORD_SIZE, RECORDS_FAILED, RECORDS_PER_REQUEST, RECORDS_RETRIED,

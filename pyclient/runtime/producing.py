@@ -8,7 +8,9 @@ from concurrent.futures import Executor
 from operator import index
 from typing import Any, Final, SupportsIndex
 
-from pyclient.buffers.accumulator import Accumulator, Batch, TopicQueues
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import Batch
+from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.choosing import Choice
 from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression

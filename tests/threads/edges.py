@@ -122,8 +122,8 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     for module in WITH_THREADING:
         patch.setattr(f"{module}.threading", EdgyThreading(coin))
     patch.setattr("pyclient.metrics.Lock", EdgyThreading(coin).Lock)
-    for between in ("compress", "crc32c", "batch_header"):
-        name = f"pyclient.buffers.accumulator.{between}"
+    for between in ("compressing.compress", "accumulator.crc32c", "batch.batch_header"):
+        name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
     patch.setattr("pyclient.runtime.producing.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
 

@@ -7,7 +7,9 @@ from collections import defaultdict
 from random import Random
 from typing import Any
 
-from pyclient.buffers.accumulator import Accumulator, Batch, BatchState, PartitionQueue
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import Batch, BatchState
+from pyclient.buffers.queues import PartitionQueue
 from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression

@@ -10,8 +10,9 @@ from collections.abc import Coroutine, Iterator
 import pytest
 
 import pyclient.buffers.accumulator
+import pyclient.buffers.compressing
 from pyclient import Producer
-from pyclient.buffers.accumulator import BatchState
+from pyclient.buffers.batch import BatchState
 from pyclient.buffers.delivery import BatchResult
 from pyclient.buffers.fetchbuffer import Entry, FetchBuffer
 from pyclient.codec.compression import Compression
@@ -133,7 +134,7 @@ def test_ctrl_c_while_a_batch_is_compressed_leaves_it_sealed_and_its_partition_g
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pyclient.buffers.accumulator, "compress", interrupted)
+        patch.setattr(pyclient.buffers.compressing, "compress", interrupted)
         buffers.seal(batch)
     assert batch.state is BatchState.SEALED
     assert buffers.head(queue) is batch
@@ -161,7 +162,7 @@ def test_a_producer_that_is_collected_while_its_accumulator_is_locked_hangs_nobo
         warned.extend(str(each.message) for each in caught)
         return BatchResult(*made)  # type: ignore[arg-type]  # as it was called
 
-    monkeypatch.setattr(pyclient.buffers.accumulator, "_BatchResult", collecting)
+    monkeypatch.setattr(pyclient.buffers.accumulator, "BatchResult", collecting)
     team = Team(5)
     team.add("append", lambda: buffers.append(orders, 0, -1, None, b"x", None))
     team.run()

@@ -9,7 +9,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from pyclient.buffers.accumulator import Accumulator, TopicQueues
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.queues import TopicQueues
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import earliest
 from pyclient.records import TopicPartition

@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from pyclient.buffers.accumulator import Batch
+from pyclient.buffers.batch import Batch
 from pyclient.core.sending.verdicts import GiveUp, Stored, TryAgain, Verdict
 from pyclient.core.transitions import Transitions
 from pyclient.errors import DuplicateSequenceError, InvalidProducerEpochError, OutOfOrderSequenceError, UnknownProducerIdError

@@ -13,7 +13,9 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from pyclient.buffers.accumulator import Accumulator, Batch, BatchState, PartitionQueue
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import Batch, BatchState
+from pyclient.buffers.queues import PartitionQueue
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, encode_produce
 from pyclient.core.backoff import WaitPolicy

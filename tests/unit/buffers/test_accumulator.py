@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pyclient.buffers import accumulator as module
-from pyclient.buffers.accumulator import Accumulator, Batch, BatchState, PartitionQueue, TopicQueues
+from pyclient.buffers import compressing
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import Batch, BatchState
+from pyclient.buffers.queues import PartitionQueue, TopicQueues
 from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
@@ -463,7 +465,7 @@ def test_records_that_cannot_be_compressed_fail_and_hold_up_no_other(monkeypatch
     def broken(*args: object) -> bytes:
         raise MemoryError("no more")
 
-    monkeypatch.setattr(module, "compress", broken)
+    monkeypatch.setattr(compressing, "compress", broken)
     observer = Observer()
     buffers = accumulator(Clock(), compression=Compression.ZSTD, observer=observer)
     delivery = put(buffers)

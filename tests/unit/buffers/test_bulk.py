@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from pyclient.buffers.accumulator import Accumulator, BatchState
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import BatchState
 from pyclient.buffers.delivery import Observer
 from pyclient.buffers.rows import CHUNK
 from pyclient.codec.batches import read_batches

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyclient.buffers.accumulator import Accumulator, BatchState
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import BatchState
 from pyclient.config import ProducerConfig
 from pyclient.plugins import STICKY, Partitions
 from pyclient.runtime.callbacks import LoopObserver

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyclient.buffers.accumulator import Accumulator, TopicQueues
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.queues import TopicQueues
 from pyclient.core.cluster import Cluster, Partition, Topic
 from pyclient.core.sending.balance import Balance, Shares, shares
 from pyclient.records import Node

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from kio.index import load_request_schema
 
-from pyclient.buffers.accumulator import Accumulator, Batch
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import Batch
 from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches

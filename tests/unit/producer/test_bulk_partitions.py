@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyclient.buffers.accumulator import TopicQueues
+from pyclient.buffers.queues import TopicQueues
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.partitioners import Murmur2Partitioner, RandomPartitioner

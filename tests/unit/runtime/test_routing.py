@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyclient.buffers.accumulator import TopicQueues
+from pyclient.buffers.queues import TopicQueues
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
 from pyclient.plugins import STICKY, Partitions

@@ -1,0 +1,58 @@
+# C interface: the Accumulator opens, fills and seals batches without a Python call.
+cimport cython
+from libc.stdint cimport int32_t
+
+from pyclient.buffers.deliveries cimport Deliveries
+from pyclient.buffers.delivery cimport BatchResult, Delivery
+from pyclient.buffers.queues cimport PartitionQueue
+from pyclient.buffers.rows cimport Rows
+
+
+# The values of BatchState.
+cdef enum:
+    OPEN = 0
+    SEALING = 1
+    SEALED = 2
+    IN_FLIGHT = 3
+    DONE = 4
+
+
+@cython.final
+cdef class Batch:
+    cdef readonly PartitionQueue queue
+    cdef readonly BatchResult result
+    cdef readonly double created           # seconds, the Accumulator's clock
+    cdef readonly int count
+    cdef readonly long long max_timestamp
+    cdef readonly Py_ssize_t largest       # bytes of its largest record
+    cdef readonly object payload           # what is sent after the header, once sealed
+    cdef public int attempts
+    cdef public object last_error          # why the last attempt failed
+    cdef public bint in_doubt              # an attempt may have stored it, though no answer says so
+    cdef readonly long long producer_id    # its stamp, if it is `stamped`
+    cdef readonly int epoch
+    cdef readonly int sequence             # of its first record
+    cdef bytearray _buffer
+    cdef Py_ssize_t _at
+    cdef Py_ssize_t _limit
+    cdef int _state
+    cdef Py_ssize_t _charged
+    cdef bint _dropped                     # given up while somebody reads its buffer: released when that ends
+    cdef object _crc
+    cdef object _codec
+    cdef Deliveries _bulk                  # the last bulk with records in it, which knows it under the number _part
+    cdef int32_t _part
+
+    cdef Delivery put(self, long long timestamp, bytes key, Py_ssize_t key_size, bytes value, Py_ssize_t value_size,
+                      bytes headers, Py_ssize_t headers_size)
+    cdef Py_ssize_t put_rows(self, Rows rows, Py_ssize_t budget, object on_outcome) except -1
+
+    cdef bint reaches(self, long long timestamp) except -1
+    cdef bytearray move(self, bytearray larger, Py_ssize_t limit)
+
+    # Private.
+    cdef object _tell_outcomes(self, Rows rows, Py_ssize_t after, object on_outcome)
+
+
+cdef Batch opened(PartitionQueue queue, BatchResult result, bytearray buffer, Py_ssize_t limit, long long timestamp, double now)
+cdef Batch half_of(Batch batch, object part, BatchResult result, Py_ssize_t share)
