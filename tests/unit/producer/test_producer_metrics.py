@@ -69,7 +69,7 @@ def test_rates_are_those_of_the_totals(fake_cluster: FakeCluster) -> None:
     for name in ("record-send", "byte", "record-send{topic=t}", "request", "outgoing-byte", "incoming-byte", "batch"):
         stem, brace, label = name.partition("{")
         total, rate = (figures[f"{stem}-{ending}{brace}{label}"] for ending in ("total", "rate"))
-        assert 0 < rate * 100 <= total  # over one window at least
+        assert 0 < rate * 100 <= total * 1.000001  # over one window at least; and a hundredth, a hundred times, may be a little more
 
 
 def test_records_sent_again_are_counted_as_retries_and_once_as_sent(fake_cluster: FakeCluster) -> None:
