@@ -261,8 +261,8 @@ class ByRegion:  # keys look like region/customer
         return STICKY if key is None else zlib.crc32(key.split(b"/")[0]) % len(partitions)
 ```
 
-It is called once per record, by the thread that sends, without any lock: no I/O. What it raises comes out of that `send`, and nothing is queued; a number that is no
-partition is a `ValueError`. With a method `on_new_batch(topic, partition)` it is told of every batch that a record begins. `partitions.available` are those with
+It is called once per record, by the thread that sends, without any lock: no I/O. What it raises comes out of that `send`, and nothing is queued (of a bulk, only that
+record is refused); a number that is no partition is a `ValueError`. With a method `on_new_batch(topic, partition)` it is told of every batch that a record begins. `partitions.available` are those with
 a leader. [examples/java_hashcode_partitioner](../examples/java_hashcode_partitioner) is one as a package, found by its name once it is installed.
 """
 OURS: Final = "pyclient.partitioners:"

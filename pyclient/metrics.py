@@ -59,7 +59,7 @@ METADATA_AGE = Metric("metadata-age", GAUGE, "s", "Since brokers told all of the
 
 RECORDS_SENT = Metric(
     "record-send", METER, "records", "Records acknowledged, or written with acks=0.", TOPIC, "producer")
-RECORDS_FAILED = Metric("record-error", METER, "records", "Records whose delivery failed.", TOPIC, "producer")
+RECORDS_FAILED = Metric("record-error", METER, "records", "Records whose delivery failed, those of a bulk that were refused included.", TOPIC, "producer")
 RECORDS_RETRIED = Metric("record-retry", METER, "records", "Records sent again.", TOPIC, "producer")
 RECORD_BYTES = Metric("byte", METER, "B", "Size of the batches sent, compressed, repetitions included.", TOPIC, "producer")
 RECORD_SIZE = Metric("record-size", SAMPLE, "B", "Size of a record as sent, before compression.", (), "producer")

@@ -94,7 +94,7 @@ class ProducerInterceptor(Protocol):
         """The key, value and headers to send in place of these. Called once per record, by the thread or task that sends it."""
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None, /) -> None:
-        """The record was delivered (*metadata*), or failed or was refused by ``send`` (*error*); once for each record of `on_send`.
+        """The record was delivered (*metadata*), or failed or was refused by ``send`` or a bulk (*error*); once for each record of `on_send`.
 
         Called where delivery callbacks run, before the record's own, in the order of each partition: be quick, and block
         on nothing. That an interceptor was told of a failure does not keep ``flush`` and ``close`` from raising it.

@@ -125,7 +125,8 @@ class Producer(_NoTransactions):
         ``keys``, ``headers`` and ``timestamps`` have one item for each value, None for none; ``partition`` is for all.
         Waits for an unknown topic and for memory, both within ``max_block_ms`` for the whole call.
         A record that cannot be queued (too large, refused by a serializer or partitioner, no memory in time) does not stop the others:
-        its error stands under its index in the deliveries. From the first that finds no memory in time on, none is queued.
+        its error stands under its index in the deliveries. From the first that finds no memory in time on, none is queued, and
+        interceptors see none but those loaded with it.
 
         Raises:
             MetadataTimeout: the topic or partition is not known; nothing was queued.
