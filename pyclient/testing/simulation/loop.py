@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
@@ -30,13 +30,46 @@ class BusyLoop(Exception):
     """Callbacks schedule each other without end while time stands still."""
 
 
-class _Ready:
-    """A callback that can run, and which callback scheduled it."""
+class _Soon(asyncio.Handle):
+    """A callback that can run, and which callback scheduled it. Made by itself: asyncio's own look for a debug mode costs as much as the rest."""
 
-    __slots__ = ("handle", "origin")
+    __slots__ = ("origin",)
+    _callback: Callable[..., object]
+    _context: contextvars.Context
+    _loop: SimulationLoop
+    _repr: str | None
+    _source_traceback: None
 
-    def __init__(self, handle: asyncio.Handle, origin: int) -> None:
-        self.handle = handle
+    def __init__(self, callback: Callable[..., object], args: Sequence[Any], loop: SimulationLoop, context: contextvars.Context | None,
+                 origin: int) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self.origin = origin
+
+
+class _Timer(asyncio.TimerHandle):
+    """A callback that can run at its time, of an origin of its own. Made by itself, as `_Soon`."""
+
+    __slots__ = ("origin",)
+    _callback: Callable[..., object]
+    _context: contextvars.Context
+    _loop: SimulationLoop
+    _repr: str | None
+    _source_traceback: None
+
+    def __init__(self, when: float, callback: Callable[..., object], args: Sequence[Any], loop: SimulationLoop,
+                 context: contextvars.Context | None, origin: int) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = self._scheduled = False
+        self._repr = self._source_traceback = None
+        self._when = when
         self.origin = origin
 
 
@@ -46,8 +79,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def __init__(self, random: Random, start: float = 0.0) -> None:
         self._random = random
         self._now = start
-        self._ready: list[_Ready] = []
-        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
+        self._ready: list[_Soon | _Timer] = []
+        self._timers: list[tuple[float, float, int, _Timer]] = []
         self._number = 0
         self._origin = 0
         self._running = False
@@ -70,9 +103,10 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_soon(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
                   context: contextvars.Context | None = None) -> asyncio.Handle:
         """Run it at this instant."""
-        self._check_open()
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(_Ready(handle, self._origin))
+        if self._closed:
+            _refuse_closed()
+        handle = _Soon(callback, args, self, context, self._origin)
+        self._ready.append(handle)
         return handle
 
     def call_soon_threadsafe(self, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
@@ -88,10 +122,11 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     def call_at(self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts,
                 context: contextvars.Context | None = None) -> asyncio.TimerHandle:
         """Run it at *when*; what is due at the same instant runs in any order."""
-        self._check_open()
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._number += 1
-        heapq.heappush(self._timers, (when, self._random.random(), self._number, handle))
+        if self._closed:
+            _refuse_closed()
+        self._number = number = self._number + 1
+        handle = _Timer(when, callback, args, self, context, -number)
+        heapq.heappush(self._timers, (when, self._random.random(), number, handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -100,9 +135,10 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     @property
     def next_timer(self) -> float | None:
         """When the next timer is due."""
-        while self._timers and self._timers[0][3].cancelled():
-            heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        timers = self._timers
+        while timers and timers[0][3]._cancelled:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
 
     def timers(self) -> list[asyncio.TimerHandle]:
         """Those that are set and not cancelled, in no order."""
@@ -139,17 +175,18 @@ class SimulationLoop(asyncio.AbstractEventLoop):
 
     def step(self) -> bool:
         """Run one callback, moving time when none is ready; False when nothing is left."""
-        if not self._ready and not self._advance():
+        ready = self._ready
+        if not ready and not self._advance():
             return False
-        item = self._ready.pop(self._choose())
-        if item.handle.cancelled():
+        handle = ready.pop(self._choose()) if len(ready) > 1 else ready.pop()
+        if handle._cancelled:
             return True
         self.turns += 1
         self._at_this_instant += 1
         if self._at_this_instant > BUSY:
-            raise BusyLoop(f"{BUSY} callbacks ran at {self._now:.6f} s and time did not move; the last one: {item.handle!r}")
+            raise BusyLoop(f"{BUSY} callbacks ran at {self._now:.6f} s and time did not move; the last one: {handle!r}")
         self._origin = self.turns
-        item.handle._run()
+        handle._run()
         self._origin = 0
         if self.after_turn is not None:
             self.after_turn()
@@ -163,16 +200,18 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         if when > self._now:
             self._now = when
             self._at_this_instant = 0
-        while (due := self.next_timer) is not None and due <= self._now:
-            _, _, number, handle = heapq.heappop(self._timers)
-            self._ready.append(_Ready(handle, -number))  # of an origin of its own
+        timers, now = self._timers, self._now
+        while timers and timers[0][0] <= now:
+            handle = heapq.heappop(timers)[3]
+            if not handle._cancelled:
+                self._ready.append(handle)
         return True
 
     def _choose(self) -> int:
         """Mostly the first; sometimes a later one that the ones before it did not come from the same callback as."""
-        ready = self._ready
-        if len(ready) < 2 or self._random.random() >= OVERTAKING:
+        if self._random.random() >= OVERTAKING:
             return 0
+        ready = self._ready
         seen: set[int] = set()
         free = []
         for position in range(min(len(ready), LOOK_AHEAD)):
@@ -189,7 +228,8 @@ class SimulationLoop(asyncio.AbstractEventLoop):
 
     def create_task(self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None, **_: Any) -> asyncio.Task[Any]:
         """A task of this loop."""
-        self._check_open()
+        if self._closed:
+            _refuse_closed()
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
@@ -246,10 +286,6 @@ class SimulationLoop(asyncio.AbstractEventLoop):
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Nothing to do."""
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("Event loop is closed")
-
 
 class _running:  # noqa: N801 used as a context manager, like a function
     """Marks a loop as the running one of this thread."""
@@ -268,6 +304,10 @@ class _running:  # noqa: N801 used as a context manager, like a function
     def __exit__(self, *_: object) -> None:
         self._loop._running = False
         asyncio._set_running_loop(self._before)
+
+
+def _refuse_closed() -> NoReturn:
+    raise RuntimeError("Event loop is closed")
 
 
 def _refuse() -> NoReturn:
