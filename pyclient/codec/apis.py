@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -36,7 +37,7 @@ class Api(enum.IntEnum):
     DESCRIBE_CLUSTER = 60
     DESCRIBE_TOPIC_PARTITIONS = 75
 
-    @property
+    @functools.cached_property
     def title(self) -> str:
         """The name Kafka's documents use, such as ``ListOffsets``."""
         return self.name.title().replace("_", "")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import attrs
 
@@ -40,9 +41,8 @@ class Sent:
         return self.delivery.topic, self.delivery.partition
 
 
-@attrs.frozen
-class Entry:
-    """What a log holds at an offset."""
+class Entry(NamedTuple):
+    """What a log holds at an offset. (Made and compared several times for each record: as a tuple at a tenth of the cost.)"""
 
     name: bytes
     epoch: int
@@ -243,4 +243,4 @@ class Facts:
 
     def shown(self, where: Key, epoch: int) -> int:
         """Up to where a record of this epoch may have been shown: the high watermark of any leader that can have had it."""
-        return max((offset for leaders, offset in self.watermarks[where].items() if leaders >= epoch), default=0)
+        return max([offset for leaders, offset in self.watermarks[where].items() if leaders >= epoch], default=0)
