@@ -9,6 +9,7 @@ writing from a mapping needs no entity made first, and takes a tenth of the time
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Realloc
+from cython.cimports.cpython.object import PyObject_GenericSetAttr
 from cython.cimports.cpython.unicode import PyUnicode_DecodeUTF8
 from cython.cimports.libc.stdint import int64_t, uint8_t, uint64_t
 from cython.cimports.libc.string import memcpy
@@ -56,7 +57,10 @@ ENTITY = cython.declare(cython.int, 18)
 _ERROR_CODES = {int(code): code for code in ErrorCode}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
-_set = object.__setattr__
+_NO_TIME = datetime.timedelta(0)
+_IDS_KEPT = cython.declare(cython.Py_ssize_t, 4096)
+_MISSING = object()
+_ids: dict = {}  # by their bytes: the same few topics come in every message, and an UUID takes two microseconds to make
 _double = struct.Struct(">d")
 
 
@@ -144,6 +148,17 @@ def schema_of(entity) -> Schema:
     if schema is None:
         schema = _schemas[entity] = Schema(entity)
     return schema
+
+
+@cython.cfunc
+def _identifier(raw: bytes) -> object:
+    """The id of these bytes, None for zero; kept for the next message."""
+    made = uuid.UUID(bytes=raw)
+    value = made if made.int else None
+    if len(_ids) >= _IDS_KEPT:
+        _ids.clear()
+    _ids[raw] = value
+    return value
 
 
 @cython.final
@@ -254,10 +269,12 @@ class Reader:
     @cython.cfunc
     def identifier(self) -> object:
         self.need(16)
-        raw = bytes(self.source[self.at:self.at + 16])
+        raw: bytes = PyBytes_FromStringAndSize(cython.cast(cython.pointer(cython.const[cython.char]), self.data + self.at), 16)
         self.at += 16
-        value = uuid.UUID(bytes=raw)
-        return value if value.int else None
+        value = _ids.get(raw, _MISSING)
+        if value is _MISSING:
+            value = _identifier(raw)
+        return value
 
     @cython.cfunc
     def value(self, field: _Field, flexible: cython.bint, nullable: cython.bint) -> object:
@@ -288,7 +305,8 @@ class Reader:
     def rare(self, kind: cython.int, nullable: cython.bint) -> object:
         number: int64_t
         if kind == TIMEDELTA_32:
-            return self.integer(4) * _MILLISECOND
+            number = self.integer(4)
+            return number * _MILLISECOND if number else _NO_TIME
         if kind == TIMEDELTA_64:
             return self.duration(self.integer(8))
         if kind == DATETIME:
@@ -344,10 +362,11 @@ class Reader:
         made = schema.entity.__new__(schema.entity)
         field: _Field
         for field in schema.plain:
+            # an entity is frozen: this is what object.__setattr__ does, without the call
             if field.array:
-                _set(made, field.name, self.array(field, field.flexible))
+                PyObject_GenericSetAttr(made, field.name, self.array(field, field.flexible))
             else:
-                _set(made, field.name, self.value(field, field.flexible, field.nullable))
+                PyObject_GenericSetAttr(made, field.name, self.value(field, field.flexible, field.nullable))
         if schema.flexible:
             self.tags(schema, made)
         return made
@@ -359,7 +378,7 @@ class Reader:
         count: int64_t = self.uvarint()
         field: _Field
         end: cython.Py_ssize_t
-        seen: set = set()
+        seen: set = set() if count else None
         while count > 0:
             count -= 1
             tag = self.uvarint()
@@ -373,8 +392,8 @@ class Reader:
                 seen.add(tag)
             self.at = end
         for tag, field in schema.tagged.items():
-            if tag not in seen:
-                _set(made, field.name, field.default)
+            if seen is None or tag not in seen:
+                PyObject_GenericSetAttr(made, field.name, field.default)
         return 0
 
     @cython.cfunc
@@ -388,7 +407,7 @@ class Reader:
             self.size = whole
         if self.at != end:
             raise ProtocolError(f"tagged field {field.name} is {end - self.at} B shorter than its length says")
-        _set(made, field.name, value)
+        PyObject_GenericSetAttr(made, field.name, value)
         return 0
 
     def read(self, entity: type) -> object:
@@ -405,7 +424,6 @@ class Reader:
 _LOWEST = cython.declare(int64_t[18])
 _HIGHEST = cython.declare(int64_t[18])
 _WIDTH = cython.declare(cython.int[18])  # bytes of a kind that is a number; 0: it is none
-_MISSING = object()
 
 
 @cython.cfunc
@@ -432,6 +450,16 @@ def _mapping_of(entity, values):
     raise TypeError(f"{entity.__name__} cannot be made of {values!r}: give a mapping of its fields")
 
 
+@cython.cfunc
+def _milliseconds(value: object) -> object:
+    """A duration or a time as it is written; anything else as it is."""
+    if isinstance(value, datetime.timedelta):
+        return value // _MILLISECOND
+    if isinstance(value, datetime.datetime):
+        return (value - _EPOCH) // _MILLISECOND
+    return value
+
+
 @cython.final
 @cython.cclass
 class Writer:
@@ -448,9 +476,9 @@ class Writer:
     @cython.exceptval(-1)
     def more(self, count: cython.Py_ssize_t) -> cython.int:
         """Make room for *count* bytes."""
-        room: cython.Py_ssize_t = max(self.room * 2, self.size + count, 256)
         if self.size + count <= self.room:
             return 0
+        room: cython.Py_ssize_t = max(self.room * 2, self.size + count, 256)
         grown: cython.p_uchar = cython.cast(cython.p_uchar, PyMem_Realloc(self.data, room))
         if grown == cython.NULL:
             raise MemoryError(f"no memory for a message of {room} B")
@@ -515,10 +543,8 @@ class Writer:
     @cython.exceptval(-1)
     def number(self, field: _Field, value: object) -> cython.int:
         number: int64_t
-        if isinstance(value, datetime.timedelta):
-            value = value // _MILLISECOND
-        elif isinstance(value, datetime.datetime):
-            value = (value - _EPOCH) // _MILLISECOND
+        if not isinstance(value, int):
+            value = _milliseconds(value)
         try:
             number = value
         except OverflowError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tracemalloc
+import uuid
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
-from kio.schema.fetch.v17.response import FetchResponse, PartitionData
+from kio.schema.fetch.v17.response import FetchableTopicResponse, FetchResponse, PartitionData
 from kio.schema.metadata.v1.response import MetadataResponse as OldMetadata
 from kio.schema.metadata.v13.response import MetadataResponse
 from kio.schema.produce.v7.response import PartitionProduceResponse
@@ -204,3 +205,14 @@ def test_records_are_a_view_of_the_message() -> None:
 @given(number=unsigned(32))
 def test_int32_reads_a_correlation_id(number: int) -> None:
     assert Reader(number.to_bytes(4, "big") + b"rest").int32() % 2**32 == number
+
+
+def test_an_id_is_read_the_same_however_often_and_after_how_many_others() -> None:
+    """Ids that were read are kept, but no more than some thousands of them."""
+    topics = [uuid.UUID(int=number) for number in (1, *range(2, 9000), 1, 0, 0, 1)]
+    assert [_topic_id(each.bytes) for each in topics] == [each if each.int else None for each in topics]
+
+
+def _topic_id(raw: bytes) -> uuid.UUID | None:
+    found: uuid.UUID | None = Reader(raw + b"\x01\x00").read(FetchableTopicResponse).topic_id
+    return found
