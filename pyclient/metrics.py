@@ -17,6 +17,8 @@ Labels = tuple[str, ...]
 class MetricKind(Enum):
     """How updates become numbers: what is appended to the metric's name for each."""
 
+    __hash__ = object.__hash__  # there is one of each; Enum's own is interpreted, and every update needs it
+
     METER = ("-total", "-rate")  # since the start; per second over the last windows
     SHARE = ("-time-ns-total", "-time-total", "-ratio")  # ns since the start, also under the name before Kafka 4; share of the last windows
     GAUGE = ("",)  # now
@@ -144,7 +146,9 @@ class Metrics:
     def samples(self, metric: Metric, total: float, count: int, highest: float, now: float, *labels: str) -> None:
         """So many values with this sum, taken at *now*."""
         with self._lock:
-            windows = self._windows.setdefault((metric, labels), deque(maxlen=self._samples))
+            windows = self._windows.get((metric, labels))
+            if windows is None:
+                windows = self._windows[metric, labels] = deque(maxlen=self._samples)
             if not windows or now - windows[-1].since >= self._window_s:
                 windows.append(_Window(now))
             window = windows[-1]

@@ -108,6 +108,8 @@ class Calls:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """Requests of the calls whose node is ready."""
+        if not self._open:
+            return
         seen: set[Call] = set()
         while fresh := [call for call in self._open if call not in seen]:  # a look-up of a coordinator joins on the way
             seen.update(fresh)
@@ -124,7 +126,7 @@ class Calls:
 
     def next_deadline(self) -> float | None:
         """The earliest end of a call, or of its pause between two tries."""
-        return earliest(*(self._deadline(call) for call in self._open))
+        return earliest(*[self._deadline(call) for call in self._open]) if self._open else None
 
     def _deadline(self, call: Call) -> float | None:
         return earliest(call.deadline, call.not_before if call.not_before and not call.in_flight else None)

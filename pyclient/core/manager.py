@@ -18,6 +18,8 @@ from pyclient.errors import KafkaError
 class Use(enum.Enum):
     """What a connection is for. Long polls and produce traffic share none with anything that may not wait."""
 
+    __hash__ = object.__hash__  # there is one of each; Enum's own is interpreted, and every look for a connection needs it
+
     PRODUCE = "produce"
     FETCH = "fetch"
     COORDINATION = "coordination"
@@ -91,4 +93,8 @@ class Manager(Protocol):
 
 def earliest(*deadlines: float | None) -> float | None:
     """The smallest of the deadlines that are set."""
-    return min((each for each in deadlines if each is not None), default=None)
+    first: float | None = None
+    for each in deadlines:
+        if each is not None and (first is None or each < first):
+            first = each
+    return first

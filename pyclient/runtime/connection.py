@@ -19,7 +19,7 @@ from pyclient.codec.messages import correlation_id_of, decode_response, encode_r
 from pyclient.codec.produce import Buffer
 from pyclient.core.connection import CONNECTION, Event, State
 from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Exchange, Versions, agree_on_versions
-from pyclient.core.manager import NotSent, Reply, Request, Unknown
+from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
 from pyclient.runtime.network import send_pieces
 
@@ -95,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def next_deadline(self) -> float | None:
         """When the oldest request is overdue or muting ends."""
-        overdue = min((each.deadline for each in self._in_flight), default=None)
+        overdue = earliest(*[each.deadline for each in self._in_flight]) if self._in_flight else None
         return overdue if self.muted_until <= self._clock() else min(filter(None, (overdue, self.muted_until)))
 
     # ---- life -------------------------------------------------------------------------------------------------------
@@ -163,11 +163,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def expire(self, now: float) -> None:
         """M10: an overdue answer ends the connection, and everything else in flight on it is unknown too."""
-        overdue = next((each for each in self._in_flight if now >= each.deadline), None)
-        if overdue is not None:
-            self.close(RequestTimedOut(
-                f"{self.label} did not answer {overdue.api.title} within request_timeout_ms; the connection is closed and "
-                "the outcome of what was sent on it is unknown."))
+        for each in self._in_flight:
+            if now >= each.deadline:
+                self.close(RequestTimedOut(
+                    f"{self.label} did not answer {each.api.title} within request_timeout_ms; the connection is closed and "
+                    "the outcome of what was sent on it is unknown."))
+                return
 
     # ---- out --------------------------------------------------------------------------------------------------------
 
@@ -201,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _put(self, pieces: list[Buffer]) -> None:
         assert self._transport is not None
-        size = sum(len(piece) for piece in pieces)
+        size = sum(map(len, pieces))
         self.bytes_out += size + HEAD
         unsent: Sequence[Buffer] = [size.to_bytes(HEAD, "big"), *pieces]
         if self._socket is not None and not self._transport.is_closing() and not self._transport.get_write_buffer_size():

@@ -114,7 +114,7 @@ class Driver:
         return sent
 
     def _sleep(self, links: Links, not_before: float) -> None:
-        deadline = earliest(links.next_deadline(), *(manager.next_deadline() for manager in self._managers))
+        deadline = earliest(links.next_deadline(), *[manager.next_deadline() for manager in self._managers])
         deadline = max(deadline, not_before) if deadline is not None else None
         if deadline == self._timer_at and self._timer is not None:
             return

@@ -182,10 +182,11 @@ class Links:
         """End what is overdue or idle."""
         self._metrics.turn(now)
         self._company_at = None  # as with hosts that were wanted: who still waits asks again in this turn
-        for link in [*self._links(), *self._closing]:
+        hosts = self._all_hosts()
+        for link in [*[link for host in hosts for link in host.links.values()], *self._closing]:
             link.expire(now)
-        for host in self._all_hosts():
-            if host.reconnects.allowed(now):
+        for host in hosts:
+            if host.wanted and host.reconnects.allowed(now):
                 host.wanted = False  # whoever still wants it asks again in this turn
             for link in list(host.links.values()):
                 if not link.in_flight and now >= link.idle_since + self._options.max_idle:
@@ -193,12 +194,14 @@ class Links:
 
     def next_deadline(self) -> float | None:
         """The next overdue answer, idle connection, end of a back-off that somebody waits for, or attempt beside others."""
-        links = self._links()
-        return earliest(
-            self._company_at,
-            *(link.next_deadline() for link in [*links, *self._closing]),
-            *(link.idle_since + self._options.max_idle for link in links if not link.in_flight),
-            *(host.reconnects.not_before for host in self._all_hosts() if host.wanted))
+        deadlines = [self._company_at]
+        for host in self._all_hosts():
+            if host.wanted:
+                deadlines.append(host.reconnects.not_before)
+            deadlines += [link.next_deadline() if link.in_flight else earliest(link.next_deadline(), link.idle_since + self._options.max_idle)
+                          for link in host.links.values()]
+        deadlines.extend([link.next_deadline() for link in self._closing])
+        return earliest(*deadlines)
 
     def _links(self) -> list[Connection]:
         return [link for host in self._all_hosts() for link in list(host.links.values())]  # also read by who asks for metrics

@@ -147,6 +147,8 @@ class Fetcher:
             self._moved = self._taken = now
         for where in drained:
             self._place(where)
+        if not self._by_leader:
+            return
         for node in [node for node, wanted in self._by_leader.items() if wanted and node not in self._under_way]:
             room = self._room()
             if room and ready.slots(node, Use.FETCH):
@@ -157,7 +159,7 @@ class Fetcher:
 
     def next_deadline(self) -> float | None:
         """The end of the next pause after an error."""
-        return min(self._resting.values(), default=None)
+        return min(self._resting.values()) if self._resting else None
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -313,6 +315,8 @@ class Fetcher:
             self._fail(position, error_for(topic.error, topic_partition=where), lasting=False)
 
     def _wake(self, now: float) -> None:
+        if not self._resting:
+            return
         awake = [where for where, until in self._resting.items() if now >= until]
         for where in awake:
             del self._resting[where]
