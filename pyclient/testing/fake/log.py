@@ -107,6 +107,8 @@ class Log:
         """
         if not self.start <= offset <= self.end:
             raise Refused(OFFSET_OUT_OF_RANGE)
+        if offset >= before:
+            return b""
         found = self.range(offset, before)
         if not found:
             return b""

@@ -80,7 +80,7 @@ class SimulatedTransport(asyncio.Transport):
         if self._closing:
             return
         self._written.append(pieces)
-        self._unsent += sum(len(piece) for piece in pieces)
+        self._unsent += sum(map(len, pieces))
         self._in_order(self._deliver)
         if self is self.link.near:
             self.link.network.written(self.link)

@@ -145,9 +145,10 @@ def _read(kafka: Kafka, reading: Reading) -> Answers:
     answers = Answers()
     left = reading.max_bytes
     unknown: dict[Key, Fields] = {}
+    by_id = reading.by_id
     for key, wish in reading.wishes.items():
         try:
-            partition = found(kafka, *key, by_id=reading.by_id)
+            partition = found(kafka, *key, by_id=by_id)
         except Refused as refused:
             unknown[key] = _refused_fields(key[1], refused.code)
             continue
@@ -156,8 +157,8 @@ def _read(kafka: Kafka, reading: Reading) -> Answers:
         answers.bytes_read += size
         left = max(0, left - size)
     answers.is_urgent |= len(unknown) == len(reading.wishes)
-    # a real broker puts what it cannot read behind what it reads, and of that first the ids nobody has
-    answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != UNKNOWN_TOPIC_ID))
+    if unknown:  # a real broker puts what it cannot read behind what it reads, and of that first the ids nobody has
+        answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != UNKNOWN_TOPIC_ID))
     return answers
 
 
@@ -176,7 +177,7 @@ def _partition(kafka: Kafka, reading: Reading, answers: Answers, partition: Part
 
 def _readable(kafka: Kafka, reading: Reading, partition: Partition, wish: Wish, max_bytes: int, *, at_least_one: bool) -> Fields:
     asked = reading.asked
-    nearer = _nearer_replica(kafka, asked, partition, wish)
+    nearer = _nearer_replica(kafka, asked, partition, wish) if kafka.settings.replica_selector_class else None
     log = partition.serving_log(asked.broker, wish.leader_epoch, only_leader=asked.version < FOLLOWERS_SINCE)
     committed = asked.body.isolation_level == READ_COMMITTED
     fields: dict[str, object] = {
@@ -216,7 +217,7 @@ def _divergence(log: Log, wish: Wish) -> Fields | None:
 def _nearer_replica(kafka: Kafka, asked: Asked, partition: Partition, wish: Wish) -> int | None:
     """The in-sync replica in the reader's rack that has most, if the leader is in another one (KIP-392)."""
     rack = getattr(asked.body, "rack_id", "")
-    if not rack or not kafka.settings.replica_selector_class or asked.broker != partition.leader:
+    if not rack or asked.broker != partition.leader:
         return None
     if kafka.brokers[partition.leader].rack == rack:
         return None
