@@ -76,26 +76,26 @@ class Judge:
         self.facts = facts
         self.evaluated: Counter[str] = Counter()
         self.broken: Broken | None = None
-        self._by_event: dict[str, list[Invariant]] = {}
+        self._by_event: dict[str, list[tuple[str, Callable[..., None]]]] = {}
         for each in INVARIANTS.values():
             if each.name not in without:
-                self._by_event.setdefault(each.event, []).append(each)
+                self._by_event.setdefault(each.event, []).append((each.name, each.check))
 
     def after(self, event: str, *about: Any) -> None:
         """Evaluate what belongs to an event. The first breach is kept and raised."""
-        for each in self._by_event.get(event, ()):
-            self.evaluated[each.name] += 1
-            try:
-                each.check(self, *about)
-            except Broken as broken:
-                self.broken = self.broken or broken
-                self.world.journal.note("BROKEN", str(broken))
-                raise
+        try:
+            for name, check in self._by_event.get(event, ()):
+                self.evaluated[name] += 1
+                check(self, *about)
+        except Broken as broken:
+            self.broken = self.broken or broken
+            self.world.journal.note("BROKEN", str(broken))
+            raise
 
-    def require(self, condition: object, check: Callable[..., None], text: str) -> None:
-        """Raise unless *condition*."""
-        if not condition:
-            raise Broken(f"{INVARIANTS[check.__name__].rule} {check.__name__}", text)
+
+def breach(check: Callable[..., None], text: str) -> Broken:
+    """What an invariant raises that does not hold: its text is made only then, as most of the judging's time was the making of texts."""
+    return Broken(f"{INVARIANTS[check.__name__].rule} {check.__name__}", text)
 
 
 # --- producing ------------------------------------------------------------------------------------------------------------
@@ -104,15 +104,16 @@ class Judge:
 @holds("settled", "P23")
 def a_record_is_settled_once(judge: Judge, sent: Sent) -> None:
     """A delivery completes exactly once."""
-    judge.require(sent.settled == 1, a_record_is_settled_once, f"{sent.name!r} was settled {sent.settled} times")
+    if sent.settled != 1:
+        raise breach(a_record_is_settled_once, f"{sent.name!r} was settled {sent.settled} times")
 
 
 @holds("settled", "P18")
 def a_record_is_settled_in_time(judge: Judge, sent: Sent) -> None:
     """Nothing is pending longer than delivery_timeout_ms."""
     now = judge.world.loop.time()
-    judge.require(now <= sent.due + SLACK_S, a_record_is_settled_in_time,
-                  f"{sent.name!r} was sent at {sent.at:.3f}, was due at {sent.due:.3f}, and was settled at {now:.3f}")
+    if now > sent.due + SLACK_S:
+        raise breach(a_record_is_settled_in_time, f"{sent.name!r} was sent at {sent.at:.3f}, was due at {sent.due:.3f}, and was settled at {now:.3f}")
 
 
 @holds("second", "P18")
@@ -120,7 +121,8 @@ def no_record_is_overdue(judge: Judge) -> None:
     """The same, for those that would never be settled."""
     now = judge.world.loop.time()
     late = next((each for each in judge.facts.unsettled.values() if now > each.due + 1.0), None)
-    judge.require(late is None, no_record_is_overdue, f"{late and late.name!r} is still pending at {now:.3f}; due at {late and late.due}")
+    if late is not None:
+        raise breach(no_record_is_overdue, f"{late.name!r} is still pending at {now:.3f}; due at {late.due}")
 
 
 @holds("failed", "P12")
@@ -129,8 +131,8 @@ def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
     if isinstance(sent.error, InvalidTimestampError | PolicyViolationError):
         return
     calm = judge.facts.calm_from + RECOVERY_S
-    judge.require(isinstance(sent.error, DeliveryTimeout) and sent.due <= calm, what_could_be_delivered_was,
-                  f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
+    if not isinstance(sent.error, DeliveryTimeout) or sent.due > calm:
+        raise breach(what_could_be_delivered_was, f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
 
 
 @holds("refused", "P09")
@@ -139,7 +141,8 @@ def what_can_be_taken_is_taken(judge: Judge, who: str, error: BaseException) -> 
     facts, now = judge.facts, judge.world.loop.time()
     if who in facts.patience and not isinstance(error, BufferExhausted):
         wrong = facts.troubled_from <= now and now - facts.patience[who] <= facts.calm_from + RECOVERY_S
-        judge.require(wrong, what_can_be_taken_is_taken, f"{who} refuses a record at {now:.3f} while all is well: {error!r}")
+        if not wrong:
+            raise breach(what_can_be_taken_is_taken, f"{who} refuses a record at {now:.3f} while all is well: {error!r}")
 
 
 @holds("acked", "S06")
@@ -148,11 +151,12 @@ def an_acknowledged_record_is_stored_where_told(judge: Judge, sent: Sent) -> Non
     if sent.name in judge.facts.lost:
         return
     if sent.offset is None and sent.once:  # the broker knew it again, but not where it is (I03)
-        judge.require(sent.name in judge.facts.ever_stored, an_acknowledged_record_is_stored_where_told, f"{sent.name!r} was acknowledged, and never stored")
+        if sent.name not in judge.facts.ever_stored:
+            raise breach(an_acknowledged_record_is_stored_where_told, f"{sent.name!r} was acknowledged, and never stored")
         return
     found = judge.facts.stored[sent.where].get(sent.offset) if sent.offset is not None else None
-    judge.require(found is not None and found.name == sent.name, an_acknowledged_record_is_stored_where_told,
-                  f"{sent.name!r} was acknowledged at {sent.where} offset {sent.offset}, which holds {found!r}")
+    if found is None or found.name != sent.name:
+        raise breach(an_acknowledged_record_is_stored_where_told, f"{sent.name!r} was acknowledged at {sent.where} offset {sent.offset}, which holds {found!r}")
 
 
 @holds("end", "S06")
@@ -161,8 +165,9 @@ def what_was_acknowledged_stays(judge: Judge) -> None:
     facts = judge.facts
     present = {entry.name for log in facts.stored.values() for entry in log.values()}
     for sent in facts.sent.values():
-        if sent.offset is not None and sent.name not in facts.lost and sent.offset >= facts.log_start[sent.where]:
-            judge.require(sent.name in present, what_was_acknowledged_stays, f"{sent.name!r}, acknowledged at {sent.offset}, is gone")
+        should = sent.offset is not None and sent.name not in facts.lost and sent.offset >= facts.log_start[sent.where]
+        if should and sent.name not in present:
+            raise breach(what_was_acknowledged_stays, f"{sent.name!r}, acknowledged at {sent.offset}, is gone")
 
 
 @holds("stored", "P17")
@@ -174,8 +179,8 @@ def records_keep_the_order_of_their_sending(judge: Judge, where: Key, names: lis
         if sent is None or name in facts.ever_stored:
             continue
         key = (sent.producer, where)
-        judge.require(sent.order > facts.first_stored.get(key, -1), records_keep_the_order_of_their_sending,
-                      f"{name!r} comes to {where} after a record that was sent later (order {facts.first_stored.get(key)})")
+        if sent.order <= facts.first_stored.get(key, -1):
+            raise breach(records_keep_the_order_of_their_sending, f"{name!r} comes to {where} after a record that was sent later (order {facts.first_stored.get(key)})")
 
 
 @holds("stored", "I04")
@@ -186,26 +191,30 @@ def an_idempotent_producers_record_is_stored_once(judge: Judge, where: Key, name
         sent = facts.sent.get(name)
         if sent is not None and sent.once and name in facts.ever_stored and name not in facts.lost:
             again = [offset for offset, entry in facts.stored[where].items() if entry.name == name and offset >= facts.log_start[where]]
-            judge.require(not again, an_idempotent_producers_record_is_stored_once, f"{name!r} comes to {where} again, which holds it at {again}")
+            if again:
+                raise breach(an_idempotent_producers_record_is_stored_once, f"{name!r} comes to {where} again, which holds it at {again}")
 
 
 @holds("stored", "P07")
 def only_what_was_sent_is_stored(judge: Judge, where: Key, names: list[bytes]) -> None:
     """No damaged and no invented record: memory was not used again while it was being written (P07)."""
     unknown = next((name for name in names if name not in judge.facts.sent), None)
-    judge.require(unknown is None, only_what_was_sent_is_stored, f"{where} holds {unknown!r}, which nobody sent")
+    if unknown is not None:
+        raise breach(only_what_was_sent_is_stored, f"{where} holds {unknown!r}, which nobody sent")
 
 
 @holds("produced", "P03")
 def memory_is_accounted(judge: Judge, name: str, used: int, total: int) -> None:
     """What is in use never exceeds buffer_memory, and is never negative."""
-    judge.require(0 <= used <= total, memory_is_accounted, f"{name} has {used} of {total} B in use")
+    if not 0 <= used <= total:
+        raise breach(memory_is_accounted, f"{name} has {used} of {total} B in use")
 
 
 @holds("idle", "P07")
 def memory_is_given_back(judge: Judge, name: str, used: int) -> None:
     """When nothing is pending, nothing is in use."""
-    judge.require(used == 0, memory_is_given_back, f"{name} is idle and has {used} B in use")
+    if used != 0:
+        raise breach(memory_is_given_back, f"{name} is idle and has {used} B in use")
 
 
 # --- consuming ------------------------------------------------------------------------------------------------------------
@@ -218,8 +227,8 @@ def a_record_is_what_the_log_holds(judge: Judge, reader: str, record: Record, na
     facts, read = judge.facts, Entry(name, record.leader_epoch or 0)
     found = facts.stored[where].get(record.offset)
     held = any(log.get(record.offset) == read for _, log, _ in facts.logs(facts.readings[reader, where], where))
-    judge.require(held, a_record_is_what_the_log_holds,
-                  f"{reader} got {name!r} at {where} offset {record.offset}, which holds {found!r}")
+    if not held:
+        raise breach(a_record_is_what_the_log_holds, f"{reader} got {name!r} at {where} offset {record.offset}, which holds {found!r}")
 
 
 @holds("consumed", "S07")
@@ -227,8 +236,8 @@ def nothing_above_the_high_watermark_is_returned(judge: Judge, reader: str, reco
     """What may still be lost is not shown."""
     where = (record.topic, record.partition)
     highest = judge.facts.shown(where, record.leader_epoch or 0)
-    judge.require(record.offset < highest, nothing_above_the_high_watermark_is_returned,
-                  f"{reader} got {name!r} at {where} offset {record.offset}; the high watermark never was above {highest}")
+    if record.offset >= highest:
+        raise breach(nothing_above_the_high_watermark_is_returned, f"{reader} got {name!r} at {where} offset {record.offset}; the high watermark never was above {highest}")
 
 
 @holds("consumed", "C04")
@@ -242,7 +251,8 @@ def no_record_is_skipped_or_repeated(judge: Judge, reader: str, record: Record, 
     expected = [at or 0 for _, log, at in judge.facts.logs(reading, where) if log.get(record.offset) == read]
     # Where retention has overtaken it, what was fetched before may still come, or the policy decides.
     fits = any(record.offset == at or begin > at <= record.offset for at in expected)
-    judge.require(fits, no_record_is_skipped_or_repeated, f"{reader} got {name!r} at {where} offset {record.offset}; {expected} comes next")
+    if not fits:
+        raise breach(no_record_is_skipped_or_repeated, f"{reader} got {name!r} at {where} offset {record.offset}; {expected} comes next")
 
 
 @holds("position", "C01")
@@ -251,8 +261,8 @@ def a_position_never_goes_back(judge: Judge, reader: str, where: Key, before: Re
     if not before.view and before.knows < len(judge.facts.cuts[where]):
         return
     lowest = min(before.position, *(before.position if at is None else at for _, _, at in judge.facts.logs(before, where)))
-    judge.require(position >= lowest, a_position_never_goes_back,
-                  f"{reader} stands at {position} of {where}, and stood at {before.position} before")
+    if position < lowest:
+        raise breach(a_position_never_goes_back, f"{reader} stands at {position} of {where}, and stood at {before.position} before")
 
 
 @holds("truncated", "C11")
@@ -264,16 +274,16 @@ def only_what_was_cut_off_is_reported(judge: Judge, reader: str, error: LogTrunc
     if reading.next is None:
         return
     cuts = [at for _, _, at in judge.facts.logs(reading, where) if at is not None and at < reading.next]
-    judge.require(error.divergent_offset in cuts, only_what_was_cut_off_is_reported,
-                  f"{reader} reads {where} at {reading.next} and is told: {error}; what it read parts from newer logs at {cuts}")
+    if error.divergent_offset not in cuts:
+        raise breach(only_what_was_cut_off_is_reported, f"{reader} reads {where} at {reading.next} and is told: {error}; what it read parts from newer logs at {cuts}")
 
 
 @holds("committed", "S08")
 def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, where: Key, committed: int) -> None:
     """What is committed was handed out."""
     handed = max(judge.facts.readings[reader, where].handed, judge.facts.latest_start[where])  # to where retention may have moved it
-    judge.require(committed <= handed, no_commit_is_ahead_of_what_was_handed_out,
-                  f"{reader} committed {committed} of {where}, and was handed what is before {handed}")
+    if committed > handed:
+        raise breach(no_commit_is_ahead_of_what_was_handed_out, f"{reader} committed {committed} of {where}, and was handed what is before {handed}")
 
 
 @holds("end", "C14")
@@ -281,15 +291,16 @@ def every_consumer_has_come_to_the_end(judge: Judge) -> None:
     """When nothing is wrong any more, reading goes on to the end of every log."""
     for (reader, where), reading in judge.facts.readings.items():
         end = max(judge.facts.stored[where], default=-1) + 1
-        judge.require(reading.position == end, every_consumer_has_come_to_the_end,
-                      f"{reader} stands at {reading.position} of {where}, whose log ends at {end}")
+        if reading.position != end:
+            raise breach(every_consumer_has_come_to_the_end, f"{reader} stands at {reading.position} of {where}, whose log ends at {end}")
 
 
 @holds("refused", "C10")
 def where_to_go_on_is_decided_by_the_policy(judge: Judge, who: str, error: BaseException) -> None:
     """A position that the log has lost is reported to those only who have no auto_offset_reset."""
     lost = isinstance(error, OffsetOutOfRangeError) and judge.facts.resets.get(who, "none") != "none"
-    judge.require(not lost, where_to_go_on_is_decided_by_the_policy, f"{who} has auto_offset_reset={judge.facts.resets.get(who)} and is told {error!r}")
+    if lost:
+        raise breach(where_to_go_on_is_decided_by_the_policy, f"{who} has auto_offset_reset={judge.facts.resets.get(who)} and is told {error!r}")
 
 
 # --- the cluster and connections --------------------------------------------------------------------------------------
@@ -298,47 +309,55 @@ def where_to_go_on_is_decided_by_the_policy(judge: Judge, who: str, error: BaseE
 @holds("view", "M02")
 def a_view_never_grows_older(judge: Judge, who: str, before: Any, after: Any) -> None:
     """Leader epochs never go back, and no answer takes away brokers or topics that it is not about."""
-    judge.require(after.nodes or not before.nodes, a_view_never_grows_older, f"{who} knows no broker any more")
+    if not after.nodes and before.nodes:
+        raise breach(a_view_never_grows_older, f"{who} knows no broker any more")
     for name, known in before.topics.items():
         now = after.topics.get(name)
-        judge.require(now is not None, a_view_never_grows_older, f"{who} does not know topic {name} any more")
+        if now is None:
+            raise breach(a_view_never_grows_older, f"{who} does not know topic {name} any more")
         assert now is not None
         for old, new in zip(known.partitions, now.partitions, strict=False):
-            judge.require(new.epoch >= old.epoch or now.id != known.id, a_view_never_grows_older,
-                          f"{who} knew epoch {old.epoch} of {name}-{old.number}, and believes {new.epoch} now")
+            if new.epoch < old.epoch and now.id == known.id:
+                raise breach(a_view_never_grows_older, f"{who} knew epoch {old.epoch} of {name}-{old.number}, and believes {new.epoch} now")
 
 
 @holds("leaves", "P15")
 def a_partition_is_sent_to_one_broker_at_a_time(judge: Judge, who: str, batch: Any, node: int, beside: list[int], _state: str) -> None:
     """While batches of a partition are under way, others go to the same broker or wait; and never more than it remembers."""
-    judge.require(set(beside) <= {node}, a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} to {node} while others are under way to {beside}")
+    if not set(beside) <= {node}:
+        raise breach(a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} to {node} while others are under way to {beside}")
     allowed = judge.facts.in_line[who]
-    judge.require(len(beside) < allowed, a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} beside {len(beside)} others; {allowed} are allowed")
+    if len(beside) >= allowed:
+        raise breach(a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} beside {len(beside)} others; {allowed} are allowed")
 
 
 @holds("leaves", "P21")
 def what_may_be_stored_already_goes_alone(judge: Judge, who: str, batch: Any, _node: int, beside: list[int], state: str) -> None:
     """Beside others leaves only what was never sent before, to a broker that has stored what came before."""
-    judge.require(not beside or (not batch.stamped and state == "FLOWING"), what_may_be_stored_already_goes_alone,
-                  f"{who} sends {batch!r} beside {len(beside)} others; it {'was' if batch.stamped else 'was not'} sent before, and its partition is {state}")
+    if beside and (batch.stamped or state != "FLOWING"):
+        raise breach(what_may_be_stored_already_goes_alone, f"{who} sends {batch!r} beside {len(beside)} others; it {'was' if batch.stamped else 'was not'} sent before, and its partition is {state}")
 
 
 @holds("written", "C02")
 def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
     """No two answers with the same records are under way."""
     wanted = [where for asked in judge.facts.fetching.get(link.client, {}).values() for where in asked]
-    judge.require(len(wanted) == len(set(wanted)), a_partition_is_fetched_once_at_a_time, f"{link.client} fetches twice: {sorted(map(str, wanted))}")
+    if len(wanted) != len(set(wanted)):
+        raise breach(a_partition_is_fetched_once_at_a_time, f"{link.client} fetches twice: {sorted(map(str, wanted))}")
 
 
 @holds("written", "M12")
 def pipelines_are_bounded(judge: Judge, link: Link) -> None:
     """max.in.flight.requests.per.connection for Produce, one Fetch a connection, one Metadata a client."""
-    waiting = Counter(each.api for each in _unanswered(link))
-    judge.require(waiting[Api.PRODUCE] <= judge.facts.pipelines.get(link.client, 1), pipelines_are_bounded, f"{link!r} has {waiting[Api.PRODUCE]} Produce requests in flight")
-    judge.require(waiting[Api.FETCH] <= 1, pipelines_are_bounded, f"{link!r} has {waiting[Api.FETCH]} Fetch requests in flight")
-    if waiting[Api.METADATA]:
+    waiting = [each.api for each in _unanswered(link)]
+    if waiting.count(Api.PRODUCE) > judge.facts.pipelines.get(link.client, 1):
+        raise breach(pipelines_are_bounded, f"{link!r} has {waiting.count(Api.PRODUCE)} Produce requests in flight")
+    if waiting.count(Api.FETCH) > 1:
+        raise breach(pipelines_are_bounded, f"{link!r} has {waiting.count(Api.FETCH)} Fetch requests in flight")
+    if waiting.count(Api.METADATA):
         asked = [each for link in judge.world.network.of_client(link.client) for each in _unanswered(link) if each.api is Api.METADATA]
-        judge.require(len(asked) <= 1, pipelines_are_bounded, f"{link.client} has {len(asked)} Metadata requests in flight")
+        if len(asked) > 1:
+            raise breach(pipelines_are_bounded, f"{link.client} has {len(asked)} Metadata requests in flight")
 
 
 def _unanswered(link: Link) -> list[Any]:
@@ -350,7 +369,8 @@ def the_throttled_are_silent(judge: Judge, link: Link) -> None:
     """Who was asked for silence sends nothing on that connection before its time."""
     since, until = link.silent
     now = judge.world.loop.time()
-    judge.require(not since + INSTANT_S < now < until, the_throttled_are_silent, f"{link!r} was asked for silence from {since:.3f} to {until:.3f}, and writes at {now:.3f}")
+    if since + INSTANT_S < now < until:
+        raise breach(the_throttled_are_silent, f"{link!r} was asked for silence from {since:.3f} to {until:.3f}, and writes at {now:.3f}")
 
 
 @holds("view", "M01")
@@ -361,8 +381,8 @@ def the_clusters_state_is_not_asked_for_in_vain(judge: Judge, who: str, before: 
     if calm > 0:
         facts.views[who] += 1
         allowed = CALM_REFRESHES + 1.5 * calm / facts.max_age[who]
-        judge.require(facts.views[who] <= allowed, the_clusters_state_is_not_asked_for_in_vain,
-                      f"{who} got {facts.views[who]} views of the cluster in {calm:.1f} s in which all was well; its metadata_max_age_ms is {1000 * facts.max_age[who]:.0f}")
+        if facts.views[who] > allowed:
+            raise breach(the_clusters_state_is_not_asked_for_in_vain, f"{who} got {facts.views[who]} views of the cluster in {calm:.1f} s in which all was well; its metadata_max_age_ms is {1000 * facts.max_age[who]:.0f}")
 
 
 # --- effort, and the end ----------------------------------------------------------------------------------------------
@@ -373,24 +393,27 @@ def no_loop_is_busy(judge: Judge) -> None:
     """Callbacks in a virtual second are bounded by what there is to do."""
     facts = judge.facts
     allowed = TURNS_PER_SECOND + TURNS_PER_REQUEST * facts.second.requests + TURNS_PER_RECORD * facts.second.records
-    judge.require(facts.second.turns <= allowed, no_loop_is_busy,
-                  f"{facts.second.turns} callbacks in one second with {facts.second.requests} requests and {facts.second.records} records")
+    if facts.second.turns > allowed:
+        raise breach(no_loop_is_busy, f"{facts.second.turns} callbacks in one second with {facts.second.requests} requests and {facts.second.records} records")
 
 
 @holds("second", "M01")
 def requests_are_bounded(judge: Judge) -> None:
     """No client asks the brokers at the network's speed, whatever they answer."""
     for name, count in judge.facts.second.by_client.items():
-        judge.require(count <= REQUESTS_PER_SECOND + judge.facts.second.records, requests_are_bounded, f"{name} made {count} requests in one second")
+        if count > REQUESTS_PER_SECOND + judge.facts.second.records:
+            raise breach(requests_are_bounded, f"{name} made {count} requests in one second")
     for name, count in judge.facts.second.control.items():
-        judge.require(count <= CONTROL_PER_SECOND, requests_are_bounded, f"{name} asked for the cluster's state {count} times in one second")
+        if count > CONTROL_PER_SECOND:
+            raise breach(requests_are_bounded, f"{name} asked for the cluster's state {count} times in one second")
 
 
 @holds("second", "M05")
 def connects_are_bounded(judge: Judge) -> None:
     """Reconnecting backs off."""
     count, clients = judge.facts.second.connects, max(1, len(judge.world.clients))
-    judge.require(count <= CONNECTS_PER_SECOND * clients, connects_are_bounded, f"{count} connections were tried in one second")
+    if count > CONNECTS_PER_SECOND * clients:
+        raise breach(connects_are_bounded, f"{count} connections were tried in one second")
 
 
 @holds("turn", "S03")
@@ -406,10 +429,12 @@ def nothing_fails_unseen(judge: Judge) -> None:
 def nothing_is_left(judge: Judge, left: Mapping[str, list[str]]) -> None:
     """After every client was closed there is no task, no connection and no timer."""
     for what, items in left.items():
-        judge.require(not items, nothing_is_left, f"{what} left after close: {', '.join(items[:5])}")
+        if items:
+            raise breach(nothing_is_left, f"{what} left after close: {', '.join(items[:5])}")
 
 
 @holds("refused", "S05")
 def only_kafkas_errors_are_raised(judge: Judge, who: str, error: BaseException) -> None:
     """Whatever a broker or the network does, users see a KafkaError, and none that tells of a defect."""
-    judge.require(isinstance(error, KafkaError) and not isinstance(error, IllegalTransition), only_kafkas_errors_are_raised, f"{who} was raised {error!r}")
+    if not isinstance(error, KafkaError) or isinstance(error, IllegalTransition):
+        raise breach(only_kafkas_errors_are_raised, f"{who} was raised {error!r}")
