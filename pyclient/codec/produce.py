@@ -4,10 +4,9 @@ The only request that carries records; kio would copy them. Tested byte for byte
 """
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from pyclient.codec.apis import Api
@@ -16,6 +15,7 @@ from pyclient.codec.messages import is_flexible, write_header
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 _Length: TypeAlias = Callable[[int, str], bytes]
+_BYTES: Final = tuple(bytes((value,)) for value in range(0x80))
 TOPIC_IDS_SINCE = 13
 """Produce names topics by id from this version on (KIP-516)."""
 
@@ -41,7 +41,7 @@ def encode_produce(
     flexible = is_flexible(Api.PRODUCE, version)
     header = Writer()
     write_header(header, Api.PRODUCE, version, correlation_id, client_id, flexible=flexible)
-    write = _Pieces(io.BytesIO(header.take()), _compact if flexible else _classic, flexible)
+    write = _Pieces(header.take(), _compact if flexible else _classic, flexible)
     write.nullable_text(transactional_id)
     write.raw(struct.pack(">hi", acks, timeout_ms))
     write.count(len(topics))
@@ -56,6 +56,8 @@ def encode_produce(
 
 
 def _uvarint(value: int) -> bytes:
+    if value <= 0x7F:
+        return _BYTES[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -75,15 +77,14 @@ def _classic(length: int, width: str) -> bytes:
 class _Pieces:
     """Small fields are gathered in one buffer; record bytes are put between as they are."""
 
-    def __init__(self, out: io.BytesIO, length: _Length, flexible: bool) -> None:
-        self._out = out
-        self._out.seek(0, io.SEEK_END)
+    def __init__(self, header: bytes, length: _Length, flexible: bool) -> None:
+        self._out = [header]
         self._length = length
         self._flexible = flexible
         self._pieces: list[Buffer] = []
 
     def raw(self, data: bytes) -> None:
-        self._out.write(data)
+        self._out.append(data)
 
     def count(self, number: int) -> None:
         self.raw(self._length(number, ">i"))
@@ -99,11 +100,10 @@ class _Pieces:
             self.nullable_text(topic)
 
     def records(self, partition: PartitionRecords) -> None:
-        size = sum(len(piece) for piece in partition.pieces)
+        size = sum(map(len, partition.pieces))
         self.raw(struct.pack(">i", partition.partition) + self._length(size, ">i"))
-        self._pieces.append(self._out.getvalue())
-        self._pieces.extend(partition.pieces)
-        self._out = io.BytesIO()
+        self._pieces += (b"".join(self._out), *partition.pieces)
+        self._out = []
         self.end()
 
     def end(self) -> None:
@@ -112,4 +112,4 @@ class _Pieces:
             self.raw(b"\0")
 
     def finish(self) -> list[Buffer]:
-        return [*self._pieces, self._out.getvalue()]
+        return [*self._pieces, b"".join(self._out)]

@@ -45,6 +45,7 @@ class Versions:
     """The version ranges a broker offers, by API key."""
 
     offered: Mapping[int, VersionRange] = attrs.field(factory=dict)
+    _chosen: dict[tuple[Api, VersionRange | None], int] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def usable(self, api: Api, limits: VersionRange | None = None) -> VersionRange:
         """The versions both sides speak, within *limits*; may be empty."""
@@ -57,11 +58,16 @@ class Versions:
         Raises:
             UnsupportedVersionError: the broker is too old or too new for this request.
         """
+        chosen = self._chosen.get((api, limits))
+        return self._choose(api, limits) if chosen is None else chosen
+
+    def _choose(self, api: Api, limits: VersionRange | None) -> int:
         common = self.usable(api, limits)
         if not common:
             raise UnsupportedVersionError(
                 f"{api.title}: this client speaks versions {limits or SPOKEN[api]}, the broker "
                 f"{self.offered.get(api, 'none')}. Use a broker of Kafka 2.1 or newer, or a newer client.")
+        self._chosen[api, limits] = common.high
         return common.high
 
     @classmethod

@@ -90,7 +90,8 @@ class Driver:
             not_before = self._clock() + DEFECT_PAUSE
         finally:
             self._turning = False
-        self._settle_waiters()
+        if self._waiters:
+            self._settle_waiters()
         self._sleep(self._links, not_before)
 
     def _poll_managers(self, links: Links) -> None:

@@ -184,21 +184,26 @@ class BrokerConnection(asyncio.Protocol):
 
     def _apply(self, head: RequestHead, asked: Asked, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
         """Do what was decided, or let the model answer; gives what has to be waited for."""
-        row = self._front.rows[asked.api]
         match verdict:
+            case None:
+                return self._handle(head, asked, verdict)
             case Answer(fields):
                 self._reply(head, asked, fields)
             case Fail(code):
-                self._reply(head, asked, row.refuse(asked, code))
+                self._reply(head, asked, self._front.rows[asked.api].refuse(asked, code))
             case Drop(applied=False):
                 self.cut()
             case Silence(applied=False):
                 self._stall()
             case _:
-                answer = row.handle(self._kafka, asked)
-                if inspect.isawaitable(answer):
-                    return self._awaited(head, asked, verdict, answer)
-                self._end(head, asked, verdict, answer)
+                return self._handle(head, asked, verdict)
+        return None
+
+    def _handle(self, head: RequestHead, asked: Asked, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
+        answer = self._front.rows[asked.api].handle(self._kafka, asked)
+        if not isinstance(answer, dict) and inspect.isawaitable(answer):
+            return self._awaited(head, asked, verdict, answer)
+        self._end(head, asked, verdict, answer)
         return None
 
     async def _awaited(self, head: RequestHead, asked: Asked, verdict: Verdict | None, answer: Awaitable[Fields | None]) -> None:
@@ -209,6 +214,9 @@ class BrokerConnection(asyncio.Protocol):
         if self._transport is None:
             return
         match verdict:
+            case None:
+                if fields is not None:
+                    self._reply(head, asked, fields)
             case Drop():
                 self.cut()
             case Silence():

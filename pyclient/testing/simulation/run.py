@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import gc
 import logging
 import traceback
@@ -288,7 +289,9 @@ def _quiet_collector() -> Iterator[None]:
 def _observed(taken: Counter[tuple[str, str, str]]) -> Iterator[None]:
     """Count the rows that state tables take."""
     def watch(name: str) -> Any:
-        return lambda state, event: taken.update(((name, state.name, event.name),))
+        def count(state: enum.Enum, event: enum.Enum) -> None:
+            taken[name, state._name_, event._name_] += 1
+        return count
     for table in TABLES.values():
         table.observer = watch(table.name)
     try:
