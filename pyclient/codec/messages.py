@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import struct
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kio.index import load_entity_module, load_request_schema, load_response_schema
 from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
@@ -21,6 +22,9 @@ from pyclient.errors import ProtocolError
 
 Fields: TypeAlias = Mapping[str, object]
 Message: TypeAlias = Any  # a kio entity: its class differs by API and version
+NULL: Final = -1
+_HEAD: Final = struct.Struct(">hhih")
+"""API, version, correlation id, size of the client id: the same in every version of a request's header."""
 
 
 request_schema = functools.cache(load_request_schema)
@@ -66,8 +70,20 @@ def read_head(frame: memoryview) -> RequestHead:
     Raises:
         ProtocolError: it is cut off.
     """
-    head = Reader(frame).read(RequestHeaderV1)
-    return RequestHead(head.request_api_key, head.request_api_version, head.correlation_id, head.client_id)
+    if len(frame) < _HEAD.size:
+        raise ProtocolError(f"a request's header has {_HEAD.size} B at least, and this frame {len(frame)} B")
+    api_key, version, correlation_id, size = _HEAD.unpack_from(frame)
+    return RequestHead(api_key, version, correlation_id, None if size == NULL else _client_id(frame, size))
+
+
+def _client_id(frame: memoryview, size: int) -> str:
+    end = _HEAD.size + size
+    if not _HEAD.size <= end <= len(frame):
+        raise ProtocolError(f"a client id of {size} B in a request of {len(frame)} B")
+    try:
+        return str(frame[_HEAD.size:end], "utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"the client id is not UTF-8: {error.reason}") from None
 
 
 def decode_request(api: Api, version: int, frame: memoryview) -> Message:

@@ -16,7 +16,7 @@ from kio.serial import entity_writer
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.codec.entities import Reader
-from pyclient.codec.messages import correlation_id_of, decode_response, encode_request, field_names, is_flexible
+from pyclient.codec.messages import RequestHead, correlation_id_of, decode_response, encode_request, field_names, is_flexible, read_head
 from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Call, find_coordinator
 from pyclient.core.group.offsets import commit_call, committed_call
@@ -50,6 +50,24 @@ def written(entity: Any) -> bytes:
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("api", "version"), PAIRS)
+@pytest.mark.parametrize("client_id", [None, "", "client-1", "à-é"])
+def test_the_head_of_a_request_is_read_in_every_version(api: Api, version: int, client_id: str | None) -> None:
+    """Before anything is known of its version: brokers answer what they do not know, too."""
+    frame = memoryview(kios_header(api, version, 2**31 - 1, client_id) + b"body")
+    assert read_head(frame) == RequestHead(api, version, 2**31 - 1, client_id)
+
+
+@pytest.mark.parametrize("damaged", [
+    b"", b"\0\3\0\1\0\0\0\1\0", b"\0\3\0\1\0\0\0\1\0\2x", b"\0\3\0\1\0\0\0\1\xff\xfe", b"\0\3\0\1\0\0\0\1\x7f\xffx",
+    b"\0\3\0\1\0\0\0\1\0\1\xff",
+])
+def test_M12_a_damaged_head_of_a_request_is_refused(damaged: bytes) -> None:
+    """Cut off, with a length beyond the frame or below null, or no text."""
+    with pytest.raises(ProtocolError):
+        read_head(memoryview(damaged))
 
 
 @pytest.mark.parametrize(("api", "version"), PAIRS)
