@@ -226,7 +226,7 @@ def a_record_is_what_the_log_holds(judge: Judge, reader: str, record: Record, na
     where = (record.topic, record.partition)
     facts, read = judge.facts, Entry(name, record.leader_epoch or 0)
     found = facts.stored[where].get(record.offset)
-    held = any(log.get(record.offset) == read for _, log, _ in facts.logs(facts.readings[reader, where], where))
+    held = found == read or any(log.get(record.offset) == read for _, log, _ in facts.logs(facts.readings[reader, where], where))
     if not held:
         raise breach(a_record_is_what_the_log_holds, f"{reader} got {name!r} at {where} offset {record.offset}, which holds {found!r}")
 

@@ -72,6 +72,11 @@ class _Timer(asyncio.TimerHandle):
         self._when = when
         self.origin = origin
 
+    def cancel(self) -> None:
+        """Let it not run: it is dropped when its time comes."""
+        self._cancelled = True
+        self._callback, self._args = _nothing, ()
+
 
 class SimulationLoop(asyncio.AbstractEventLoop):
     """Single-threaded, without sockets, signals or subprocesses. Time begins at *start* seconds."""
@@ -128,9 +133,6 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         handle = _Timer(when, callback, args, self, context, -number)
         heapq.heappush(self._timers, (when, self._random.random(), number, handle))
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Cancelled timers are dropped when they come up."""
 
     @property
     def next_timer(self) -> float | None:
@@ -304,6 +306,10 @@ class _running:  # noqa: N801 used as a context manager, like a function
     def __exit__(self, *_: object) -> None:
         self._loop._running = False
         asyncio._set_running_loop(self._before)
+
+
+def _nothing() -> None:
+    """Stands for the callback of a cancelled timer: what it held is let go."""
 
 
 def _refuse_closed() -> NoReturn:
