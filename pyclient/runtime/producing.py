@@ -331,6 +331,8 @@ def check_timestamp(timestamp: SupportsIndex | None) -> int:
 
 def _whole(what: str, number: SupportsIndex, instead: str) -> int:
     """No float (``time.time()`` counts seconds) and no truth value, but any other kind of whole number."""
+    if type(number) is int:
+        return number  # nearly always, and a microsecond before a protocol is looked through
     if isinstance(number, bool) or not isinstance(number, SupportsIndex):
         raise TypeError(f"{what} {number!r} is {type(number).__name__}, not int: {instead}")
     return index(number)
