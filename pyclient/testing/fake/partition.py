@@ -54,6 +54,8 @@ class Partition:
         self._born = kafka.clock()
         self._looks = 0.0
         """How often producers that are silent for long were looked for."""
+        self._limits: Limits | None = None
+        self._limits_of: dict[str, str] = {}
         self._last_leader = self.isr[0]
         self._failing: dict[int, asyncio.TimerHandle] = {}
         self._replication = Replication(self, replicas, lag_ms=kafka.settings.replica_lag_ms,
@@ -134,7 +136,7 @@ class Partition:
         if all_in_sync and self.is_under_min_isr:
             raise Refused(NOT_ENOUGH_REPLICAS)
         now = self._kafka.wall()
-        limits = Limits.of(self.name, self.topic.config, self._kafka.settings)
+        limits = self._limits_now()
         data = checked(data, limits, now)
         batch = Batch.of(placed(data, log.end, self.leader_epoch))
         if batch.producer_id != NO_PRODUCER:
@@ -160,6 +162,13 @@ class Partition:
         log.producers.check_marker(batch, coordinator_epoch)
         self._append(log, batch)
         return Appended(batch.base_offset, batch.last_offset, NO_TIMESTAMP, self.leader_epoch)
+
+    def _limits_now(self) -> Limits:
+        """Read out of the topic's settings when these have changed."""
+        config = self.topic.config
+        if self._limits is None or config != self._limits_of:
+            self._limits, self._limits_of = Limits.of(self.name, config, self._kafka.settings), dict(config)
+        return self._limits
 
     def _writable(self, broker: int) -> Log:
         if broker != self.leader:
