@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
+from pyclient.buffers.entrance import Sending
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import Rows
 from pyclient.codec.arrow_input import Names
@@ -54,7 +55,7 @@ class _NoTransactions(Facade):
         raise _no_transactions()
 
 
-class Producer(_NoTransactions):
+class Producer(Sending, _NoTransactions):
     """Sends records to Kafka; used by any number of threads.
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins. See
@@ -73,49 +74,11 @@ class Producer(_NoTransactions):
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = ThreadObserver("pyclient-callbacks")
         self._core = ProducerCore(parsed, self._observer)
+        self._entrance = self._core.entrance
         self._max_block = parsed.max_block_ms / 1000
         self._portal = Portal("pyclient-producer")
         self._end = ProducerEnd(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
-
-    def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
-             headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
-        """Queue one record and return at once; the `Delivery` tells its fate. Order is kept per partition.
-
-        ``partition`` is 0-based, None asks the partitioner; ``timestamp`` is in ms since the epoch, None is now;
-        ``headers`` are (str, bytes or None) pairs; ``on_delivery(delivery)`` runs on the callback thread.
-        Waits for an unknown topic and for memory, both within ``max_block_ms``; in a callback it raises instead.
-        Where Ctrl-C ends it, the record may have been queued all the same; it is then delivered once, as any other.
-
-        Raises:
-            BufferExhausted: ``buffer_memory`` stayed full; nothing was queued, calling again is safe.
-            MetadataTimeout: the topic or partition is not known; nothing was queued.
-            RecordTooLargeError: the record alone exceeds ``max_request_size``; it will never fit.
-        """
-        core = self._core
-        if core.closed is not None:
-            raise core.closed
-        interceptors = core.interceptors
-        if interceptors is not None:
-            key, value, headers = interceptors.on_send(topic, key, value, headers)
-        try:
-            deadline = None
-            partition = None if partition is None else check_partition(partition)
-            queues = core.accumulator.topic(topic)
-            if queues is None or (partition is not None and partition >= len(queues)):
-                deadline = core.clock() + self._max_block
-                queues = self._wait_for_topic(topic, partition, deadline)
-            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
-            chosen = core.router.partition(queues, raw_key, raw_value, partition)
-            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
-            if delivery is None:
-                delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
-            return delivery
-        except Exception as error:
-            if interceptors is not None:
-                interceptors.refused(error)
-            raise
 
     def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
                   headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
@@ -202,6 +165,34 @@ class Producer(_NoTransactions):
                 raise
 
     # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _send(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
+              on_delivery: OnDelivery | None) -> Delivery:
+        """What `send` does for a record that is not simple (`pyclient.buffers.entrance`)."""
+        core = self._core
+        if core.closed is not None:
+            raise core.closed
+        interceptors = core.interceptors
+        if interceptors is not None:
+            key, value, headers = interceptors.on_send(topic, key, value, headers)
+        try:
+            deadline = None
+            partition = None if partition is None else check_partition(partition)
+            queues = core.accumulator.topic(topic)
+            if queues is None or (partition is not None and partition >= len(queues)):
+                deadline = core.clock() + self._max_block
+                queues = self._wait_for_topic(topic, partition, deadline)
+            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
+            chosen = core.router.partition(queues, raw_key, raw_value, partition)
+            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
+            if delivery is None:
+                delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
+            return delivery
+        except Exception as error:
+            if interceptors is not None:
+                interceptors.refused(error)
+            raise
 
     def _forget(self) -> None:
         self._end.forget()
@@ -297,6 +288,7 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = LoopObserver()
         self._core = ProducerCore(parsed, self._observer)
+        self._offer = _not_simple if self._core.entrance is None else self._core.entrance.offer
         self._max_block = parsed.max_block_ms / 1000
 
     async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
@@ -305,28 +297,8 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
 
         Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop.
         """
-        core = self._core
-        core.check_open()
-        interceptors = core.interceptors
-        if interceptors is not None:
-            key, value, headers = interceptors.on_send(topic, key, value, headers)
-        try:
-            deadline = core.clock() + self._max_block
-            partition = None if partition is None else check_partition(partition)
-            queues = core.accumulator.topic(topic)
-            if queues is None or (partition is not None and partition >= len(queues)):
-                queues = await core.queues(topic, partition, self._max_block)
-            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
-            chosen = core.router.partition(queues, raw_key, raw_value, partition)
-            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
-            if delivery is None:
-                delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
-            return delivery
-        except (Exception, asyncio.CancelledError) as error:
-            if interceptors is not None:
-                interceptors.refused(error)
-            raise
+        delivery = self._offer(topic, value, key, partition, timestamp, headers, on_delivery)
+        return delivery if delivery is not None else await self._send(topic, value, key, partition, timestamp, headers, on_delivery)
 
     async def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
                   headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
@@ -364,6 +336,8 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
 
     async def __aenter__(self) -> Self:
         await self._core.start()
+        if self._core.entrance is not None and self._core.loop is not None:
+            self._core.entrance.bind(self._core.loop.is_running)
         return self
 
     def _forget(self) -> None:
@@ -430,6 +404,31 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
             core.accumulator.leave(waiter)
         return None
 
+    async def _send(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
+                    on_delivery: OnDelivery | None) -> Delivery:
+        core = self._core
+        core.check_open()
+        interceptors = core.interceptors
+        if interceptors is not None:
+            key, value, headers = interceptors.on_send(topic, key, value, headers)
+        try:
+            deadline = core.clock() + self._max_block
+            partition = None if partition is None else check_partition(partition)
+            queues = core.accumulator.topic(topic)
+            if queues is None or (partition is not None and partition >= len(queues)):
+                queues = await core.queues(topic, partition, self._max_block)
+            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
+            chosen = core.router.partition(queues, raw_key, raw_value, partition)
+            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
+            if delivery is None:
+                delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
+            return delivery
+        except (Exception, asyncio.CancelledError) as error:
+            if interceptors is not None:
+                interceptors.refused(error)
+            raise
+
     async def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
                                          headers: bytes | None, on_delivery: OnDelivery | None, deadline: float) -> Delivery:
         core, began = self._core, self._core.clock()
@@ -448,6 +447,10 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
                 return delivery
             if not granted:
                 raise core.accumulator.exhausted(queues, core.clock() - began)
+
+
+def _not_simple(*_record: object) -> None:
+    """Every record needs more than an entrance can do."""
 
 
 def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], key_serializer: Any, value_serializer: Any,

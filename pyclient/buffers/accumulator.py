@@ -8,6 +8,7 @@ back to the pool only through `release`, by whoever knows that nothing reads it 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_GET_SIZE
 from cython.cimports.pyclient.buffers.batch import DONE, IN_FLIGHT, OPEN, SEALED, SEALING, Batch, half_of, opened
+from cython.cimports.pyclient.buffers.clock import now_ms
 from cython.cimports.pyclient.buffers.delivery import Delivery
 from cython.cimports.pyclient.buffers.queues import Holdings, PartitionQueue, TopicQueues
 from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
@@ -32,33 +33,9 @@ class Accumulator:
 
     ``on_ready`` is called (by any thread, outside the lock) when the loop has something new to look at; ``on_outcome``, unless
     None, with every record's metadata or error, where callbacks run. ``codecs`` are the topics that are compressed in another
-    way than the rest: codec and level of each.
+    way than the rest: codec and level of each. ``wall`` gives ms since the epoch; None reads the system's clock, without a call.
+    The fields are declared in accumulator.pxd.
     """
-
-    pool = cython.declare(object, visibility="readonly")
-    waits = cython.declare(object, visibility="readonly")
-    refused = cython.declare(cython.Py_ssize_t, visibility="readonly")  # records that found no room within their time
-    on_ready = cython.declare(object, visibility="public")
-    on_outcome = cython.declare(object, visibility="public")
-    on_new_batch = cython.declare(object, visibility="public")  # None, or told topic and partition, outside of the lock
-    unsettled = cython.declare(cython.Py_ssize_t, visibility="readonly")  # records of batches neither released nor dropped
-    _lock: cython.pymutex
-    _topics: dict
-    _observer: object
-    _clock: object
-    _wall: object
-    _random: object
-    _batch_limit: cython.Py_ssize_t
-    _largest_record: cython.Py_ssize_t
-    _linger: cython.double
-    _memory: cython.Py_ssize_t
-    _holdings: Holdings
-    _codecs: object
-    _closed: object
-    _ready: list
-    _turned: dict  # topics whose sticky partition has changed since `turned` was asked
-    _lingering: object  # open batches in the order in which their linger ends
-    _live: object  # batches not done, in the order of their creation
 
     def __init__(self, *, memory, batch_size, max_request_size, linger, compression, level, observer, clock, wall, random, codecs=None):
         limit = max(min(batch_size, max_request_size) - HEADER_SIZE, 1)
@@ -72,8 +49,8 @@ class Accumulator:
         self._random = random
         self._batch_limit = limit
         self._largest_record = max_request_size
+        self._largest_need = min(max_request_size - HEADER_SIZE, memory)
         self._linger = linger
-        self._memory = memory
         self._holdings = Holdings(memory)
         self._codecs = Codecs(compression, level, codecs or {})
         self._ready = []
@@ -94,16 +71,21 @@ class Accumulator:
         ``partition`` -1 takes the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is one that `wait` got memory for.
         *on_delivery* becomes the delivery's callback, before anybody can append behind it: callbacks run in the records' order.
         """
+        return self.take(topic, partition, timestamp, key, value, headers, waiter, on_delivery)
+
+    @cython.cfunc
+    def take(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: bytes | None, value: bytes | None,
+             headers: bytes | None, waiter: object, on_delivery: object) -> Delivery:
         key_size: cython.Py_ssize_t = -1 if key is None else PyBytes_GET_SIZE(key)
         value_size: cython.Py_ssize_t = -1 if value is None else PyBytes_GET_SIZE(value)
         headers_size: cython.Py_ssize_t = -1 if headers is None else PyBytes_GET_SIZE(headers)
         need: cython.Py_ssize_t = record_bound(key_size, value_size, headers_size)
         full: list = None
         fresh: cython.bint = False
-        if need + HEADER_SIZE > self._largest_record or need > self._memory:
+        if need > self._largest_need:
             raise self._too_large(topic, need)
         if timestamp < 0:
-            timestamp = self._wall()
+            timestamp = now_ms() if self._wall is None else self._wall()
         delivery: Delivery = None
         with self._lock:
             if self._closed is not None:
@@ -146,7 +128,7 @@ class Accumulator:
         queue: PartitionQueue
         while rows.at < rows.end:
             need: cython.Py_ssize_t = bound_of(cython.address(rows.rows[rows.at]))
-            if need + HEADER_SIZE > self._largest_record or need > self._memory:
+            if need > self._largest_need:
                 rows.refuse(self._too_large(rows.topic, need))
                 continue
             full, begun, rows.starved = None, [], False
@@ -405,6 +387,7 @@ class Accumulator:
         return topic.queues[partition]
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _fits(self, batch: Batch, need: cython.Py_ssize_t, timestamp: cython.longlong) -> cython.bint:
         if not batch.reaches(timestamp):
             return False
@@ -413,6 +396,7 @@ class Accumulator:
         return batch._at + need <= self._batch_limit and self._grow(batch, batch._at + need)
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _grow(self, batch: Batch, need: cython.Py_ssize_t) -> cython.bint:
         """Move the batch to the next size class, if memory allows."""
         size: cython.Py_ssize_t = self.pool.size_for(need)
@@ -459,7 +443,7 @@ class Accumulator:
         while rows.at < rows.end and budget > 0:
             row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
             need: cython.Py_ssize_t = bound_of(row)
-            if need + HEADER_SIZE > self._largest_record or need > self._memory:
+            if need > self._largest_need:
                 return None
             topic: TopicQueues = rows.topics[row.topic]
             queue: PartitionQueue = self._queue_for(topic, row.partition, 0)

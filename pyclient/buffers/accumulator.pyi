@@ -28,7 +28,7 @@ class Accumulator:
         level: int | None,
         observer: Observer,
         clock: Callable[[], float],
-        wall: Callable[[], int],
+        wall: Callable[[], int] | None,
         random: Random,
         codecs: Mapping[str, tuple[Compression, int | None]] | None = None,
     ) -> None: ...

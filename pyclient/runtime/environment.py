@@ -16,7 +16,8 @@ from pyclient.runtime.network import AsyncioNetwork, Network
 SEAL_INLINE_BYTES: Final = 65_536
 
 
-def _wall_ms() -> int:
+def wall_ms() -> int:
+    """The system's clock, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
@@ -31,7 +32,7 @@ class Environment:
     network: Callable[[], Network] = AsyncioNetwork
     clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""
-    wall: Callable[[], int] = _wall_ms
+    wall: Callable[[], int] = wall_ms
     """Milliseconds since the epoch, as records are stamped."""
     random: Callable[[], Random] = Random
     workers: Callable[[str], Executor] = _one_worker

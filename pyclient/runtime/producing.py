@@ -12,6 +12,7 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.choosing import Choice
+from pyclient.buffers.entrance import Entrance
 from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import encode_headers
@@ -28,6 +29,7 @@ from pyclient.records import Headers, TopicPartition
 from pyclient.runtime.callbacks import LoopObserver
 from pyclient.runtime.client import ClientCore
 from pyclient.runtime.counting import Counts
+from pyclient.runtime.environment import wall_ms
 from pyclient.runtime.intercepting import interceptors
 
 _log = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ class ProducerCore(ClientCore):
         self.accumulator = Accumulator(
             memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size,
             linger=config.linger_ms / 1000, compression=Compression.named(config.compression_type),
-            level=_level(config, config.compression_type), observer=observer, clock=self.clock, wall=self.environment.wall,
+            level=_level(config, config.compression_type), observer=observer, clock=self.clock, wall=None if self.environment.wall is wall_ms else self.environment.wall,
             random=self.random, codecs={topic: (Compression.named(codec), _level(config, codec)) for topic, codec in config.compression_by_topic})
         self._watch_buffer()
         self.interceptors = interceptors(config.interceptors, observer.dispatch)
@@ -57,6 +59,7 @@ class ProducerCore(ClientCore):
         self.router = Router(config)
         if self.router.watching is not None:
             self.accumulator.on_new_batch = Watched(self.router.watching)
+        self.entrance = self.router.entrance(self.accumulator) if self.interceptors is None else None
         self.creation = TopicCreation()
         self._workers: Executor | None = None
         limits = SendingLimits(
@@ -232,6 +235,8 @@ class ProducerCore(ClientCore):
     def forked(self) -> None:
         """Nothing that is pending will be settled in this process."""
         super().forked()
+        if self.entrance is not None:
+            self.entrance.closed = True  # before it takes the lock, which some thread of the parent may hold for ever
         self.observer.closed = self.closed
 
     async def close(self) -> None:
@@ -285,6 +290,13 @@ class Router:
         if self._ignores_keys or not isinstance(partitioner, HashesKeys) or not _from_one_class(partitioner, "key_hash", "partition"):
             return None
         return partitioner.key_hash()
+
+    def entrance(self, accumulator: Accumulator) -> Entrance | None:
+        """Where records that need nothing of this go past it; None when all need it."""
+        if self.serialized:
+            return None
+        key_hash = self.key_hash()
+        return Entrance(accumulator, ignore_keys=self._ignores_keys, keyless_stick=self._keyed_only or key_hash is not None, key_hash=key_hash)
 
     def chooses(self, *, keyed: bool) -> bool:
         """Whether `partition` must be asked for each record of a bulk."""

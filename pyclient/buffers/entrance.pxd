@@ -1,0 +1,28 @@
+# C interface: a producer's `send` calls its entrance without a Python call.
+cimport cython
+
+from pyclient.buffers.accumulator cimport Accumulator
+from pyclient.buffers.delivery cimport Delivery
+from pyclient.buffers.queues cimport TopicQueues
+from pyclient.buffers.rows cimport KeyHash
+
+
+@cython.final
+cdef class Entrance:
+    cdef public bint closed
+    cdef Accumulator _accumulator
+    cdef bint _ignore_keys
+    cdef bint _keyless_stick
+    cdef object _hash_owner
+    cdef KeyHash _hash
+    cdef object _is_running
+    cdef unsigned long _thread
+
+    cdef Delivery take(self, object topic, object value, object key, object partition, object timestamp, object headers, object on_delivery)
+
+    # Private.
+    cdef Py_ssize_t place(self, TopicQueues queues, bytes key, object partition) except -3
+
+
+cdef class Sending:
+    cdef public Entrance _entrance
