@@ -135,7 +135,7 @@ def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
         raise breach(what_could_be_delivered_was, f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
 
 
-@holds("refused", "P09")
+@holds("refused", "P04")
 def what_can_be_taken_is_taken(judge: Judge, who: str, error: BaseException) -> None:
     """Before the first fault, and when the last one is healed, a client knows the cluster, and turns nobody away but for want of memory."""
     facts, now = judge.facts, judge.world.loop.time()
@@ -321,7 +321,7 @@ def a_view_never_grows_older(judge: Judge, who: str, before: Any, after: Any) ->
                 raise breach(a_view_never_grows_older, f"{who} knew epoch {old.epoch} of {name}-{old.number}, and believes {new.epoch} now")
 
 
-@holds("leaves", "P15")
+@holds("leaves", "I09")
 def a_partition_is_sent_to_one_broker_at_a_time(judge: Judge, who: str, batch: Any, node: int, beside: list[int], _state: str) -> None:
     """While batches of a partition are under way, others go to the same broker or wait; and never more than it remembers."""
     if not set(beside) <= {node}:
@@ -338,7 +338,7 @@ def what_may_be_stored_already_goes_alone(judge: Judge, who: str, batch: Any, _n
         raise breach(what_may_be_stored_already_goes_alone, f"{who} sends {batch!r} beside {len(beside)} others; it {'was' if batch.stamped else 'was not'} sent before, and its partition is {state}")
 
 
-@holds("written", "C02")
+@holds("written", "C14")
 def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
     """No two answers with the same records are under way."""
     wanted = [where for asked in judge.facts.fetching.get(link.client, {}).values() for where in asked]
@@ -346,7 +346,7 @@ def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
         raise breach(a_partition_is_fetched_once_at_a_time, f"{link.client} fetches twice: {sorted(map(str, wanted))}")
 
 
-@holds("written", "M12")
+@holds("written", "P17")
 def pipelines_are_bounded(judge: Judge, link: Link) -> None:
     """max.in.flight.requests.per.connection for Produce, one Fetch a connection, one Metadata a client."""
     waiting = [each.api for each in _unanswered(link)]
