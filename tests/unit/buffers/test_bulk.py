@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,6 +23,13 @@ from tests.unit.buffers.bulks import rows_of, send_many, wait_in_line
 from tests.unit.buffers.test_accumulator import AccumulatorRules, noise, topic_of
 
 KEY_HASH = Murmur2Partitioner().key_hash()
+"""None where partitioners run as plain Python: then a producer, too, chooses for each record."""
+
+
+def by_key(keys: Sequence[bytes | None], count: int) -> dict[str, Any]:
+    if KEY_HASH is not None:
+        return {"key_hash": KEY_HASH}
+    return {"partitions": [-1 if key is None else murmur2_partition(key, count) for key in keys]}
 
 
 class BulkRules(AccumulatorRules):
@@ -38,7 +46,7 @@ class BulkRules(AccumulatorRules):
         deliveries = send_many(
             self.buffers, Observer(), values, partition=partition, keys=keys, stamps=stamps, starved=refuse_the_rest,
             headers=[encode_headers(each) if each else None for each in pairs] if headers else None,
-            key_hash=KEY_HASH if keyed and partition < 0 else None)
+            **(by_key(keys, 3) if keys and partition < 0 else {}))
         assert len(deliveries) == len(values)
         for at, (value, delivery) in enumerate(zip(values, deliveries, strict=True)):
             key = keys[at] if keys else None
@@ -94,7 +102,7 @@ def test_P30_keyed_records_go_where_murmur2_of_the_key_says_and_keep_their_order
     buffers = accumulator(Clock(), batch_size=2_000, partitions=4)
     keys = [b"k%d" % (at % 97) for at in range(3 * CHUNK)]
     values = [b"%d" % at for at in range(3 * CHUNK)]
-    deliveries = send_many(buffers, Observer(), values, keys=keys, key_hash=KEY_HASH)
+    deliveries = send_many(buffers, Observer(), values, keys=keys, **by_key(keys, 4))
     assert [each.partition for each in deliveries] == [murmur2_partition(key, 4) for key in keys]
     for partition, batches in written(buffers).items():
         assert values_of(batches) == [value for key, value in zip(keys, values, strict=True) if murmur2_partition(key, 4) == partition]
@@ -197,7 +205,7 @@ def test_deliveries_know_each_records_offset_partition_and_timestamp() -> None:
     buffers = accumulator(Clock(), batch_size=1_000, partitions=3)
     stamps = [1_000 + at * 7 for at in range(300)]
     values = [b"%d" % at for at in range(300)]
-    deliveries = send_many(buffers, Observer(), values, keys=values, stamps=stamps, key_hash=KEY_HASH)
+    deliveries = send_many(buffers, Observer(), values, keys=values, stamps=stamps, **by_key(values, 3))
     assert not deliveries.done()
     base = {0: 0, 1: 10_000, 2: 20_000}
     for batch in buffers.hurry():
