@@ -1,0 +1,169 @@
+"""The compiled way in: what it takes is what the long way would have made of it; what it does not take, it leaves untouched."""
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyclient import AsyncProducer, Producer
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.delivery import Observer
+from pyclient.buffers.entrance import Entrance
+from pyclient.codec.compression import Compression
+from pyclient.config import ProducerConfig
+from pyclient.errors import ClientClosed, RecordTooLargeError
+from pyclient.runtime.producing import Router
+from tests.unit.buffers.accumulators import Clock, accumulator
+
+PARTITIONS = 7
+SIMPLE: dict[str, Any] = {"topic": "orders", "value": b"v", "key": None, "partition": None, "timestamp": None, "headers": (), "on_delivery": None}
+
+
+class Text(str):
+    """Equal to its text, and yet something else."""
+
+    __slots__ = ()
+
+
+class Bytes(bytes):
+    """A user's own bytes."""
+
+
+def entrance(buffers: Accumulator, partitioner: str | None = None, **options: object) -> Entrance:
+    made = Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", "partitioner": partitioner, **options})).entrance(buffers)
+    assert made is not None
+    return made
+
+
+def offer(way: Entrance, **changes: Any) -> Any:
+    return way.offer(*{**SIMPLE, **changes}.values())
+
+
+@pytest.mark.parametrize("changes", [
+    {"topic": "unknown"}, {"topic": Text("orders")}, {"topic": b"orders"}, {"topic": None},
+    {"value": "text"}, {"value": bytearray(b"v")}, {"value": memoryview(b"v")}, {"value": Bytes(b"v")}, {"value": 1},
+    {"key": "text"}, {"key": bytearray(b"k")}, {"key": Bytes(b"k")},
+    {"partition": 4}, {"partition": -1}, {"partition": True}, {"partition": 1.0}, {"partition": 2**80}, {"partition": "1"},
+    {"timestamp": -1}, {"timestamp": 2**63}, {"timestamp": 2**90}, {"timestamp": True}, {"timestamp": 1.5}, {"timestamp": "now"},
+    {"headers": (("h", b"1"),)}, {"headers": [("h", b"1")]}, {"headers": []}, {"headers": {"h": b"1"}},
+], ids=str)
+def test_what_is_not_simple_is_left_to_others_untouched(changes: dict[str, Any]) -> None:
+    buffers = accumulator(Clock())
+    assert offer(entrance(buffers), **changes) is None
+    assert buffers.unsettled == 0
+    assert buffers.pool.used == 0
+
+
+@given(key=st.none() | st.binary(max_size=20), value=st.none() | st.binary(max_size=60), partition=st.none() | st.integers(0, PARTITIONS - 1),
+       timestamp=st.none() | st.integers(0, 2**63 - 1), options=st.sampled_from([{}, {"partitioner": "fnv1a"}, {"partitioner": "murmur2"}, {"partitioner_ignore_keys": True}]))
+def test_P30_what_it_takes_goes_where_the_partitioner_says_and_is_written_the_same(
+    key: bytes | None, value: bytes | None, partition: int | None, timestamp: int | None, options: dict[str, Any],
+) -> None:
+    ours, theirs = accumulator(Clock(), partitions=PARTITIONS), accumulator(Clock(), partitions=PARTITIONS)
+    router = Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", **options}))
+    delivery = offer(entrance(ours, **options), key=key, value=value, partition=partition, timestamp=timestamp)
+    queues = theirs.topic("orders")
+    assert queues is not None
+    other = theirs.append(queues, router.partition(queues, key, value, partition), -1 if timestamp is None else timestamp, key, value, None)
+    assert other is not None
+    assert delivery.partition == other.partition
+    ours_sealed, theirs_sealed = (_sealed(each) for each in (ours, theirs))
+    assert ours_sealed == theirs_sealed
+
+
+def _sealed(buffers: Accumulator) -> list[bytes]:
+    (batch,) = buffers.hurry()
+    (queue,) = buffers.take_ready(1000.0)
+    assert buffers.head(queue) is batch
+    buffers.seal(batch)
+    return [bytes(piece) for piece in batch.pieces()]
+
+
+def test_callbacks_are_added_before_anybody_can_append_behind() -> None:
+    buffers = accumulator(Clock())
+    told: list[object] = []
+    delivery = offer(entrance(buffers), on_delivery=told.append)
+    (batch,) = buffers.hurry()
+    batch.result.complete(5)
+    assert told == [delivery]
+
+
+def test_without_memory_it_leaves_the_record_to_who_can_wait() -> None:
+    buffers = accumulator(Clock(), memory=40_000, batch_size=16_384)
+    way = entrance(buffers)
+    taken = 0
+    while offer(way, value=b"x" * 1000) is not None:
+        taken += 1
+    assert 20 < taken == buffers.unsettled
+
+
+def test_what_can_never_fit_is_refused_here_and_now() -> None:
+    with pytest.raises(RecordTooLargeError):
+        offer(entrance(accumulator(Clock(), max_request_size=5000)), value=b"x" * 6000)
+
+
+def test_a_closed_accumulator_refuses_here_too() -> None:
+    buffers = accumulator(Clock())
+    way = entrance(buffers)
+    buffers.close()
+    with pytest.raises(ClientClosed):
+        offer(way)
+
+
+def test_after_a_fork_no_lock_is_touched() -> None:
+    buffers = accumulator(Clock())
+    way = entrance(buffers)
+    way.closed = True
+    buffers.close()  # who asked it would be told so
+    assert offer(way) is None
+
+
+def test_a_bound_one_takes_records_in_its_thread_while_its_loop_runs() -> None:
+    running = True
+    buffers = accumulator(Clock())
+    way = entrance(buffers)
+    way.bind(lambda: running)
+    assert offer(way) is not None
+    elsewhere: list[object] = []
+    thread = threading.Thread(target=lambda: elsewhere.append(offer(way)))
+    thread.start()
+    thread.join()
+    assert elsewhere == [None]
+    running = False
+    assert offer(way) is None
+    assert buffers.unsettled == 1
+
+
+@pytest.mark.parametrize("options", [{"value_serializer": "string"}, {"key_serializer": "string"}])
+def test_with_a_serializer_no_record_is_simple(options: dict[str, Any]) -> None:
+    assert Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", **options})).entrance(accumulator(Clock())) is None
+
+
+def test_a_partitioner_in_python_is_asked_for_every_record_without_a_partition() -> None:
+    buffers = accumulator(Clock())
+    way = Entrance(buffers, ignore_keys=False, keyless_stick=False)
+    assert offer(way, key=b"k") is None
+    assert offer(way) is None
+    assert offer(way, partition=3) is not None
+
+
+def test_the_systems_clock_is_read_where_no_other_is_given() -> None:
+    buffers = Accumulator(memory=1_000_000, batch_size=16_384, max_request_size=1_000_000, linger=0.0, compression=Compression.NONE, level=None,
+                          observer=Observer(), clock=Clock(), wall=None, random=Random(1))
+    buffers.set_topic("orders", 1, range(1))
+    before = time.time_ns() // 1_000_000
+    offer(entrance(buffers))
+    (batch,) = buffers.hurry()
+    assert before <= batch.max_timestamp <= time.time_ns() // 1_000_000
+
+
+def test_send_has_one_signature_and_one_text_in_both_producers() -> None:
+    sync, asynchronous = (list(inspect.signature(each.send).parameters) for each in (Producer, AsyncProducer))
+    assert sync == asynchronous == ["self", "topic", "value", "key", "partition", "timestamp", "headers", "on_delivery"]
+    assert "BufferExhausted" in (Producer.send.__doc__ or "")
