@@ -110,10 +110,11 @@ class ProducingService:
         _show_views(self.name, self._producer._core.metadata, judge)
         _show_batches(self.name, self._producer._core.sender, judge)
         self._due_s = self._options["delivery_timeout_ms"] / 1000
-        facts.patience[self.name] = self._options["max_block_ms"] / 1000
-        facts.pipelines[self.name] = self._options["max_in_flight_requests_per_connection"]
-        facts.in_line[self.name] = min(REMEMBERED, facts.pipelines[self.name]) if self._options["enable_idempotence"] else 1
-        facts.max_age[self.name] = self._options["metadata_max_age_ms"] / 1000
+        config = self._producer._core.config
+        facts.patience[self.name] = config.max_block_ms / 1000
+        facts.pipelines[self.name] = config.max_in_flight_requests_per_connection
+        facts.in_line[self.name] = min(REMEMBERED, config.max_in_flight_requests_per_connection) if config.enable_idempotence else 1
+        facts.max_age[self.name] = config.metadata_max_age_ms / 1000
 
     async def run(self) -> None:
         """Work, then close."""
@@ -249,8 +250,6 @@ class ConsumingService:
         self._group = f"group-{number}"
         world.groups.append(self._group)
         self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
-        facts.resets[self.name] = self._options["auto_offset_reset"]
-        facts.max_age[self.name] = self._options["metadata_max_age_ms"] / 1000
         self._seeks = self._random.choice((0, 1, 3, 6))
         """How often it still jumps somewhere: each time it may read all it has read again."""
         self._restless = self._random.random() < 0.3
@@ -261,6 +260,8 @@ class ConsumingService:
     def _made(self) -> AsyncConsumer:
         consumer = self._world.consumer(self.name, group_id=self._group, **self._options)
         _show_views(self.name, consumer._core.metadata, self._judge)
+        self._facts.resets[self.name] = consumer._core.config.auto_offset_reset
+        self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
         self._facts.fetching[self.name] = consumer._core.fetcher._under_way
         self._facts.views[self.name] = 0
         return consumer
