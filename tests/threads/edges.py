@@ -15,12 +15,15 @@ from typing import Any, Final, Self, TypeVar
 import pytest
 
 from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.entrance import Entrance
+from pyclient.runtime.producing import Router
 
 R = TypeVar("R")
 WITH_THREADING: Final = (
     "pyclient.buffers.delivery", "pyclient.buffers.fetchbuffer", "pyclient.runtime.callbacks", "pyclient.runtime.ending",
     "pyclient.runtime.portal", "pyclient.producer", "pyclient.consumer")
 """Modules that make locks as ``threading.Lock()``."""
+ROUTER_ENTRANCE: Final = Router.entrance
 SHORT: Final = 1e-6
 LONG: Final = 5e-4
 """Seconds: long enough for another thread to do a whole step."""
@@ -40,6 +43,10 @@ class Coin:
         toss = self._random().random()
         if toss < self._chance:
             self._never.acquire(timeout=LONG if toss < self._chance / 20 else SHORT)
+
+    def heads(self) -> bool:
+        """One toss of two equal sides."""
+        return self._random().random() < 0.5
 
     def _random(self) -> Random:
         if not hasattr(self._own, "random"):
@@ -126,11 +133,17 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
     patch.setattr("pyclient.runtime.producing.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
+    patch.setattr("pyclient.runtime.producing.Router.entrance", lambda router, buffers: _entrance(router, buffers, coin))
 
 
 def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], float], **made: Any) -> Any:
     """An accumulator with edges."""
     return EdgyAccumulator(make(clock=coin.around(clock), **made), coin)
+
+
+def _entrance(router: Router, buffers: EdgyAccumulator, coin: Coin) -> Entrance | None:
+    """Half of the producers have the compiled way in, which ends in the accumulator itself; the others go the long way, which has edges."""
+    return ROUTER_ENTRANCE(router, buffers._inner) if coin.heads() else None
 
 
 def _found(name: str) -> Any:
