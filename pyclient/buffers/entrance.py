@@ -89,7 +89,7 @@ class Entrance:
             return STICKY if self._keyless_stick else NOWHERE
         if self._hash == cython.NULL:
             return NOWHERE
-        hashed: cython.Py_ssize_t = self._hash(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(key)), PyBytes_GET_SIZE(key)) & 0x7FFFFFFF
+        hashed: cython.Py_ssize_t = self._hash(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(key)), PyBytes_GET_SIZE(key))
         return hashed % queues._count
 
 
