@@ -87,31 +87,33 @@ class Accumulator:
         if timestamp < 0:
             timestamp = now_ms() if self._wall is None else self._wall()
         delivery: Delivery = None
-        with self._lock:
-            if self._closed is not None:
-                raise self._closed
-            queue: PartitionQueue = self._queue_for(topic, partition, 0)
-            while queue._open is not None and not self._fits(queue._open, need, timestamp):
-                full = full or []
-                full.append(self._detach(queue))
-                queue = self._queue_for(topic, partition, need)  # a full batch ends the turn of the sticky partition
-            batch: Batch = queue._open
-            if batch is None:
-                batch = self._new_batch(queue, need, timestamp, waiter)
-                fresh = batch is not None
-            if batch is not None:
-                topic._sticky_bytes -= batch._at if partition < 0 else 0
-                delivery = batch.put(timestamp, key, key_size, value, value_size, headers, headers_size)
-                topic._sticky_bytes += batch._at if partition < 0 else 0
-                self.unsettled += 1
-                if self.on_outcome is not None:
-                    delivery.tell(self.on_outcome)
-                if on_delivery is not None:
-                    delivery.add_done_callback(on_delivery)
-        if full is not None:
-            for batch in full:
-                self.seal(batch)
-        elif fresh:
+        try:
+            with self._lock:
+                if self._closed is not None:
+                    raise self._closed
+                queue: PartitionQueue = self._queue_for(topic, partition, 0)
+                while queue._open is not None and not self._fits(queue._open, need, timestamp):
+                    full = full or []
+                    full.append(self._detach(queue))
+                    queue = self._queue_for(topic, partition, need)  # a full batch ends the turn of the sticky partition
+                batch: Batch = queue._open
+                if batch is None:
+                    batch = self._new_batch(queue, need, timestamp, waiter)
+                    fresh = batch is not None
+                if batch is not None:
+                    topic._sticky_bytes -= batch._at if partition < 0 else 0
+                    delivery = batch.put(timestamp, key, key_size, value, value_size, headers, headers_size)
+                    topic._sticky_bytes += batch._at if partition < 0 else 0
+                    self.unsettled += 1
+                    if self.on_outcome is not None:
+                        delivery.tell(self.on_outcome)
+                    if on_delivery is not None:
+                        delivery.add_done_callback(on_delivery)
+        finally:  # also where no memory is left to begin another: nobody else would seal what was detached here
+            if full is not None:
+                for batch in full:
+                    self.seal(batch)
+        if full is None and fresh:
             self.on_ready()
         if fresh and self.on_new_batch is not None:
             self.on_new_batch(queue.topic, queue.partition)

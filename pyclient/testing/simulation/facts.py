@@ -228,6 +228,8 @@ class Facts:
         if position < reading.position:
             reading.knows = next((number for number, _, at in self.logs(reading, where) if at == position), reading.knows)
             reading.stands(position)
+        elif reading.next is not None and position > reading.next:  # retention has moved it on: of the log there it has read nothing
+            reading.next, reading.view = None, {}
         reading.position = position
         reading.handed = max(reading.handed, position)
 

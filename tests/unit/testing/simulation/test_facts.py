@@ -84,3 +84,14 @@ def test_a_reader_in_the_newest_log_was_moved_by_its_retention_only() -> None:
     assert facts.start_for(reading, WHERE) == 5
     reading.knows = 1
     assert facts.start_for(reading, WHERE) == 0
+
+
+def test_a_reader_that_retention_has_moved_on_has_read_nothing_there() -> None:
+    facts = ten_of_which_retention_took_five()
+    reading = facts.readings["reader", WHERE]
+    reading.begin(0, 0)
+    facts.read("reader", WHERE, 0, Entry(b"a", 0))
+    facts.moved("reader", WHERE, 5)
+    facts.lead(WHERE, entries("abc", 0), start=0, clean=False)  # which ends before: its policy puts it wherever it says
+    assert (reading.next, reading.view) == (None, {})
+    assert facts.logs(reading, WHERE)[-1][2] is None

@@ -137,6 +137,15 @@ def test_C11_what_was_cut_off_may_be_handed_out_until_the_reader_has_gone_back(c
     assert breach(cut, "consumed", "reader", handed(2, 0), b"c") == "C04 a_record_is_what_the_log_holds"
 
 
+def test_C01_who_has_read_nothing_of_a_log_that_was_cut_may_be_reset_to_anywhere(cut: Judge) -> None:
+    reading = cut.facts.readings["reader", WHERE]
+    reading.view.clear()
+    reading.position = 4
+    cut.after("position", "reader", WHERE, reading, 0)
+    reading.knows = 1
+    assert breach(cut, "position", "reader", WHERE, reading, 0) == "C01 a_position_never_goes_back"
+
+
 def test_C11_a_position_goes_back_to_where_the_logs_part_and_no_further(cut: Judge) -> None:
     reading = cut.facts.readings["reader", WHERE]
     reading.position = 4
