@@ -35,6 +35,16 @@ class Bytes(bytes):
     """A user's own bytes."""
 
 
+NOT_SIMPLE: list[dict[str, Any]] = [
+    {"topic": "unknown"}, {"topic": Text("orders")}, {"topic": b"orders"}, {"topic": None},
+    {"value": "text"}, {"value": bytearray(b"v")}, {"value": memoryview(b"v")}, {"value": Bytes(b"v")}, {"value": 1},
+    {"key": "text"}, {"key": bytearray(b"k")}, {"key": Bytes(b"k")},
+    {"partition": 4}, {"partition": -1}, {"partition": True}, {"partition": 1.0}, {"partition": 2**80}, {"partition": "1"},
+    {"timestamp": -1}, {"timestamp": 2**63}, {"timestamp": 2**90}, {"timestamp": True}, {"timestamp": 1.5}, {"timestamp": "now"},
+    {"headers": (("h", b"1"),)}, {"headers": [("h", b"1")]}, {"headers": []}, {"headers": {"h": b"1"}},
+]
+
+
 def entrance(buffers: Accumulator, partitioner: str | None = None, **options: object) -> Entrance:
     made = Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", "partitioner": partitioner, **options})).entrance(buffers)
     assert made is not None
@@ -45,14 +55,7 @@ def offer(way: Entrance, **changes: Any) -> Any:
     return way.offer(*{**SIMPLE, **changes}.values())
 
 
-@pytest.mark.parametrize("changes", [
-    {"topic": "unknown"}, {"topic": Text("orders")}, {"topic": b"orders"}, {"topic": None},
-    {"value": "text"}, {"value": bytearray(b"v")}, {"value": memoryview(b"v")}, {"value": Bytes(b"v")}, {"value": 1},
-    {"key": "text"}, {"key": bytearray(b"k")}, {"key": Bytes(b"k")},
-    {"partition": 4}, {"partition": -1}, {"partition": True}, {"partition": 1.0}, {"partition": 2**80}, {"partition": "1"},
-    {"timestamp": -1}, {"timestamp": 2**63}, {"timestamp": 2**90}, {"timestamp": True}, {"timestamp": 1.5}, {"timestamp": "now"},
-    {"headers": (("h", b"1"),)}, {"headers": [("h", b"1")]}, {"headers": []}, {"headers": {"h": b"1"}},
-], ids=str)
+@pytest.mark.parametrize("changes", NOT_SIMPLE, ids=[f"{number} {name} {type(value).__name__}" for number, each in enumerate(NOT_SIMPLE) for name, value in each.items()])
 def test_what_is_not_simple_is_left_to_others_untouched(changes: dict[str, Any]) -> None:
     buffers = accumulator(Clock())
     assert offer(entrance(buffers), **changes) is None
