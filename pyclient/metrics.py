@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from threading import Lock
+from threading import RLock
 from typing import Final, NamedTuple, TypeAlias
 
 Labels = tuple[str, ...]
@@ -121,7 +121,7 @@ class Metrics:
     def __init__(self, role: str | None = None, *, samples: int = 2, window_s: float = 30.0) -> None:
         self._samples = samples
         self._window_s = window_s
-        self._lock = Lock()
+        self._lock = RLock()  # a signal's handler may ask for figures while they are made
         self._totals: dict[Key, float] = {}
         self._windows: dict[Key, deque[_Window]] = {}
         self._watched: dict[Metric, Read] = {}

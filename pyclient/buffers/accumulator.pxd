@@ -39,6 +39,7 @@ cdef class Accumulator:
                        object waiter, object on_delivery)
 
     # Private.
+    cdef object _seal_all(self, list detached)
     cdef PartitionQueue _queue_for(self, TopicQueues topic, Py_ssize_t partition, Py_ssize_t homeless)
     cdef bint _fits(self, Batch batch, Py_ssize_t need, long long timestamp) except -1
     cdef bint _grow(self, Batch batch, Py_ssize_t need) except -1

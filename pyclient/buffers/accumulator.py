@@ -111,8 +111,7 @@ class Accumulator:
                         delivery.add_done_callback(on_delivery)
         finally:  # also where no memory is left to begin another: nobody else would seal what was detached here
             if full is not None:
-                for batch in full:
-                    self.seal(batch)
+                self._seal_all(full)
         if full is None and fresh:
             self.on_ready()
         if fresh and self.on_new_batch is not None:
@@ -158,10 +157,13 @@ class Accumulator:
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers)))
 
     def wait_rows(self, rows: Rows, waiter):
-        """As `wait`, for the next record of *rows*; it asks for what those behind it fill too, up to a batch."""
+        """As `wait`, for the next record of *rows*; it asks for what those behind it fill too, up to a batch or a quarter of the memory.
+
+        Who asked for more might wait for ever while little of it is held elsewhere, and hold up everybody behind.
+        """
         row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
         if row.partition < len(rows.topic):
-            self._line_up(rows.topics[row.topic], row.partition, waiter, max(bound_of(row), min(rows.bytes_left(), self._batch_limit)))
+            self._line_up(rows.topics[row.topic], row.partition, waiter, max(bound_of(row), min(rows.bytes_left(), self._batch_limit, self.pool.total // 4)))
         else:
             waiter.notify()  # the topic was created anew, with fewer partitions: `append_rows` refuses it
 
@@ -225,6 +227,19 @@ class Accumulator:
                 self._swap(batch, len(payload), records)
             self._list(batch.queue)
         self.on_ready()
+        if stopped is not None:
+            raise stopped
+
+    @cython.cfunc
+    def _seal_all(self, detached: list) -> object:
+        """Each of them, whatever comes meanwhile (Ctrl-C): nobody else would. That is raised in the end."""
+        batch: Batch
+        stopped = None
+        for batch in detached:
+            try:
+                self.seal(batch)
+            except BaseException as stop:  # noqa: BLE001 it is raised below
+                stopped = stopped or stop
         if stopped is not None:
             raise stopped
 

@@ -48,7 +48,7 @@ class TopicQueues:
         self._busy = {}
 
     def update(self, count, available):
-        """The topic has *count* partitions now, those of *available* with a leader.
+        """The topic has *count* partitions now, those of *available* with a leader; they stand in order, as shares are found by bisection.
 
         Fewer than before when it was created anew: the queues of the others take no more records, but keep what they hold.
         """
@@ -56,7 +56,7 @@ class TopicQueues:
             self.queues.append(PartitionQueue(self, self.topic, number))
         self._count = count
         self.shares = None
-        self.available = tuple(available) or tuple(range(count))
+        self.available = tuple(sorted(available)) or tuple(range(count))
         if self._sticky not in self.available:
             self._sticky = -1
 

@@ -46,6 +46,7 @@ cdef class Rows:
     cdef readonly int64_t first   # the index in the bulk of the chunk's first record
     cdef readonly list topics     # the TopicQueues that rows speak of; an error for those that are not known
     cdef readonly Deliveries deliveries
+    cdef readonly Py_ssize_t loaded  # how many records the chunk has
     cdef readonly int64_t decided # so many of the records were queued or refused
     cdef list _names              # of the topics
     cdef object _convert

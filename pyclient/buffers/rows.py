@@ -122,7 +122,11 @@ class Rows:
         *headers* are header sections, *places* say which topic. *partition* is for all when there are no *partitions*; -1 leaves it to key or stickiness.
         """
         number: cython.Py_ssize_t
-        self._begin(first)
+        column: list
+        for column in (keys, headers, stamps, partitions, places):
+            if column is not None and len(column) != len(values):  # what follows reads them without looking where they end
+                raise ValueError(f"a chunk has {len(values)} values and {len(column)} of something else")
+        self._begin(first, len(values))
         self._kept = (values, keys, headers)
         for number in range(len(values)):
             try:
@@ -137,7 +141,7 @@ class Rows:
         at: cython.Py_ssize_t
         topic: int32_t = 0
         used: cython.Py_ssize_t = 0
-        self._begin(first)
+        self._begin(first, stop - start)
         self._kept = (value, key, headers)
         if headers is not None:
             self._make_room(section_bound(headers, start, stop))
@@ -180,8 +184,8 @@ class Rows:
                 size += bound_of(cython.address(self.rows[at]))
         return size
 
-    def _begin(self, first: int64_t):
-        self.first = first
+    def _begin(self, first: int64_t, loaded: cython.Py_ssize_t):
+        self.first, self.loaded = first, loaded
         self.at = self.end = 0
         self._known = -1  # a topic may have more partitions by now
 

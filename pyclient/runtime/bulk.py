@@ -63,6 +63,7 @@ class BulkSend:
     def values(self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterable[Any] | None,
                timestamps: Iterable[Any] | None, partition: int | None) -> Bulk:
         """Queue *values*, and what goes with each."""
+        _check_topic(topic)
         columns = _columns(values, keys, headers, timestamps)
         queues = yield topic
         if isinstance(queues, Exception):
@@ -86,7 +87,7 @@ class BulkSend:
             values, keys, headers = self._intercepted(self._interceptors, names, values, keys, headers)
         chooses = partition is None and router.chooses(keyed=keys is not None)
         if router.serialized or chooses:
-            pairs = headers or [()] * len(values)
+            pairs = [each or () for each in headers] if headers else [()] * len(values)
             values = [_tried(router.value, *each) for each in zip(names, values, pairs, strict=True)]
             keys = keys and [_tried(router.key, *each) for each in zip(names, keys, pairs, strict=True)]
         if chooses:
@@ -114,6 +115,8 @@ class BulkSend:
 
     def arrow(self, topic: str | None, data: Any, names: Names) -> Bulk:
         """Queue the rows of *data*."""
+        if topic is not None:
+            _check_topic(topic)
         first = 0
         slow = bool(self._router.serialized) or self._router.chooses(keyed=True) or self._interceptors is not None
         found = batches(data, names, free=self._router.serialized, as_lists=slow)
@@ -166,7 +169,7 @@ class BulkSend:
             self._stop = closed
         if self._stop is not None:
             self._refuse_loaded(rows, self._stop)
-        self._reached = rows.first + CHUNK
+        self._reached = rows.first + rows.loaded
 
     def _refuse_loaded(self, rows: Rows, error: KafkaError) -> None:
         before = rows.decided
@@ -195,7 +198,7 @@ class BulkSend:
 
 def _columns(values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterable[Any] | None,
              timestamps: Iterable[Any] | None) -> tuple[Sequence[Any] | None, ...]:
-    """All as sequences of one length, before anything is queued."""
+    """Lists of our own and of one length, before anything is queued: the user's may change while a bulk waits."""
     given = {"values": values, "keys": keys, "headers": headers, "timestamps": timestamps}
     columns = {name: _sequence(name, items) for name, items in given.items() if items is not None}
     lengths = {name: len(items) for name, items in columns.items()}
@@ -204,10 +207,15 @@ def _columns(values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterabl
     return tuple(columns.get(name) for name in given)
 
 
-def _sequence(name: str, items: Any) -> Sequence[Any]:
+def _sequence(name: str, items: Any) -> list[Any]:
     if isinstance(items, (str, bytes, bytearray, memoryview)) or not isinstance(items, Iterable):
         raise TypeError(f"{name} is {type(items).__name__}: give a list with one item for each record")
-    return items if isinstance(items, (list, tuple)) else list(items)
+    return list(items)
+
+
+def _check_topic(topic: object) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"topic {topic!r} is {type(topic).__name__}, not a text")
 
 
 def _convert(what: str, item: Any) -> Any:

@@ -314,8 +314,11 @@ class Router:
 
 
 def _from_one_class(plugin: object, *methods: str) -> bool:
-    """Whether the class that defines one of the methods defines all: a subclass may have overridden the other."""
-    return len({next(each for each in type(plugin).__mro__ if method in vars(each)) for method in methods}) == 1
+    """Whether the class that defines one of the methods defines all: a subclass, or the object itself, may have overridden the other."""
+    if any(method in getattr(plugin, "__dict__", ()) for method in methods):
+        return False
+    classes = {next((each for each in type(plugin).__mro__ if method in vars(each)), None) for method in methods}
+    return len(classes) == 1 and None not in classes
 
 
 def headers_bytes(headers: Headers) -> bytes | None:

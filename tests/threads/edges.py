@@ -128,7 +128,7 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     """Let clients and buffers made from now on toss *coin*."""
     for module in WITH_THREADING:
         patch.setattr(f"{module}.threading", EdgyThreading(coin))
-    patch.setattr("pyclient.metrics.Lock", EdgyThreading(coin).Lock)
+    patch.setattr("pyclient.metrics.RLock", EdgyThreading(coin).RLock)
     for between in ("compressing.compress", "accumulator.crc32c", "batch.batch_header"):
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))

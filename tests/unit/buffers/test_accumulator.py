@@ -600,3 +600,22 @@ def test_a_topic_created_anew_with_fewer_partitions_takes_records_for_those_it_h
     assert buffers.hurry()[0].queue.partition == 7
     buffers.set_topic("orders", 8, range(8))
     assert len(topic_of(buffers).queues) == len(topic_of(buffers)) == 8
+
+
+def test_ctrl_c_while_one_batch_is_sealed_leaves_no_other_unsealed() -> None:
+    buffers = accumulator(Clock(), batch_size=4096, partitions=2)
+    queues = buffers.topic("orders")
+    assert queues is not None
+    buffers.append(queues, -1, -1, None, b"x" * 3000, None)
+    (sticky,) = buffers.hurry()
+    buffers.append(queues, 1 - sticky.queue.partition, -1, None, b"x" * 3000, None)
+    interrupts = iter([KeyboardInterrupt()])
+
+    def ready() -> None:
+        for interrupt in interrupts:
+            raise interrupt
+
+    buffers.on_ready = ready
+    with pytest.raises(KeyboardInterrupt):
+        buffers.append(queues, -1, -1, None, b"x" * 3000, None)  # full there, and full where the turn goes
+    assert [batch.state for queue in queues.queues for batch in queue.waiting] == [BatchState.SEALED, BatchState.SEALED]

@@ -13,6 +13,7 @@ from hypothesis.stateful import rule
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import BatchState
 from pyclient.buffers.delivery import Observer
+from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_headers
@@ -271,3 +272,19 @@ def test_P20_columns_have_the_offsets_of_the_parts() -> None:
     told = deliveries.result(0)
     assert told.offsets().tolist() == [each.offset for each in told] == [100, 101, 200, 201, 202]
     assert told.timestamps().tolist() == [each.timestamp for each in told] == [WALL_MS, WALL_MS, 777, 777, 777]
+
+
+def test_P03_a_bulk_asks_for_no_more_than_a_quarter_of_the_memory_beyond_its_next_record() -> None:
+    buffers = accumulator(Clock(), memory=131_072, batch_size=131_072)
+    rows = rows_of(buffers, Observer())
+    rows.load(0, [b"x" * 1000] * 1000, None, None, None, None, None, 0, WALL_MS)
+    waiter = Waiter(lambda: None)
+    buffers.wait_rows(rows, waiter)
+    assert waiter.size <= 131_072 // 4
+    buffers.leave(waiter)
+
+
+def test_a_chunk_of_unequal_columns_is_refused_before_it_is_read() -> None:
+    rows = rows_of(accumulator(Clock()), Observer())
+    with pytest.raises(ValueError, match="3 values and 2 of something else"):
+        rows.load(0, [b"x"] * 3, [b"k"] * 2, None, None, None, None, 0, WALL_MS)

@@ -157,3 +157,11 @@ def test_on_new_batch_may_send() -> None:
     buffers = core_of(watching).accumulator
     send(buffers, b"first", 0)
     assert watching.told == [("orders", 0), ("orders", 1), ("orders", 2)]
+
+
+def test_P32_partitions_with_a_leader_stand_in_order_for_those_who_search_them() -> None:
+    buffers = accumulator(Clock(), partitions=12)
+    buffers.set_topic("orders", 12, [8, 2, 11, 5])
+    queues = buffers.topic("orders")
+    assert queues is not None
+    assert queues.available == (2, 5, 8, 11)

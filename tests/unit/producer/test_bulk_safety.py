@@ -1,0 +1,105 @@
+"""Bulks, and those whose data changes, ends or is strange while they are on their way."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyclient import AsyncProducer, Producer
+from pyclient.partitioners import Murmur2Partitioner
+from pyclient.testing import FakeCluster
+
+LIMIT = 30.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(brokers=1) as running:
+        running.create_topic("t", partitions=6)
+        yield running
+
+
+def test_a_bulk_is_of_what_the_lists_were_when_it_was_called(cluster: FakeCluster) -> None:
+    async def bulk() -> int:
+        values, keys = [b"x" * 1000] * 6000, [b"k"] * 6000
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=100_000) as producer:
+            sending = asyncio.create_task(producer.send_many("t", values, keys=keys))
+            while not producer.metrics()["waiting-threads"]:  # noqa: ASYNC110 any condition, not one event
+                await asyncio.sleep(0)
+            keys.clear()  # while it waits for memory
+            values.clear()
+            return len((await (await sending)).offsets())
+
+    assert asyncio.run(asyncio.wait_for(bulk(), LIMIT)) == 6000
+
+
+def test_who_interrupts_a_bulk_is_told_the_index_that_it_came_to(cluster: FakeCluster) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"value": [b"x"] * 10})
+        raise OSError("the source went away")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("value", pa.binary())]), batches())
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer, pytest.raises(OSError, match="went away") as told:
+        producer.send_arrow("t", reader)
+    assert "at the record at index 10:" in told.value.__notes__[0]
+
+
+def test_a_serializer_gets_no_headers_as_from_send(cluster: FakeCluster) -> None:
+    seen: list[Any] = []
+
+    class Seeing:
+        def serialize(self, topic: str, value: Any, headers: Any) -> bytes:
+            seen.append(headers)
+            return bytes(value)
+
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, value_serializer=Seeing()) as producer:
+        producer.send("t", b"a")
+        producer.send_many("t", [b"a", b"b"], headers=[None, [("h", b"1")]]).result(LIMIT)
+    assert seen == [(), (), [("h", b"1")]]
+
+
+@pytest.mark.parametrize("topic", [5, None, b"t", ["t"]])
+def test_a_topic_that_is_no_text_is_named(cluster: FakeCluster, topic: Any) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer, pytest.raises(TypeError, match="not a text"):
+        producer.send_many(topic, [b"a"])
+
+
+class Delegating:
+    """Has a partitioner's powers from another object, all but one."""
+
+    def __init__(self) -> None:
+        self.inner = Murmur2Partitioner()
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Any) -> int:
+        return 3
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Instead(Murmur2Partitioner):
+    """Gets its `partition` when it is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.partition = lambda topic, key, value, partitions: 3  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("partitioner", [Delegating, Instead])
+def test_a_hash_counts_only_with_the_partition_that_it_was_made_for(cluster: FakeCluster, partitioner: Any) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, partitioner=partitioner()) as producer:
+        chosen = {producer.send("t", b"v", b"key %d" % number).result(LIMIT).partition for number in range(20)}
+        bulk = producer.send_many("t", [b"v"] * 20, keys=[b"key %d" % number for number in range(20)])
+        bulk.result(LIMIT)
+    assert chosen == {3}
+    assert {bulk[number].partition for number in range(20)} == {3}
+
+
+def test_figures_may_be_asked_for_while_they_are_made() -> None:
+    with FakeCluster(brokers=1) as running, Producer(bootstrap_servers=running.bootstrap_servers) as producer:
+        lock = producer._core.metrics._lock
+        with lock:  # as in a signal's handler that comes in the middle
+            assert "record-send-total" in producer.metrics()
