@@ -73,6 +73,9 @@ def test_P30_what_it_takes_goes_where_the_partitioner_says_and_is_written_the_sa
     delivery = offer(entrance(ours, **options), key=key, value=value, partition=partition, timestamp=timestamp)
     queues = theirs.topic("orders")
     assert queues is not None
+    if delivery is None:
+        assert router.key_hash() is None  # it runs as plain Python, and is asked itself
+        return
     other = theirs.append(queues, router.partition(queues, key, value, partition), -1 if timestamp is None else timestamp, key, value, None)
     assert other is not None
     assert delivery.partition == other.partition
