@@ -306,7 +306,7 @@ def test_P04_a_topic_that_does_not_exist_is_named_after_max_block_ms(kafka_clust
 
 def test_P04_a_partition_that_does_not_exist_is_named_with_how_many_there_are(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, 2)
-    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=300) as producer:
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=3000) as producer:
         with pytest.raises(MetadataTimeout, match="partition 7 .* the topic has 2"):
             producer.send(topic, b"x", partition=7)
         with pytest.raises(ValueError, match="-3 is negative"):

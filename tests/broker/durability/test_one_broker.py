@@ -78,7 +78,7 @@ def test_oversized_records_fail_alone_and_say_so(kafka_cluster: LocalCluster, to
 @pytest.mark.kafka(auto_create_topics_enable=False)
 def test_an_unknown_topic_fails_its_own_send_and_no_other(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
-    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=300) as producer:
+    with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=1000) as producer:
         deliveries = []
         for number in range(10):
             deliveries.append(producer.send(topic, value(ONE, number), partition=0))
