@@ -22,18 +22,25 @@ def cluster() -> Iterator[FakeCluster]:
         yield running
 
 
-def test_a_bulk_is_of_what_the_lists_were_when_it_was_called(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("changed", ["keys", "values", "both"])
+def test_a_bulk_is_of_what_the_lists_were_when_it_was_called(cluster: FakeCluster, changed: str) -> None:
+    topic = f"changing-{changed}"
+    cluster.create_topic(topic)
+
     async def bulk() -> int:
         values, keys = [b"x" * 1000] * 6000, [b"k"] * 6000
         async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=100_000) as producer:
-            sending = asyncio.create_task(producer.send_many("t", values, keys=keys))
+            sending = asyncio.create_task(producer.send_many(topic, values, keys=keys))
             while not producer.metrics()["waiting-threads"]:  # noqa: ASYNC110 any condition, not one event
                 await asyncio.sleep(0)
-            keys.clear()  # while it waits for memory
-            values.clear()
+            for name, items in (("keys", keys), ("values", values)):  # while it waits for memory
+                if changed in (name, "both"):
+                    items.clear()
             return len((await (await sending)).offsets())
 
     assert asyncio.run(asyncio.wait_for(bulk(), LIMIT)) == 6000
+    stored = cluster.records(topic)
+    assert [(each.key, each.value) for each in stored] == [(b"k", b"x" * 1000)] * 6000  # what was told of is there
 
 
 def test_who_interrupts_a_bulk_is_told_the_index_that_it_came_to(cluster: FakeCluster) -> None:
