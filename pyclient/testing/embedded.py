@@ -19,7 +19,7 @@ from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import new_cluster_id, render_properties, shared_config
 from pyclient.testing.errors import BrokerStartFailed, NotControllable
 from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
-from pyclient.testing.leash import Leash, kill_group
+from pyclient.testing.leash import Leash, kill_group, pause
 from pyclient.testing.ports import release_ports, reserve_ports
 from pyclient.testing.probe import Address, wait_until_ready
 
@@ -135,10 +135,15 @@ class EmbeddedBroker:
         """End at once."""
         self._collect(orderly=False)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send *number* to the process, if it runs."""
+    def pause(self) -> None:
+        """Freeze the process, if it runs."""
         if self._process is not None:
-            self._process.send_signal(number)
+            pause(self._process)
+
+    def resume(self) -> None:
+        """Let the process go on, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def _collect(self, *, orderly: bool) -> None:
         process, self._process = self._process, None
@@ -300,11 +305,11 @@ class EmbeddedCluster:
 
     def pause(self, node_id: int) -> None:
         """SIGSTOP."""
-        self._brokers[node_id].signal(signal.SIGSTOP)
+        self._brokers[node_id].pause()
 
     def resume(self, node_id: int) -> None:
         """SIGCONT."""
-        self._brokers[node_id].signal(signal.SIGCONT)
+        self._brokers[node_id].resume()
 
     def disconnect(self, node_id: int) -> None:
         """Refused: processes of one machine share its network."""

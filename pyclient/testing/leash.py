@@ -24,6 +24,7 @@ from typing import IO, Final
 
 REMOVAL_TIMEOUT_S: Final = 10.0
 HANDSHAKE_TIMEOUT_S: Final = 10.0
+PAUSE_TIMEOUT_S: Final = 10.0
 
 # fd 3 keeps the pipe: a shell gives its background jobs /dev/null as standard input. Standard error tells that the
 # watcher exists: it ends when watcher and shell have both turned away from it.
@@ -110,6 +111,19 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def pause(process: subprocess.Popen[bytes]) -> None:
+    """SIGSTOP *process*, and return once all its threads stand still (or it has ended): one of many may still work for a while."""
+    process.send_signal(signal.SIGSTOP)
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return
+    deadline = time.monotonic() + PAUSE_TIMEOUT_S
+    with contextlib.suppress(ChildProcessError):  # it has ended and was collected
+        while os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"process {process.pid} runs on {PAUSE_TIMEOUT_S:.0f} s after SIGSTOP")
+            time.sleep(0.001)
 
 
 def _await_end(handle: int) -> None:

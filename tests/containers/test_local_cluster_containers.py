@@ -158,12 +158,15 @@ def test_a_taken_port_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
             assert cluster.nodes[0].port != taken
 
 
-def test_a_refused_setting_fails_the_start_with_the_brokers_own_words(engine: Any) -> None:
-    before = {container.id for container in engine.containers.list(all=True)}
+def test_a_refused_setting_fails_the_start_with_the_brokers_own_words_and_leaves_nothing(
+        engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners: list[Owner] = []
+    monkeypatch.setattr(containers_module, "Owner", lambda: owners.append(Owner()) or owners[-1])
     with pytest.raises(BrokerStartFailed, match=r"num\.io\.threads") as failed:
         LocalCluster(mode="container", config={"num.io.threads": -3}).open()
     assert "num.io.threads" in failed.value.log_tail
-    assert not {container.id for container in engine.containers.list(all=True)} - before
+    [owner] = owners
+    assert not owned_by(engine, owner.name)
 
 
 def test_settings_with_dashes_and_underscores_reach_the_broker() -> None:

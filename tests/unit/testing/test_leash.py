@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pyclient.testing.leash import Leash, kill_group
+from pyclient.testing.leash import Leash, kill_group, pause
 from tests.waiting import eventually, is_running
 
 # a starter that leads a process on a leash, says where, and waits
@@ -154,3 +154,31 @@ def test_a_closed_leash_starts_nothing() -> None:
     leash.close()
     with Path(os.devnull).open("wb") as nowhere, pytest.raises(RuntimeError, match="closed"):
         leash.lead(["true"], output=nowhere)
+
+
+BUSY = "import threading\nfor _ in range(8): threading.Thread(target=lambda: [None for _ in iter(int, 1)]).start()"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the states of threads are read from Linux's /proc")
+def test_no_thread_of_a_paused_process_runs_when_pause_returns() -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as process:
+        try:
+            eventually(lambda: len(states_of_threads(process.pid)) == 9)
+            for _ in range(50):
+                pause(process)
+                assert states_of_threads(process.pid) == ["T"] * 9
+                process.send_signal(signal.SIGCONT)
+        finally:
+            process.kill()
+
+
+def test_pausing_a_process_that_has_ended_returns() -> None:
+    with subprocess.Popen(["true"]) as process:
+        eventually(lambda: os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG))
+        pause(process)
+        process.wait()
+        pause(process)
+
+
+def states_of_threads(pid: int) -> list[str]:
+    return [stat.read_text().rpartition(")")[2].split()[0] for stat in sorted(Path(f"/proc/{pid}/task").glob("*/stat"))]
