@@ -161,12 +161,17 @@ def test_a_taken_port_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_refused_setting_fails_the_start_with_the_brokers_own_words_and_leaves_nothing(
         engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     owners: list[Owner] = []
-    monkeypatch.setattr(containers_module, "Owner", lambda: owners.append(Owner()) or owners[-1])
+
+    def owner() -> Owner:
+        owners.append(Owner())
+        return owners[-1]
+
+    monkeypatch.setattr(containers_module, "Owner", owner)
     with pytest.raises(BrokerStartFailed, match=r"num\.io\.threads") as failed:
         LocalCluster(mode="container", config={"num.io.threads": -3}).open()
     assert "num.io.threads" in failed.value.log_tail
-    [owner] = owners
-    assert not owned_by(engine, owner.name)
+    assert len(owners) == 1
+    assert not owned_by(engine, owners[0].name)
 
 
 def test_settings_with_dashes_and_underscores_reach_the_broker() -> None:

@@ -7,7 +7,8 @@ from pyclient.core.connection import STAGGER
 from pyclient.core.manager import Use
 from tests.unit.runtime.peers import Peer, broker, silence
 from tests.unit.runtime.test_connection import Clock, run, until
-from tests.unit.runtime.test_links import BOOTSTRAP, Book, at, nobody, rig
+from tests.addresses import nobody
+from tests.unit.runtime.test_links import BOOTSTRAP, Book, at, rig
 
 
 class StoppedClock(Clock):
@@ -88,7 +89,7 @@ def test_M05_an_address_of_a_name_that_swallows_everything_costs_a_moment_and_le
 
 def test_M05_addresses_of_a_name_are_told_apart_when_time_is_up() -> None:
     async def test() -> None:
-        dead = nobody()[1]
+        dead = nobody().port
         async with Peer(silence) as mute, rig(("both", 9092), network=Book(both=[dead, mute.port]), setup_timeout=0.2) as here:
             here.links.least_loaded(Use.CONTROL)
             await until(lambda: here.troubles)

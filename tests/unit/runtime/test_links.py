@@ -20,6 +20,7 @@ from pyclient.records import Node
 from pyclient.runtime.client import ClientCore
 from pyclient.runtime.links import LinkOptions, Links
 from pyclient.runtime.network import AsyncioNetwork, Endpoint, Network, SocketOptions
+from tests.addresses import nobody
 from tests.unit.runtime.peers import Conversation, Peer, broker, metadata, muted_after_introduction, silence, versions
 from tests.unit.runtime.test_connection import Clock, until
 
@@ -102,13 +103,6 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 def at(peer: Peer, number: int = 1) -> Node:
     return Node(number, "127.0.0.1", peer.port)
-
-
-def nobody() -> tuple[str, int]:
-    """An address where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        host, port = sock.getsockname()[:2]
-        return str(host), int(port)
 
 
 class Book(AsyncioNetwork):
@@ -287,7 +281,7 @@ def test_M05_connecting_again_waits_longer_each_time_up_to_the_maximum_and_at_on
                 here.pass_time(wait * 0.1 + 0.01)
             for wait, expected in zip(waits, [1, 2, 4, 8, 8, 8], strict=True):
                 assert expected * 0.75 <= wait <= min(expected * 1.2, 8)
-            async with Peer(broker, port=where[1]) as peer:
+            async with Peer(broker, port=where.port) as peer:
                 assert await here.node() == BOOTSTRAP
                 assert here.links.failures == {}
                 assert isinstance(await here.ask(BOOTSTRAP), Reply)
@@ -322,7 +316,7 @@ def test_M05_the_time_allowed_for_connecting_grows_with_failures_and_starts_over
 def test_M05_the_next_address_of_a_name_is_tried_when_the_first_refuses() -> None:
     async def test() -> None:
         async with Peer(broker) as live:
-            network = Book(both=[nobody()[1], live.port])
+            network = Book(both=[nobody().port, live.port])
             async with rig(("both", 9092), network=network) as here:
                 assert await here.node() == BOOTSTRAP
                 assert here.troubles == []
@@ -332,7 +326,7 @@ def test_M05_the_next_address_of_a_name_is_tried_when_the_first_refuses() -> Non
 
 def test_M05_a_name_of_which_every_address_fails_tells_each_ones_reason() -> None:
     async def test() -> None:
-        dead = [nobody()[1], nobody()[1]]
+        dead = [nobody().port, nobody().port]
         async with rig(("both", 9092), network=Book(both=dead)) as here:
             here.links.least_loaded(Use.CONTROL)
             await until(lambda: here.troubles)
