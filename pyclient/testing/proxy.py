@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Final, Self, TypeVar
 
+from pyclient.testing.listener import Listener
+
 CHUNK: Final = 64 * 1024
 COMMAND_TIMEOUT_S: Final = 10.0
 
@@ -60,8 +62,8 @@ class FaultProxy:
         self._refusing = False
         self._delay_s = 0.0
         self._flowing: asyncio.Event
-        self._server: asyncio.Server
-        self._loop = asyncio.new_event_loop()
+        self._listener: Listener
+        self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._run, name="pyclient-fault-proxy", daemon=True)
         self._started = False
 
@@ -91,7 +93,7 @@ class FaultProxy:
     @property
     def port(self) -> int:
         """Where it listens."""
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._listener.port
 
     @property
     def address(self) -> str:
@@ -151,10 +153,14 @@ class FaultProxy:
     async def _listen(self) -> None:
         self._flowing = asyncio.Event()
         self._flowing.set()
-        self._server = await asyncio.start_server(self._serve, self._host, self._wanted_port)
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._listener = Listener(
+            socket.create_server((self._host, self._wanted_port), family=family),
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve))
 
     async def _shut(self) -> None:
-        self._server.close()
+        self._listener.close()
+        await self._listener.all_entered()
         self._reset_all()
         self._flowing.set()
         others = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,6 +1,8 @@
 """`FakeCluster`: the model behind real sockets, for tests of services; used from any thread."""
 from __future__ import annotations
 
+import functools
+import socket
 import time
 from collections.abc import Callable, Mapping
 from random import Random
@@ -14,7 +16,7 @@ from pyclient.testing.fake.controls import Controls
 from pyclient.testing.fake.model import Broker, Kafka
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
 from pyclient.testing.fake.settings import Settings
-from pyclient.testing.fake.sockets import LOCALHOST, Listeners, LoopThread, listening_socket
+from pyclient.testing.fake.sockets import LOCALHOST, Listeners, LoopThread
 from pyclient.testing.fake.wire import Front
 
 T = TypeVar("T")
@@ -72,15 +74,14 @@ class FakeCluster(Controls):
         """
         if self._kafka is not None:
             raise IllegalState("this cluster was started before: make another one")
-        sockets = {number: listening_socket() for number in range(1, self._count + 1)}
+        sockets = {number: socket.create_server((LOCALHOST, 0)) for number in range(1, self._count + 1)}
         nodes = [Broker(number, LOCALHOST, sock.getsockname()[1]) for number, sock in sockets.items()]
         self._thread = thread = LoopThread("pyclient-fake-cluster")
         self._kafka = Kafka(nodes, clock=thread.loop.time, wall=_wall_ms, random=self._random, settings=self._settings,
                             profile=self._profile)
         self._kafka.listeners.append(self._on_event)
         self._entrance = Front(self._kafka, Control())
-        self._listeners = Listeners(self._entrance, sockets)
-        thread.wait(self._listeners.open())
+        self._listeners = thread.call(functools.partial(Listeners, self._entrance, sockets))
 
     def close(self) -> None:
         """End it: no thread, socket or connection is left. Calling again does nothing.
@@ -114,16 +115,6 @@ class FakeCluster(Controls):
     def bootstrap_servers(self) -> str:
         """What clients take as ``bootstrap_servers``: all brokers, those that are killed too."""
         return ",".join(f"{each.host}:{each.port}" for each in self._model.brokers.values())
-
-    def restart(self, broker: int, *, lose_tail: bool = False) -> None:
-        """Start a killed broker again at its address, or kill and start a running one; returns when it listens.
-
-        Raises:
-            ValueError: there is no such broker.
-        """
-        super().restart(broker, lose_tail=lose_tail)
-        if self._thread is not None and self._listeners is not None:
-            self._thread.wait(self._listeners.ready())
 
     # ---- the model --------------------------------------------------------------------------------------------------
 

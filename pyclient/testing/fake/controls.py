@@ -182,10 +182,11 @@ class Controls(abc.ABC):
         self._do(lambda kafka: kafka.kill(broker, lose_tail=lose_tail))
 
     def restart(self, broker: int, *, lose_tail: bool = False) -> None:
-        """Start a killed broker again at its address, or kill and start a running one.
+        """Start a killed broker again at its address, or kill and start a running one; it listens when this returns.
 
         Raises:
             ValueError: there is no such broker.
+            OSError: somebody took its port meanwhile.
         """
         if self._do(lambda kafka: kafka.brokers[_known_broker(kafka, broker)].alive):
             self.kill(broker, lose_tail=lose_tail)

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from pyclient.testing.fake.wire import Front
+from pyclient.testing.listener import Listener
 
 T = TypeVar("T")
 LOCALHOST: Final = "127.0.0.1"
@@ -18,7 +19,7 @@ class LoopThread:
     """A loop in a daemon thread, and how other threads have work done on it."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
@@ -66,59 +67,22 @@ class Listeners:
 
     def __init__(self, front: Front, reserved: Mapping[int, socket.socket]) -> None:
         self._front = front
-        self._reserved = dict(reserved)
-        self._servers: dict[int, asyncio.Server] = {}
-        self._starting: dict[int, asyncio.Task[None]] = {}
+        self._listeners = {broker: self._listener(broker, sock) for broker, sock in reserved.items()}
         front.kafka.listeners.append(self._on_event)
-
-    async def open(self) -> None:
-        """Listen for every broker."""
-        for broker in self._front.kafka.brokers:
-            await self._listen(broker)
-
-    async def ready(self) -> None:
-        """Return when every broker that was started again listens.
-
-        Raises:
-            OSError: somebody took the port of one meanwhile.
-        """
-        await asyncio.gather(*self._starting.values())
 
     async def close(self) -> None:
         """Listen no more, and cut every connection."""
-        for broker in list(self._servers):
-            self._servers.pop(broker).close()
-        for connection in list(self._front.connections):
-            connection.cut()
+        self._front.close()
+        for listener in self._listeners.values():
+            listener.close()
+            await listener.all_entered()
 
-    async def _listen(self, broker: int) -> None:
-        sock = self._reserved.pop(broker, None) or listening_socket(self._front.kafka.brokers[broker].port)
-        self._servers[broker] = await asyncio.get_running_loop().create_server(
-            lambda: self._front.connection(broker), sock=sock)
+    def _listener(self, broker: int, sock: socket.socket) -> Listener:
+        return Listener(sock, lambda: self._front.connection(broker))
 
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         broker = facts.get("broker")
         if event == "broker killed" and isinstance(broker, int):
-            self._not_starting(broker)
-            if broker in self._servers:
-                self._servers.pop(broker).close()
+            self._listeners[broker].close()
         elif event == "broker started" and isinstance(broker, int):
-            self._starting[broker] = asyncio.get_running_loop().create_task(self._listen(broker))
-
-    def _not_starting(self, broker: int) -> None:
-        task = self._starting.pop(broker, None)
-        if task is not None:
-            task.cancel()
-
-
-def listening_socket(port: int = 0) -> socket.socket:
-    """A bound socket; port 0 takes a free one."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((LOCALHOST, port))
-        sock.listen(128)
-    except OSError:
-        sock.close()
-        raise
-    return sock
+            self._listeners[broker] = self._listener(broker, socket.create_server((LOCALHOST, self._front.kafka.brokers[broker].port)))

@@ -34,12 +34,23 @@ class Front:
         self.rows = rows
         self.connections: dict[BrokerConnection, None] = {}
         self.paused: set[int] = set()
+        self._closed = False
         kafka.profile = kafka.profile.limited_to(rows)
         kafka.listeners.append(self._on_event)
 
     def connection(self, broker: int) -> BrokerConnection:
         """The protocol of a new connection."""
         return BrokerConnection(self, self.kafka.brokers[broker])
+
+    def listens(self, broker: Broker) -> bool:
+        """Whether a connection to it may live. A listener may have accepted one at the very moment when its broker ended."""
+        return broker.alive and not self._closed
+
+    def close(self) -> None:
+        """Cut every connection, and those that are still on their way."""
+        self._closed = True
+        for connection in list(self.connections):
+            connection.cut()
 
     def pause(self, broker: int) -> None:
         """Keep what this broker is sent and what it would say, until `resume`."""
@@ -85,6 +96,8 @@ class BrokerConnection(asyncio.Protocol):
         self._transport = transport
         self._peer = str((transport.get_extra_info("peername") or ("",))[0])
         self._front.connections[self] = None
+        if not self._front.listens(self.broker):
+            self.cut()
 
     def data_received(self, data: bytes) -> None:
         """Some bytes of a request."""

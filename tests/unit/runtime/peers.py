@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.messages import encode_response
+from pyclient.testing.listener import Listener
 
 NO_THROTTLE = datetime.timedelta()
 
@@ -89,7 +90,7 @@ class Peer:
         self._scripts = scripts
         self._host = host
         self._port = port
-        self._server: asyncio.Server
+        self._listener: Listener
         self._tasks: set[asyncio.Task[None]] = set()
         self.connections = 0
         self.faults: list[BaseException] = []
@@ -108,8 +109,11 @@ class Peer:
         return len(self._tasks)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, self._host, self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._listener = Listener(
+            socket.create_server((self._host, self._port), family=family),
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve))
+        self._port = self._listener.port
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -119,7 +123,8 @@ class Peer:
 
     async def stop(self) -> None:
         """Hang up on everybody and listen no more."""
-        self._server.close()
+        self._listener.close()
+        await self._listener.all_entered()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

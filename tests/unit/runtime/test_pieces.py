@@ -57,10 +57,9 @@ def test_a_protocol_writes_itself_where_the_transport_would_join(joins: bool, mo
 
     async def connect() -> _Takes:
         made = _Takes()
-        server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
-        async with server:
-            port = server.sockets[0].getsockname()[1]
-            transport = await AsyncioNetwork().open(Endpoint(socket.AF_INET, ("127.0.0.1", port)), lambda: made, SocketOptions())
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            endpoint = Endpoint(socket.AF_INET, server.getsockname())
+            transport = await AsyncioNetwork().open(endpoint, lambda: made, SocketOptions())
             transport.close()
         return made
 

@@ -176,6 +176,27 @@ def test_a_rule_may_use_the_cluster_itself(fake_cluster: FakeCluster) -> None:
     assert [each.value for each in fake_cluster.records("orders")] == [b"ours", b"theirs"]
 
 
+def test_a_connection_that_is_accepted_while_its_broker_is_killed_is_cut(fake_cluster: FakeCluster) -> None:
+    kafka, thread, listeners = fake_cluster._model, fake_cluster._thread, fake_cluster._listeners
+    assert thread is not None
+    assert listeners is not None
+    listener = listeners._listeners[1]
+    with socket.create_connection(("127.0.0.1", listener.port), 5) as client:
+        def accept_and_kill() -> None:
+            listener._accept()
+            kafka.kill(1)
+
+        thread.call(accept_and_kill)
+        assert cut(client)
+
+
+def cut(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
 @pytest.mark.fake_kafka(brokers=3)
 def test_a_killed_broker_refuses_connections_and_another_one_leads_until_it_is_back(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
