@@ -141,7 +141,7 @@ class Accumulator:
             except IndexError as error:  # the topic was created anew, with fewer partitions
                 rows.refuse(error)
             if full is not None:
-                self.seal(full)
+                self._seal_all([full])
             elif begun:
                 self.on_ready()
             if self.on_new_batch is not None:
@@ -204,7 +204,7 @@ class Accumulator:
         return self._codecs.of(topic)
 
     def seal(self, batch: Batch):
-        """Compress and checksum a detached batch, by the calling thread and without the lock.
+        """Compress and checksum a detached batch, by the calling thread and without the lock. Then call ``on_ready``, unless the loop itself is that thread.
 
         A batch that cannot be compressed fails with the cause, like one that was dropped meanwhile it is released.
         """
@@ -226,7 +226,6 @@ class Accumulator:
             elif payload is not records:
                 self._swap(batch, len(payload), records)
             self._list(batch.queue)
-        self.on_ready()
         if stopped is not None:
             raise stopped
 
@@ -240,6 +239,7 @@ class Accumulator:
                 self.seal(batch)
             except BaseException as stop:  # noqa: BLE001 it is raised below
                 stopped = stopped or stop
+        self.on_ready()
         if stopped is not None:
             raise stopped
 

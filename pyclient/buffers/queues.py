@@ -28,6 +28,11 @@ class PartitionQueue:
     def topic_partition(self):
         return TopicPartition(self.topic, self.partition)
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing in it has left or may leave; a batch that lingers may be open."""
+        return not self.waiting and not (self._due and self._open is not None)
+
     def __repr__(self):
         return f"<PartitionQueue {self.topic}-{self.partition} {len(self.waiting)} waiting>"
 

@@ -57,13 +57,14 @@ Encoder: TypeAlias = Callable[[int, int, str | None], list[Buffer]]
 class Request:
     """One request for one node. Either *fields* (by version) or *encode* makes its bytes.
 
-    *timeout* is how long an answer may take, in seconds; *done* is told the outcome exactly once.
+    *timeout* is how long an answer may take, in seconds; *done* is told the outcome exactly once. It gives True when nothing follows
+    from it, for no manager: then none is asked.
     """
 
     node: int
     use: Use
     api: Api
-    done: Callable[[float, Outcome], None]
+    done: Callable[[float, Outcome], bool | None]
     timeout: float
     fields: Callable[[int], dict[str, object]] | None = None
     encode: Encoder | None = None
@@ -85,7 +86,10 @@ class Manager(Protocol):
     """One concern that talks to the cluster."""
 
     def poll(self, now: float, ready: Ready) -> Iterable[Request]:
-        """The requests to write now; called again until nothing comes."""
+        """All requests that can be written now: each is written before the next one is taken, and `ready` knows of it.
+
+        Asked again when something has happened, or `next_deadline` has come.
+        """
 
     def next_deadline(self) -> float | None:
         """When to poll again even if nothing happens; None when only an event can change anything."""

@@ -39,14 +39,14 @@ class InFlight:
     version: int
     sent_at: float
     deadline: float
-    done: Callable[[float, Reply | Unknown], None]
+    done: Callable[[float, Reply | Unknown], bool | None]
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one socket. ``on_change`` is called after every event that may let a manager go on."""
+    """The protocol of one socket. ``on_change`` is called after every event that may let a manager go on, ``on_quiet`` after one that can't."""
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
-                 on_change: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
+                 on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
                  on_answer: Callable[[Api, float, float], None]) -> None:
         self.label = label
         self.state = State.CONNECTING
@@ -60,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self._clock = clock
         self._max_frame = max_frame
         self._on_change = on_change
+        self._on_quiet = on_quiet
         self._on_lost = on_lost
         self._on_answer = on_answer
         self._transport: asyncio.Transport | None = None
@@ -178,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
             version = self.versions.choose(request.api, request.versions)
         except UnsupportedVersionError as error:
             request.done(self._clock(), NotSent(error))
+            self._on_change()
             return
         self.used = True
         correlation_id = self._next_id()
@@ -195,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             request.done(self._clock(), Reply(version, None))
 
     def _write(self, pieces: list[Buffer], api: Api, version: int, timeout: float,
-               done: Callable[[float, Reply | Unknown], None]) -> None:
+               done: Callable[[float, Reply | Unknown], bool | None]) -> None:
         now = self._clock()
         self._in_flight.append(InFlight(self._correlation_id, api, version, now, now + timeout, done))
         self._put(pieces)
@@ -291,9 +293,12 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight.popleft()
         self.idle_since = now = self._clock()
         self._on_answer(expected.api, now - expected.sent_at, self._throttle(now, message))
-        expected.done(now, Reply(expected.version, message))
+        quiet = expected.done(now, Reply(expected.version, message))
         self._end_when_drained()
-        self._on_change()
+        if quiet:
+            self._on_quiet()
+        else:
+            self._on_change()
 
     def _throttle(self, now: float, message: Any) -> float:
         """KIP-219: the broker has answered already and asks for so many seconds of silence (M09)."""

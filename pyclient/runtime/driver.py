@@ -16,8 +16,7 @@ from pyclient.runtime.links import Links
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 ROUNDS: Final = 1000
-"""Rounds of one turn in which a manager may still emit. Requests fill in-flight slots, so more is a bug; those without an
-answer (acks=0) fill none, and go on in the next turn: the loop has other work too."""
+"""Rounds of one turn in which something may still happen: more is a bug."""
 DEFECT_PAUSE: Final = 1.0
 """Seconds without a timer after a manager raised: its deadline may lie in the past for good, and only events help then."""
 
@@ -54,6 +53,11 @@ class Driver:
             self._again = True
         else:
             self._schedule()
+
+    def wake_waiters(self) -> None:
+        """Something happened that concerns no manager: take a turn soon if somebody waits for a state."""
+        if self._waiters:
+            self.wake()
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._closed and self._loop is not None:
@@ -95,24 +99,19 @@ class Driver:
         self._sleep(self._links, not_before)
 
     def _poll_managers(self, links: Links) -> None:
-        sent: list[Request] = []
         for _ in range(ROUNDS):
             self._again = False
-            sent = self._round(links)
-            if not sent and not self._again:
+            for manager in self._managers:
+                for request in manager.poll(self._clock(), links):
+                    self._send(links, request)
+            if not self._again:
                 return
-        if any(request.answered for request in sent):
-            _log.error("a defect in the client: managers still emit after %d rounds: %s", ROUNDS, self._managers)
-        else:
-            self._schedule()
+        _log.error("a defect in the client: something still happens after %d rounds: %s", ROUNDS, self._managers)
 
-    def _round(self, links: Links) -> list[Request]:
-        sent: list[Request] = []
-        for manager in self._managers:
-            for request in manager.poll(self._clock(), links):
-                links.send(request)
-                sent.append(request)
-        return sent
+    def _send(self, links: Links, request: Request) -> None:
+        links.send(request)
+        if not request.answered:  # acks=0: it fills no slot, so there may be more; but the loop has other work too
+            self._schedule()
 
     def _sleep(self, links: Links, not_before: float) -> None:
         deadline = earliest(links.next_deadline(), *[manager.next_deadline() for manager in self._managers])

@@ -70,16 +70,17 @@ class Host:
 
 
 class Links:
-    """Implements `Ready` for the driver. ``on_change`` is called after whatever may let a manager go on."""
+    """Implements `Ready` for the driver. ``on_change`` is called after whatever may let a manager go on, ``on_quiet`` after other answers."""
 
     def __init__(self, options: LinkOptions, network: Network, *, clock: Callable[[], float], random: Random,
-                 bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None],
+                 bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[], None],
                  on_trouble: Callable[[KafkaError], None]) -> None:
         self._options = options
         self._network = network
         self._clock = clock
         self._random = random
         self._on_change = on_change
+        self._on_quiet = on_quiet
         self._on_trouble = on_trouble
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
@@ -87,6 +88,7 @@ class Links:
         self._closing: dict[Connection, None] = {}  # they end by themselves; nobody sends on them any more
         self._connecting: dict[asyncio.Task[Any], None] = {}
         self._ended = asyncio.Event()  # a connection has ended
+        self._due: float | None = 0.0  # before then nothing is overdue or idle
         self._company_at: float | None = None  # who waits for any node gets one more connected to then
         self._closed = False
         self.failures: dict[str, KafkaError] = {}
@@ -167,6 +169,7 @@ class Links:
         link = host.links.get(request.use) if host is not None else None
         if link is None or not link.ready:
             request.done(self._clock(), NotSent(ConnectionLost(f"the connection to node {request.node} is gone")))
+            self._on_change()
         else:
             self._metrics.add(REQUESTS, 1, str(request.node))
             self._send(link, request)
@@ -176,12 +179,15 @@ class Links:
             link.send(request)
         except Exception as error:  # noqa: BLE001 whoever waits for it must be told
             _log.exception("a defect in the client: a %s request could not be encoded", request.api.title)
+            self._on_change()
             request.done(self._clock(), NotSent(KafkaError(f"a {request.api.title} request could not be encoded: {error!r}")))
 
     def tick(self, now: float) -> None:
         """End what is overdue or idle."""
         self._metrics.turn(now)
         self._company_at = None  # as with hosts that were wanted: who still waits asks again in this turn
+        if self._due is None or now < self._due:
+            return
         hosts = self._all_hosts()
         for link in [*[link for host in hosts for link in host.links.values()], *self._closing]:
             link.expire(now)
@@ -198,10 +204,13 @@ class Links:
         for host in self._all_hosts():
             if host.wanted:
                 deadlines.append(host.reconnects.not_before)
-            deadlines += [link.next_deadline() if link.in_flight else earliest(link.next_deadline(), link.idle_since + self._options.max_idle)
-                          for link in host.links.values()]
-        deadlines.extend([link.next_deadline() for link in self._closing])
-        return earliest(*deadlines)
+            for link in host.links.values():
+                deadlines.append(link.next_deadline())
+                if not link.in_flight:
+                    deadlines.append(link.idle_since + self._options.max_idle)
+        deadlines += [link.next_deadline() for link in self._closing]
+        self._due = earliest(*deadlines)
+        return self._due
 
     def _links(self) -> list[Connection]:
         return [link for host in self._all_hosts() for link in list(host.links.values())]  # also read by who asks for metrics
@@ -309,7 +318,7 @@ class Links:
         label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
         return Connection(
             label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame,
-            on_change=self._on_change, on_lost=lambda lost, cause: self._lost(host, lost, cause),
+            on_change=self._on_change, on_quiet=self._on_quiet, on_lost=lambda lost, cause: self._lost(host, lost, cause),
             on_answer=lambda api, latency, throttle: self._answered(host, api, latency, throttle))
 
     def _abort(self, link: Connection | None) -> None:

@@ -61,8 +61,10 @@ class OffsetLookups:
         for lookup in [each for each in self._open if each.deadline is not None and now >= each.deadline]:
             self._end(lookup, None, self._too_late(lookup), now)
         for node, lookups in self._by_leader(now).items():
-            if ready.slots(node, Use.CONTROL):
-                yield self._request(node, lookups)
+            left = lookups
+            while left and ready.slots(node, Use.CONTROL):
+                yield self._request(node, left)
+                left = [each for each in left if not each.in_flight]
 
     def next_deadline(self) -> float | None:
         """The next end of a question, or of its pause."""

@@ -102,7 +102,7 @@ class Sender:
     # ---- the manager ------------------------------------------------------------------------------------------------
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
-        """One request per node that has room, as full as ``max_request_size`` allows."""
+        """Requests as full as ``max_request_size`` allows, as many for each node as it has room for."""
         self._expire(now)
         self._wake_rested(now)
         self._follow_leaders(now)
@@ -110,10 +110,12 @@ class Sender:
             self._place(queue, now)
         stuck: list[int] = []
         for node in [node for node, queues in self._by_leader.items() if queues]:
-            if not ready.slots(node, Use.PRODUCE):
+            room = ready.slots(node, Use.PRODUCE)
+            if not room:
                 stuck.append(node)
-            elif (request := self._drain(node)) is not None:
+            while room and (request := self._drain(node)) is not None:
                 yield request
+                room = min(room - 1, ready.slots(node, Use.PRODUCE))
         if self._balance is not None:
             self._balance.update(now, stuck, self._metadata.cluster)
 
@@ -266,8 +268,8 @@ class Sender:
             return encode_produce(version, correlation_id, client_id, acks=self._limits.acks,
                                   timeout_ms=round(self._limits.request_timeout * 1000), topics=topics)
 
-        def done(now: float, outcome: Outcome) -> None:
-            self._ended(now, batches, outcome, names)
+        def done(now: float, outcome: Outcome) -> bool:
+            return self._ended(now, batches, outcome, names)
 
         return Request(
             node=node, use=Use.PRODUCE, api=Api.PRODUCE, done=done, timeout=self._limits.request_timeout, encode=encode,
@@ -275,14 +277,20 @@ class Sender:
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
-    def _ended(self, now: float, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> None:
-        for batch, verdict in self._verdicts(batches, outcome, names):
+    def _ended(self, now: float, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> bool:
+        """Whether that was all: everything is stored, and nothing else waits."""
+        quiet = True
+        for batch, found in self._verdicts(batches, outcome, names):
             lane = self._lane(batch.queue)
             lane.ended(batch)
             self._under_way -= 1
-            self._settle(now, lane, batch, lane.judged(batch, verdict, first=batch.queue.waiting[0] is batch))
+            verdict = lane.judged(batch, found, first=batch.queue.waiting[0] is batch)
+            self._settle(now, lane, batch, verdict)
             self._retire_id(lane)
-            self._place(batch.queue, now)  # what came in meanwhile may leave now
+            if not (isinstance(verdict, Stored) and batch.queue.empty):
+                self._place(batch.queue, now)  # what came in meanwhile may leave now
+                quiet = False
+        return quiet and not any(self._by_leader.values())
 
     def _verdicts(self, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> Iterator[tuple[Batch, Verdict]]:
         answers = _answers(outcome, names)

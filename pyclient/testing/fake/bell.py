@@ -19,21 +19,30 @@ class Bell:
                 each.set_result(True)
 
 
-async def any_rings(bells: Iterable[Bell], timeout: float | None) -> bool:
-    """Wait until one of the bells rings, at most *timeout* seconds; whether one did."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[bool] = loop.create_future()
-    waiting = [bell._waiting for bell in bells]
-    for each in waiting:
-        each[future] = None
-    timer = None if timeout is None else loop.call_later(timeout, _no_more, future)
-    try:
-        return await future
-    finally:
-        if timer is not None:
+class Listening:
+    """Hears every ring of some bells from its making on: also those before anybody waits for one, as when a task has yet to begin."""
+
+    def __init__(self, bells: Iterable[Bell]) -> None:
+        self._bells = list(bells)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._among = [bell._waiting for bell in self._bells]
+        for each in self._among:
+            each[self._heard] = None
+
+    async def rings(self, timeout: float) -> bool:
+        """Wait until one has rung since this was asked last, at most *timeout* seconds; whether one did."""
+        timer = asyncio.get_running_loop().call_later(timeout, _no_more, self._heard)
+        try:
+            rung = await self._heard
+        finally:
             timer.cancel()
-        for each in waiting:
-            each.pop(future, None)
+            for each in self._among:
+                each.pop(self._heard, None)
+        self._listen()
+        return rung
 
 
 def _no_more(future: asyncio.Future[bool]) -> None:

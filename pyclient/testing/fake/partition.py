@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyclient.codec.encode import encode_batch
@@ -49,7 +50,8 @@ class Partition:
         self.leader = self.isr[0] if kafka.brokers[self.isr[0]].alive else NOBODY
         self.leader_epoch = 0
         self.changed = Bell()
-        """Rung when readers can have more, or the leader or the start of its log changes."""
+        """Rung when the leader or the start of its log changes."""
+        self._grown = {broker: Bell() for broker in replicas}
         self._kafka = kafka
         self._born = kafka.clock()
         self._looks = 0.0
@@ -81,6 +83,13 @@ class Partition:
     def log_of(self, broker: int) -> Log:
         """The log of one replica."""
         return self._replication.replicas[broker].log
+
+    def bells(self, *brokers: int) -> Iterator[Bell]:
+        """Rung when whoever reads from one of these brokers may find something else than before."""
+        yield self.changed
+        for each in brokers:
+            if each in self._grown:
+                yield self._grown[each]
 
     def committed(self) -> list[Batch]:
         """The batches that consumers can see, for assertions: all that is left of what was acknowledged by acks=all."""
@@ -384,11 +393,11 @@ class Partition:
     def committed_to(self, offset: int) -> None:
         """The leader's high watermark rose."""
         self._tell("high watermark", broker=self.leader, epoch=self.leader_epoch, offset=offset)
-        self.changed.ring()
+        self._grown[self.leader].ring()
 
-    def learned(self) -> None:
-        """A follower's readers can have more."""
-        self.changed.ring()
+    def learned(self, broker: int) -> None:
+        """This follower's readers can have more."""
+        self._grown[broker].ring()
 
     def _tell(self, event: str, **facts: object) -> None:
         self._kafka.tell(event, topic=self.topic.name, partition=self.index, **facts)

@@ -44,8 +44,8 @@ class Roles(Protocol):
     def committed_to(self, offset: int) -> None:
         """The leader's high watermark rose."""
 
-    def learned(self) -> None:
-        """A follower's readers can have more."""
+    def learned(self, broker: int) -> None:
+        """This follower's readers can have more."""
 
 
 @attrs.define(eq=False)
@@ -124,7 +124,7 @@ class Replication:
             self._copy(each)
         self.advance()
         for each in followers:
-            _learn(each.log, self._leader.log)
+            self._learn(each)
 
     def advance(self) -> None:
         """Raise the leader's high watermark to what all in-sync replicas have, if there are enough of them."""
@@ -185,10 +185,13 @@ class Replication:
         for batch in _missing(log, leader):
             log.append(batch)
         replica.seen = log.end
-        if _learn(log, leader):
-            self._roles.learned()
+        self._learn(replica)
         if replica.broker not in self._roles.isr and log.end >= max(leader.high_watermark, self.epoch_start):
             self._roles.in_sync(replica.broker)
+
+    def _learn(self, replica: Replica) -> None:
+        if _learn(replica.log, self._leader.log):
+            self._roles.learned(replica.broker)
 
     def _agree(self, replica: Replica) -> None:
         """Remove what the leader's log does not have, by epochs: step by step to the last one both know."""

@@ -62,8 +62,8 @@ def drawn(random: Random) -> Plan:
     return Plan(
         topics=topics, largest_batch=random.choice((1_048_588, 1_048_588, 2000)),
         producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
-        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 1, 2)))],
-        records=-(-1050 // producers), working_s=random.uniform(45.0, 52.0), closes_at=closes_at)
+        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 1, 1, 2)))],
+        records=-(-1020 // producers), working_s=random.uniform(38.0, 46.0), closes_at=closes_at)
 
 
 def _producer_options(random: Random) -> dict[str, Any]:
@@ -77,16 +77,16 @@ def _producer_options(random: Random) -> dict[str, Any]:
         "buffer_memory": max(batch_size, random.choice((8192, 65_536, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
         "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 4000, 4000, 20_000, 60_000)),
         "retry_backoff_ms": random.choice((20, 100)), "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
-        "metadata_max_age_ms": random.choice((3000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
+        "metadata_max_age_ms": random.choice((4000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
         "connections_max_idle_ms": random.choice((5000, 540_000)),
     }
 
 
 def _consumer_options(random: Random) -> dict[str, Any]:
-    per_partition = random.choice((400, 4096, 4096, 1 << 20, 1 << 20, 1 << 20))
+    per_partition = random.choice((1000, 4096, 4096, 1 << 20, 1 << 20, 1 << 20))
     return {
         "auto_offset_reset": random.choice(("earliest", "earliest", "earliest", "latest", "none")), "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
-        "max_poll_records": random.choice((20, 100, 500, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, 20_000, 20_000))), "fetch_max_wait_ms": random.choice((1000, 3000, 3000)),
+        "max_poll_records": random.choice((20, 100, 500, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, 20_000, 20_000, 20_000))), "fetch_max_wait_ms": random.choice((1000, 3000, 3000)),
         "max_partition_fetch_bytes": per_partition, "request_timeout_ms": 4000, "retry_backoff_ms": 50,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
         "socket_connection_setup_timeout_ms": 2000, "default_api_timeout_ms": 15_000,
@@ -130,7 +130,7 @@ class ProducingService:
         await self._producer.__aenter__()
         gap = self._plan.working_s / self._plan.records
         while self._asked < self._plan.records:
-            burst = min(self._random.choice((1, 20, 60)), self._plan.records - self._asked)
+            burst = min(self._random.choice((1, 25, 80)), self._plan.records - self._asked)
             for _ in range(burst):
                 await self._send()
             await asyncio.sleep(self._random.expovariate(1 / (gap * burst)))

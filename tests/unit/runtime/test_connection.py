@@ -49,7 +49,7 @@ class Client:
         self.changes = 0
         self.lost: list[KafkaError] = []
         self.latencies: list[tuple[Api, float]] = []
-        self.link = Connection("the peer", "a client", clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed,
+        self.link = Connection("the peer", "a client", clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
                                on_lost=lambda link, cause: self.lost.append(cause),
                                on_answer=lambda api, latency, throttle: self.latencies.append((api, latency)))
 
@@ -475,7 +475,7 @@ class Taking(Connection):
     """Keeps the frames instead of reading them."""
 
     def __init__(self) -> None:
-        super().__init__("the peer", None, clock=time.monotonic, max_frame=MAX_FRAME, on_change=lambda: None, on_lost=lambda *_: None,
+        super().__init__("the peer", None, clock=time.monotonic, max_frame=MAX_FRAME, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
                          on_answer=lambda *_: None)
         self.frames: list[memoryview] = []
 

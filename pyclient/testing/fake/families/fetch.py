@@ -9,7 +9,7 @@ from uuid import UUID
 import attrs
 
 from pyclient.testing.fake.asking import Asked, Fields
-from pyclient.testing.fake.bell import any_rings
+from pyclient.testing.fake.bell import Listening
 from pyclient.testing.fake.families.leaders import endpoints, found, leader_fields
 from pyclient.testing.fake.families.sessions import (
     FINAL_EPOCH, FIRST_EPOCH, INVALID_FETCH_SESSION_EPOCH, NO_SESSION, Key, Session, Wish, following, sessions_of,
@@ -66,7 +66,9 @@ def fetch(kafka: Kafka, asked: Asked) -> Coroutine[Any, Any, Fields] | Fields:
     answers = _read(kafka, reading)
     if answers.is_urgent or answers.bytes_read >= reading.min_bytes or not asked.body.max_wait:
         return _answer(kafka, reading, answers)
-    return _waited(kafka, reading)
+    bells = [bell for topic, index in reading.wishes if (partition := kafka.partition(topic, index)) is not None
+             for bell in partition.bells(asked.broker)]
+    return _waited(kafka, reading, Listening(bells))
 
 
 def refuse_fetch(asked: Asked, code: int) -> Fields:
@@ -78,13 +80,11 @@ def refuse_fetch(asked: Asked, code: int) -> Fields:
     return {**fields, "responses": _grouped(asked, refused)}
 
 
-async def _waited(kafka: Kafka, reading: Reading) -> Fields:
+async def _waited(kafka: Kafka, reading: Reading, listening: Listening) -> Fields:
     """Look again whenever a partition changes, until there is enough or time is up."""
     deadline = kafka.clock() + reading.asked.body.max_wait / SECOND
-    bells = [partition.changed for topic, index in reading.wishes
-             if (partition := kafka.partition(topic, index)) is not None]
     left = deadline - kafka.clock()
-    while left > 0 and await any_rings(bells, left):
+    while left > 0 and await listening.rings(left):
         answers = _read(kafka, reading)
         if answers.is_urgent or answers.bytes_read >= reading.min_bytes:
             return _answer(kafka, reading, answers)

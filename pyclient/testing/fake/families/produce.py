@@ -10,7 +10,7 @@ import attrs
 
 from pyclient.codec.encode import HEADER_SIZE
 from pyclient.testing.fake.asking import Asked, Fields
-from pyclient.testing.fake.bell import any_rings
+from pyclient.testing.fake.bell import Listening
 from pyclient.testing.fake.families.leaders import endpoints, found, leader_fields
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import NOT_LEADER_OR_FOLLOWER, Appended, Partition
@@ -60,7 +60,8 @@ def produce(kafka: Kafka, asked: Asked) -> Coroutine[Any, Any, Fields | None] | 
     if asked.body.acks == ALL:
         _settle(parts)
         if any(_is_waiting(each) for each in parts):
-            return _committed(kafka, asked, parts)
+            bells = [bell for each in parts if each.partition for bell in each.partition.bells(asked.broker)]
+            return _committed(kafka, asked, parts, Listening(bells))
     return _answer(kafka, asked, parts)
 
 
@@ -121,12 +122,12 @@ def _outcome(partition: Partition, appended: Appended) -> int:
     return NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.is_under_min_isr else 0
 
 
-async def _committed(kafka: Kafka, asked: Asked, parts: list[Part]) -> Fields | None:
+async def _committed(kafka: Kafka, asked: Asked, parts: list[Part], listening: Listening) -> Fields | None:
     """Wait for the partitions that are not committed yet, each until its leader is another or time is up."""
     deadline = kafka.clock() + asked.body.timeout / SECOND
     while waiting := [each for each in parts if _is_waiting(each)]:
         left = deadline - kafka.clock()
-        if left <= 0 or not await any_rings([each.partition.changed for each in waiting if each.partition], left):
+        if left <= 0 or not await listening.rings(left):
             break
         _settle(waiting)
     return _answer(kafka, asked, parts)

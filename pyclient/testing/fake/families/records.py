@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from pyclient.testing.fake.asking import Asked, Fields
-from pyclient.testing.fake.bell import any_rings
+from pyclient.testing.fake.bell import Listening
 from pyclient.testing.fake.families.leaders import found
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import NOT_LEADER_OR_FOLLOWER, Partition
@@ -41,7 +41,8 @@ def delete_records(kafka: Kafka, asked: Asked) -> Coroutine[Any, Any, Fields] | 
     parts = [_deleted(kafka, asked, topic.name, each) for topic in asked.body.topics for each in topic.partitions]
     _settle(asked, parts)
     if any(each.code == REQUEST_TIMED_OUT for each in parts):
-        return _waited(kafka, asked, parts)
+        bells = [bell for each in parts if each.partition for bell in each.partition.bells(*each.partition.replicas)]
+        return _waited(kafka, asked, parts, Listening(bells))
     return _fields(parts)
 
 
@@ -74,11 +75,11 @@ def _settle(asked: Asked, parts: Iterable[Part]) -> None:
             part.code = 0 if part.partition.low_watermark >= part.before else REQUEST_TIMED_OUT
 
 
-async def _waited(kafka: Kafka, asked: Asked, parts: list[Part]) -> Fields:
+async def _waited(kafka: Kafka, asked: Asked, parts: list[Part], listening: Listening) -> Fields:
     deadline = kafka.clock() + asked.body.timeout / SECOND
     while waiting := [each for each in parts if each.code == REQUEST_TIMED_OUT]:
         left = deadline - kafka.clock()
-        if left <= 0 or not await any_rings([each.partition.changed for each in waiting if each.partition], left):
+        if left <= 0 or not await listening.rings(left):
             break
         _settle(asked, waiting)
     return _fields(parts)

@@ -106,12 +106,13 @@ class Plane:
         return Asked(broker=broker, api=api, version=version, client_id="test", body=decode_request(api, version, memoryview(frame)),
                      peer="", connection=self.connection)
 
-    def begin(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1) -> asyncio.Task[Any]:
-        """Ask; the task ends with the answer."""
+    def begin(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1, *, idle: float = 0) -> asyncio.Task[Any]:
+        """Ask; the task ends with the answer. The one that waits for it, if it must be waited for, begins to only after *idle* seconds."""
         asked = self._asked(api, version, fields, broker)
 
         async def run() -> Any:
             answer = FAMILIES[api].handle(self.kafka, asked)
+            await asyncio.sleep(idle)
             found = await answer if inspect.isawaitable(answer) else answer
             return None if found is None else decode_response(api, version, memoryview(encode_response(api, version, 1, found)))
         return self.loop.create_task(run())
@@ -125,8 +126,9 @@ class Plane:
         return produced(self.loop.run_until_complete(task))
 
     def producing(self, data: bytes | None = None, *, broker: int = 1, acks: int = -1, version: int = 10, timeout_ms: int = 1000,
-                  **options: Any) -> asyncio.Task[Any]:
-        return self.begin(Api.PRODUCE, version, produce_fields(batch(**options) if data is None else data, acks, timeout_ms), broker)
+                  idle: float = 0, **options: Any) -> asyncio.Task[Any]:
+        fields = produce_fields(batch(**options) if data is None else data, acks, timeout_ms)
+        return self.begin(Api.PRODUCE, version, fields, broker, idle=idle)
 
     def fetch(self, offset: int, *, broker: int = 1, version: int = 12, **options: Any) -> Any:
         return self.ask(Api.FETCH, version, fetch_fields(offset, **options), broker)

@@ -68,8 +68,8 @@ def test_consumers_see_nothing_from_the_high_watermark_on() -> None:
 # ---- waiting ----------------------------------------------------------------------------------------------------------
 
 
-def begin(plane: Plane, offset: int, **options: Any) -> Any:
-    task = plane.begin(Api.FETCH, 12, fetch_fields(offset, **options))
+def begin(plane: Plane, offset: int, *, idle: float = 0, **options: Any) -> Any:
+    task = plane.begin(Api.FETCH, 12, fetch_fields(offset, **options), idle=idle)
     plane.advance(0.01)
     return task
 
@@ -80,6 +80,14 @@ def test_a_long_poll_ends_with_the_records_it_waits_for() -> None:
         assert not task.done()
         plane.produce()
         plane.advance(0.01)
+        assert len(task.result().responses[0].partitions[0].records) == SIZE
+
+
+def test_a_long_poll_hears_of_records_that_came_before_anybody_waited_for_them() -> None:
+    with Plane() as plane:
+        task = begin(plane, 0, wait_ms=500, idle=0.1)
+        plane.produce()
+        plane.advance(0.11)
         assert len(task.result().responses[0].partitions[0].records) == SIZE
 
 

@@ -157,6 +157,14 @@ def test_acks_all_waits_for_the_slowest_in_sync_replica() -> None:
         assert int(produced(task.result()).error_code) == 0
 
 
+def test_acks_all_hears_of_what_was_committed_before_anybody_waited_for_it() -> None:
+    with Plane(replica_lag_ms=100) as plane:
+        plane.advance(1)
+        task = plane.producing(idle=0.5)  # as when the task that waits has yet to begin
+        plane.advance(0.51)
+        assert int(produced(task.result()).error_code) == 0
+
+
 def test_acks_all_times_out_and_says_where_the_records_are() -> None:
     with Plane(replica_lag_ms=5000) as plane:
         plane.advance(20)
