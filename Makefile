@@ -79,7 +79,7 @@ trace: setup ## each protocol rule, its tests, and their results in the last `ma
 	@$(BIN)/python .ci/trace.py $(ARGS)
 
 build: setup ## wheel and sdist into dist/
-	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist .
+	@rm -rf dist && DIST_EXTRA_CONFIG=$(CURDIR)/build/parallel.cfg $(BIN)/python -m build --no-isolation --outdir dist .
 
 docs: setup ## regenerate the generated pages and typed signatures
 	@$(BIN)/python -m pyclient._docs

@@ -25,6 +25,7 @@ VENV: Final = ROOT / ".venv"
 PYTHON: Final = VENV / "bin" / "python"
 STATE: Final = VENV / "pyclient-setup.json"
 CONSTRAINTS: Final = ROOT / "requirements" / "constraints.txt"
+PARALLEL: Final = ROOT / "build" / "parallel.cfg"
 EXTRAS: Final = "arrow,peers,spark,testing"
 NOISE: Final = (b"Requirement already satisfied", b"Looking in links", b"   ")
 """Lines of pip that tell nothing new; on a terminal everything is shown, progress bars included."""
@@ -188,10 +189,13 @@ def editable_inputs(project: Mapping[str, Any]) -> str:
 def install_editable() -> None:
     """Install metadata and import hook. It compiles everything as well, and has no switch against that."""
     say("installing the project into .venv, editable, and compiling it")
-    settings = ROOT / "build" / "parallel.cfg"
-    settings.write_text(f"[build_ext]\nparallel = {os.cpu_count() or 1}\n")
-    environment = {"DIST_EXTRA_CONFIG": str(settings)}
-    run_quietly(*PIP, "install", "--no-build-isolation", "--no-deps", "-e", ROOT, env=environment)
+    run_quietly(*PIP, "install", "--no-build-isolation", "--no-deps", "-e", ROOT, env={"DIST_EXTRA_CONFIG": str(PARALLEL)})
+
+
+def write_parallel() -> None:
+    """What makes setuptools compile on all cores, here and in `make build`."""
+    PARALLEL.parent.mkdir(exist_ok=True)
+    PARALLEL.write_text(f"[build_ext]\nparallel = {os.cpu_count() or 1}\n")
 
 
 def compiled_sources(project: Mapping[str, Any]) -> list[Path]:
@@ -238,6 +242,7 @@ def bring_up_to_date() -> None:
     ensure_venv()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     compiled = compiled_inputs(project)
+    write_parallel()
     step("packages", packages_inputs(project), lambda: install_packages(project))
     if step("editable", editable_inputs(project), install_editable) and compiled_everything(project):
         save_state({**load_state(), "compiled": compiled})

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyclient.codec.arrow_columns import Column
 
+LAST_SECOND: Final = (2**63 - 1) // 1000
 ROWS: Final = 65_536
 """Rows converted at a time: what conversion takes is bounded by it."""
 Lists: TypeAlias = tuple[list[Any], list[Any] | None, list[Any] | None, list[Any] | None, list[int] | None]
@@ -210,9 +211,19 @@ def _binary(arrow: Any, array: Any) -> Any:
 def _milliseconds(arrow: Any, array: Any) -> Any:
     if array is None:
         return None
+    if arrow.types.is_timestamp(array.type) and array.type.unit == "s":
+        array = _countable(arrow, array)
     if arrow.types.is_timestamp(array.type):
-        array = array.cast(arrow.timestamp("ms", array.type.tz), safe=False)
+        array = array.cast(arrow.timestamp("ms", array.type.tz), safe=False)  # cuts off what is finer
     return array.cast(arrow.int64())
+
+
+def _countable(arrow: Any, seconds: Any) -> Any:
+    """Those that milliseconds in 64 bits cannot count become the earliest moment, which is refused: not another one by overflow."""
+    compute = import_module("pyarrow.compute")
+    counts = seconds.cast(arrow.int64())
+    countable = compute.and_(compute.less_equal(counts, LAST_SECOND), compute.greater_equal(counts, -LAST_SECOND))
+    return compute.if_else(countable, counts, -LAST_SECOND).cast(seconds.type)
 
 
 def _numbers(array: Any) -> Column | None:

@@ -196,6 +196,17 @@ def test_a_bulk_in_a_callback_waits_for_nothing(cluster: FakeCluster) -> None:
     assert values_of(cluster) == [b"a", b"b"]
 
 
+def test_arrow_timestamps_that_milliseconds_cannot_count_are_refused_by_index_and_do_not_become_other_moments(cluster: FakeCluster) -> None:
+    moments = pyarrow.array([7, 2**62, None, 2**63 - 1, -(2**63)], pyarrow.int64()).cast(pyarrow.timestamp("s"))
+    with producer(cluster) as client:
+        deliveries = client.send_arrow("orders", pyarrow.table({"value": ["a"] * 5, "timestamp": moments}))
+        failed = deliveries.exception(20)
+        assert failed is not None
+        assert list(failed.errors) == [1, 3, 4]
+        assert "timestamp -" in str(failed.errors[1])
+    assert 7_000 in {record.timestamp for record in stored(cluster)}
+
+
 def test_a_closed_producer_refuses_a_bulk(cluster: FakeCluster) -> None:
     client = producer(cluster)
     client.close()
