@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
-from pyclient.buffers.entrance import Sending
+from pyclient.buffers.entrance import AsyncSending, Sending
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import Rows
 from pyclient.codec.arrow_input import Names
@@ -278,7 +278,7 @@ class Producer(Sending, _NoTransactions):
         return error
 
 
-class AsyncProducer(AsyncFacade, _NoTransactions):
+class AsyncProducer(AsyncSending, AsyncFacade, _NoTransactions):
     """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     _core: ProducerCore
@@ -288,17 +288,8 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = LoopObserver()
         self._core = ProducerCore(parsed, self._observer)
-        self._offer = _not_simple if self._core.entrance is None else self._core.entrance.offer
+        self._entrance = self._core.entrance
         self._max_block = parsed.max_block_ms / 1000
-
-    async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None,
-                   timestamp: int | None = None, headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
-        """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
-
-        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop.
-        """
-        delivery = self._offer(topic, value, key, partition, timestamp, headers, on_delivery)
-        return delivery if delivery is not None else await self._send(topic, value, key, partition, timestamp, headers, on_delivery)
 
     async def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
                   headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
@@ -337,7 +328,7 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
     async def __aenter__(self) -> Self:
         await self._core.start()
         if self._core.entrance is not None and self._core.loop is not None:
-            self._core.entrance.bind(self._core.loop.is_running)
+            self._core.entrance.bind(self._core.loop)
         return self
 
     def _forget(self) -> None:
@@ -447,10 +438,6 @@ class AsyncProducer(AsyncFacade, _NoTransactions):
                 return delivery
             if not granted:
                 raise core.accumulator.exhausted(queues, core.clock() - began)
-
-
-def _not_simple(*_record: object) -> None:
-    """Every record needs more than an entrance can do."""
 
 
 def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], key_serializer: Any, value_serializer: Any,

@@ -15,14 +15,31 @@ cdef class Entrance:
     cdef bint _keyless_stick
     cdef object _hash_owner
     cdef KeyHash _hash
-    cdef object _is_running
+    cdef object _loop
+    cdef bint _tells_thread
     cdef unsigned long _thread
 
     cdef Delivery take(self, object topic, object value, object key, object partition, object timestamp, object headers, object on_delivery)
+
+    cdef bint is_here(self) except -1
 
     # Private.
     cdef Py_ssize_t place(self, TopicQueues queues, bytes key, object partition) except -3
 
 
 cdef class Sending:
+    cdef public Entrance _entrance
+
+
+@cython.final
+@cython.freelist(256)
+cdef class Queued:
+    cdef Delivery _delivery
+    cdef bint _awaited
+
+    # Private.
+    cdef Delivery end(self)
+
+
+cdef class AsyncSending:
     cdef public Entrance _entrance

@@ -6,6 +6,8 @@ be raised for what it is) is left to the producer: interpreted, this step would 
 Knows nothing of how to wait. Rule: what it does not take, it has not touched.
 """
 import cython
+from cython.cimports.cpython.object import PyObject, PyTypeObject
+from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
 from cython.cimports.cpython.pythread import PyThread_get_thread_ident
@@ -14,8 +16,10 @@ from cython.cimports.pyclient.buffers.accumulator import Accumulator
 from cython.cimports.pyclient.buffers.delivery import Delivery
 from cython.cimports.pyclient.buffers.queues import TopicQueues
 from cython.cimports.pyclient.buffers.rows import KeyHash
+from cython.cimports.pyclient.buffers.sendslot import PYGEN_RETURN, PySendResult, sendfunc, set_am_send
 
 from threading import get_ident
+from warnings import warn
 
 NOWHERE = cython.declare(cython.Py_ssize_t, -2)
 STICKY = cython.declare(cython.Py_ssize_t, -1)
@@ -39,23 +43,24 @@ class Entrance:
         if key_hash is not None:
             self._hash = cython.cast(KeyHash, PyCapsule_GetPointer(key_hash, b"pyclient.key_hash"))
 
-    def bind(self, is_running):
-        """From now on take records only in this thread, and while *is_running()* says so of the loop that sends them.
-
-        Then that loop is the running one: there is one at a time in a thread. Asking for the running loop costs more, before Python 3.12.
-        """
-        self._is_running = is_running
+    def bind(self, loop):
+        """From now on `is_here` wherever *loop*, which runs in this thread, is the running one."""
+        self._loop = loop
         self._thread = get_ident()
+        # asyncio's own loops note the thread they run in, and None while they do not: that answers it without a call.
+        self._tells_thread = getattr(loop, "_thread_id", None) == self._thread
 
-    def offer(self, topic, value, key, partition, timestamp, headers, on_delivery):
-        """The record's `Delivery`; None when it is not simple, or there is no memory for it: then nothing has happened.
-
-        Raises:
-            RecordTooLargeError, ClientClosed: as `Accumulator.append`.
-        """
-        if self._is_running is not None and (self._thread != cython.cast(cython.ulong, PyThread_get_thread_ident()) or not self._is_running()):
-            return None
-        return self.take(topic, value, key, partition, timestamp, headers, on_delivery)
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def is_here(self) -> cython.bint:
+        """Whether the loop runs, and in this thread: then it is the running one, as there is one at a time in a thread."""
+        thread: cython.ulong = PyThread_get_thread_ident()
+        if thread != self._thread or self._loop is None:
+            return False
+        if not self._tells_thread:
+            return self._loop.is_running()
+        running = self._loop._thread_id
+        return running is not None and running == thread
 
     @cython.cfunc
     def take(self, topic: object, value: object, key: object, partition: object, timestamp: object, headers: object,
@@ -100,7 +105,7 @@ class Sending:
     A subclass sets ``_entrance`` (None: no record is simple) and defines ``_send`` for all others.
     """
 
-    def send(self, topic: str, value: object = None, key: object = None, *, partition: object = None, timestamp: object = None,
+    def send(self, topic: object, value: object = None, key: object = None, *, partition: object = None, timestamp: object = None,
              headers: object = (), on_delivery: object = None):
         """Queue one record and return at once; the `Delivery` tells its fate. Order is kept per partition.
 
@@ -118,3 +123,81 @@ class Sending:
         if self._entrance is not None:
             delivery = self._entrance.take(topic, value, key, partition, timestamp, headers, on_delivery)
         return self._send(topic, value, key, partition, timestamp, headers, on_delivery) if delivery is None else delivery
+
+
+@cython.final
+@cython.cclass
+class Queued:
+    """What ``AsyncProducer.send`` gives for a record that is queued already: a coroutine to all who ask, which ends at once."""
+
+    def __dealloc__(self):
+        if not self._awaited and self._delivery is not None:
+            _warn_unawaited()
+
+    def __await__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration(self.end())
+
+    def send(self, value):
+        """What ``await`` does. Raises StopIteration with the `Delivery`."""
+        raise StopIteration(self.end())
+
+    def throw(self, kind, value=None, trace=None):
+        """Raise it here: there is nothing left that could be stopped."""
+        self._awaited = True
+        raise kind if value is None else value
+
+    def close(self):
+        """Nobody will await it."""
+        self._awaited = True
+
+    @cython.cfunc
+    def end(self) -> Delivery:
+        self._awaited = True
+        return self._delivery
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _finish(queued: Queued, value: object, result: cython.pointer(cython.pointer(PyObject))) -> PySendResult:
+    delivery: object = queued.end()
+    Py_INCREF(delivery)
+    result[0] = cython.cast(cython.pointer(PyObject), delivery)
+    return PYGEN_RETURN
+
+
+set_am_send(cython.cast(cython.pointer(PyTypeObject), Queued), cython.cast(sendfunc, _finish))
+
+
+def _warn_unawaited():
+    warn("AsyncProducer.send was never awaited. Its record is queued all the same, but one that must wait for memory would be lost: "
+         "write `await producer.send(...)`", RuntimeWarning, stacklevel=2)
+
+
+@cython.cclass
+class AsyncSending:
+    """What the async producer inherits ``send`` from; the sync one's is `Sending`.
+
+    A subclass sets ``_entrance`` (None: no record is simple), binds it to its loop, and defines the coroutine ``_send`` for all others.
+    """
+
+    def send(self, topic: object, value: object = None, key: object = None, *, partition: object = None, timestamp: object = None,
+             headers: object = (), on_delivery: object = None):
+        """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
+
+        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop.
+        """
+        queued: Queued
+        delivery: Delivery = None
+        if self._entrance is not None and self._entrance.is_here():
+            try:
+                delivery = self._entrance.take(topic, value, key, partition, timestamp, headers, on_delivery)
+            except Exception:  # noqa: BLE001 nothing is queued then, and _send raises it where it is awaited
+                delivery = None
+        if delivery is None:
+            return self._send(topic, value, key, partition, timestamp, headers, on_delivery)
+        queued = Queued.__new__(Queued)
+        queued._delivery = delivery
+        return queued

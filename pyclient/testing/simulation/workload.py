@@ -75,7 +75,7 @@ def _producer_options(random: Random) -> dict[str, Any]:
         "linger_ms": linger, "batch_size": batch_size,
         "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
         "buffer_memory": max(batch_size, random.choice((8192, 65_536, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
-        "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 4000, 4000, 20_000, 60_000)),
+        "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 0, 4000, 4000, 20_000, 60_000)),
         "retry_backoff_ms": random.choice((20, 100)), "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
         "metadata_max_age_ms": random.choice((4000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
         "connections_max_idle_ms": random.choice((5000, 540_000)),
@@ -130,7 +130,7 @@ class ProducingService:
         await self._producer.__aenter__()
         gap = self._plan.working_s / self._plan.records
         while self._asked < self._plan.records:
-            burst = min(self._random.choice((1, 25, 80)), self._plan.records - self._asked)
+            burst = min(self._random.choice((1, 20, 60)), self._plan.records - self._asked)
             for _ in range(burst):
                 await self._send()
             await asyncio.sleep(self._random.expovariate(1 / (gap * burst)))

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from pyclient.buffers.accumulator import Accumulator
-from pyclient.buffers.delivery import Observer
+from pyclient.buffers.delivery import Delivery, Observer
+from pyclient.buffers.entrance import Entrance, Sending
 from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 
@@ -50,3 +51,18 @@ def line_up(buffers: Accumulator, partition: int, value: bytes, notify: Callable
     waiter = Waiter(notify)
     buffers.wait(queues, partition, None, value, None, waiter)
     return waiter
+
+
+class _Way(Sending):
+    """A producer reduced to its compiled `send`; what is not simple ends in `_send`."""
+
+    def __init__(self, way: Entrance) -> None:
+        self._entrance = way
+
+    def _send(self, *_record: object) -> None:
+        return None
+
+
+def offered(way: Entrance, **record: Any) -> Delivery | None:
+    """The delivery of a record that is simple; None for any other."""
+    return _Way(way).send(**record)

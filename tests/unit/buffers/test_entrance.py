@@ -1,9 +1,11 @@
 """The compiled way in: what it takes is what the long way would have made of it; what it does not take, it leaves untouched."""
 from __future__ import annotations
 
+import asyncio
 import inspect
-import threading
+import sys
 import time
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -13,13 +15,13 @@ from hypothesis import strategies as st
 
 from pyclient import AsyncProducer, Producer
 from pyclient.buffers.accumulator import Accumulator
-from pyclient.buffers.delivery import Observer
-from pyclient.buffers.entrance import Entrance
+from pyclient.buffers.delivery import Delivery, Observer
+from pyclient.buffers.entrance import AsyncSending, Entrance
 from pyclient.codec.compression import Compression
 from pyclient.config import ProducerConfig
 from pyclient.errors import ClientClosed, RecordTooLargeError
 from pyclient.runtime.producing import Router
-from tests.unit.buffers.accumulators import Clock, accumulator
+from tests.unit.buffers.accumulators import Clock, accumulator, offered
 
 PARTITIONS = 7
 SIMPLE: dict[str, Any] = {"topic": "orders", "value": b"v", "key": None, "partition": None, "timestamp": None, "headers": (), "on_delivery": None}
@@ -52,7 +54,7 @@ def entrance(buffers: Accumulator, partitioner: str | None = None, **options: ob
 
 
 def offer(way: Entrance, **changes: Any) -> Any:
-    return way.offer(*{**SIMPLE, **changes}.values())
+    return offered(way, **{**SIMPLE, **changes})
 
 
 @pytest.mark.parametrize("changes", NOT_SIMPLE, ids=[f"{number} {name} {type(value).__name__}" for number, each in enumerate(NOT_SIMPLE) for name, value in each.items()])
@@ -130,20 +132,117 @@ def test_after_a_fork_no_lock_is_touched() -> None:
     assert offer(way) is None
 
 
-def test_a_bound_one_takes_records_in_its_thread_while_its_loop_runs() -> None:
-    running = True
+class AsyncWay(AsyncSending):
+    """An async producer reduced to its `send`; what is not simple ends in `_send`."""
+
+    def __init__(self, way: Entrance) -> None:
+        self._entrance = way
+
+    async def _send(self, *_record: object) -> str:
+        return "the long way"
+
+
+class Foreign(asyncio.SelectorEventLoop):
+    """A loop that does not note its thread where asyncio's own do."""
+
+    _thread_id = property(lambda _self: None, lambda _self, _thread: None)
+
+    def is_running(self) -> bool:
+        return asyncio._get_running_loop() is self
+
+
+@pytest.mark.parametrize("make", [asyncio.SelectorEventLoop, Foreign])
+def test_a_bound_one_takes_records_in_its_thread_while_its_loop_runs(make: Callable[[], asyncio.AbstractEventLoop]) -> None:
     buffers = accumulator(Clock())
-    way = entrance(buffers)
-    way.bind(lambda: running)
-    assert offer(way) is not None
-    elsewhere: list[object] = []
-    thread = threading.Thread(target=lambda: elsewhere.append(offer(way)))
-    thread.start()
-    thread.join()
-    assert elsewhere == [None]
-    running = False
-    assert offer(way) is None
+    way = AsyncWay(entrance(buffers))
+
+    async def send() -> object:
+        return await way.send(**SIMPLE)
+
+    async def main() -> object:
+        assert await send() == "the long way", "not bound yet"
+        assert way._entrance is not None
+        way._entrance.bind(asyncio.get_running_loop())
+        assert await asyncio.to_thread(asyncio.run, send()) == "the long way", "in another thread and another loop"
+        return await send()
+
+    loop = make()
+    try:
+        assert isinstance(loop.run_until_complete(main()), Delivery)
+        assert asyncio.run(send()) == "the long way", "in this thread, but in another loop"
+    finally:
+        loop.close()
     assert buffers.unsettled == 1
+
+
+def queued(buffers: Accumulator, **changes: Any) -> Coroutine[Any, Any, Delivery]:
+    """What ``send`` gives inside the loop."""
+    way = AsyncWay(entrance(buffers))
+
+    async def main() -> Coroutine[Any, Any, Delivery]:
+        assert way._entrance is not None
+        way._entrance.bind(asyncio.get_running_loop())
+        return way.send(**{**SIMPLE, **changes})
+
+    return asyncio.run(main())
+
+
+def test_what_async_send_gives_can_be_used_wherever_a_coroutine_can() -> None:
+    buffers = accumulator(Clock())
+
+    async def main() -> list[Delivery]:
+        way = AsyncWay(entrance(buffers))
+        assert way._entrance is not None
+        way._entrance.bind(asyncio.get_running_loop())
+        each = [way.send(**SIMPLE) for _ in range(4)]
+        assert all(map(asyncio.iscoroutine, each))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(each[0])
+        return [task.result(), await asyncio.wait_for(each[1], 5), *await asyncio.gather(each[2], each[3])]
+
+    found = asyncio.run(main())
+    assert len({id(one) for one in found}) == 4
+    assert all(isinstance(one, Delivery) for one in found)
+    assert buffers.unsettled == 4
+
+
+def test_it_ends_for_those_too_who_drive_coroutines_by_hand_and_under_a_profiler() -> None:
+    buffers = accumulator(Clock())
+    with pytest.raises(StopIteration) as ended:
+        queued(buffers).send(None)
+    assert isinstance(ended.value.value, Delivery)
+    with pytest.raises(ZeroDivisionError):
+        queued(buffers).throw(ZeroDivisionError())
+    queued(buffers).close()
+
+    async def main() -> Delivery:
+        return await queued_here
+
+    queued_here = queued(buffers)
+    sys.setprofile(lambda *_: None)
+    try:
+        assert isinstance(asyncio.run(main()), Delivery)
+    finally:
+        sys.setprofile(None)
+
+
+def test_a_record_whose_send_nobody_awaits_is_queued_and_the_forgotten_await_is_warned_of() -> None:
+    buffers = accumulator(Clock())
+    forgotten = [queued(buffers)]
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        forgotten.clear()
+    assert buffers.unsettled == 1
+
+
+def test_what_a_record_is_refused_for_is_raised_where_it_is_awaited() -> None:
+    buffers = accumulator(Clock())
+    refused = queued(buffers, value=b"x" * 2_000_000)
+
+    async def main() -> Any:
+        return await refused
+
+    assert asyncio.run(main()) == "the long way", "which raises it"
+    assert buffers.unsettled == 0
 
 
 @pytest.mark.parametrize("options", [{"value_serializer": "string"}, {"key_serializer": "string"}])

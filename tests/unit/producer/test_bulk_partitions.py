@@ -18,6 +18,7 @@ from pyclient.plugins import KINDS, Partitions
 from pyclient.runtime.bulk import Bulk, BulkSend
 from pyclient.runtime.callbacks import LoopObserver
 from pyclient.runtime.producing import ProducerCore
+from tests.unit.buffers.accumulators import offered
 
 REFUSED = -1
 OURS = sorted(point.name for point in entry_points(group=KINDS["partitioner"].group) if point.value.startswith("pyclient.partitioners:"))
@@ -48,10 +49,10 @@ def queues_of(core: ProducerCore) -> TopicQueues:
 
 def by_the_entrance(core: ProducerCore, keys: list[bytes | None], values: list[bytes]) -> list[int]:
     """As a producer sends: in one compiled step if it can."""
-    found = []
+    found: list[int] = []
     assert core.entrance is not None
     for key, value in zip(keys, values, strict=True):
-        delivery = core.entrance.offer("orders", value, key, None, 5, (), None)
+        delivery = offered(core.entrance, topic="orders", value=value, key=key, timestamp=5)
         found += [delivery.partition] if delivery is not None else one_by_one(core, [key], [value])
     return found
 

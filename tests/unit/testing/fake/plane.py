@@ -112,10 +112,16 @@ class Plane:
 
         async def run() -> Any:
             answer = FAMILIES[api].handle(self.kafka, asked)
-            await asyncio.sleep(idle)
+            await self._passed(idle)
             found = await answer if inspect.isawaitable(answer) else answer
             return None if found is None else decode_response(api, version, memoryview(encode_response(api, version, 1, found)))
         return self.loop.create_task(run())
+
+    def _passed(self, seconds: float) -> asyncio.Future[None]:
+        """Seconds of this loop, which pass at once."""
+        passed = self.loop.create_future()
+        self.loop.call_later(seconds, passed.set_result, None)
+        return passed
 
     def ask(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1) -> Any:
         return self.loop.run_until_complete(self.begin(api, version, fields, broker))
