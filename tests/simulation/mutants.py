@@ -17,6 +17,7 @@ LOOKUPS: Final = "pyclient.core.fetching.lookups:OffsetLookups"
 CONNECTION: Final = "pyclient.runtime.connection:Connection"
 LINKS: Final = "pyclient.runtime.links:Links"
 DRIVER: Final = "pyclient.runtime.driver:Driver"
+PRODUCER: Final = "pyclient.runtime.producing:ProducerCore"
 RECONNECTS: Final = "pyclient.core.connection:Reconnects"
 
 
@@ -86,6 +87,12 @@ BUGS: Final = (
     _bug("produce", "a batch that is too large fails", "P20: no split", f"{VERDICTS}:judge", "return Split(error)", "return GiveUp(error)"),
     _bug("produce", "halves of a batch change places", "Java 8350: splits", "pyclient.buffers.splitting:halves",
          "(records[:at], records[at:])", "(records[at:], records[:at])"),
+    _bug("produce", "an answer never leaves anything to do for other batches", "Java 20780: stuck", f"{SENDER}._ended",
+         "return quiet and not any(self._by_leader.values())", "return quiet"),
+    _bug("produce", "an answer never leaves anything to do", "Java 20780: stuck", f"{SENDER}._ended",
+         "return quiet and not any(self._by_leader.values())", "return True"),
+    _bug("produce", "the loop is not told of what a worker has sealed", "Java 20780: stuck", f"{PRODUCER}._seal_or_fail",
+         "self.accumulator.on_ready()", "pass"),
     # --- fetch
     _bug("fetch", "an answer from before a seek is taken", "franz-go: a seek undone by a late answer", f"{FETCHER}._read",
          "(position.generation, position.offset) != (generation, offset)", "False"),
@@ -120,9 +127,11 @@ BUGS: Final = (
     _bug("metadata", "a failed request is the last one", "franz-go: metadata that stops", f"{METADATA}._answered",
          "self._in_flight = False", "self._in_flight = not isinstance(outcome, Reply)"),
     _bug("metadata", "an update asked for during a request is forgotten", "M01", f"{METADATA}._adopt",
-         "self._asked = self._asked or unfinished", "self._asked = unfinished"),
+         "self._asked = self._asked or unfinished", "self._asked = unfinished",
+         "what an old answer misleads to fails once more, and asks again: no more than a round trip is lost; the unit tests count requests"),
     _bug("metadata", "a topic without a leader is not asked for again", "M01: LEADER_NOT_AVAILABLE", f"{METADATA}._unfinished",
-         "return any(part.leader is None for part in topic.partitions)", "return False"),
+         "return any(part.leader is None for part in topic.partitions)", "return False",
+         "whoever has something for such a partition asks after every answer by itself; the unit tests look at what is asked for"),
     _bug("metadata", "a new topic is never asked for", "M01", f"{METADATA}.want", "self._fresh.add(topic)", "pass"),
     _bug("metadata", "the view is replaced by the answer about one topic", "M01: partial updates", f"{CLUSTER}:Cluster.updated",
          "topics = {} if everything else dict(self.topics)", "topics = {}"),
@@ -147,6 +156,8 @@ BUGS: Final = (
          "a retired connection still takes its answers: nothing is lost by it"),
     _bug("connection", "the loop does not sleep to the next deadline", "Java 20780: stuck", f"{DRIVER}._sleep",
          "if deadline is not None and self._loop is not None:", "if False:"),
+    _bug("connection", "what happens during a turn waits for the next one", "Java 20780: stuck", f"{DRIVER}._poll_managers", "if not self._again:", "if True:"),
+    _bug("connection", "nothing is ever overdue", "half-open connections", f"{LINKS}.tick", "if self._due is None or now < self._due:", "if True:"),
     _bug("connection", "the loop never sleeps", "Java 20253: busy loops", f"{DRIVER}._sleep",
          "self._loop.time() + max(0.0, deadline - self._clock())", "self._loop.time()"),
 )

@@ -269,6 +269,18 @@ def test_M01_a_topic_that_cannot_be_used_yet_is_asked_for_again_after_the_back_o
     assert client.metadata.next_deadline() == client.world.now + 2
 
 
+def test_M01_an_update_asked_for_while_a_request_is_under_way_is_not_answered_by_it(client: Client) -> None:
+    client.learn(topic("a", 1))
+    client.metadata.request_update()
+    client.world.after(1)
+    under_way = client.asks()
+    client.metadata.request_update()  # what it is for may have happened after the broker wrote its answer
+    under_way.reply(**view(topic("a", 2, epoch=1)))
+    client.world.after(1)
+    client.asks().reply(**view(topic("a", 3, epoch=2)))
+    assert client.metadata.cluster.leader(A0) == 3
+
+
 def test_a_topic_that_an_answer_leaves_out_is_asked_for_again(client: Client) -> None:
     client.want("a")
     client.asks().reply(**view())
