@@ -202,7 +202,7 @@ class DeliveryFailed(KafkaError):
     """Records failed that nobody looked at: ``count`` of them, with the first cause for each partition in ``causes``."""
 
     def __init__(self, count: int, causes: Mapping[TopicPartition, KafkaError]) -> None:
-        listed = "; ".join(f"{partition}: {cause.message}" for partition, cause in list(causes.items())[:5])
+        listed = "; ".join(f"{_place(partition)}: {cause.message}" for partition, cause in list(causes.items())[:5])
         more = f"; and {len(causes) - 5} more partitions" if len(causes) > 5 else ""
         super().__init__(
             f"{count} record{'' if count == 1 else 's'} could not be delivered ({listed}{more}). "
@@ -210,6 +210,11 @@ class DeliveryFailed(KafkaError):
         )
         self.count = count
         self.causes = dict(causes)
+
+
+def _place(where: TopicPartition) -> str:
+    """A record that was refused before it was queued has no partition."""
+    return str(where) if where.partition >= 0 else f"{where.topic or 'no topic'}, not queued"
 
 
 class IndexedErrors(Mapping[int, KafkaError]):

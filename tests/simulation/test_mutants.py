@@ -19,8 +19,7 @@ PROCESSES = 2
 ROOT = Path(__file__).parents[2]
 ANEW = os.environ.get("PYCLIENT_MUTANTS") == "anew"
 FOUND_BY = Path(__file__).with_name("found_by.json")
-"""Mutant → the seed that found it last time: it is tried first. `make mutants` looks for all of them anew and writes it; those that it needs
-many seeds for are its own matter: they are null here, and the suite says so."""
+"""Mutant → the seed that found it last time: it is tried first. `make mutants` looks for all of them anew and writes it."""
 
 
 @pytest.mark.parametrize("mutant", everything(), ids=lambda each: each.name)
@@ -38,10 +37,10 @@ def test_each_area_has_three_bugs_of_the_museum_at_least() -> None:
 @pytest.mark.timeout(3600)
 def test_the_seeds_find_every_mutant_or_its_reason_stands_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))  # the workers look for these modules there
-    hints: dict[str, int | None] = json.loads(FOUND_BY.read_text())
+    hints: dict[str, int] = json.loads(FOUND_BY.read_text())
     mutants = [each.name for each in everything() if not each.survives]
     assert ANEW or hints.keys() >= set(mutants), "make mutants"
-    wanted = {name: _first(None if ANEW else hints[name]) for name in mutants if ANEW or hints[name] is not None}
+    wanted = {name: _first(None if ANEW else hints[name]) for name in mutants}
     found = {}
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
         for hunting in as_completed([pool.submit(hunt, name, seeds) for name, seeds in wanted.items()]):
@@ -50,8 +49,7 @@ def test_the_seeds_find_every_mutant_or_its_reason_stands_in_the_table(monkeypat
             print(_line(finding), flush=True)
             if ANEW and finding.invariant is not None:
                 hints[finding.mutant] = finding.seed
-                FOUND_BY.write_text(json.dumps({name: hints.get(name) for name in sorted(wanted)}, indent=1) + "\n")
-    print(*(f"{name:<80} left to make mutants" for name in mutants if name not in wanted), sep="\n")
+                FOUND_BY.write_text(json.dumps({name: hints[name] for name in sorted(wanted.keys() & hints.keys())}, indent=1) + "\n")
     print(*(f"{each.name:<80} survives: {each.survives}" for each in everything() if each.survives), sep="\n")
     assert found.keys() == wanted.keys()
     assert not [each.mutant for each in found.values() if each.invariant is None]
