@@ -9,6 +9,7 @@ import pickle
 import threading
 import warnings
 from typing import Any
+from unittest.mock import AsyncMock, create_autospec
 
 import pytest
 
@@ -60,6 +61,11 @@ def test_before_it_is_entered_an_async_client_says_how_to_open_it(kind: type) ->
                 await getattr(client, name)(*arguments)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, calls in CALLS.items() for name, _ in calls])
+def test_a_mock_of_an_async_client_can_be_awaited_where_the_client_is(kind: type, name: str) -> None:
+    assert isinstance(getattr(create_autospec(kind, instance=True), name), AsyncMock)
 
 
 @pytest.mark.parametrize("kind", ASYNC)
