@@ -10,6 +10,7 @@ linked ones; both kinds are read.
 from __future__ import annotations
 
 import enum
+import threading
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
@@ -29,6 +30,7 @@ _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31
 _XERIAL_HEADER: Final = XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
 _XERIAL_BLOCK: Final = 32 * 1024
+_SCRATCH: Final = 1024 * 1024  # what a thread keeps for compressing, at most
 _GZIP_PIECE: Final = 16 * 1024  # input and output steps: what they multiply to is all that is held besides the result
 _GZIP_STEP: Final = 256 * 1024
 
@@ -123,12 +125,30 @@ def _none(data: Data, level: int) -> Data:
     return data
 
 
+_scratch: Final = threading.local()
+
+
+def _exact(compress_into: Callable[..., int], data: Data, level: int) -> bytes:
+    """Just as large as what it holds, and it may be held for long: what a codec returns by itself has grown by doubling.
+
+    By way of a buffer that each thread keeps: what grows and goes for every batch leaves holes in the heap.
+    """
+    size = len(data)
+    bound = size + (size >> 3) + 1024  # more than gzip and zstd need for what cannot be compressed
+    out = getattr(_scratch, "out", None)
+    if out is None or len(out) < bound:
+        out = bytearray(bound)
+        if bound <= _SCRATCH:
+            _scratch.out = out
+    return bytes(memoryview(out)[:compress_into(data, out, level=level)])
+
+
 def _gzip(data: Data, level: int) -> Data:
-    return memoryview(cramjam.gzip.compress(data, level=level))
+    return _exact(cramjam.gzip.compress_into, data, level)
 
 
 def _zstd(data: Data, level: int) -> Data:
-    return memoryview(cramjam.zstd.compress(data, level=level))
+    return _exact(cramjam.zstd.compress_into, data, level)
 
 
 def _xerial(data: Data, level: int) -> Data:

@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import struct
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import cramjam
 import pytest
@@ -253,3 +256,19 @@ def test_a_small_batch_does_not_keep_the_room_its_bound_asked_for() -> None:
         tracemalloc.stop()
     assert kept == b"small " * 100
     assert size < 8_000
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=str)
+def test_what_is_compressed_takes_no_more_memory_than_it_says(codec: Compression) -> None:
+    for data in (b"", os.urandom(5_000), bytes(200_000), os.urandom(3_000_000)):
+        packed = compress(codec, data)
+        assert isinstance(packed, bytes)
+        assert sys.getsizeof(packed) - len(packed) < 100
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD], ids=str)
+def test_threads_that_compress_at_once_do_not_meet(codec: Compression) -> None:
+    sizes = [size * 1_000 + thread for size in (200, 3, 1_500, 40) for thread in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        for size, packed in zip(sizes, threads.map(lambda size: compress(codec, bytes([size % 251]) * size), sizes), strict=True):
+            assert bytes(decompress(codec, packed)) == bytes([size % 251]) * size
