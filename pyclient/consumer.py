@@ -601,8 +601,8 @@ def _check_offset(offset: object) -> None:
 
 
 def _time(when: object) -> int:
-    if not isinstance(when, int) or when < 0:
-        raise ValueError(f"time {when!r} is not a number from 0 on: give ms since the epoch; beginning_offsets() and end_offsets() give the ends")
+    if not isinstance(when, int) or not 0 <= when <= MAX_OFFSET:
+        raise ValueError(f"time {when!r} is not a number from 0 to {MAX_OFFSET}: give ms since the epoch; beginning_offsets() and end_offsets() give the ends")
     return when
 
 

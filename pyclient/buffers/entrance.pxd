@@ -43,3 +43,7 @@ cdef class Queued:
 
 cdef class AsyncSending:
     cdef public Entrance _entrance
+    cdef object _unbegun   # weak references to coroutines, in the order of their calls
+
+    # Private.
+    cdef bint nobody_is_before(self) except -1

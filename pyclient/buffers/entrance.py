@@ -18,8 +18,13 @@ from cython.cimports.pyclient.buffers.queues import TopicQueues
 from cython.cimports.pyclient.buffers.rows import KeyHash
 from cython.cimports.pyclient.buffers.sendslot import PYGEN_RETURN, PySendResult, sendfunc, set_am_send
 
+from collections import deque
+from inspect import CORO_CREATED, getcoroutinestate
 from threading import get_ident
 from warnings import warn
+from weakref import ref
+
+from pyclient.errors import ClientClosed, RecordTooLargeError
 
 NOWHERE = cython.declare(cython.Py_ssize_t, -2)
 STICKY = cython.declare(cython.Py_ssize_t, -1)
@@ -137,6 +142,9 @@ class Queued:
     def __await__(self):
         return self
 
+    def __iter__(self):
+        return self
+
     def __next__(self):
         raise StopIteration(self.end())
 
@@ -147,7 +155,9 @@ class Queued:
     def throw(self, kind, value=None, trace=None):
         """Raise it here: there is nothing left that could be stopped."""
         self._awaited = True
-        raise kind if value is None else value
+        if isinstance(value, BaseException):
+            raise value
+        raise kind if value is None else kind(value)
 
     def close(self):
         """Nobody will await it."""
@@ -180,24 +190,43 @@ def _warn_unawaited():
 class AsyncSending:
     """What the async producer inherits ``send`` from; the sync one's is `Sending`.
 
-    A subclass sets ``_entrance`` (None: no record is simple), binds it to its loop, and defines the coroutine ``_send`` for all others.
+    A subclass sets ``_entrance`` (None: no record is simple), binds it to its loop, and defines the coroutine ``_send`` for all others. Until
+    those of earlier calls have begun, simple records go the same way: none may overtake one that was sent before it.
     """
 
     def send(self, topic: object, value: object = None, key: object = None, *, partition: object = None, timestamp: object = None,
              headers: object = (), on_delivery: object = None):
         """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
 
-        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop.
+        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop. Most records are queued by the call itself:
+        cancelling the ``await``, or a task that was made of it, does not take them back.
         """
         queued: Queued
         delivery: Delivery = None
-        if self._entrance is not None and self._entrance.is_here():
+        if self._entrance is not None and self.nobody_is_before() and self._entrance.is_here():
             try:
                 delivery = self._entrance.take(topic, value, key, partition, timestamp, headers, on_delivery)
-            except Exception:  # noqa: BLE001 nothing is queued then, and _send raises it where it is awaited
-                delivery = None
+            except (RecordTooLargeError, ClientClosed):
+                delivery = None  # nothing is queued then, and _send raises it where it is awaited
         if delivery is None:
-            return self._send(topic, value, key, partition, timestamp, headers, on_delivery)
+            return self._later(self._send(topic, value, key, partition, timestamp, headers, on_delivery))
         queued = Queued.__new__(Queued)
         queued._delivery = delivery
         return queued
+
+    def _later(self, coroutine):
+        """It takes its place in line when somebody begins to await it."""
+        if self._unbegun is None:
+            self._unbegun = deque()
+        self._unbegun.append(ref(coroutine))
+        return coroutine
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def nobody_is_before(self) -> cython.bint:
+        while self._unbegun:
+            coroutine = self._unbegun[0]()
+            if coroutine is not None and getcoroutinestate(coroutine) == CORO_CREATED:
+                return False
+            self._unbegun.popleft()
+        return True

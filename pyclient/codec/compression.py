@@ -131,16 +131,19 @@ _scratch: Final = threading.local()
 def _exact(compress_into: Callable[..., int], data: Data, level: int) -> bytes:
     """Just as large as what it holds, and it may be held for long: what a codec returns by itself has grown by doubling.
 
-    By way of a buffer that each thread keeps: what grows and goes for every batch leaves holes in the heap.
+    By way of a buffer that each thread keeps: what grows and goes for every batch leaves holes in the heap. While it is used nobody else
+    finds it: the handler of a signal may compress a batch of its own in the middle of this.
     """
     size = len(data)
     bound = size + (size >> 3) + 1024  # more than gzip and zstd need for what cannot be compressed
-    out = getattr(_scratch, "out", None)
+    kept = _scratch.__dict__
+    out = kept.pop("out", None)
     if out is None or len(out) < bound:
         out = bytearray(bound)
-        if bound <= _SCRATCH:
-            _scratch.out = out
-    return bytes(memoryview(out)[:compress_into(data, out, level=level)])
+    packed = bytes(memoryview(out)[:compress_into(data, out, level=level)])
+    if len(out) <= _SCRATCH:
+        kept["out"] = out
+    return packed
 
 
 def _gzip(data: Data, level: int) -> Data:

@@ -72,7 +72,7 @@ class ClientCore:
         # Bootstrap addresses are nodes with negative ids until the brokers tell their own.
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
         return Links(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
-                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.wake_waiters, on_trouble=self._on_trouble)
+                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.rest, on_trouble=self._on_trouble)
 
     def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
         config = self.config

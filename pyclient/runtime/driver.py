@@ -54,10 +54,12 @@ class Driver:
         else:
             self._schedule()
 
-    def wake_waiters(self) -> None:
-        """Something happened that concerns no manager: take a turn soon if somebody waits for a state."""
+    def rest(self, deadline: float) -> None:
+        """Something happened that concerns no manager: take a turn soon if somebody waits for a state, else by *deadline* at the latest."""
         if self._waiters:
             self.wake()
+        elif not self._closed and not self._turning and (self._timer_at is None or deadline < self._timer_at):
+            self._arm(deadline)
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._closed and self._loop is not None:
@@ -116,8 +118,10 @@ class Driver:
     def _sleep(self, links: Links, not_before: float) -> None:
         deadline = earliest(links.next_deadline(), *[manager.next_deadline() for manager in self._managers])
         deadline = max(deadline, not_before) if deadline is not None else None
-        if deadline == self._timer_at and self._timer is not None:
-            return
+        if deadline != self._timer_at or self._timer is None:
+            self._arm(deadline)
+
+    def _arm(self, deadline: float | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = None, deadline

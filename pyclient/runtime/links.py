@@ -70,10 +70,11 @@ class Host:
 
 
 class Links:
-    """Implements `Ready` for the driver. ``on_change`` is called after whatever may let a manager go on, ``on_quiet`` after other answers."""
+    """Implements `Ready` for the driver. ``on_change`` is called after whatever may let a manager go on, ``on_quiet`` after
+    other answers, with the time by which `tick` must be called again."""
 
     def __init__(self, options: LinkOptions, network: Network, *, clock: Callable[[], float], random: Random,
-                 bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[], None],
+                 bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[float], None],
                  on_trouble: Callable[[KafkaError], None]) -> None:
         self._options = options
         self._network = network
@@ -318,7 +319,7 @@ class Links:
         label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
         return Connection(
             label, self._options.client_id, clock=self._clock, max_frame=self._options.max_frame,
-            on_change=self._on_change, on_quiet=self._on_quiet, on_lost=lambda lost, cause: self._lost(host, lost, cause),
+            on_change=self._on_change, on_quiet=self._rest, on_lost=lambda lost, cause: self._lost(host, lost, cause),
             on_answer=lambda api, latency, throttle: self._answered(host, api, latency, throttle))
 
     def _abort(self, link: Connection | None) -> None:
@@ -334,6 +335,12 @@ class Links:
             self._metrics.sample(FETCH_LATENCY, milliseconds, now)
         elif api is Api.PRODUCE:
             self._metrics.sample(PRODUCE_THROTTLE, throttle * 1000, now)
+
+    def _rest(self) -> None:
+        """The connection may be idle from now on."""
+        idle_at = self._clock() + self._options.max_idle
+        self._due = earliest(self._due, idle_at)
+        self._on_quiet(idle_at)
 
     def _lost(self, host: Host, lost: Connection, cause: KafkaError) -> None:
         self._bytes_gone = [self._bytes_gone[0] + lost.bytes_in, self._bytes_gone[1] + lost.bytes_out]

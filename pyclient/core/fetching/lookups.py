@@ -63,8 +63,9 @@ class OffsetLookups:
         for node, lookups in self._by_leader(now).items():
             left = lookups
             while left and ready.slots(node, Use.CONTROL):
-                yield self._request(node, left)
-                left = [each for each in left if not each.in_flight]
+                request = self._request(node, left)
+                left = [each for each in left if not each.in_flight]  # each once: one that cannot be written is not in flight either, afterwards
+                yield request
 
     def next_deadline(self) -> float | None:
         """The next end of a question, or of its pause."""

@@ -107,15 +107,16 @@ class Sender:
         self._wake_rested(now)
         self._follow_leaders(now)
         for queue in self._accumulator.take_ready(now):
-            self._place(queue, now)
+            if not queue.empty:  # else it has left already: whoever asks for room here opens a connection
+                self._place(queue, now)
         stuck: list[int] = []
         for node in [node for node, queues in self._by_leader.items() if queues]:
             room = ready.slots(node, Use.PRODUCE)
-            if not room:
-                stuck.append(node)
             while room and (request := self._drain(node)) is not None:
                 yield request
                 room = min(room - 1, ready.slots(node, Use.PRODUCE))
+            if self._by_leader[node] and not ready.slots(node, Use.PRODUCE):
+                stuck.append(node)
         if self._balance is not None:
             self._balance.update(now, stuck, self._metadata.cluster)
 

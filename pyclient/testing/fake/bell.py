@@ -39,10 +39,15 @@ class Listening:
             rung = await self._heard
         finally:
             timer.cancel()
-            for each in self._among:
-                each.pop(self._heard, None)
-        self._listen()
+            self.close()
+        if rung:
+            self._listen()
         return rung
+
+    def close(self) -> None:
+        """Listen no more."""
+        for each in self._among:
+            each.pop(self._heard, None)
 
 
 def _no_more(future: asyncio.Future[bool]) -> None:

@@ -206,6 +206,33 @@ def test_what_async_send_gives_can_be_used_wherever_a_coroutine_can() -> None:
     assert buffers.unsettled == 4
 
 
+def test_no_simple_record_overtakes_one_whose_coroutine_was_made_before_it_and_has_yet_to_begin() -> None:
+    buffers = accumulator(Clock())
+    begun: list[object] = []
+
+    class Ordered(AsyncWay):
+        async def _send(self, *record: object) -> str:
+            begun.append(record[1])
+            return "the long way"
+
+    async def main() -> None:
+        way = Ordered(entrance(buffers))
+        assert way._entrance is not None
+        way._entrance.bind(asyncio.get_running_loop())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(way.send("orders", b"1", headers=(("h", b""),)))
+            group.create_task(way.send("orders", b"2"))
+        assert begun == [b"1", b"2"]
+        assert isinstance(await way.send("orders", b"3"), Delivery), "those before it have begun"
+        task = asyncio.get_running_loop().create_task(way.send("orders", b"4", headers=(("h", b""),)))
+        task.cancel()
+        await asyncio.wait([task])
+        assert isinstance(await way.send("orders", b"5"), Delivery), "the one before it never will"
+        assert begun == [b"1", b"2"]
+
+    asyncio.run(main())
+
+
 def test_it_ends_for_those_too_who_drive_coroutines_by_hand_and_under_a_profiler() -> None:
     buffers = accumulator(Clock())
     with pytest.raises(StopIteration) as ended:

@@ -272,3 +272,25 @@ def test_threads_that_compress_at_once_do_not_meet(codec: Compression) -> None:
     with ThreadPoolExecutor(8) as threads:
         for size, packed in zip(sizes, threads.map(lambda size: compress(codec, bytes([size % 251]) * size), sizes), strict=True):
             assert bytes(decompress(codec, packed)) == bytes([size % 251]) * size
+
+
+def test_a_signals_handler_may_compress_in_the_middle_of_a_compression(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, inner = cramjam.zstd.compress_into, b"another topic's records" * 50
+    begun: list[bytes] = []
+
+    class Interrupted:
+        decompress = cramjam.zstd.decompress
+
+        @staticmethod
+        def compress_into(data: bytes, out: bytearray, level: int) -> int:
+            size = int(real(data, out, level=level))
+            if not begun:
+                begun.append(b"")
+                begun.append(bytes(compress(Compression.ZSTD, inner)))
+            return size
+
+    monkeypatch.setattr(cramjam, "zstd", Interrupted)
+    outer = compress(Compression.ZSTD, b"this topic's records" * 60)
+    monkeypatch.undo()
+    assert bytes(decompress(Compression.ZSTD, outer)) == b"this topic's records" * 60
+    assert bytes(decompress(Compression.ZSTD, begun[1])) == inner

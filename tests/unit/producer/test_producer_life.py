@@ -315,3 +315,19 @@ def test_a_failed_batch_gets_one_line_and_its_records_none(fake_cluster: FakeClu
     assert len(failed) == 1
     assert "500 records were not acknowledged within delivery_timeout_ms=300" in failed[0]
     assert [line for line in lines(caplog) if "500 records are given up" in line] == lines(caplog)[1:]
+
+
+# ---- connections --------------------------------------------------------------------------------------------------------
+
+
+def test_M13_a_connection_is_idle_from_its_last_answer_on_and_is_not_opened_again_for_nothing(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t")
+    with producing(fake_cluster, connections_max_idle_ms=300, request_timeout_ms=60_000) as producer:
+        producer.send("t", b"x").result(LIMIT_S)
+        eventually(lambda: producer.metrics()["connection-count"] == 0, 10.0)
+        opened = producer.metrics()["connection-creation-total"]
+        turns = producer._core.driver.turns
+        producer._core.driver.wake_from_anywhere()
+        eventually(lambda: producer._core.driver.turns > turns)
+        assert producer.metrics()["connection-count"] == 0
+        assert producer.metrics()["connection-creation-total"] == opened

@@ -90,7 +90,7 @@ async def rig(*addresses: tuple[str, int], network: Network | None = None, clock
     nodes = [Node(BOOTSTRAP - at, *address) for at, address in enumerate(addresses)]
     made = Rig(lambda self: Links(
         options(**changes), network or AsyncioNetwork(), clock=self.clock, random=Random(7), bootstrap=nodes,
-        metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=self.changed, on_trouble=self.troubles.append), clock or Clock())
+        metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(), on_trouble=self.troubles.append), clock or Clock())
     try:
         yield made
     finally:

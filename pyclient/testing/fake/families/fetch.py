@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import closing
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -84,11 +85,12 @@ async def _waited(kafka: Kafka, reading: Reading, listening: Listening) -> Field
     """Look again whenever a partition changes, until there is enough or time is up."""
     deadline = kafka.clock() + reading.asked.body.max_wait / SECOND
     left = deadline - kafka.clock()
-    while left > 0 and await listening.rings(left):
-        answers = _read(kafka, reading)
-        if answers.is_urgent or answers.bytes_read >= reading.min_bytes:
-            return _answer(kafka, reading, answers)
-        left = deadline - kafka.clock()
+    with closing(listening):
+        while left > 0 and await listening.rings(left):
+            answers = _read(kafka, reading)
+            if answers.is_urgent or answers.bytes_read >= reading.min_bytes:
+                return _answer(kafka, reading, answers)
+            left = deadline - kafka.clock()
     return _answer(kafka, reading, _read(kafka, reading))
 
 

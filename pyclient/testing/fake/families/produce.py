@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from typing import Any, Final, Protocol, runtime_checkable
 from uuid import UUID
@@ -125,11 +126,12 @@ def _outcome(partition: Partition, appended: Appended) -> int:
 async def _committed(kafka: Kafka, asked: Asked, parts: list[Part], listening: Listening) -> Fields | None:
     """Wait for the partitions that are not committed yet, each until its leader is another or time is up."""
     deadline = kafka.clock() + asked.body.timeout / SECOND
-    while waiting := [each for each in parts if _is_waiting(each)]:
-        left = deadline - kafka.clock()
-        if left <= 0 or not await listening.rings(left):
-            break
-        _settle(waiting)
+    with closing(listening):
+        while waiting := [each for each in parts if _is_waiting(each)]:
+            left = deadline - kafka.clock()
+            if left <= 0 or not await listening.rings(left):
+                break
+            _settle(waiting)
     return _answer(kafka, asked, parts)
 
 

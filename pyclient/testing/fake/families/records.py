@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
+from contextlib import closing
 from datetime import timedelta
 from typing import Any, Final
 
@@ -77,11 +78,12 @@ def _settle(asked: Asked, parts: Iterable[Part]) -> None:
 
 async def _waited(kafka: Kafka, asked: Asked, parts: list[Part], listening: Listening) -> Fields:
     deadline = kafka.clock() + asked.body.timeout / SECOND
-    while waiting := [each for each in parts if each.code == REQUEST_TIMED_OUT]:
-        left = deadline - kafka.clock()
-        if left <= 0 or not await listening.rings(left):
-            break
-        _settle(asked, waiting)
+    with closing(listening):
+        while waiting := [each for each in parts if each.code == REQUEST_TIMED_OUT]:
+            left = deadline - kafka.clock()
+            if left <= 0 or not await listening.rings(left):
+                break
+            _settle(asked, waiting)
     return _fields(parts)
 
 
