@@ -29,6 +29,11 @@ class PartitionQueue:
         return TopicPartition(self.topic, self.partition)
 
     @property
+    def due(self) -> bool:
+        """Whether the open batch may leave."""
+        return self._due and self._open is not None
+
+    @property
     def empty(self) -> bool:
         """Whether nothing in it has left or may leave; a batch that lingers may be open."""
         return not self.waiting and not (self._due and self._open is not None)

@@ -111,11 +111,11 @@ class Sender:
                 self._place(queue, now)
         stuck: list[int] = []
         for node in [node for node, queues in self._by_leader.items() if queues]:
-            room = ready.slots(node, Use.PRODUCE)
+            room = at_first = ready.slots(node, Use.PRODUCE)
             while room and (request := self._drain(node)) is not None:
                 yield request
                 room = min(room - 1, ready.slots(node, Use.PRODUCE))
-            if self._by_leader[node] and not ready.slots(node, Use.PRODUCE):
+            if not at_first or (not room and self._has_more(node)):
                 stuck.append(node)
         if self._balance is not None:
             self._balance.update(now, stuck, self._metadata.cluster)
@@ -206,6 +206,11 @@ class Sender:
             size += batch.size
             batches.append(batch)
         return self._request(node, batches) if batches else None
+
+    def _has_more(self, node: int) -> bool:
+        """Whether something waits that is not under way, as far as its first queue tells: those that were served stand behind the others."""
+        first = next(iter(self._by_leader[node]), None)
+        return first is not None and (first.due or any(batch.state is not BatchState.IN_FLIGHT for batch in first.waiting))
 
     def _has_id(self) -> bool:
         if self._ids is not None and self._ids.current is None:
