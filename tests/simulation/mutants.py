@@ -154,12 +154,12 @@ BUGS: Final = (
     _bug("connection", "an idle connection is closed with requests in flight", "M13", f"{LINKS}.tick",
          "not link.in_flight and now >= link.idle_since + self._options.max_idle", "now >= link.idle_since + self._options.max_idle",
          "a retired connection still takes its answers: nothing is lost by it"),
-    _bug("connection", "the loop does not sleep to the next deadline", "Java 20780: stuck", f"{DRIVER}._sleep",
+    _bug("connection", "the loop does not sleep to the next deadline", "Java 20780: stuck", f"{DRIVER}._arm",
          "if deadline is not None and self._loop is not None:", "if False:"),
     _bug("connection", "what happens during a turn waits for the next one", "Java 20780: stuck", f"{DRIVER}._poll_managers", "if not self._again:", "if True:",
          "inside a turn only requests that cannot be written happen, and who asks for slots first emits none; the unit tests emit some"),
     _bug("connection", "nothing is ever overdue", "half-open connections", f"{LINKS}.tick", "if self._due is None or now < self._due:", "if True:"),
-    _bug("connection", "the loop never sleeps", "Java 20253: busy loops", f"{DRIVER}._sleep",
+    _bug("connection", "the loop never sleeps", "Java 20253: busy loops", f"{DRIVER}._arm",
          "self._loop.time() + max(0.0, deadline - self._clock())", "self._loop.time()"),
 )
 
