@@ -6,11 +6,11 @@ be raised for what it is) is left to the producer: interpreted, this step would 
 Knows nothing of how to wait. Rule: what it does not take, it has not touched.
 """
 import cython
-from cython.cimports.cpython.object import PyObject, PyTypeObject
-from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cython.cimports.cpython.object import PyObject, PyTypeObject
 from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
 from cython.cimports.cpython.pythread import PyThread_get_thread_ident
+from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.libc.stdint import INT64_MAX
 from cython.cimports.pyclient.buffers.accumulator import Accumulator
 from cython.cimports.pyclient.buffers.delivery import Delivery
@@ -209,7 +209,8 @@ class AsyncSending:
             except (RecordTooLargeError, ClientClosed):
                 delivery = None  # nothing is queued then, and _send raises it where it is awaited
         if delivery is None:
-            return self._later(self._send(topic, value, key, partition, timestamp, headers, on_delivery))
+            coroutine = self._send(topic, value, key, partition, timestamp, headers, on_delivery)
+            return coroutine if self._entrance is None else self._later(coroutine)
         queued = Queued.__new__(Queued)
         queued._delivery = delivery
         return queued

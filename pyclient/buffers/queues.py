@@ -36,7 +36,7 @@ class PartitionQueue:
     @property
     def empty(self) -> bool:
         """Whether nothing in it has left or may leave; a batch that lingers may be open."""
-        return not self.waiting and not (self._due and self._open is not None)
+        return not self.waiting and not self.due
 
     def __repr__(self):
         return f"<PartitionQueue {self.topic}-{self.partition} {len(self.waiting)} waiting>"

@@ -169,8 +169,7 @@ class Links:
         host = self._hosts.get(request.node) or self._bootstrap.get(request.node)
         link = host.links.get(request.use) if host is not None else None
         if link is None or not link.ready:
-            request.done(self._clock(), NotSent(ConnectionLost(f"the connection to node {request.node} is gone")))
-            self._on_change()
+            self._not_sent(request, ConnectionLost(f"the connection to node {request.node} is gone"))
         else:
             self._metrics.add(REQUESTS, 1, str(request.node))
             self._send(link, request)
@@ -180,8 +179,11 @@ class Links:
             link.send(request)
         except Exception as error:  # noqa: BLE001 whoever waits for it must be told
             _log.exception("a defect in the client: a %s request could not be encoded", request.api.title)
-            self._on_change()
-            request.done(self._clock(), NotSent(KafkaError(f"a {request.api.title} request could not be encoded: {error!r}")))
+            self._not_sent(request, KafkaError(f"a {request.api.title} request could not be encoded: {error!r}"))
+
+    def _not_sent(self, request: Request, cause: KafkaError) -> None:
+        request.done(self._clock(), NotSent(cause))
+        self._on_change()
 
     def tick(self, now: float) -> None:
         """End what is overdue or idle."""

@@ -201,10 +201,11 @@ class ProducerCore(ClientCore):
     def _seal_or_fail(self, batch: Batch) -> None:
         try:
             self.accumulator.seal(batch)
-            self.accumulator.on_ready()
         except Exception as error:  # noqa: BLE001 no memory, a fault of the codec: the records must not wait for ever
             _log.exception("sealing %r failed", batch)
             batch.result.fail(KafkaError(f"the batch could not be compressed: {error!r}", topic_partition=batch.queue.topic_partition))
+        finally:
+            self.accumulator.on_ready()
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 

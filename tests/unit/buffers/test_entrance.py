@@ -5,6 +5,7 @@ import asyncio
 import inspect
 import sys
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -231,6 +232,18 @@ def test_no_simple_record_overtakes_one_whose_coroutine_was_made_before_it_and_h
         assert begun == [b"1", b"2"]
 
     asyncio.run(main())
+
+
+def test_where_no_record_is_simple_nothing_is_kept_of_those_that_were_sent() -> None:
+    class NeverSimple(AsyncSending):
+        _entrance = None
+
+        async def _send(self, *_record: object) -> None:
+            pass
+
+    coroutine = NeverSimple().send("orders", b"v")
+    assert weakref.getweakrefcount(coroutine) == 0
+    coroutine.close()
 
 
 def test_it_ends_for_those_too_who_drive_coroutines_by_hand_and_under_a_profiler() -> None:
