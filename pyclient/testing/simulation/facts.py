@@ -54,6 +54,19 @@ Log = dict[int, Entry]
 
 
 @attrs.frozen(eq=False)
+class Handed:
+    """A record that a reader got, and what was known of its place when it came: looked up once for all who judge it."""
+
+    reader: str
+    where: Key
+    offset: int
+    entry: Entry
+    reading: Reading
+    logs: list[tuple[int, Log, int | None]]
+    """`Facts.logs` for it."""
+
+
+@attrs.frozen(eq=False)
 class Cut:
     """An unclean election took the end of a log."""
 
@@ -204,10 +217,15 @@ class Facts:
         starts = self.log_start if reading.knows == len(self.cuts[where]) else self.latest_start
         return starts[where]
 
-    def read(self, reader: str, where: Key, offset: int, entry: Entry) -> None:
-        """A reader was handed a record."""
+    def handed(self, reader: str, where: Key, offset: int, entry: Entry) -> Handed:
+        """A reader is handed a record."""
         reading = self.readings[reader, where]
-        for number, log, at in self.logs(reading, where):
+        return Handed(reader, where, offset, entry, reading, self.logs(reading, where))
+
+    def read(self, handed: Handed) -> None:
+        """A reader has it now."""
+        reading, offset, entry = handed.reading, handed.offset, handed.entry
+        for number, log, at in handed.logs:
             if log.get(offset) == entry and at in (None, offset):
                 if number > reading.knows:
                     reading.position = min(reading.position, offset)  # it went back before anybody looked

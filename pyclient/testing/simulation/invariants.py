@@ -5,17 +5,16 @@ The ids are those of docs/protocol-rules.md; ids with an S belong to the simulat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.codec.record import Record
 from pyclient.errors import (
     BufferExhausted, DeliveryTimeout, IllegalTransition, InvalidTimestampError, KafkaError, LogTruncationError, OffsetOutOfRangeError, PolicyViolationError,
 )
-from pyclient.testing.simulation.facts import Entry, Facts, Key, Reading, Sent
+from pyclient.testing.simulation.facts import Facts, Handed, Key, Reading, Sent
 from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.world import World
 
@@ -74,23 +73,40 @@ class Judge:
     def __init__(self, world: World, facts: Facts, *, without: frozenset[str] = frozenset()) -> None:
         self.world = world
         self.facts = facts
-        self.evaluated: Counter[str] = Counter()
         self.broken: Broken | None = None
-        self._by_event: dict[str, list[tuple[str, Callable[..., None]]]] = {}
+        self._by_event: dict[str, list[Callable[..., None]]] = {}
+        self._told: Counter[str] = Counter()
+        """Events of which everything has held."""
+        self._reached: Counter[str] = Counter()
+        """Invariants evaluated for other events: up to the one that was broken."""
         for each in INVARIANTS.values():
             if each.name not in without:
-                self._by_event.setdefault(each.event, []).append((each.name, each.check))
+                self._by_event.setdefault(each.event, []).append(each.check)
 
     def after(self, event: str, *about: Any) -> None:
         """Evaluate what belongs to an event. The first breach is kept and raised."""
+        check: Callable[..., None] | None = None
         try:
-            for name, check in self._by_event.get(event, ()):
-                self.evaluated[name] += 1
+            for check in self._by_event.get(event, ()):
                 check(self, *about)
         except Broken as broken:
+            assert check is not None
+            self._reached.update(_up_to(check.__name__, self._by_event[event]))
             self.broken = self.broken or broken
             self.world.journal.note("BROKEN", str(broken))
             raise
+        self._told[event] += 1
+
+    @property
+    def evaluated(self) -> Counter[str]:
+        """How often each invariant was."""
+        held = {check.__name__: self._told[event] for event, checks in self._by_event.items() for check in checks}
+        return self._reached + Counter(held)
+
+
+def _up_to(last: str, checks: Iterable[Callable[..., None]]) -> list[str]:
+    names = [check.__name__ for check in checks]
+    return names[:names.index(last) + 1]
 
 
 def breach(check: Callable[..., None], text: str) -> Broken:
@@ -221,38 +237,33 @@ def memory_is_given_back(judge: Judge, name: str, used: int) -> None:
 
 
 @holds("consumed", "C04")
-def a_record_is_what_the_log_holds(judge: Judge, reader: str, record: Record, name: bytes) -> None:
+def a_record_is_what_the_log_holds(judge: Judge, got: Handed) -> None:
     """Offset and content belong together; what was cut off may be handed out until the consumer is told."""
-    where = (record.topic, record.partition)
-    facts, read = judge.facts, Entry(name, record.leader_epoch or 0)
-    found = facts.stored[where].get(record.offset)
-    held = found == read or any(log.get(record.offset) == read for _, log, _ in facts.logs(facts.readings[reader, where], where))
+    found = judge.facts.stored[got.where].get(got.offset)
+    held = found == got.entry or any(log.get(got.offset) == got.entry for _, log, _ in got.logs)
     if not held:
-        raise breach(a_record_is_what_the_log_holds, f"{reader} got {name!r} at {where} offset {record.offset}, which holds {found!r}")
+        raise breach(a_record_is_what_the_log_holds, f"{got.reader} got {got.entry.name!r} at {got.where} offset {got.offset}, which holds {found!r}")
 
 
 @holds("consumed", "S07")
-def nothing_above_the_high_watermark_is_returned(judge: Judge, reader: str, record: Record, name: bytes) -> None:
+def nothing_above_the_high_watermark_is_returned(judge: Judge, got: Handed) -> None:
     """What may still be lost is not shown."""
-    where = (record.topic, record.partition)
-    highest = judge.facts.shown(where, record.leader_epoch or 0)
-    if record.offset >= highest:
-        raise breach(nothing_above_the_high_watermark_is_returned, f"{reader} got {name!r} at {where} offset {record.offset}; the high watermark never was above {highest}")
+    highest = judge.facts.shown(got.where, got.entry.epoch)
+    if got.offset >= highest:
+        raise breach(nothing_above_the_high_watermark_is_returned, f"{got.reader} got {got.entry.name!r} at {got.where} offset {got.offset}; the high watermark never was above {highest}")
 
 
 @holds("consumed", "C04")
-def no_record_is_skipped_or_repeated(judge: Judge, reader: str, record: Record, name: bytes) -> None:
+def no_record_is_skipped_or_repeated(judge: Judge, got: Handed) -> None:
     """Without a seek, offsets follow each other; where the log was cut back, they go on from the point of divergence."""
-    where = (record.topic, record.partition)
-    reading = judge.facts.readings[reader, where]
-    if reading.next is None:
+    if got.reading.next is None:
         return
-    read, begin = Entry(name, record.leader_epoch or 0), judge.facts.latest_start[where]
-    expected = [at or 0 for _, log, at in judge.facts.logs(reading, where) if log.get(record.offset) == read]
+    begin = judge.facts.latest_start[got.where]
+    expected = [at or 0 for _, log, at in got.logs if log.get(got.offset) == got.entry]
     # Where retention has overtaken it, what was fetched before may still come, or the policy decides.
-    fits = any(record.offset == at or begin > at <= record.offset for at in expected)
+    fits = any(got.offset == at or begin > at <= got.offset for at in expected)
     if not fits:
-        raise breach(no_record_is_skipped_or_repeated, f"{reader} got {name!r} at {where} offset {record.offset}; {expected} comes next")
+        raise breach(no_record_is_skipped_or_repeated, f"{got.reader} got {got.entry.name!r} at {got.where} offset {got.offset}; {expected} comes next")
 
 
 @holds("position", "C01")

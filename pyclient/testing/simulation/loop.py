@@ -188,7 +188,12 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         if self._at_this_instant > BUSY:
             raise BusyLoop(f"{BUSY} callbacks ran at {self._now:.6f} s and time did not move; the last one: {handle!r}")
         self._origin = self.turns
-        handle._run()
+        try:
+            handle._context.run(handle._callback, *handle._args)  # as its own `_run` would, of which it costs the half
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 a callback's: asyncio reports it too
+            self.call_exception_handler({"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle})
         self._origin = 0
         if self.after_turn is not None:
             self.after_turn()

@@ -62,19 +62,19 @@ def drawn(random: Random) -> Plan:
     return Plan(
         topics=topics, largest_batch=random.choice((1_048_588, 1_048_588, 2000)),
         producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
-        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 1, 1, 2)))],
+        consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 1, 1, 1, 1, 2)))],
         records=-(-1020 // producers), working_s=random.uniform(38.0, 46.0), closes_at=closes_at)
 
 
 def _producer_options(random: Random) -> dict[str, Any]:
     request_timeout = random.choice((1500, 3000))
     linger = random.choice((0, 5, 50))
-    batch_size = random.choice((1000, 4096, 16_384))
+    batch_size = random.choice((1000, 4096, 4096, 16_384, 16_384))
     return {
         "acks": "all", "enable_idempotence": random.random() < 0.75, "max_in_flight_requests_per_connection": random.choice((1, 2, 5, 5, 5)),
         "linger_ms": linger, "batch_size": batch_size,
         "compression_type": random.choice(("none", "none", "lz4", "snappy", "gzip", "zstd")),
-        "buffer_memory": max(batch_size, random.choice((8192, 65_536, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
+        "buffer_memory": max(batch_size, random.choice((8192, 65_536, 65_536, 1 << 20, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
         "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 0, 4000, 4000, 20_000, 60_000)),
         "retry_backoff_ms": random.choice((20, 100)), "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
         "metadata_max_age_ms": random.choice((4000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
@@ -86,7 +86,7 @@ def _consumer_options(random: Random) -> dict[str, Any]:
     per_partition = random.choice((1000, 4096, 4096, 1 << 20, 1 << 20, 1 << 20))
     return {
         "auto_offset_reset": random.choice(("earliest", "earliest", "earliest", "latest", "none")), "enable_auto_commit": random.random() < 0.3, "auto_commit_interval_ms": 3000,
-        "max_poll_records": random.choice((20, 100, 500, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, 20_000, 20_000, 20_000))), "fetch_max_wait_ms": random.choice((1000, 3000, 3000)),
+        "max_poll_records": random.choice((20, 100, 500, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, *[20_000] * 5))), "fetch_max_wait_ms": random.choice((1000, 3000, 3000)),
         "max_partition_fetch_bytes": per_partition, "request_timeout_ms": 4000, "retry_backoff_ms": 50,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
         "socket_connection_setup_timeout_ms": 2000, "default_api_timeout_ms": 15_000,
@@ -102,6 +102,7 @@ class ProducingService:
         self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
         self._random = world.random(self.name)
         self._options = plan.producers[number]
+        self._topics = list(plan.topics)
         self._producer: AsyncProducer = world.producer(self.name, **self._options)
         self._accepted = 0
         self._asked = 0
@@ -133,12 +134,13 @@ class ProducingService:
             burst = min(self._random.choice((1, 20, 60)), self._plan.records - self._asked)
             for _ in range(burst):
                 await self._send()
+            self._account()
             await asyncio.sleep(self._random.expovariate(1 / (gap * burst)))
             if self._random.random() < 0.05:
                 await self._flush()
 
     async def _send(self) -> None:
-        topic = self._random.choice(list(self._plan.topics))
+        topic = self._random.choice(self._topics)
         name = f"{self.name}.{self._asked}".encode()
         value = name + SEPARATOR + b"x" * self._random.choice((0, 10, 100, 100, 700))
         key = f"key-{self._random.randrange(20)}".encode() if self._random.random() < 0.5 else None
@@ -158,7 +160,6 @@ class ProducingService:
         self._facts.second.records += 1
         self._world.journal.note(self.name, f"sent {name!r} to {topic}-{delivery.partition}")
         delivery.add_done_callback(lambda _delivery: self._settled(sent))
-        self._account()
 
     def _settled(self, sent: Sent) -> None:
         sent.settled += 1
@@ -331,8 +332,9 @@ class ConsumingService:
         self._facts.consumed += 1
         self._facts.second.records += 1
         self._world.journal.note(self.name, f"got {name!r} at {where[0]}-{where[1]} offset {record.offset}")
-        self._judge.after("consumed", self.name, record, name)
-        self._facts.read(self.name, where, record.offset, Entry(name, record.leader_epoch or 0))
+        handed = self._facts.handed(self.name, where, record.offset, Entry(name, record.leader_epoch or 0))
+        self._judge.after("consumed", handed)
+        self._facts.read(handed)
 
     async def _look(self) -> None:
         """Positions, as users see them."""
