@@ -104,6 +104,10 @@ class Reading:
         self.next, self.position = at, min(self.position, at)
         self.view = {offset: entry for offset, entry in self.view.items() if offset < at}
 
+    def skips(self) -> None:
+        """Retention has moved it on: of the log there it has read nothing."""
+        self.next, self.view = None, {}
+
     def parts_from(self, log: Log) -> int | None:
         """Where it must go on in this log; at its end, if all of what was read lay beyond."""
         found = min((offset for offset, entry in self.view.items() if log.get(offset) != entry), default=self.next)
@@ -224,8 +228,11 @@ class Facts:
 
     def read(self, handed: Handed) -> None:
         """A reader has it now."""
-        reading, offset, entry = handed.reading, handed.offset, handed.entry
-        for number, log, at in handed.logs:
+        reading, offset, entry, logs = handed.reading, handed.offset, handed.entry, handed.logs
+        if reading.next is not None and offset > reading.next:
+            reading.skips()
+            logs = self.logs(reading, handed.where)
+        for number, log, at in logs:
             if log.get(offset) == entry and at in (None, offset):
                 if number > reading.knows:
                     reading.position = min(reading.position, offset)  # it went back before anybody looked
@@ -246,8 +253,8 @@ class Facts:
         if position < reading.position:
             reading.knows = next((number for number, _, at in self.logs(reading, where) if at == position), reading.knows)
             reading.stands(position)
-        elif reading.next is not None and position > reading.next:  # retention has moved it on: of the log there it has read nothing
-            reading.next, reading.view = None, {}
+        elif reading.next is not None and position > reading.next:
+            reading.skips()
         reading.position = position
         reading.handed = max(reading.handed, position)
 

@@ -57,7 +57,7 @@ class Plan:
 def drawn(random: Random) -> Plan:
     """A plan of this seed."""
     topics = {f"topic-{number}": random.choice((1, 2, 3, 5)) for number in range(random.choice((1, 1, 2)))}
-    producers = random.choice((1, 2, 2))
+    producers = random.choice((1, 1, 2))
     closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY else None
     return Plan(
         topics=topics, largest_batch=random.choice((1_048_588, 1_048_588, 2000)),

@@ -10,6 +10,10 @@ def entries(names: str, epoch: int, *, begin: int = 0) -> Log:
     return {begin + at: Entry(name.encode(), epoch) for at, name in enumerate(names)}
 
 
+def read(facts: Facts, offset: int, entry: Entry) -> None:
+    facts.read(facts.handed("reader", WHERE, offset, entry))
+
+
 def ten_of_which_retention_took_five() -> Facts:
     facts = Facts()
     facts.append(WHERE, 0, [name.encode() for name in "abcdefghca"], 0)
@@ -54,10 +58,10 @@ def test_a_reader_that_went_back_with_its_log_stands_where_it_went_on() -> None:
     reading = facts.readings["reader", WHERE]
     reading.begin(0, 0)
     for offset, entry in entries("abcd", 0).items():
-        facts.read("reader", WHERE, offset, entry)
+        read(facts, offset, entry)
     facts.moved("reader", WHERE, 4)
     facts.lead(WHERE, {**entries("a", 0), **entries("zyx", 1, begin=1)}, start=0, clean=False)
-    facts.read("reader", WHERE, 1, Entry(b"z", 1))
+    read(facts, 1, Entry(b"z", 1))
     assert (reading.next, reading.position) == (2, 1)
 
 
@@ -66,7 +70,7 @@ def test_a_reader_of_what_lay_beyond_the_newer_logs_end_goes_on_there() -> None:
     facts.append(WHERE, 0, [b"a", b"b", b"c", b"d"], 0)
     reading = facts.readings["reader", WHERE]
     reading.begin(3, 0)
-    facts.read("reader", WHERE, 3, Entry(b"d", 0))
+    read(facts, 3, Entry(b"d", 0))
     facts.lead(WHERE, entries("ab", 0), start=0, clean=False)
     assert reading.parts_from(facts.stored[WHERE]) == 2
 
@@ -90,8 +94,19 @@ def test_a_reader_that_retention_has_moved_on_has_read_nothing_there() -> None:
     facts = ten_of_which_retention_took_five()
     reading = facts.readings["reader", WHERE]
     reading.begin(0, 0)
-    facts.read("reader", WHERE, 0, Entry(b"a", 0))
+    read(facts, 0, Entry(b"a", 0))
     facts.moved("reader", WHERE, 5)
     facts.lead(WHERE, entries("abc", 0), start=0, clean=False)  # which ends before: its policy puts it wherever it says
     assert (reading.next, reading.view) == (None, {})
     assert facts.logs(reading, WHERE)[-1][2] is None
+
+
+def test_where_a_log_is_cut_in_what_retention_took_from_a_reader_it_goes_on_at_the_cut() -> None:
+    facts = ten_of_which_retention_took_five()
+    reading = facts.readings["reader", WHERE]
+    reading.begin(0, 0)
+    read(facts, 0, Entry(b"a", 0))
+    read(facts, 5, Entry(b"f", 0))
+    facts.lead(WHERE, entries("abc", 0), start=0, clean=False)
+    facts.append(WHERE, 3, [b"x", b"y", b"z"], 1)  # before it is told, the log is longer than what it has not read
+    assert facts.logs(reading, WHERE)[-1][2] == 3
