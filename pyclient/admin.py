@@ -36,6 +36,9 @@ class AsyncAdmin(AsyncFacade):
     async def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
         """Create topics; a name alone takes the broker's default partitions and replicas.
 
+        The controller has them when this returns; the brokers learn of them a little later. Producers and consumers wait for that,
+        while `describe_topics` may still say that there is no such topic.
+
         Raises:
             TopicExistsError, InvalidTopicError, …: of a single topic; ItemsFailed: of several.
         """

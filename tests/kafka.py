@@ -7,6 +7,7 @@ from typing import Any
 
 from pyclient import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
 from pyclient.testing import LocalCluster
+from tests.waiting import eventually
 
 
 def make_topic(cluster: LocalCluster, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> list[TopicPartition]:
@@ -14,6 +15,7 @@ def make_topic(cluster: LocalCluster, name: str, partitions: int = 1, replicas: 
     dotted = {key.replace("_", "."): value for key, value in configs.items()}
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.create_topics([NewTopic(name, partitions, replicas, dotted)])
+        eventually(lambda: name in admin.list_topics())  # a broker learns of it a little later than the controller
     return [TopicPartition(name, number) for number in range(partitions)]
 
 

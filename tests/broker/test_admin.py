@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from pyclient import Admin, AsyncAdmin, NewTopic
+from pyclient import Admin, AsyncAdmin, NewTopic, TopicDescription
 from pyclient.errors import InvalidPartitionsError, InvalidTopicError, ItemsFailed, TopicExistsError, UnknownTopicOrPartitionError
 from pyclient.testing import LocalCluster
 from tests.waiting import eventually
@@ -15,15 +15,20 @@ def admin(cluster: LocalCluster) -> Admin:
     return Admin(bootstrap_servers=cluster.bootstrap_servers)
 
 
+def description(client: Admin, topic: str) -> TopicDescription:
+    """Of a topic that was just created: a broker learns of it a little later than the controller."""
+    eventually(lambda: topic in client.list_topics())
+    return client.describe_topics([topic])[topic]
+
+
 def test_a_topic_is_created_described_listed_and_deleted(kafka_cluster: LocalCluster, topic: str) -> None:
     with admin(kafka_cluster) as client:
         client.create_topics([NewTopic(topic, 3, 1, {"cleanup.policy": "compact"})])
-        described = client.describe_topics([topic])[topic]
+        described = description(client, topic)
         assert described.name == topic
         assert described.topic_id is not None
         assert [(part.partition, part.leader, part.replicas, part.isr) for part in described.partitions] == [
             (number, 1, (1,), (1,)) for number in range(3)]
-        eventually(lambda: topic in client.list_topics())
         client.delete_topics([topic])
         eventually(lambda: topic not in client.list_topics())  # a broker learns of it a little later than the controller
 
@@ -31,7 +36,7 @@ def test_a_topic_is_created_described_listed_and_deleted(kafka_cluster: LocalClu
 def test_a_name_alone_takes_the_brokers_defaults(kafka_cluster: LocalCluster, topic: str) -> None:
     with admin(kafka_cluster) as client:
         client.create_topics([topic])
-        assert len(client.describe_topics([topic])[topic].partitions) == 1
+        assert len(description(client, topic).partitions) == 1
 
 
 def test_validate_only_checks_and_creates_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
