@@ -58,8 +58,8 @@ class Driver:
         """Something happened that concerns no manager: take a turn soon if somebody waits for a state, else by *deadline* at the latest."""
         if self._waiters:
             self.wake()
-        elif not self._closed and not self._turning and (self._timer_at is None or deadline < self._timer_at):
-            self._arm(deadline)
+        elif not self._closed and not self._turning:
+            self._wake_by(deadline)
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._closed and self._loop is not None:
@@ -118,15 +118,17 @@ class Driver:
     def _sleep(self, links: Links, not_before: float) -> None:
         deadline = earliest(links.next_deadline(), *[manager.next_deadline() for manager in self._managers])
         deadline = max(deadline, not_before) if deadline is not None else None
-        if deadline != self._timer_at or self._timer is None:
-            self._arm(deadline)
+        if deadline is not None:
+            self._wake_by(deadline)
 
-    def _arm(self, deadline: float | None) -> None:
+    def _wake_by(self, deadline: float) -> None:
+        """A timer that is earlier does as well: its turn sets the next one. With each request a deadline goes and another comes."""
+        if self._loop is None or (self._timer_at is not None and self._timer_at <= deadline):
+            return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_at = None, deadline
-        if deadline is not None and self._loop is not None:
-            self._timer = self._loop.call_at(self._loop.time() + max(0.0, deadline - self._clock()), self._on_timer)
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(self._loop.time() + max(0.0, deadline - self._clock()), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None

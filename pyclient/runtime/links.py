@@ -203,16 +203,13 @@ class Links:
 
     def next_deadline(self) -> float | None:
         """The next overdue answer, idle connection, end of a back-off that somebody waits for, or attempt beside others."""
-        deadlines = [self._company_at]
+        first, max_idle = self._company_at, self._options.max_idle
         for host in self._all_hosts():
             if host.wanted:
-                deadlines.append(host.reconnects.not_before)
+                first = earliest(first, host.reconnects.not_before)
             for link in host.links.values():
-                deadlines.append(link.next_deadline())
-                if not link.in_flight:
-                    deadlines.append(link.idle_since + self._options.max_idle)
-        deadlines += [link.next_deadline() for link in self._closing]
-        self._due = earliest(*deadlines)
+                first = earliest(first, link.next_deadline(), None if link.in_flight else link.idle_since + max_idle)
+        self._due = earliest(first, *[link.next_deadline() for link in self._closing])
         return self._due
 
     def _links(self) -> list[Connection]:

@@ -3,7 +3,8 @@
 Knows batches and what became of them; knows no leaders, requests or clocks. Rules:
 
 - Up to five batches are under way, to one leader only, and not before it has stored one (a broker takes any first sequence
-  of a producer it does not know, so of two the first may be lost unseen). After any failure they go one by one again.
+  of a producer it does not know, so of two the first may be lost unseen). After any failure they go one by one again, and after
+  a silence in which the broker may have forgotten the producer.
 - A batch keeps its stamp through all attempts: the broker tells repetitions by it. A sequence that the broker lacks is a gap:
   the partition waits until nothing is under way, takes a new epoch of its own, and stamps what waits anew.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -23,6 +24,8 @@ from pyclient.errors import DuplicateSequenceError, InvalidProducerEpochError, O
 LAST_EPOCH: Final = 2**15 - 1
 SEQUENCES: Final = 2**31
 """After the last one comes 0 again (I01)."""
+REMEMBERED: Final = 60.0
+"""Seconds of silence after which a broker may have forgotten a producer: by far the least that somebody would set as producer.id.expiration.ms."""
 
 
 class LaneState(enum.Enum):
@@ -38,7 +41,7 @@ class LaneEvent(enum.Enum):
 
     STORED = "the broker has one"
     FAILED = "one came back, or is given up, and may be stored or not"
-    MOVED = "another leader is to take them"
+    MOVED = "a leader is to take them that may not know the producer"
     GAP = "the broker lacks a sequence before those that come"
     BEGUN = "a new epoch begins"
 
@@ -59,12 +62,12 @@ LANES: Final = Transitions("lane", {
 })
 
 
-@attrs.frozen
-class Leader:
-    """Who takes a partition's batches: the node, and which topic of that name it was (None: brokers that have no ids)."""
+class Leader(NamedTuple):
+    """Who takes a partition's batches: the node, which topic of that name it was (None: brokers that have no ids), and the epoch it leads in."""
 
     node: int
     topic_id: object = None
+    epoch: int = -1
 
 
 @attrs.define(eq=False)
@@ -76,6 +79,8 @@ class Lane:
     """False: nothing is stamped, and one batch at a time keeps the order (P17)."""
     state: LaneState = LaneState.PROBING
     under_way: list[Batch] = attrs.field(factory=list)
+    idle_since: float = 0.0
+    """When the last request ended, in seconds of the client's clock."""
     leader: Leader | None = None
     producer_id: int | None = None
     epoch: int = 0
@@ -91,21 +96,26 @@ class Lane:
         """Whether this one may, the partition's next: what was sent before goes alone."""
         return not self.under_way or not batch.stamped
 
-    def prepare(self, to: Leader, producer_id: int, unstamp: Callable[[], object]) -> None:
+    def prepare(self, now: float, to: Leader, producer_id: int, unstamp: Callable[[], object]) -> None:
         """Before a batch leaves with nothing under way: follow the leader, and begin a new epoch where one is needed.
 
         *producer_id* is for who has none, or has used up its epochs; *unstamp* takes the stamps off what waits.
         """
         if self.under_way:
             return
-        if self.leader is not None and self.leader != to and self.state is not LaneState.DRAINING:
-            # A topic made anew knows nothing of what its namesake was told.
-            self._step(LaneEvent.MOVED if self.leader.topic_id in (None, to.topic_id) else LaneEvent.GAP)
+        if self.leader is not None and self.state is not LaneState.DRAINING:
+            self._follow(self.leader, to, idle=now - self.idle_since)
         if self.state is LaneState.DRAINING:
             unstamp()
             self._begin(producer_id)
         elif self.producer_id is None:
             self.producer_id = producer_id
+
+    def _follow(self, before: Leader, to: Leader, *, idle: float) -> None:
+        if before.topic_id not in (None, to.topic_id):
+            self._step(LaneEvent.GAP)  # a topic made anew knows nothing of what its namesake was told
+        elif before != to or idle > REMEMBERED:
+            self._step(LaneEvent.MOVED)
 
     def _begin(self, producer_id: int) -> None:
         self.epoch, self.next_sequence = self.epoch + 1, 0
@@ -127,9 +137,10 @@ class Lane:
         self.leader = to
         self.under_way.append(batch)
 
-    def ended(self, batch: Batch) -> None:
+    def ended(self, batch: Batch, now: float) -> None:
         """Its request has ended, however."""
         self.under_way.remove(batch)
+        self.idle_since = now
 
     def stored(self) -> None:
         """The broker has a batch that had just ended."""

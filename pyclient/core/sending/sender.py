@@ -112,7 +112,7 @@ class Sender:
         stuck: list[int] = []
         for node in [node for node, queues in self._by_leader.items() if queues]:
             room = at_first = ready.slots(node, Use.PRODUCE)
-            while room and (request := self._drain(node)) is not None:
+            while room and (request := self._drain(node, now)) is not None:
                 yield request
                 room = min(room - 1, ready.slots(node, Use.PRODUCE))
             if not at_first or (not room and self._has_more(node)):
@@ -187,7 +187,7 @@ class Sender:
 
     # ---- draining ---------------------------------------------------------------------------------------------------
 
-    def _drain(self, node: int) -> Request | None:
+    def _drain(self, node: int, now: float) -> Request | None:
         """At most one batch per partition, oldest-served first, at least one batch however large (P14)."""
         batches: list[Batch] = []
         size = 0
@@ -202,10 +202,11 @@ class Sender:
             if batches and size + batch.size > self._limits.max_request_size:
                 break
             del queues[queue]
-            queues[queue] = None  # behind the others: there may be more of it, for the next request
+            if queue.due or queue.waiting[-1] is not batch:
+                queues[queue] = None  # behind the others: there is more of it, for the next request
             size += batch.size
             batches.append(batch)
-        return self._request(node, batches) if batches else None
+        return self._request(node, batches, now) if batches else None
 
     def _has_more(self, node: int) -> bool:
         """Whether something waits that is not under way, as far as its first queue tells: those that were served stand behind the others."""
@@ -244,19 +245,19 @@ class Sender:
 
     def _leader(self, queue: PartitionQueue, node: int) -> Leader:
         topic = self._metadata.cluster.topics.get(queue.topic)
-        return Leader(node, None if topic is None else topic.id)
+        return Leader(node, None if topic is None else topic.id, self._leader_epoch(queue))
 
-    def _start(self, batch: Batch, node: int) -> None:
+    def _start(self, batch: Batch, node: int, now: float) -> None:
         lane, leader = self._lane(batch.queue), self._leader(batch.queue, node)
         if self._ids is not None and self._ids.current is not None:
-            lane.prepare(leader, self._ids.current, lambda: self._accumulator.unstamp(batch.queue))
+            lane.prepare(now, leader, self._ids.current, lambda: self._accumulator.unstamp(batch.queue))
         self._accumulator.start(batch)
         lane.sent(batch, leader)
         self._under_way += 1
 
-    def _request(self, node: int, batches: list[Batch]) -> Request:
+    def _request(self, node: int, batches: list[Batch], now: float) -> Request:
         for batch in batches:
-            self._start(batch, node)
+            self._start(batch, node, now)
         self._watcher.sent(batches)
         cluster = self._metadata.cluster
         ids = {batch.queue.topic: topic.id for batch in batches
@@ -288,7 +289,7 @@ class Sender:
         quiet = True
         for batch, found in self._verdicts(batches, outcome, names):
             lane = self._lane(batch.queue)
-            lane.ended(batch)
+            lane.ended(batch, now)
             self._under_way -= 1
             verdict = lane.judged(batch, found, first=batch.queue.waiting[0] is batch)
             self._settle(now, lane, batch, verdict)

@@ -208,6 +208,10 @@ class Facts:
             if place == where and not reading.view:
                 reading.next, reading.position = None, -1
 
+    def end(self, where: Key) -> int:
+        """Where the leader's log ends now."""
+        return max(self.stored[where], default=-1) + 1
+
     def logs(self, reading: Reading, where: Key) -> list[tuple[int, Log, int | None]]:
         """The logs that this reader may be reading in, how many cuts it knows then, and where it must go on there."""
         cuts = self.cuts[where]
@@ -257,6 +261,10 @@ class Facts:
             reading.skips()
         reading.position = position
         reading.handed = max(reading.handed, position)
+
+    def sought(self, reader: str, where: Key, offset: int) -> None:
+        """A reader is put somewhere; beyond the log's end, its policy decides where it goes on."""
+        self.readings[reader, where].begin(offset if offset <= self.end(where) else None, len(self.cuts[where]))
 
     def resumed(self, reader: str, where: Key, offset: int, epoch: int) -> None:
         """A reader comes back to what it has committed."""

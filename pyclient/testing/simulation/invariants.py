@@ -301,7 +301,7 @@ def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, where: 
 def every_consumer_has_come_to_the_end(judge: Judge) -> None:
     """When nothing is wrong any more, reading goes on to the end of every log."""
     for (reader, where), reading in judge.facts.readings.items():
-        end = max(judge.facts.stored[where], default=-1) + 1
+        end = judge.facts.end(where)
         if reading.position != end:
             raise breach(every_consumer_has_come_to_the_end, f"{reader} stands at {reading.position} of {where}, whose log ends at {end}")
 

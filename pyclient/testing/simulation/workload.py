@@ -231,11 +231,11 @@ def _show_batches(name: str, sender: Any, judge: Judge) -> None:
     start = sender._start
     nodes: dict[Any, int] = {}
 
-    def started(batch: Any, node: int) -> None:
+    def started(batch: Any, node: int, now: float) -> None:
         lane = sender._lane(batch.queue)
         judge.after("leaves", name, batch, node, [nodes[each] for each in lane.under_way], lane.state.name)
         nodes[batch] = node
-        start(batch, node)
+        start(batch, node, now)
 
     sender._start = started
 
@@ -366,7 +366,7 @@ class ConsumingService:
             target = self._random.randrange(reading.position)
             self._world.journal.note(self.name, f"seeks to {target} of {where}")
             await self._consumer.seek(where, target)
-            reading.begin(target, self._cuts(where))
+            self._facts.sought(self.name, (where.topic, where.partition), target)
         else:
             begin = self._random.random() < 0.7
             if self._random.random() < 0.3:
@@ -406,4 +406,4 @@ class ConsumingService:
         return all(self._reading(each).position == self._end(each) for each in self._partitions)
 
     def _end(self, where: TopicPartition) -> int:
-        return max(self._facts.stored[where.topic, where.partition], default=-1) + 1
+        return self._facts.end((where.topic, where.partition))

@@ -14,7 +14,7 @@ from pyclient.buffers.delivery import Delivery
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.manager import Use
-from pyclient.core.sending.lanes import LAST_EPOCH, SEQUENCES, LaneState
+from pyclient.core.sending.lanes import LAST_EPOCH, REMEMBERED, SEQUENCES, LaneState
 from pyclient.errors import ClusterAuthorizationError, DeliveryTimeout, InvalidRecordError, KafkaError, NotEnoughReplicasError, RecordTooLargeError
 from pyclient.testing.fake.batch import Batch as Stored
 from pyclient.testing.fake.producers import Producers
@@ -248,6 +248,28 @@ def test_I04_I05_the_next_batch_out_of_order_begins_a_new_epoch_for_all_that_wai
         found += stamps(again)
         produced(again)
     assert found == [(1000, 1, 0), (1000, 1, 1)]
+
+
+def test_I09_after_a_silence_in_which_a_broker_may_forget_the_producer_there_is_one_under_way_again() -> None:
+    """It takes any first sequence then: the one behind a batch that it has refused would be stored, and the refused one after it."""
+    world = Idempotent()
+    world.flowing()
+    world.after(REMEMBERED + 1)
+    world.batch()
+    world.batch()
+    (first,) = world.turn()
+    produced(first)
+    assert len(world.turn()) == 1
+
+
+def test_I09_a_leader_in_another_epoch_gets_one_batch_at_a_time() -> None:
+    """It may have come back with less than it had, and not know the producer."""
+    world = Idempotent()
+    world.flowing()
+    world.leaders(1, epoch=99)
+    world.batch()
+    world.batch()
+    assert len(world.turn()) == 1
 
 
 def test_I06_other_partitions_keep_their_epoch() -> None:
@@ -504,7 +526,8 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     @precondition(lambda self: not self.waiting and all(delivery.done() for _, delivery in self.sent))
     @rule()
     def forgotten(self) -> None:
-        """Retention has taken all that the broker knew the producer by."""
+        """The producer was silent for so long that the broker has forgotten it."""
+        self.turn(REMEMBERED + 1)
         self.producers = Producers()
 
     def batch_of(self, sent: Sent) -> Stored:

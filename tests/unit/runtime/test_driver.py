@@ -150,21 +150,34 @@ def test_the_driver_sleeps_to_the_earliest_deadline_and_polls_then() -> None:
     run(test())
 
 
-def test_a_deadline_that_moves_replaces_the_timer() -> None:
+def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_is_left_to_its_turn() -> None:
     async def test() -> None:
         async with driven() as here:
             here.first.deadline = here.clock() + 1000
             await here.quiet()
             timer = here.driver._timer
             assert timer is not None
+            here.first.deadline += 1000
             here.driver.wake()
             await here.quiet()
             assert here.driver._timer is timer
-            here.first.deadline = None
+            here.second.deadline = here.clock() + 0.05
             here.driver.wake()
-            await here.quiet()
+            await until(lambda: here.second.deadline is None)
             assert timer.cancelled()
-            assert here.driver._timer is None
+            assert here.driver._timer_at == here.first.deadline
+
+    run(test())
+
+
+def test_the_turn_of_a_timer_that_nobody_needs_any_more_sets_no_other() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.deadline = here.clock() + 0.05
+            await here.quiet()
+            here.first.deadline = None
+            await until(lambda: here.driver._timer is None)
+            assert here.driver._timer_at is None
 
     run(test())
 

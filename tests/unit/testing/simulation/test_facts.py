@@ -110,3 +110,13 @@ def test_where_a_log_is_cut_in_what_retention_took_from_a_reader_it_goes_on_at_t
     facts.lead(WHERE, entries("abc", 0), start=0, clean=False)
     facts.append(WHERE, 3, [b"x", b"y", b"z"], 1)  # before it is told, the log is longer than what it has not read
     assert facts.logs(reading, WHERE)[-1][2] == 3
+
+
+def test_a_reader_put_beyond_the_end_of_a_log_that_was_cut_goes_on_where_its_policy_says() -> None:
+    facts = ten_of_which_retention_took_five()
+    reading = facts.readings["reader", WHERE]
+    facts.lead(WHERE, entries("abc", 0), start=0, clean=False)
+    facts.sought("reader", WHERE, 4)
+    assert (reading.next, reading.knows) == (None, 1)
+    facts.sought("reader", WHERE, 3)
+    assert reading.next == 3
