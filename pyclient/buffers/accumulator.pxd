@@ -4,7 +4,7 @@ cimport cython
 from pyclient.buffers.batch cimport Batch
 from pyclient.buffers.delivery cimport Delivery
 from pyclient.buffers.queues cimport Holdings, PartitionQueue, TopicQueues
-from pyclient.buffers.rows cimport Rows
+from pyclient.buffers.rows cimport Row, Rows
 
 
 @cython.final
@@ -43,6 +43,8 @@ cdef class Accumulator:
     cdef PartitionQueue _queue_for(self, TopicQueues topic, Py_ssize_t partition, Py_ssize_t homeless)
     cdef bint _fits(self, Batch batch, Py_ssize_t need, long long timestamp) except -1
     cdef bint _grow(self, Batch batch, Py_ssize_t need) except -1
+    cdef Py_ssize_t _with_the_next(self, Rows rows, Py_ssize_t need) except -1
+    cdef Py_ssize_t _ahead(self, Rows rows, Row *row, Py_ssize_t need) except -1
     cdef Batch _new_batch(self, PartitionQueue queue, Py_ssize_t need, long long timestamp, object waiter)
     cdef Batch _put_rows(self, Rows rows, Py_ssize_t granted, object waiter, list begun)
     cdef Batch _detach(self, PartitionQueue queue)

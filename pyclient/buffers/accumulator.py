@@ -163,9 +163,22 @@ class Accumulator:
         """
         row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
         if row.partition < len(rows.topic):
-            self._line_up(rows.topics[row.topic], row.partition, waiter, max(bound_of(row), min(rows.bytes_left(), self._batch_limit, self.pool.total // 4)))
+            self._line_up(rows.topics[row.topic], row.partition, waiter, self._with_the_next(rows, bound_of(row)))
         else:
             waiter.notify()  # the topic was created anew, with fewer partitions: `append_rows` refuses it
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _with_the_next(self, rows: Rows, need: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        return max(need, min(rows.bytes_left(), self._batch_limit, self.pool.total // 4))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _ahead(self, rows: Rows, row: cython.pointer(Row), need: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """For how much a row begins a batch: where those behind it fill it too, for them; it need not grow then, nor leave small when memory is short."""
+        if row.partition >= 0 or len(rows.topics) > 1:
+            return need
+        return self._with_the_next(rows, need)
 
     def _line_up(self, topic: TopicQueues, partition: cython.Py_ssize_t, waiter, need: cython.Py_ssize_t):
         with self._lock:
@@ -470,7 +483,7 @@ class Accumulator:
                 self._queue_for(topic, row.partition, need)  # a full batch ends the turn of the sticky partition
                 return batch
             if batch is None:
-                batch = self._new_batch(queue, need, row.timestamp, waiter if rows.at == granted else None)
+                batch = self._new_batch(queue, self._ahead(rows, row, need), row.timestamp, waiter if rows.at == granted else None)
                 if batch is None:
                     rows.starved = True
                     return None
