@@ -284,6 +284,19 @@ def test_P03_a_bulk_asks_for_no_more_than_a_quarter_of_the_memory_beyond_its_nex
     buffers.leave(waiter)
 
 
+def test_without_keys_a_bulk_waits_for_batches_as_large_as_it_fills_instead_of_leaving_in_small_ones() -> None:
+    buffers = accumulator(Clock(), memory=65_536, batch_size=16_384)
+    held = buffers.pool.take(57_344)  # what is left is less than a batch
+    assert held is not None
+    rows = rows_of(buffers, Observer())
+    rows.load(0, [b"x" * 1000] * 20, None, None, None, None, None, -1, WALL_MS)
+    assert not buffers.append_rows(rows, None)
+    assert (rows.position, buffers.pool.used) == (0, 57_344)
+    buffers.pool.give(held)
+    assert buffers.append_rows(rows, None)
+    assert sorted(map(len, itertools.chain(*written(buffers).values())), reverse=True)[0] > 15_000
+
+
 def test_a_chunk_of_unequal_columns_is_refused_before_it_is_read() -> None:
     rows = rows_of(accumulator(Clock()), Observer())
     with pytest.raises(ValueError, match="3 values and 2 of something else"):
