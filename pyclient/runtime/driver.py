@@ -94,6 +94,7 @@ class Driver:
         except Exception:  # noqa: BLE001 one defect must not stop everything else
             _log.exception("a defect in the client: a manager raised; the client goes on with the next event")
             not_before = self._clock() + DEFECT_PAUSE
+            self._disarm()
         finally:
             self._turning = False
         if self._waiters:
@@ -117,18 +118,21 @@ class Driver:
 
     def _sleep(self, links: Links, not_before: float) -> None:
         deadline = earliest(links.next_deadline(), *[manager.next_deadline() for manager in self._managers])
-        deadline = max(deadline, not_before) if deadline is not None else None
         if deadline is not None:
-            self._wake_by(deadline)
+            self._wake_by(max(deadline, not_before))
 
     def _wake_by(self, deadline: float) -> None:
         """A timer that is earlier does as well: its turn sets the next one. With each request a deadline goes and another comes."""
         if self._loop is None or (self._timer_at is not None and self._timer_at <= deadline):
             return
-        if self._timer is not None:
-            self._timer.cancel()
+        self._disarm()
         self._timer_at = deadline
         self._timer = self._loop.call_at(self._loop.time() + max(0.0, deadline - self._clock()), self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_at = None
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
@@ -173,9 +177,7 @@ class Driver:
     def stop(self, error: KafkaError) -> None:
         """No turn and no timer after this; whoever waits gets *error*."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._disarm()
         for future in list(self._waiters):
             if not future.done():
                 future.set_exception(error)

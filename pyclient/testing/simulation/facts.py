@@ -233,7 +233,9 @@ class Facts:
     def read(self, handed: Handed) -> None:
         """A reader has it now."""
         reading, offset, entry, logs = handed.reading, handed.offset, handed.entry, handed.logs
-        if reading.next is not None and offset > reading.next:
+        if reading.next is None:
+            reading.position = -1  # wherever a reset has put it since
+        elif offset > reading.next:
             reading.skips()
             logs = self.logs(reading, handed.where)
         for number, log, at in logs:
@@ -243,8 +245,6 @@ class Facts:
                 reading.knows = number
                 reading.view = reading.view or {before: each for before, each in log.items() if before < offset}
                 break
-        if reading.next is None:
-            reading.position = -1  # wherever a reset has put it since
         if offset != reading.next:
             reading.stands(offset)
         reading.view[offset] = entry

@@ -77,7 +77,7 @@ def _producer_options(random: Random) -> dict[str, Any]:
         "buffer_memory": max(batch_size, random.choice((8192, 65_536, 65_536, 1 << 20, 1 << 20))), "max_block_ms": random.choice((500, 5000)),
         "request_timeout_ms": request_timeout, "delivery_timeout_ms": request_timeout + linger + random.choice((0, 0, 4000, 4000, 20_000, 60_000)),
         "retry_backoff_ms": random.choice((20, 100)), "retry_backoff_max_ms": 1000, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
-        "metadata_max_age_ms": random.choice((4000, 30_000)), "socket_connection_setup_timeout_ms": 2000,
+        "metadata_max_age_ms": random.choice((4000, 30_000)), "socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 4000,
         "connections_max_idle_ms": random.choice((5000, 540_000)),
     }
 
@@ -89,7 +89,7 @@ def _consumer_options(random: Random) -> dict[str, Any]:
         "max_poll_records": random.choice((20, 100, 500, 500)), "fetch_min_bytes": min(per_partition, random.choice((1, *[20_000] * 5))), "fetch_max_wait_ms": random.choice((1000, 3000, 3000)),
         "max_partition_fetch_bytes": per_partition, "request_timeout_ms": 4000, "retry_backoff_ms": 50,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
-        "socket_connection_setup_timeout_ms": 2000, "default_api_timeout_ms": 15_000,
+        "socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 4000, "default_api_timeout_ms": 15_000,
         "connections_max_idle_ms": random.choice((5000, 540_000)),
     }
 

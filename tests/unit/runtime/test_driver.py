@@ -227,6 +227,20 @@ def test_any_number_of_requests_without_an_answer_leave_and_the_loop_gets_its_tu
     assert not caplog.records
 
 
+def test_the_pause_after_a_defect_is_kept_though_a_timer_was_set() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.deadline = here.clock() + 0.1
+            await here.quiet()
+            here.first.defect = ZeroDivisionError("a defect")
+            here.driver.wake()
+            await here.quiet()
+            assert here.driver._timer_at is not None
+            assert here.driver._timer_at > here.clock() + DEFECT_PAUSE / 2
+
+    run(test())
+
+
 def test_a_manager_that_raises_whenever_it_is_polled_does_not_spin_the_loop() -> None:
     async def test() -> None:
         async with driven() as here:

@@ -120,3 +120,13 @@ def test_a_reader_put_beyond_the_end_of_a_log_that_was_cut_goes_on_where_its_pol
     assert (reading.next, reading.knows) == (None, 1)
     facts.sought("reader", WHERE, 3)
     assert reading.next == 3
+
+
+def test_a_reader_that_retention_has_moved_on_still_may_not_stand_before_where_it_stood() -> None:
+    facts = ten_of_which_retention_took_five()
+    reading = facts.readings["reader", WHERE]
+    reading.begin(0, 0)
+    read(facts, 0, Entry(b"a", 0))
+    facts.moved("reader", WHERE, 1)
+    read(facts, 5, Entry(b"f", 0))
+    assert reading.position == 1
