@@ -217,8 +217,14 @@ class Facts:
         cuts = self.cuts[where]
         if reading.knows == len(cuts):
             return [(len(cuts), self.stored[where], reading.next)]
-        logs = [*(cut.before for cut in cuts), self.stored[where]]
-        return [(number, log, reading.parts_from(log)) for number, log in enumerate(logs) if number >= reading.knows]
+        logs = [*(cut.before for cut in cuts), self.stored[where]][reading.knows:]
+        found: list[tuple[int, Log, int | None]] = []
+        for number, log in enumerate(logs, reading.knows):
+            at = reading.parts_from(log)
+            # It may have gone back for a log in between, and go on from there in this one.
+            back = {before for other, _, before in found if other > reading.knows and before is not None and at is not None and before < at}
+            found += [(number, log, at), *((number, log, before) for before in sorted(back))]
+        return found
 
     def start_for(self, reading: Reading, where: Key) -> int:
         """To where retention may have moved this reader: one that reads in the newest log, within that."""

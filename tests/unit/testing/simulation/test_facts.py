@@ -130,3 +130,26 @@ def test_a_reader_that_retention_has_moved_on_still_may_not_stand_before_where_i
     facts.moved("reader", WHERE, 1)
     read(facts, 5, Entry(b"f", 0))
     assert reading.position == 1
+
+
+def test_a_reader_may_have_gone_back_for_a_log_in_between_and_go_on_from_there() -> None:
+    facts = Facts()
+    facts.append(WHERE, 0, [b"%c" % name for name in b"abcdefgh"], 0)
+    facts.readings["reader", WHERE].begin(0, 0)
+    for offset, entry in entries("abcdefgh", 0).items():
+        read(facts, offset, entry)
+    facts.lead(WHERE, {**entries("ab", 0), **entries("xyz", 1, begin=2)}, start=0, clean=False)
+    facts.lead(WHERE, entries("abcdefgh", 0), start=0, clean=False)
+    reading = facts.readings["reader", WHERE]
+    assert [(number, at) for number, _, at in facts.logs(reading, WHERE)] == [(0, 8), (1, 2), (2, 8), (2, 2)]
+
+
+def test_a_reader_may_not_go_on_where_it_stood_in_a_log_that_was_cut_below() -> None:
+    facts = Facts()
+    facts.append(WHERE, 0, [b"%c" % name for name in b"abcd"], 0)
+    facts.readings["reader", WHERE].begin(0, 0)
+    for offset, entry in entries("abcd", 0).items():
+        read(facts, offset, entry)
+    facts.lead(WHERE, {**entries("abc", 0), **entries("xyz", 1, begin=3)}, start=0, clean=False)
+    facts.lead(WHERE, {**entries("a", 0), **entries("xyz", 2, begin=1)}, start=0, clean=False)
+    assert [(number, at) for number, _, at in facts.logs(facts.readings["reader", WHERE], WHERE)] == [(0, 4), (1, 3), (2, 1)]
