@@ -3,11 +3,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pyclient import Admin, Consumer, NewTopic, Producer, Record, TopicPartition
 from pyclient.testing import LocalCluster
+from pyclient.testing.jars import ensure_jars
+from pyclient.testing.lockfile import DEFAULT_VERSION
 from tests.waiting import eventually
+
+
+def cache_with_jars(folder: Path) -> Path:
+    """A cache that holds the jars and nothing else, as after the first download."""
+    jars = ensure_jars(DEFAULT_VERSION).directory
+    folder.mkdir()
+    (folder / jars.name).symlink_to(jars)
+    return folder
 
 
 def make_topic(cluster: LocalCluster, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> list[TopicPartition]:

@@ -102,7 +102,7 @@ def _prepare(options: argparse.Namespace) -> None:
         print("making the start-up archive (some seconds) …", flush=True)
         with LocalCluster(mode="embedded", version=options.version):
             pass  # a broker's first orderly end makes it
-    print(f"start-up archive: {jvm.archive.path if jvm.archive.usable else 'none (this Java cannot make one)'}")
+    print(f"start-up archive: {jvm.archive.path if jvm.archive.usable else 'none (this Java cannot make one, or another process is making it)'}")
 
 
 def _setting(text: str) -> tuple[str, str]:

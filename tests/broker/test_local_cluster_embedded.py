@@ -20,10 +20,9 @@ import pytest
 from pyclient.testing import BrokerStartFailed, LocalCluster, NotControllable
 from pyclient.testing import embedded as embedded_module
 from pyclient.testing.archive import Archive
-from pyclient.testing.jars import ensure_jars
 from pyclient.testing.jvm import prepare_jvm
-from pyclient.testing.lockfile import DEFAULT_VERSION
 from pyclient.testing.ports import reserve_ports
+from tests.kafka import cache_with_jars
 from tests.waiting import eventually, is_running
 
 pytestmark = pytest.mark.embedded
@@ -79,14 +78,6 @@ def running(brokers: int = 1, then: str = "sys.stdin.read()") -> Iterator[Runnin
             yield Running(program, pids, Path(directory), bootstrap)
         finally:
             program.kill()
-
-
-def cache_with_jars(folder: Path) -> Path:
-    """A cache that holds the jars and nothing else, as after the first download."""
-    jars = ensure_jars(DEFAULT_VERSION).directory
-    folder.mkdir()
-    (folder / jars.name).symlink_to(jars)
-    return folder
 
 
 @pytest.fixture

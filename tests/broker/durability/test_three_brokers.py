@@ -161,7 +161,9 @@ def in_sync(cluster: LocalCluster, topic: str, without: int) -> int:
 @THREE
 def test_too_few_replicas_are_waited_for_and_named_when_time_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
     """All three are asked for: with two lost of three the controllers' quorum would be gone, and nobody could say what is in sync."""
+    elsewhere = f"{topic}-elsewhere"
     make_topic(kafka_cluster, topic, 1, 3, min_insync_replicas="3")
+    make_topic(kafka_cluster, elsewhere, 1, 3)
     kafka_cluster.wait_in_sync()
     leader = leader_of(kafka_cluster, topic)
     lost = next(node.id for node in kafka_cluster.nodes if node.id != leader)
@@ -170,6 +172,7 @@ def test_too_few_replicas_are_waited_for_and_named_when_time_is_over(kafka_clust
           Producer(bootstrap_servers=address, delivery_timeout_ms=2000, request_timeout_ms=1000, linger_ms=0) as hasty):
         deliveries = send(patient, topic, 0, FIRST)
         patient.flush()
+        hasty.send(elsewhere, b"").result(20)  # it has its producer id: the broker that is killed may be the one to ask
         kafka_cluster.kill(lost)
         try:
             eventually(lambda: in_sync(kafka_cluster, topic, without=lost) < 3, 60)
