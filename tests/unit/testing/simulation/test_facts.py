@@ -14,6 +14,21 @@ def read(facts: Facts, offset: int, entry: Entry) -> None:
     facts.read(facts.handed("reader", WHERE, offset, entry))
 
 
+def all_read(names: str) -> Facts:
+    """A log of epoch 0, and a reader who has read it from its beginning to its end."""
+    facts = Facts()
+    facts.append(WHERE, 0, [b"%c" % name for name in names.encode()], 0)
+    facts.readings["reader", WHERE].begin(0, 0)
+    for offset, entry in entries(names, 0).items():
+        read(facts, offset, entry)
+    return facts
+
+
+def points(facts: Facts) -> list[tuple[int, int | None]]:
+    """Where the reader may go on, in which of the logs."""
+    return [(number, at) for number, _, at in facts.logs(facts.readings["reader", WHERE], WHERE)]
+
+
 def ten_of_which_retention_took_five() -> Facts:
     facts = Facts()
     facts.append(WHERE, 0, [name.encode() for name in "abcdefghca"], 0)
@@ -53,12 +68,8 @@ def test_a_clean_leader_loses_nothing_and_moves_no_beginning() -> None:
 
 
 def test_a_reader_that_went_back_with_its_log_stands_where_it_went_on() -> None:
-    facts = Facts()
-    facts.append(WHERE, 0, [b"a", b"b", b"c", b"d"], 0)
+    facts = all_read("abcd")
     reading = facts.readings["reader", WHERE]
-    reading.begin(0, 0)
-    for offset, entry in entries("abcd", 0).items():
-        read(facts, offset, entry)
     facts.moved("reader", WHERE, 4)
     facts.lead(WHERE, {**entries("a", 0), **entries("zyx", 1, begin=1)}, start=0, clean=False)
     read(facts, 1, Entry(b"z", 1))
@@ -133,23 +144,14 @@ def test_a_reader_that_retention_has_moved_on_still_may_not_stand_before_where_i
 
 
 def test_a_reader_may_have_gone_back_for_a_log_in_between_and_go_on_from_there() -> None:
-    facts = Facts()
-    facts.append(WHERE, 0, [b"%c" % name for name in b"abcdefgh"], 0)
-    facts.readings["reader", WHERE].begin(0, 0)
-    for offset, entry in entries("abcdefgh", 0).items():
-        read(facts, offset, entry)
+    facts = all_read("abcdefgh")
     facts.lead(WHERE, {**entries("ab", 0), **entries("xyz", 1, begin=2)}, start=0, clean=False)
     facts.lead(WHERE, entries("abcdefgh", 0), start=0, clean=False)
-    reading = facts.readings["reader", WHERE]
-    assert [(number, at) for number, _, at in facts.logs(reading, WHERE)] == [(0, 8), (1, 2), (2, 8), (2, 2)]
+    assert points(facts) == [(0, 8), (1, 2), (2, 8), (2, 2)]
 
 
 def test_a_reader_may_not_go_on_where_it_stood_in_a_log_that_was_cut_below() -> None:
-    facts = Facts()
-    facts.append(WHERE, 0, [b"%c" % name for name in b"abcd"], 0)
-    facts.readings["reader", WHERE].begin(0, 0)
-    for offset, entry in entries("abcd", 0).items():
-        read(facts, offset, entry)
+    facts = all_read("abcd")
     facts.lead(WHERE, {**entries("abc", 0), **entries("xyz", 1, begin=3)}, start=0, clean=False)
     facts.lead(WHERE, {**entries("a", 0), **entries("xyz", 2, begin=1)}, start=0, clean=False)
-    assert [(number, at) for number, _, at in facts.logs(facts.readings["reader", WHERE], WHERE)] == [(0, 4), (1, 3), (2, 1)]
+    assert points(facts) == [(0, 4), (1, 3), (2, 1)]
