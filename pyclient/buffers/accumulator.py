@@ -157,10 +157,7 @@ class Accumulator:
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers)))
 
     def wait_rows(self, rows: Rows, waiter):
-        """As `wait`, for the next record of *rows*; it asks for what those behind it fill too, up to a batch or a quarter of the memory.
-
-        Who asked for more might wait for ever while little of it is held elsewhere, and hold up everybody behind.
-        """
+        """As `wait`, for the next record of *rows* and what those behind it fill too."""
         row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
         if row.partition < len(rows.topic):
             self._line_up(rows.topics[row.topic], row.partition, waiter, self._with_the_next(rows, bound_of(row)))
@@ -170,6 +167,10 @@ class Accumulator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _with_the_next(self, rows: Rows, need: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """For a record and those behind it that go to the same place, up to a batch or a quarter of the memory.
+
+        Who asked for more might wait for ever while little of it is held elsewhere, and hold up everybody behind.
+        """
         return max(need, min(rows.bytes_left(), self._batch_limit, self.pool.total // 4))
 
     @cython.cfunc
