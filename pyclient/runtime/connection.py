@@ -9,7 +9,7 @@ import functools
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -21,7 +21,7 @@ from pyclient.core.connection import CONNECTION, Event, State
 from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Exchange, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
-from pyclient.runtime.network import send_pieces
+from pyclient.runtime.outbox import Outbox
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._on_answer = on_answer
         self._transport: asyncio.Transport | None = None
-        self._socket: socket.socket | None = None
+        self._outbox: Outbox | None = None
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
         self._scratch = bytearray(SCRATCH)
@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unwritten(self) -> bool:
         """Whether the kernel has not taken everything yet."""
-        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+        return self._outbox is not None and self._outbox.unwritten
 
     def next_deadline(self) -> float | None:
         """When the oldest request is overdue or muting ends."""
@@ -203,14 +203,10 @@ class Connection(asyncio.BufferedProtocol):
         self._put(pieces)
 
     def _put(self, pieces: list[Buffer]) -> None:
-        assert self._transport is not None
+        assert self._outbox is not None
         size = sum(map(len, pieces))
         self.bytes_out += size + HEAD
-        unsent: Sequence[Buffer] = [size.to_bytes(HEAD, "big"), *pieces]
-        if self._socket is not None and not self._transport.is_closing() and not self._transport.get_write_buffer_size():
-            unsent = send_pieces(self._socket, unsent)
-        if unsent:
-            self._transport.writelines(unsent)
+        self._outbox.put([size.to_bytes(HEAD, "big"), *pieces])
 
     def _next_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
@@ -221,11 +217,12 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport, self._outbox = transport, Outbox(transport)
 
     def take_socket(self, sock: socket.socket) -> None:
-        """It is the transport's too, which waits and closes; what the kernel takes at once need not go through it."""
-        self._socket = sock
+        """It is the transport's too, which waits and closes."""
+        assert self._outbox is not None
+        self._outbox.take_socket(sock)
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full."""
@@ -234,6 +231,9 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """There is room again."""
         self._full = False
+        if self._outbox is not None:
+            self._outbox.go_on()
+        self._end_when_drained()
         self._on_change()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -310,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
         return seconds
 
     def _end_when_drained(self) -> None:
-        if self.state is State.DRAINING and not self._in_flight:
+        if self.state is State.DRAINING and not self._in_flight and not (self._outbox is not None and self._outbox.holds):
             self.advance(Event.DRAINED)
             if self._transport is not None:
                 self._transport.close()
@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, by whatever cause."""
-        self._transport = None
+        self._transport = self._outbox = None
         self._lost(self._cause or ConnectionLost(f"{self.label} closed the connection" + (f": {exc}" if exc else "")))
 
     def _lost(self, cause: KafkaError) -> None:

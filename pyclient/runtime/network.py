@@ -8,15 +8,11 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
-
-from pyclient.codec.produce import Buffer
 
 T = TypeVar("T")
 SYSTEM_DEFAULT: Final = -1
-MOST_PIECES: Final = 512
-"""In one call of the system; it may refuse more than 1024."""
 JOINS_PIECES: Final = sys.version_info < (3, 12) and hasattr(socket.socket, "sendmsg")
 """Whether this Python's transports copy what they are to write."""
 
@@ -58,22 +54,6 @@ class WritesPieces(Protocol):
 
     def take_socket(self, sock: socket.socket) -> None:
         """Called once, before anything is written."""
-
-
-def send_pieces(sock: socket.socket, pieces: Sequence[Buffer]) -> list[Buffer]:
-    """Give the kernel what it takes at once, without copying it together first; what is left.
-
-    Before Python 3.12 a transport joins all pieces, tries to send them, and copies what is left once more: two copies of every batch.
-    """
-    try:
-        sent = sock.sendmsg(pieces) if len(pieces) <= MOST_PIECES else 0
-    except OSError:
-        return list(pieces)  # full, or broken: the transport finds out and tells
-    for at, piece in enumerate(pieces):
-        if sent < len(piece):
-            return [memoryview(piece)[sent:], *pieces[at + 1:]]
-        sent -= len(piece)
-    return []
 
 
 class AsyncioNetwork:

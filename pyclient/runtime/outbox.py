@@ -1,0 +1,89 @@
+"""What a connection has written and the kernel has not taken yet.
+
+Knows bytes, a transport and perhaps its socket; knows no requests. Before Python 3.12 a transport joins all pieces, tries to send them, and
+copies what is left once more: two copies of every batch. So what the kernel takes goes past it, and what must wait waits here as it
+is; the transport gets a crumb of it, which it copies and waits with until there is room.
+"""
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from pyclient.codec.produce import Buffer
+
+MOST_PIECES: Final = 512
+"""In one call of the system; it may refuse more than 1024."""
+CRUMB: Final = 512
+"""Bytes."""
+
+
+class Outbox:
+    """Writes pieces in their order; without a socket all of them go through the transport."""
+
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+        self._socket: socket.socket | None = None
+        self._pieces: deque[Buffer] = deque()
+
+    def take_socket(self, sock: socket.socket) -> None:
+        """The transport's own: from now on it tells of every byte that it must keep, by ``pause_writing``, and that it is gone."""
+        self._socket = sock
+        self._transport.set_write_buffer_limits(0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether something waits here, which closing the transport would lose."""
+        return bool(self._pieces)
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether the kernel has not taken everything yet."""
+        return self.holds or self._transport.get_write_buffer_size() > 0
+
+    def put(self, pieces: Iterable[Buffer]) -> None:
+        """Write *pieces*; nobody may change them before they are gone."""
+        if self._socket is None:
+            self._transport.writelines(pieces)
+        else:
+            self._pieces.extend(pieces)
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Give the kernel what it takes, unless the transport has something to write before: it tells when it has not (``resume_writing``)."""
+        if self._socket is None:
+            return
+        while self._pieces and not self._transport.get_write_buffer_size():
+            if self._transport.is_closing():
+                self._pieces.clear()
+            elif not _send(self._socket, self._pieces):
+                self._transport.write(_bitten(self._pieces))  # of what is broken, too: it finds out and tells
+
+
+def _send(sock: socket.socket, pieces: deque[Buffer]) -> bool:
+    """Whether the kernel took all that it was offered; what it took is gone from *pieces*."""
+    offered = list(islice(pieces, MOST_PIECES))
+    try:
+        sent = sock.sendmsg(offered)
+    except OSError:
+        return False  # full, or broken
+    for piece in offered:
+        if sent < len(piece):
+            pieces[0] = memoryview(piece)[sent:]
+            return False
+        sent -= len(piece)
+        pieces.popleft()
+    return True
+
+
+def _bitten(pieces: deque[Buffer]) -> bytes:
+    """The first bytes, taken off *pieces*."""
+    first = memoryview(pieces[0])
+    if len(first) > CRUMB:
+        pieces[0] = first[CRUMB:]
+    else:
+        pieces.popleft()
+    return bytes(first[:CRUMB])
