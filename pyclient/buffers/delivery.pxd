@@ -32,7 +32,6 @@ cdef class BatchResult:
 
 @cython.final
 @cython.no_gc
-@cython.freelist(512)  # who looks at none of them makes and drops one for each record
 cdef class Delivery:
     cdef BatchResult _batch
     cdef int _index

@@ -16,7 +16,8 @@ cdef class Entrance:
     cdef object _hash_owner
     cdef KeyHash _hash
     cdef object _loop
-    cdef bint _tells_thread
+    cdef dict _noted        # what the loop notes of itself, the thread it runs in among it; None: it has to be asked
+    cdef object _note       # of this thread
     cdef unsigned long _thread
 
     cdef Delivery take(self, object topic, object value, object key, object partition, object timestamp, object headers, object on_delivery)
@@ -32,7 +33,7 @@ cdef class Sending:
 
 
 @cython.final
-@cython.freelist(256)
+@cython.no_gc
 cdef class Queued:
     cdef Delivery _delivery
     cdef bint _awaited

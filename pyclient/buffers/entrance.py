@@ -53,7 +53,9 @@ class Entrance:
         self._loop = loop
         self._thread = get_ident()
         # asyncio's own loops note the thread they run in, and None while they do not: that answers it without a call.
-        self._tells_thread = getattr(loop, "_thread_id", None) == self._thread
+        noted: dict = getattr(loop, "__dict__", {})
+        self._noted = noted if noted.get("_thread_id") == self._thread else None
+        self._note = None
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -62,10 +64,16 @@ class Entrance:
         thread: cython.ulong = PyThread_get_thread_ident()
         if thread != self._thread or self._loop is None:
             return False
-        if not self._tells_thread:
+        if self._noted is None:
             return self._loop.is_running()
-        running = self._loop._thread_id
-        return running is not None and running == thread
+        note: object = self._noted.get("_thread_id")
+        if note is None:
+            return False
+        if note is not self._note:  # most often it is the very object that was right before
+            if note != thread:
+                return False
+            self._note = note
+        return True
 
     @cython.cfunc
     def take(self, topic: object, value: object, key: object, partition: object, timestamp: object, headers: object,
@@ -131,6 +139,8 @@ class Sending:
 
 
 @cython.final
+@cython.freelist(8)  # most are made and awaited one after the other
+@cython.no_gc
 @cython.cclass
 class Queued:
     """What ``AsyncProducer.send`` gives for a record that is queued already: a coroutine to all who ask, which ends at once."""
