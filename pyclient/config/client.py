@@ -109,8 +109,9 @@ class ClientConfig(SecurityConfig):
     socket_connection_setup_timeout_max_ms: int = option(
         "2.7", 30_000, Int(1, INT64_MAX), "Longest time for any attempt to open a connection.")
     send_buffer_bytes: int = option(
-        "0.8", 1_048_576, Int(-1),
-        "Size of the socket's send buffer (SO_SNDBUF), -1: the system's. 1 MiB (Java: 128 KiB): whole requests leave at once.")
+        "0.8", 4_194_304, Int(-1),
+        "Size of the socket's send buffer (SO_SNDBUF), -1: the system's. 4 MiB (Java: 128 KiB): whole requests leave at once, those behind the first too. "
+        "Where the system allows less, as much as it allows.")
     receive_buffer_bytes: int = option(
         "0.8", -1, Int(-1),
         "Size of the socket's receive buffer (SO_RCVBUF), -1: the system's. -1 (Java: 32 or 64 KiB): the system grows it as needed.")

@@ -139,7 +139,17 @@ async def _in_a_thread(work: Callable[[], T]) -> T:
 def _tune(sock: socket.socket, options: SocketOptions) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if options.send_buffer != SYSTEM_DEFAULT:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer)
-    if options.receive_buffer != SYSTEM_DEFAULT:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer)
+    for option, size in ((socket.SO_SNDBUF, options.send_buffer), (socket.SO_RCVBUF, options.receive_buffer)):
+        if size != SYSTEM_DEFAULT:
+            _resize(sock, option, size)
+
+
+def _resize(sock: socket.socket, option: int, size: int) -> None:
+    """Linux cuts a size to what it allows; others refuse it, and get half of it."""
+    while size:
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, option, size)
+        except OSError:
+            size //= 2
+        else:
+            return
