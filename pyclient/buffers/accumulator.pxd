@@ -30,6 +30,8 @@ cdef class Accumulator:
     cdef object _codecs
     cdef object _closed
     cdef list _ready
+    cdef bint _news                      # something that the loop does not know of yet, and does not find by itself in time
+    cdef double _looks_at                # when the loop looks by itself
     cdef dict _turned                    # topics whose sticky partition has changed since `turned` was asked
     cdef object _lingering               # open batches in the order in which their linger ends
     cdef object _live                    # batches not done, in the order of their creation
@@ -39,6 +41,7 @@ cdef class Accumulator:
                        object waiter, object on_delivery)
 
     # Private.
+    cdef object _tell(self)
     cdef object _seal_all(self, list detached)
     cdef PartitionQueue _queue_for(self, TopicQueues topic, Py_ssize_t partition, Py_ssize_t homeless)
     cdef bint _fits(self, Batch batch, Py_ssize_t need, long long timestamp) except -1
@@ -48,6 +51,7 @@ cdef class Accumulator:
     cdef Batch _new_batch(self, PartitionQueue queue, Py_ssize_t need, long long timestamp, object waiter)
     cdef Batch _put_rows(self, Rows rows, Py_ssize_t granted, object waiter, list begun)
     cdef Batch _detach(self, PartitionQueue queue)
+    cdef bint _may_leave(self, PartitionQueue queue) except -1
     cdef object _list(self, PartitionQueue queue)
     cdef object _hurry(self)
     cdef object _swap(self, Batch batch, Py_ssize_t size, object records)

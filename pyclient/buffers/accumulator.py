@@ -7,6 +7,7 @@ back to the pool only through `release`, by whoever knows that nothing reads it 
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_GET_SIZE
+from cython.cimports.libc.math import INFINITY
 from cython.cimports.pyclient.buffers.batch import DONE, IN_FLIGHT, OPEN, SEALED, SEALING, Batch, half_of, opened
 from cython.cimports.pyclient.buffers.clock import now_ms
 from cython.cimports.pyclient.buffers.delivery import Delivery
@@ -31,7 +32,8 @@ from pyclient.errors import BufferExhausted, ClientClosed, RecordTooLargeError
 class Accumulator:
     """Batches of every partition, within ``buffer_memory``. `append` is called by any thread, the rest by the loop.
 
-    ``on_ready`` is called (by any thread, outside the lock) when the loop has something new to look at; ``on_outcome``, unless
+    ``on_ready`` is called (by any thread, outside the lock) when the loop has something new to look at: a queue that it does not hold
+    (`take_ready`), or a linger that ends before it looks by itself (`next_linger`). Again with every batch until it has looked. ``on_outcome``, unless
     None, with every record's metadata or error, where callbacks run. ``codecs`` are the topics that are compressed in another
     way than the rest: codec and level of each. ``wall`` gives ms since the epoch; None reads the system's clock, without a call.
     The fields are declared in accumulator.pxd.
@@ -57,6 +59,7 @@ class Accumulator:
         self._turned = {}
         self._lingering = OrderedDict()
         self._live = OrderedDict()
+        self._looks_at = INFINITY
 
     # ---- any thread -------------------------------------------------------------------------------------------------
 
@@ -113,7 +116,7 @@ class Accumulator:
             if full is not None:
                 self._seal_all(full)
         if full is None and fresh:
-            self.on_ready()
+            self._tell()
         if fresh and self.on_new_batch is not None:
             self.on_new_batch(queue.topic, queue.partition)
         return delivery
@@ -143,7 +146,7 @@ class Accumulator:
             if full is not None:
                 self._seal_all([full])
             elif begun:
-                self.on_ready()
+                self._tell()
             if self.on_new_batch is not None:
                 for queue in begun:
                     self.on_new_batch(queue.topic, queue.partition)
@@ -190,7 +193,7 @@ class Accumulator:
             self.waits.begin(waiter, self._clock())
             self.pool.wait(waiter, size, lambda: not self._holdings.strands(queue, size))
             self._hurry()
-        self.on_ready()
+        self._tell()
 
     def leave(self, waiter):
         """Give up waiting; a grant goes to the next."""
@@ -253,9 +256,15 @@ class Accumulator:
                 self.seal(batch)
             except BaseException as stop:  # noqa: BLE001 it is raised below
                 stopped = stopped or stop
-        self.on_ready()
+        self._tell()
         if stopped is not None:
             raise stopped
+
+    @cython.cfunc
+    def _tell(self) -> object:
+        """Wake the loop, if there is news for it."""
+        if self._news:
+            self.on_ready()
 
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
@@ -294,7 +303,9 @@ class Accumulator:
             topic.shares = shares
 
     def take_ready(self, now: cython.double) -> list:
-        """Queues with something that may leave now which were not given before."""
+        """Queues with something that may leave now. The loop holds them from now on, and is not told of them again, until it hears
+        that nothing of them may leave: from `start` or `watch`.
+        """
         with self._lock:
             while self._lingering:
                 batch: Batch = next(iter(self._lingering))
@@ -303,19 +314,31 @@ class Accumulator:
                 self._lingering.popitem(False)
                 batch.queue._due = True
                 self._list(batch.queue)
-            ready, self._ready = self._ready, []
+            listed, self._ready = self._ready, []
+            self._news, self._looks_at = False, INFINITY
+            ready: list = []
             queue: PartitionQueue
-            for queue in ready:
-                queue._listed = False
+            for queue in listed:
+                queue._listed = self._may_leave(queue)
+                if queue._listed:
+                    ready.append(queue)
             return ready
 
-    def next_linger(self):
-        """When the oldest open batch's linger ends, or None."""
+    def watch(self, queue: PartitionQueue) -> bool:
+        """Whether something of a queue may leave. If not, the loop holds it no more: whoever gets something ready tells."""
         with self._lock:
+            queue._listed = self._may_leave(queue)
+            return queue._listed
+
+    def next_linger(self):
+        """When the oldest open batch's linger ends, or None. The loop looks then, and is not woken for those that end later."""
+        with self._lock:
+            self._looks_at = INFINITY
             if not self._lingering:
                 return None
             batch: Batch = next(iter(self._lingering))
-            return batch.created + self._linger
+            self._looks_at = batch.created + self._linger
+            return self._looks_at
 
     def head(self, queue: PartitionQueue):
         """The batch of *queue* to send next: SEALED; or SEALING, then the caller seals it first; or None for now.
@@ -331,11 +354,13 @@ class Accumulator:
                 return self._detach(queue)
             return None
 
-    def start(self, batch: Batch):
-        """The batch goes to the network."""
+    def start(self, batch: Batch) -> bool:
+        """The batch goes to the network. As `watch` for what is behind it."""
         with self._lock:
             batch._state = IN_FLIGHT
             batch.attempts += 1
+            batch.queue._listed = self._may_leave(batch.queue)
+            return batch.queue._listed
 
     def retry(self, batch: Batch):
         """The batch came back undelivered and may leave again; it has kept its place in its queue (P21)."""
@@ -459,6 +484,7 @@ class Accumulator:
             self._list(queue)
         else:
             self._lingering[batch] = None
+            self._news = self._news or batch.created + self._linger < self._looks_at
         return batch
 
     @cython.cfunc
@@ -508,9 +534,19 @@ class Accumulator:
         return batch
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _may_leave(self, queue: PartitionQueue) -> cython.bint:
+        """Whether something may: the first batch that is not under way is sealed, or there is none and the open one is due."""
+        batch: Batch
+        for batch in queue.waiting:
+            if batch._state != IN_FLIGHT:
+                return batch._state == SEALED
+        return queue._due and queue._open is not None
+
+    @cython.cfunc
     def _list(self, queue: PartitionQueue) -> object:
         if not queue._listed:
-            queue._listed = True
+            queue._listed = self._news = True
             self._ready.append(queue)
 
     @cython.cfunc

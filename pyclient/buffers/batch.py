@@ -27,6 +27,9 @@ class BatchState(enum.IntEnum):
     DONE = 4
 
 
+STATES = cython.declare(tuple, tuple(BatchState))
+
+
 @cython.final
 @cython.cclass
 class Batch:
@@ -35,7 +38,7 @@ class Batch:
     @property
     def state(self):
         """Its `BatchState`."""
-        return BatchState(self._state)
+        return STATES[self._state]
 
     @property
     def size(self):

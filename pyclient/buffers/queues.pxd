@@ -9,7 +9,7 @@ cdef class PartitionQueue:
     cdef readonly object waiting   # deque of Batch: SEALING, SEALED or IN_FLIGHT
     cdef object _open              # the Batch that takes records
     cdef bint _due                 # the open batch may leave: its linger has passed, or flush or memory pressure wants it
-    cdef bint _listed              # stands in the Accumulator's ready list
+    cdef bint _listed              # stands in the Accumulator's ready list, or the loop holds it
     cdef bint _leaderless
     cdef Py_ssize_t _held          # bytes of memory that its batches take
     cdef TopicQueues _home         # the topic's

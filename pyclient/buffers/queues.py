@@ -28,16 +28,6 @@ class PartitionQueue:
     def topic_partition(self):
         return TopicPartition(self.topic, self.partition)
 
-    @property
-    def due(self) -> bool:
-        """Whether the open batch may leave."""
-        return self._due and self._open is not None
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing in it has left or may leave; a batch that lingers may be open."""
-        return not self.waiting and not self.due
-
     def __repr__(self):
         return f"<PartitionQueue {self.topic}-{self.partition} {len(self.waiting)} waiting>"
 

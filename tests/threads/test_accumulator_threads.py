@@ -74,6 +74,7 @@ class Drain:
             if ended:
                 self.buffers.hurry()
             self.waiting.update(dict.fromkeys(self.buffers.take_ready(float("inf"))))
+            self.buffers.next_linger()
             busy = [queue for queue in list(self.waiting) if self.serve(queue)]
             if ended and self.buffers.oldest() is None:
                 return
@@ -85,8 +86,9 @@ class Drain:
         if batch is not None and batch.state is BatchState.SEALING:
             self.buffers.seal(batch)
         if batch is None or batch.state is not BatchState.SEALED:
-            del self.waiting[queue]
-            return False
+            if not self.buffers.watch(queue):
+                del self.waiting[queue]
+            return queue in self.waiting
         self.buffers.start(batch)
         if self.random.random() < 0.2:
             self.buffers.retry(batch)
@@ -164,8 +166,8 @@ def test_every_record_arrives_once_in_its_threads_order_and_learns_its_offset(se
         while not senders.last.is_set():
             assert 0 <= buffers.pool.used <= buffers.pool.total
             buffers.set_topic("orders", PARTITIONS, [n for n in range(PARTITIONS) if chance.random() < 0.7])
-            buffers.next_linger()
             buffers.hurry()
+            drain.wake.set()
         buffers.set_topic("orders", PARTITIONS, range(PARTITIONS))
         drain.end()
 

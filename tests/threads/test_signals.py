@@ -176,17 +176,18 @@ def test_Ctrl_C_while_a_sender_gets_in_line_for_memory_leaves_nobody_in_line() -
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    producer = Producer(bootstrap_servers="127.0.0.1:1", buffer_memory=10_240, batch_size=1024)
+    producer = Producer(bootstrap_servers="127.0.0.1:1", buffer_memory=10_240, batch_size=1024, linger_ms=60_000)
     buffers = producer._core.accumulator
     try:
-        buffers.set_topic("orders", 1, [0])
+        buffers.set_topic("orders", 2, [0])
         orders = buffers.topic("orders")
         assert orders is not None
+        buffers.append(orders, 1, -1, None, b"x", None)  # lingers, until somebody waits for memory: then the loop is woken for it
         while buffers.append(orders, 0, -1, None, b"x" * 900, None):
             pass
         on_ready, buffers.on_ready = buffers.on_ready, interrupted
         with pytest.raises(KeyboardInterrupt):
-            producer.send("orders", b"x" * 900)
+            producer.send("orders", b"x" * 900, partition=0)
         buffers.on_ready = on_ready
         assert buffers.pool.waiting == 0
     finally:

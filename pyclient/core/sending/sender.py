@@ -107,8 +107,7 @@ class Sender:
         self._wake_rested(now)
         self._follow_leaders(now)
         for queue in self._accumulator.take_ready(now):
-            if not queue.empty:  # else it has left already: whoever asks for room here opens a connection
-                self._place(queue, now)
+            self._place(queue, now)
         stuck: list[int] = []
         for node in [node for node, queues in self._by_leader.items() if queues]:
             room = at_first = ready.slots(node, Use.PRODUCE)
@@ -196,22 +195,21 @@ class Sender:
             return None
         for queue in list(queues):
             batch = self._sendable(queue, node)
-            if batch is None:
-                del queues[queue]
-                continue
-            if batches and size + batch.size > self._limits.max_request_size:
+            if batch is not None and batches and size + batch.size > self._limits.max_request_size:
                 break
             del queues[queue]
-            if queue.due or queue.waiting[-1] is not batch:
-                queues[queue] = None  # behind the others: there is more of it, for the next request
+            if batch is None:
+                continue
             size += batch.size
             batches.append(batch)
-        return self._request(node, batches, now) if batches else None
+            if self._start(batch, node, now):
+                queues[queue] = None  # behind the others: there is more of it, for the next request
+        return self._request(node, batches) if batches else None
 
     def _has_more(self, node: int) -> bool:
         """Whether something waits that is not under way, as far as its first queue tells: those that were served stand behind the others."""
         first = next(iter(self._by_leader[node]), None)
-        return first is not None and (first.due or any(batch.state is not BatchState.IN_FLIGHT for batch in first.waiting))
+        return first is not None and self._accumulator.watch(first)
 
     def _has_id(self) -> bool:
         if self._ids is not None and self._ids.current is None:
@@ -220,18 +218,21 @@ class Sender:
         return True
 
     def _sendable(self, queue: PartitionQueue, node: int) -> Batch | None:
-        """The queue's next batch once it is sealed; None while somebody else seals it, or when nothing may leave."""
+        """The queue's next batch once it is sealed; None when nothing may leave.
+
+        The queue comes back after its rest, or when what is under way ends, or when whoever seals a batch of it tells.
+        """
         lane = self._lane(queue)
         if queue in self._resting or not lane.has_room(self._leader(queue, node)):
             return None
-        while (batch := self._accumulator.head(queue)) is not None:
-            if batch.state is BatchState.SEALING:
-                self._seal(batch)
-            if batch.state is BatchState.SEALED:
+        while True:
+            batch = self._accumulator.head(queue)
+            if batch is not None and batch.state is BatchState.SEALING:
+                self._seal(batch)  # perhaps elsewhere; and what cannot be compressed is gone
+            if batch is not None and batch.state is BatchState.SEALED:
                 return batch if lane.may_send(batch) else None
-            if batch.state is BatchState.SEALING:
+            if not self._accumulator.watch(queue):
                 return None
-        return None  # what could not be compressed is gone already
 
     def _lane(self, queue: PartitionQueue) -> Lane:
         lane = self._lanes.get(queue)
@@ -247,17 +248,16 @@ class Sender:
         topic = self._metadata.cluster.topics.get(queue.topic)
         return Leader(node, None if topic is None else topic.id, self._leader_epoch(queue))
 
-    def _start(self, batch: Batch, node: int, now: float) -> None:
+    def _start(self, batch: Batch, node: int, now: float) -> bool:
+        """The batch goes to the network; whether more of its partition may."""
         lane, leader = self._lane(batch.queue), self._leader(batch.queue, node)
         if self._ids is not None and self._ids.current is not None:
             lane.prepare(now, leader, self._ids.current, lambda: self._accumulator.unstamp(batch.queue))
-        self._accumulator.start(batch)
         lane.sent(batch, leader)
         self._under_way += 1
+        return self._accumulator.start(batch)
 
-    def _request(self, node: int, batches: list[Batch], now: float) -> Request:
-        for batch in batches:
-            self._start(batch, node, now)
+    def _request(self, node: int, batches: list[Batch]) -> Request:
         self._watcher.sent(batches)
         cluster = self._metadata.cluster
         ids = {batch.queue.topic: topic.id for batch in batches
@@ -294,7 +294,7 @@ class Sender:
             verdict = lane.judged(batch, found, first=batch.queue.waiting[0] is batch)
             self._settle(now, lane, batch, verdict)
             self._retire_id(lane)
-            if not (isinstance(verdict, Stored) and batch.queue.empty):
+            if not isinstance(verdict, Stored) or self._accumulator.watch(batch.queue):
                 self._place(batch.queue, now)  # what came in meanwhile may leave now
                 quiet = False
         return quiet and not any(self._by_leader.values())

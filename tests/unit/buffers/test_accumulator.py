@@ -74,6 +74,12 @@ class AccumulatorRules(RuleBasedStateMachine):
         self.seen_ready: set[PartitionQueue] = set()
         self.under_way: list[Batch] = []
         self.dropped: list[Batch] = []
+        self.woken = False
+        self.looks_at: float | None = None
+        self.buffers.on_ready = self.wake
+
+    def wake(self) -> None:
+        self.woken = True
 
     def codec(self) -> Compression:
         return Compression.NONE
@@ -96,6 +102,7 @@ class AccumulatorRules(RuleBasedStateMachine):
             assert delivery.partition == partition
             self.sent[queue].append((timestamp, key, value, headers))
             self.deliveries[queue].append(delivery)
+            assert self.woken or queue in self.seen_ready or (self.looks_at is not None and self.looks_at <= self.clock.now + LINGER), "it would linger for ever"
         else:
             assert self.buffers.pool.used + (size or 0) + self.BATCH > self.MEMORY / 2, "refused though memory is free"
 
@@ -106,16 +113,18 @@ class AccumulatorRules(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.buffers.hurry()
+        self.look()  # as whoever flushes has the loop do
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     @rule()
     def look(self) -> None:
+        self.woken = False
         before = self.buffers.next_linger()
         ready = self.buffers.take_ready(self.clock.now)
         assert len(ready) == len(set(ready))
         self.seen_ready.update(ready)
-        after = self.buffers.next_linger()
+        self.looks_at = after = self.buffers.next_linger()
         assert after is None or after > self.clock.now, "the loop would spin"
         assert before is None or after is None or after >= before
 
@@ -123,12 +132,16 @@ class AccumulatorRules(RuleBasedStateMachine):
     @rule(data=st.data())
     def send(self, data: st.DataObject) -> None:
         queue = data.draw(st.sampled_from(sorted(self.seen_ready, key=lambda each: each.partition)))
-        batch = None if any(each.queue is queue for each in self.under_way) else drain(self.buffers, queue)
-        if batch is None or batch.state is not BatchState.SEALED:
+        if any(each.queue is queue for each in self.under_way):
+            return
+        batch = drain(self.buffers, queue)
+        assert (batch is not None) == self.buffers.watch(queue)
+        if batch is None:
             self.seen_ready.discard(queue)
             return
         self.check_head(queue, batch)
-        self.buffers.start(batch)
+        if not self.buffers.start(batch):
+            self.seen_ready.discard(queue)
         assert drain(self.buffers, queue) is not batch
         self.under_way.append(batch)
 
@@ -216,6 +229,12 @@ class AccumulatorRules(RuleBasedStateMachine):
     def memory_is_within_its_bound(self) -> None:
         assert self.buffers.pool.used >= 0
         assert self.buffers.pool.used + self.buffers.pool.free_bytes <= self.MEMORY
+
+    @invariant()
+    def the_loop_knows_of_every_batch_that_may_leave(self) -> None:
+        for queue in self.queues:
+            first = next((batch for batch in queue.waiting if batch.state is not BatchState.IN_FLIGHT), None)
+            assert first is None or self.woken or queue in self.seen_ready
 
     @invariant()
     def the_oldest_is_the_first_not_settled(self) -> None:
@@ -332,19 +351,90 @@ def test_an_open_batch_goes_on_filling_until_it_can_be_sent() -> None:
     assert batch.count == 2
 
 
-def test_the_loop_is_woken_by_a_new_batch_and_a_sealed_one_and_a_wait_and_by_nothing_else() -> None:
+class Loop:
+    """What wakes it, and what it looks at then."""
+
+    def __init__(self, buffers: Accumulator, clock: Clock) -> None:
+        self.wakes = 0
+        self._buffers = buffers
+        self._clock = clock
+        buffers.on_ready = self._wake
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def look(self) -> list[int]:
+        """The partitions that it is given; from now on it counts wake-ups anew."""
+        found = [queue.partition for queue in self._buffers.take_ready(self._clock.now)]
+        self._buffers.next_linger()
+        self.wakes = 0
+        return found
+
+
+def test_the_loop_is_woken_by_every_new_batch_until_it_has_looked_and_by_nothing_else() -> None:
     clock = Clock()
     buffers = accumulator(clock, batch_size=1000, linger=1000)
-    woken: list[str] = []
-    buffers.on_ready = lambda: woken.append("woken")
+    loop = Loop(buffers, clock)
     put(buffers, b"x" * 400)
-    assert len(woken) == 1
+    assert loop.wakes == 1
     put(buffers, b"x" * 400)
-    assert len(woken) == 1
+    assert loop.wakes == 1, "it is the same batch"
     put(buffers, b"x" * 400)
-    assert len(woken) == 2
+    assert loop.wakes == 2, "one batch is sealed, another begun"
+    put(buffers, b"x" * 400, partition=1)
+    assert loop.wakes == 3, "the wake-ups before may have been lost"
+
+
+def test_the_loop_is_not_woken_for_a_linger_that_ends_after_it_looks_by_itself() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=LINGER)
+    loop = Loop(buffers, clock)
+    put(buffers, partition=0)
+    loop.look()
+    clock.now += LINGER / 2
+    put(buffers, partition=1)
+    assert loop.wakes == 0
+    clock.now += LINGER / 2
+    assert loop.look() == [0]
+    put(buffers, partition=2)
+    assert loop.wakes == 0, "it looks when the linger of partition 1 ends"
+    clock.now += LINGER
+    assert loop.look() == [1, 2]
+    put(buffers, partition=3)
+    assert loop.wakes == 1, "no linger is left that it would look for"
+
+
+def test_the_loop_is_not_woken_for_a_queue_that_it_holds_until_it_hears_that_nothing_of_it_may_leave() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, batch_size=1000, linger=1000)
+    queue, loop = topic_of(buffers).queues[0], Loop(buffers, clock)
+    for _ in range(3):
+        put(buffers, b"x" * 400)
+    assert loop.look() == [0]
+    for _ in range(3):
+        put(buffers, b"x" * 400)
+    assert loop.wakes == 0, "it holds the queue"
+    assert loop.look() == []
+    first, second = queue.waiting
+    assert buffers.start(first), "the second may leave too"
+    assert not buffers.start(second)
+    put(buffers, b"x" * 900)
+    assert loop.wakes == 1, "what is under way is no news, what is sealed behind it is"
+    buffers.retry(queue.waiting[0])
+    assert buffers.watch(queue), "a batch that came back may leave"
+
+
+def test_whoever_waits_for_memory_wakes_the_loop_if_that_makes_something_leave() -> None:
+    clock = Clock()
+    buffers = accumulator(clock, linger=1000)
+    loop = Loop(buffers, clock)
+    put(buffers)
+    loop.look()
     buffers.leave(line_up(buffers, 0, b"", lambda: None))
-    assert len(woken) == 3
+    assert loop.wakes == 1
+    assert loop.look() == [0]
+    buffers.leave(line_up(buffers, 0, b"", lambda: None))
+    assert loop.wakes == 0
 
 
 # --- sizes -----------------------------------------------------------------------------------------------------------
