@@ -29,7 +29,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 OURS: Final = ("pyclient send", "pyclient send, each looked at", "pyclient send_many", "pyclient send_arrow")
 SYNC: Final = (*OURS, "confluent + callback", "confluent", "kafka-python")
 ASYNC: Final = ("pyclient async", "aiokafka", "confluent AIO")
-COUNTS: Final = {"pyclient": 400_000, "confluent": 200_000, "confluent AIO": 50_000, "kafka-python": 20_000, "aiokafka": 50_000}
+COUNTS: Final = {"pyclient": 1_000_000, "confluent": 300_000, "confluent AIO": 80_000, "kafka-python": 20_000, "aiokafka": 60_000}
 """Records of a round, by the first words of a client's name: about a second of work each."""
 AT_ONCE: Final = 2000
 MOST_BYTES: Final = 128 * 1024 * 1024
