@@ -32,6 +32,12 @@ BUGS: Final = (
     Mutant("a failed batch makes room for the next one before its pause is over", "produce", "Java 20253: busy loops", (
         Edit(f"{SENDER}._place", "if queue in self._resting:", "if False:"),
         Edit(f"{SENDER}._sendable", "queue in self._resting or", ""))),
+    _bug("produce", "a queue in which somebody still seals a batch is let go of, and nobody is to tell", "a lost wake-up", f"{SENDER}._sendable",
+         "if not self._accumulator.watch(queue):", "if True:"),
+    _bug("produce", "what came while a batch was under way is not looked at when its answer comes", "a lost wake-up", f"{SENDER}._ended",
+         " or self._accumulator.watch(batch.queue)", ""),
+    _bug("produce", "what is behind a batch that leaves waits for its answer", "a stalled pipeline", f"{SENDER}._drain",
+         "if self._start(batch, node, now):", "if self._start(batch, node, now) and False:", "it leaves later: the unit tests see how much at once"),
     _bug("produce", "a lost answer counts as stored", "franz-go: success reported on UNKNOWN_SERVER_ERROR", f"{SENDER}._verdicts",
          "case Unknown(cause) if cause.retriable:\n                yield batch, TryAgain(cause, moved=True, in_doubt=True)",
          "case Unknown(cause) if cause.retriable:\n                yield batch, Stored(0)"),

@@ -20,13 +20,15 @@ class Sent:
     name: bytes
     """Its value begins with this; no two records of a run have the same."""
     producer: str
-    order: int
-    """How many records this producer had accepted before."""
-    at: float
-    due: float
-    """When it must be settled at the latest."""
     value: bytes
-    delivery: Delivery
+    order: int = -1
+    """How many records this producer had accepted before."""
+    at: float = -1.0
+    due_from: float = -1.0
+    due: float = float("inf")
+    """When it must be settled: at the latest at a moment between these, as one of a bulk is queued between the call and its end."""
+    delivery: Delivery | None = None
+    """None while the bulk that it is part of is being taken."""
     once: bool = False
     """Its producer is idempotent."""
     settled: int = 0
@@ -38,6 +40,7 @@ class Sent:
     @property
     def where(self) -> Key:
         """Its partition."""
+        assert self.delivery is not None
         return self.delivery.topic, self.delivery.partition
 
 
@@ -179,6 +182,14 @@ class Facts:
     def accept(self, sent: Sent) -> None:
         """A producer took a record."""
         self.sent[sent.name] = self.unsettled[sent.name] = sent
+
+    def refuse(self, sent: Sent) -> None:
+        """A producer did not take a record, though it had looked so: part of a bulk."""
+        del self.sent[sent.name], self.unsettled[sent.name]
+
+    def lose_sight(self, sent: Sent) -> None:
+        """Nobody will be told what becomes of a record that may have been taken."""
+        del self.unsettled[sent.name]
 
     def append(self, where: Key, base_offset: int, names: list[bytes], epoch: int) -> None:
         """A leader stored records."""

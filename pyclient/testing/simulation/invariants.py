@@ -147,8 +147,8 @@ def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
     if isinstance(sent.error, InvalidTimestampError | PolicyViolationError):
         return
     calm = judge.facts.calm_from + RECOVERY_S
-    if not isinstance(sent.error, DeliveryTimeout) or sent.due > calm:
-        raise breach(what_could_be_delivered_was, f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
+    if not isinstance(sent.error, DeliveryTimeout) or sent.due_from > calm:
+        raise breach(what_could_be_delivered_was, f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due_from:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
 
 
 @holds("refused", "P04")

@@ -14,6 +14,8 @@ from pyclient.errors import (
     ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, LogTruncationError, NoOffsetForPartition, OffsetOutOfRangeError,
 )
 from pyclient.producer import AsyncProducer
+from pyclient.buffers.deliveries import NO_PARTITION
+from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.pool import Pool
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
@@ -101,6 +103,9 @@ class ProducingService:
         self.name = f"producer-{number}"
         self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
         self._random = world.random(self.name)
+        self._bulks = world.random(f"{self.name} in bulks")
+        self._bulky = self._bulks.choice((0.0, 0.0, 0.5))
+        """How many of its bursts are one call."""
         self._options = plan.producers[number]
         self._topics = list(plan.topics)
         self._producer: AsyncProducer = world.producer(self.name, **self._options)
@@ -132,8 +137,11 @@ class ProducingService:
         gap = self._plan.working_s / self._plan.records
         while self._asked < self._plan.records:
             burst = min(self._random.choice((1, 20, 60)), self._plan.records - self._asked)
-            for _ in range(burst):
-                await self._send()
+            if burst > 1 and self._bulks.random() < self._bulky:
+                await self._send_many(burst)
+            else:
+                for _ in range(burst):
+                    await self._send()
             self._account()
             await asyncio.sleep(self._random.expovariate(1 / (gap * burst)))
             if self._random.random() < 0.05:
@@ -141,30 +149,76 @@ class ProducingService:
 
     async def _send(self) -> None:
         topic = self._random.choice(self._topics)
+        sent, key = self._made()
+        partition = self._random.randrange(self._plan.topics[topic]) if self._random.random() < 0.2 else None
+        try:
+            delivery = await self._producer.send(topic, sent.value, key, partition=partition)
+        except KafkaError as error:
+            self._refused(sent, error)
+        else:
+            self._take(sent)
+            self._follow(sent, delivery)
+
+    async def _send_many(self, count: int) -> None:
+        """Taken as they are asked for: some may be stored before all are taken."""
+        topic = self._random.choice(self._topics)
+        made = [self._made() for _ in range(count)]
+        keys = [key for _, key in made] if self._bulks.random() < 0.5 else None
+        for sent, _ in made:
+            self._take(sent)
+        try:
+            deliveries = await self._producer.send_many(topic, [sent.value for sent, _ in made], keys=keys)
+        except KafkaError as error:
+            for sent, _ in made:
+                self._facts.refuse(sent)
+                self._refused(sent, error)
+        except asyncio.CancelledError:
+            for sent, _ in made:
+                self._facts.lose_sight(sent)
+            raise
+        else:
+            for (sent, _), delivery in zip(made, deliveries, strict=True):
+                self._take_or_refuse(sent, delivery)
+
+    def _take_or_refuse(self, sent: Sent, delivery: Delivery) -> None:
+        error = delivery.exception() if delivery.partition == NO_PARTITION else None
+        if error is None:
+            self._follow(sent, delivery)
+        else:
+            self._facts.refuse(sent)
+            self._refused(sent, error)
+
+    def _made(self) -> tuple[Sent, bytes | None]:
+        """A record nobody has sent yet, and a key for it."""
         name = f"{self.name}.{self._asked}".encode()
         value = name + SEPARATOR + b"x" * self._random.choice((0, 10, 100, 100, 700))
         key = f"key-{self._random.randrange(20)}".encode() if self._random.random() < 0.5 else None
-        partition = self._random.randrange(self._plan.topics[topic]) if self._random.random() < 0.2 else None
         self._asked += 1
-        try:
-            delivery = await self._producer.send(topic, value, key, partition=partition)
-        except KafkaError as error:
-            self._world.journal.note(self.name, f"could not send {name!r}: {type(error).__name__}")
-            self._judge.after("refused", self.name, error)
-            return
-        now = self._world.loop.time()
-        sent = Sent(name=name, producer=self.name, order=self._accepted, at=now, due=now + self._due_s, value=value, delivery=delivery,
-                    once=self._options["enable_idempotence"])
+        return Sent(name=name, producer=self.name, value=value, once=self._options["enable_idempotence"]), key
+
+    def _refused(self, sent: Sent, error: KafkaError) -> None:
+        self._world.journal.note(self.name, f"could not send {sent.name!r}: {type(error).__name__}")
+        self._judge.after("refused", self.name, error)
+
+    def _take(self, sent: Sent) -> None:
+        sent.order = self._accepted
+        sent.at = self._world.loop.time()
+        sent.due_from = sent.at + self._due_s
         self._accepted += 1
         self._facts.accept(sent)
+
+    def _follow(self, sent: Sent, delivery: Delivery) -> None:
+        sent.delivery = delivery
+        sent.due = self._world.loop.time() + self._due_s
         self._facts.second.records += 1
-        self._world.journal.note(self.name, f"sent {name!r} to {topic}-{delivery.partition}")
+        self._world.journal.note(self.name, f"sent {sent.name!r} to {delivery.topic}-{delivery.partition}")
         delivery.add_done_callback(lambda _delivery: self._settled(sent))
 
     def _settled(self, sent: Sent) -> None:
         sent.settled += 1
         sent.settled_at = self._world.loop.time()
         self._facts.unsettled.pop(sent.name, None)
+        assert sent.delivery is not None
         error = sent.delivery.exception()
         self._world.journal.note(self.name, f"settled {sent.name!r}: {type(error).__name__ if error else 'stored'}")
         if error is None:
@@ -231,11 +285,11 @@ def _show_batches(name: str, sender: Any, judge: Judge) -> None:
     start = sender._start
     nodes: dict[Any, int] = {}
 
-    def started(batch: Any, node: int, now: float) -> None:
+    def started(batch: Any, node: int, now: float) -> Any:
         lane = sender._lane(batch.queue)
         judge.after("leaves", name, batch, node, [nodes[each] for each in lane.under_way], lane.state.name)
         nodes[batch] = node
-        start(batch, node, now)
+        return start(batch, node, now)
 
     sender._start = started
 

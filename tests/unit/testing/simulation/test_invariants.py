@@ -40,7 +40,7 @@ def breach(judge: Judge, event: str, *about: Any) -> str:
 def acknowledged(offset: int) -> Sent:
     """A record that was acknowledged there."""
     delivery: Any = SimpleNamespace(topic="orders", partition=0)
-    sent = Sent(name=b"a/1", producer="a", order=1, at=0.0, due=1.0, value=b"a/1", delivery=delivery)
+    sent = Sent(name=b"a/1", producer="a", order=1, at=0.0, due_from=1.0, due=1.0, value=b"a/1", delivery=delivery)
     sent.offset = offset
     return sent
 
