@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import docker
 import docker.errors
+import tenacity
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
@@ -43,6 +44,8 @@ DATA: Final = "/var/lib/kafka/data"
 STOP_TIMEOUT_S: Final = 30
 STARTS: Final = 3
 _LISTENERS: Final = {"CLIENT": CLIENT_PORT, "INTERNAL": INTERNAL_PORT, "CONTROLLER": CONTROLLER_PORT}
+FREEZING_S: Final = 20.0
+_CANNOT_FREEZE: Final = "unable to freeze"
 _PORT_TAKEN: Final = ("port is already allocated", "address already in use")
 
 log = logging.getLogger(__name__)
@@ -247,7 +250,7 @@ class ContainerCluster:
 
     def pause(self, node_id: int) -> None:
         """Freeze the container's processes."""
-        self._brokers[node_id].docker.pause()
+        freeze(self._brokers[node_id].docker)
 
     def resume(self, node_id: int) -> None:
         """Let them go on."""
@@ -292,6 +295,12 @@ def _engine() -> Any:
 
 def _labels(owner: Owner) -> dict[str, str]:
     return {LABEL: "test", OWNER_LABEL: owner.name}
+
+
+def freeze(container: Any, limit_s: float = FREEZING_S) -> None:
+    """Pause a container. A kernel may not get hold of all processes of a busy one at once: the engine gives up then, and may be asked again."""
+    again = tenacity.retry_if_exception(lambda error: isinstance(error, docker.errors.APIError) and _CANNOT_FREEZE in str(error))
+    tenacity.Retrying(retry=again, wait=tenacity.wait_random(0.05, 0.2), stop=tenacity.stop_after_delay(limit_s), reraise=True)(container.pause)
 
 
 def _alias(node_id: int) -> str:
