@@ -39,6 +39,8 @@ class InFlight:
     version: int
     sent_at: float
     deadline: float
+    end: int
+    """Where it ends in what was ever to be written on the connection."""
     done: Callable[[float, Reply | Unknown], bool | None]
 
 
@@ -92,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unwritten(self) -> bool:
         """Whether the kernel has not taken everything yet."""
-        return self._outbox is not None and self._outbox.unwritten
+        return self._outbox is not None and self._outbox.unwritten > 0
 
     def next_deadline(self) -> float | None:
         """When the oldest request is overdue or muting ends."""
@@ -193,18 +195,17 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.unanswered = True
             self.idle_since = self._clock()
-            self._put([b"".join(pieces)])  # no answer will tell when the pieces are free again: keep none of them
+            self._put(sum(map(len, pieces)), [b"".join(pieces)])  # no answer will tell when the pieces are free again: keep none of them
             request.done(self._clock(), Reply(version, None))
 
     def _write(self, pieces: list[Buffer], api: Api, version: int, timeout: float,
                done: Callable[[float, Reply | Unknown], bool | None]) -> None:
-        now = self._clock()
-        self._in_flight.append(InFlight(self._correlation_id, api, version, now, now + timeout, done))
-        self._put(pieces)
+        now, size = self._clock(), sum(map(len, pieces))
+        self._in_flight.append(InFlight(self._correlation_id, api, version, now, now + timeout, self.bytes_out + HEAD + size, done))
+        self._put(size, pieces)
 
-    def _put(self, pieces: list[Buffer]) -> None:
+    def _put(self, size: int, pieces: list[Buffer]) -> None:
         assert self._outbox is not None
-        size = sum(map(len, pieces))
         self.bytes_out += size + HEAD
         self._outbox.put([size.to_bytes(HEAD, "big"), *pieces])
 
@@ -230,11 +231,21 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """There is room again."""
-        self._full = False
-        if self._outbox is not None:
-            self._outbox.go_on()
+        if self._outbox is not None and (self._outbox.holds or self.state is State.DRAINING):
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            self._full = False
+            self._on_change()
+
+    def _go_on(self) -> None:
+        """Write what waits; it may be the last."""
+        if self._outbox is None:
+            return  # lost meanwhile
+        self._outbox.go_on()
+        self._full = self.unwritten
         self._end_when_drained()
-        self._on_change()
+        if not self._full:
+            self._on_change()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go: into the frame that is still incomplete, else to where small frames are taken from by one read."""
@@ -289,6 +300,9 @@ class Connection(asyncio.BufferedProtocol):
         expected = self._in_flight[0]
         if correlation_id != expected.correlation_id:
             raise ProtocolError(f"{self.label} answered request {correlation_id}, the next one was {expected.correlation_id}")
+        if self._outbox is not None and self.bytes_out - self._outbox.unwritten < expected.end:
+            # Its memory would be used again while it is still to be written (P07).
+            raise ProtocolError(f"{self.label} answered request {correlation_id} before it was written to the end")
         message = _decode(expected, frame)
         self._in_flight.popleft()
         self.idle_since = now = self._clock()

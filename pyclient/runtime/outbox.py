@@ -40,9 +40,9 @@ class Outbox:
         return bool(self._pieces)
 
     @property
-    def unwritten(self) -> bool:
-        """Whether the kernel has not taken everything yet."""
-        return self.holds or self._transport.get_write_buffer_size() > 0
+    def unwritten(self) -> int:
+        """So many bytes the kernel has not taken yet."""
+        return sum(map(len, self._pieces)) + self._transport.get_write_buffer_size()
 
     def put(self, pieces: Iterable[Buffer]) -> None:
         """Write *pieces*; nobody may change them before they are gone."""
@@ -53,14 +53,21 @@ class Outbox:
             self.go_on()
 
     def go_on(self) -> None:
-        """Give the kernel what it takes, unless the transport has something to write before: it tells when it has not (``resume_writing``)."""
+        """Give the kernel what it takes, unless the transport has something to write before: it tells when it has not (``resume_writing``).
+
+        Not to be called in there: it may end the transport, which believes to be alive until that call returns.
+        """
         if self._socket is None:
             return
-        while self._pieces and not self._transport.get_write_buffer_size():
-            if self._transport.is_closing():
-                self._pieces.clear()
-            elif not _send(self._socket, self._pieces):
-                self._transport.write(_bitten(self._pieces))  # of what is broken, too: it finds out and tells
+        try:
+            while self._pieces and not self._transport.get_write_buffer_size():
+                if self._transport.is_closing():
+                    self._pieces.clear()
+                elif not _send(self._socket, self._pieces):
+                    self._transport.write(_bitten(self._pieces))  # of what is broken, too: it finds out and tells
+        except BaseException:  # Ctrl-C: nobody knows how much the kernel took, and what it took must not be written again
+            self._transport.abort()
+            raise
 
 
 def _send(sock: socket.socket, pieces: deque[Buffer]) -> bool:

@@ -91,6 +91,7 @@ class Sender:
         if ids is not None:
             ids.on_failure = self._fail_all
         self._watcher = watcher or Watcher()
+        self._unplaced: dict[PartitionQueue, None] = {}
         self._by_leader: dict[int, dict[PartitionQueue, None]] = {}
         self._leaderless: dict[PartitionQueue, None] = {}
         self._resting: dict[PartitionQueue, Rest] = {}  # after a failure
@@ -106,8 +107,7 @@ class Sender:
         self._expire(now)
         self._wake_rested(now)
         self._follow_leaders(now)
-        for queue in self._accumulator.take_ready(now):
-            self._place(queue, now)
+        self._place_ready(now)
         stuck: list[int] = []
         for node in [node for node, queues in self._by_leader.items() if queues]:
             room = at_first = ready.slots(node, Use.PRODUCE)
@@ -148,6 +148,14 @@ class Sender:
                 self._fail(batch, self._failure(batch, error))
 
     # ---- where queues stand -----------------------------------------------------------------------------------------
+
+    def _place_ready(self, now: float) -> None:
+        """Nobody tells of these again: each must be somewhere, whatever is raised on the way."""
+        self._unplaced.update(dict.fromkeys(self._accumulator.take_ready(now)))
+        while self._unplaced:
+            queue = next(iter(self._unplaced))
+            self._place(queue, now)
+            del self._unplaced[queue]
 
     def _place(self, queue: PartitionQueue, now: float) -> None:
         if queue in self._resting:
@@ -195,15 +203,17 @@ class Sender:
             return None
         for queue in list(queues):
             batch = self._sendable(queue, node)
-            if batch is not None and batches and size + batch.size > self._limits.max_request_size:
-                break
-            del queues[queue]
             if batch is None:
+                del queues[queue]
                 continue
+            if batches and size + batch.size > self._limits.max_request_size:
+                break
             size += batch.size
             batches.append(batch)
+        for batch in batches:  # not before all are chosen: choosing may raise
+            del queues[batch.queue]
             if self._start(batch, node, now):
-                queues[queue] = None  # behind the others: there is more of it, for the next request
+                queues[batch.queue] = None  # behind the others: there is more of it, for the next request
         return self._request(node, batches) if batches else None
 
     def _has_more(self, node: int) -> bool:

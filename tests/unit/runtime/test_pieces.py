@@ -5,14 +5,22 @@ import asyncio
 import errno
 import random
 import socket
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.produce import Buffer
-from pyclient.runtime import network
+from pyclient.core.connection import State
+from pyclient.core.handshake import Versions
+from pyclient.core.manager import Request, Unknown, Use
+from pyclient.errors import KafkaError, ProtocolError
+from pyclient.runtime import network, outbox
+from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import AsyncioNetwork, Endpoint, SocketOptions
 from pyclient.runtime.outbox import CRUMB, Outbox
 
@@ -38,6 +46,9 @@ class _Writes(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.resumed += 1
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
         self.outbox.go_on()
         if not self.outbox.unwritten:
             self.done.set()
@@ -138,6 +149,95 @@ def test_what_waits_for_a_connection_that_breaks_is_dropped_and_nothing_is_writt
         protocol.outbox.put([b"never"])
         assert not protocol.outbox.holds
         piece.append(0)
+
+    asyncio.run(run())
+
+
+def test_an_interrupt_while_the_kernel_takes_pieces_ends_the_connection_instead_of_writing_any_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(sock: socket.socket, pieces: deque[Buffer]) -> bool:
+        sock.sendmsg(list(pieces))
+        raise KeyboardInterrupt
+
+    async def run() -> bytes:
+        protocol, theirs = await _connected()
+        with theirs:
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(outbox, "_send", interrupted)
+                protocol.outbox.put([b"once"])
+            protocol.outbox.put([b"never"])
+            await protocol.lost.wait()
+            return b"".join([chunk async for chunk in _rest(theirs)])
+
+    assert asyncio.run(run()) == b"once"
+
+
+async def _rest(sock: socket.socket) -> AsyncIterator[bytes]:
+    while chunk := await asyncio.get_running_loop().sock_recv(sock, 1 << 16):
+        yield chunk
+
+
+# --- the connection around it ------------------------------------------------------------------------------------------
+
+
+class _Linked:
+    """A connection to a reader of this test, and what is told of it; what the loop complains about is a failure."""
+
+    def __init__(self) -> None:
+        self.lost: list[KafkaError] = []
+        self.complaints: list[object] = []
+        self.link = Connection("the peer", None, clock=time.monotonic, max_frame=1 << 20, on_change=lambda: None, on_quiet=lambda: None,
+                               on_lost=lambda _link, cause: self.lost.append(cause), on_answer=lambda *_: None)
+
+    async def open(self) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: self.complaints.append(context))
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setblocking(False)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        await loop.create_connection(lambda: self.link, sock=ours)
+        self.link.take_socket(ours)
+        self.link.state = State.READY
+        return theirs
+
+    def write(self, size: int) -> asyncio.Future[object]:
+        """A request of that size; its outcome."""
+        outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        request = Request(node=1, use=Use.PRODUCE, api=Api.METADATA, timeout=20.0, done=lambda _now, told: outcome.set_result(told),
+                          versions=None, encode=lambda _version, number, _client: [number.to_bytes(4, "big"), bytearray(size)])
+        self.link.versions = Versions({Api.METADATA: VersionRange(0, 99)})
+        self.link.send(request)
+        return outcome
+
+
+def test_P22_a_connection_that_is_given_up_with_something_unwritten_writes_it_and_ends_once() -> None:
+    async def run() -> None:
+        peer = _Linked()
+        with await peer.open() as theirs:
+            for _ in range(5):
+                peer.link._put(200_000, [bytearray(200_000)])
+            assert peer.link.unwritten
+            peer.link.retire()
+            got = b"".join([chunk async for chunk in _rest(theirs)])
+        assert len(got) == 5 * 200_004
+        assert peer.complaints == []
+        assert len(peer.lost) == 1
+
+    asyncio.run(run())
+
+
+def test_P07_an_answer_to_a_request_that_is_not_written_to_the_end_ends_the_connection() -> None:
+    """What is answered gives its memory back, from which the rest would still be written."""
+    async def run() -> None:
+        peer = _Linked()
+        with await peer.open() as theirs:
+            outcome = peer.write(1 << 20)
+            head = await asyncio.get_running_loop().sock_recv(theirs, 8)
+            await asyncio.get_running_loop().sock_sendall(theirs, (4).to_bytes(4, "big") + head[4:])
+            told = await outcome
+        assert isinstance(told, Unknown)
+        assert "before it was written" in str(told.cause)
+        assert isinstance(told.cause, ProtocolError)
 
     asyncio.run(run())
 

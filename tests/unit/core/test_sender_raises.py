@@ -1,0 +1,46 @@
+"""What is raised in the middle of the sender's turn (a defect, no memory, Ctrl-C) holds up nobody's records for good."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient.buffers.batch import Batch
+from tests.unit.core.test_sender import Producing
+from tests.unit.core.test_sender import produced
+
+
+def _settle(world: Producing, turns: int = 5) -> None:
+    for _ in range(turns):
+        for sent in world.turn():
+            produced(sent)
+
+
+def test_a_queue_whose_place_cannot_be_found_at_first_is_placed_by_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Producing(1, 1, 1)
+    deliveries = [world.send(partition) for partition in range(3)]
+
+    def no_memory(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched, pytest.raises(MemoryError):
+        patched.setattr(world.metadata, "want", no_memory)
+        world.turn()
+    _settle(world)
+    assert all(delivery.done() for delivery in deliveries)
+
+
+def test_what_was_chosen_for_a_request_before_sealing_another_batch_raised_is_sent_by_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Producing(1, 1, 1)
+    deliveries = [world.send(partition) for partition in range(3)]
+    seal = world.sender._seal
+
+    def interrupted(batch: Batch) -> None:
+        seal(batch)
+        if batch.queue.partition == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(world.sender, "_seal", interrupted)
+        world.turn()
+    _settle(world)
+    assert all(delivery.done() for delivery in deliveries)
+    assert world.sender.idle()
