@@ -17,7 +17,7 @@ from pyclient.buffers.fetched import Records
 from pyclient.codec.record import Record
 from pyclient.config import ConsumerConfig
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
-from pyclient.errors import ConcurrentUse, KafkaError, UnsupportedFeature, WakeupError
+from pyclient.errors import ConcurrentUse, KafkaError, UnsupportedFeature, WakeupError, raisable
 from pyclient.option_types import ConsumerOptions
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.consuming import MAX_OFFSET, ConsumerCore, Progress, as_offsets, as_partition, as_partitions
@@ -126,7 +126,7 @@ class _Consumer(Facade):
     def _alone(self) -> Iterator[None]:
         """One user at a time; a second one gets an error, not a queue."""
         if self._core.closed is not None:
-            raise self._core.closed
+            raise raisable(self._core.closed)
         if not self._busy.acquire(blocking=False):
             raise ConcurrentUse("this consumer is being used by another thread or task: only wakeup() may be called meanwhile. "
                                 "Give each its own consumer.")
@@ -138,7 +138,7 @@ class _Consumer(Facade):
     def _take(self, limit: int) -> Records:
         """What is there; a pending wakeup comes first."""
         if self._core.buffer.take_wake():
-            raise self._core.closed or WakeupError("wakeup() was called")
+            raise raisable(self._core.closed or WakeupError("wakeup() was called"))
         return self._progress.take(limit)
 
     def _limit(self, max_records: int | None) -> int:
@@ -380,7 +380,7 @@ class Consumer(_Consumer):
 
     def __enter__(self) -> Self:
         if self._core.closed is not None:
-            raise self._core.closed
+            raise raisable(self._core.closed)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -22,13 +22,15 @@ Knows nothing of sockets, managers or retries: a caller reads the facts (``retri
 """
 from __future__ import annotations
 
+import copy
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from pyclient.records import Node, TopicPartition
 
+E = TypeVar("E", bound=BaseException)
 _by_code: dict[int, type[KafkaError]] = {}
 BY_CODE: Final[Mapping[int, type[KafkaError]]] = MappingProxyType(_by_code)
 """The class of each broker error code. Code 0 (none) and codes of future brokers are not in it: use `error_for`."""
@@ -86,6 +88,16 @@ def _restore(cls: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]
     error.args = args
     error.__dict__.update(state)
     return error
+
+
+def raisable(error: E) -> E:
+    """A copy of an error that is kept, to be raised or handed out.
+
+    Raised itself it would remember every place it was raised at, and keep alive what the functions there had at hand, as long as it is kept.
+    """
+    other = copy.copy(error)
+    other.__cause__, other.__context__, other.__suppress_context__ = error.__cause__, error.__context__, error.__suppress_context__
+    return other
 
 
 def _summary(cls: type[KafkaError]) -> str:

@@ -20,7 +20,7 @@ from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import Rows
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
-from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, UnsupportedFeature
+from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, UnsupportedFeature, raisable
 from pyclient.option_types import ProducerOptions
 from pyclient.records import Headers
 from pyclient.runtime.bulk import Bulk, BulkSend
@@ -173,7 +173,7 @@ class Producer(Sending, _NoTransactions):
         """What `send` does for a record that is not simple (`pyclient.buffers.entrance`)."""
         core = self._core
         if core.closed is not None:
-            raise core.closed
+            raise raisable(core.closed)
         interceptors = core.interceptors
         if interceptors is not None:
             key, value, headers = interceptors.on_send(topic, key, value, headers)
@@ -226,7 +226,7 @@ class Producer(Sending, _NoTransactions):
             if delivery is not None:
                 return delivery
             if not granted:
-                raise core.closed or self._exhausted(queues, began)
+                raise raisable(core.closed or self._exhausted(queues, began))
 
     def _open_producer(self) -> ProducerCore:
         self._open_core()

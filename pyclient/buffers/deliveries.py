@@ -13,7 +13,7 @@ from cython.cimports.libc.stdlib import qsort
 from cython.cimports.pyclient.buffers.delivery import BatchResult, new_delivery
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
-from pyclient.errors import DeliveriesFailed, IndexedErrors, KafkaTimeout
+from pyclient.errors import DeliveriesFailed, IndexedErrors, KafkaTimeout, raisable
 from pyclient.records import RecordMetadata
 
 NO_PARTITION = -1
@@ -104,8 +104,9 @@ class Deliveries:
         if self._unsorted:
             qsort(self._runs, self._used, cython.sizeof(Run), _by_row)
         self._left += len(self._parts)
+        gate = self._one_done  # one for all: a bound method for each of thousands of parts would keep the garbage collector busy
         for part in self._parts:
-            part.when_done(self._one_done)
+            part.when_done(gate)
         self._one_done()
         return self
 
@@ -239,7 +240,7 @@ def _joined(failed):
                 begin, known = row + first - index, cause
             end = row + stop - index
     joined.append((begin, end, known))
-    return [each for each in joined if each[2] is not None]
+    return [(first, stop, raisable(cause)) for first, stop, cause in joined if cause is not None]
 
 
 @cython.final

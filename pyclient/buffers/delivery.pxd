@@ -15,15 +15,17 @@ cdef class BatchResult:
     cdef readonly int first
     cdef BatchResult _whole
     cdef list _parts
-    cdef int _open
+    cdef int _unfinished
     cdef dict _records
     cdef bint _done
     cdef bint _told
     cdef cython.pymutex _lock
+    cdef object _gate
     cdef list _gates
     cdef bytearray _seen
     cdef object _round
     cdef object _tell(self)
+    cdef object _open(self, object gate)
     cdef object _finish(self, long long base_offset, long long append_time, object error, object records)
     cdef object _part_done(self, object error)
     cdef BatchResult of(self, int index)

@@ -8,7 +8,7 @@ import cython
 import logging
 import threading
 
-from pyclient.errors import KafkaTimeout
+from pyclient.errors import KafkaTimeout, raisable
 from pyclient.records import RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Observer:
     def take_failures(self):
         """The unseen failures as (count, {TopicPartition: first error}); they count as seen now."""
         with self._lock:
-            count, causes = sum(self._unobserved.values()), self._causes
+            count, causes = sum(self._unobserved.values()), {where: raisable(error) for where, error in self._causes.items()}
             self._unobserved, self._causes = {}, {}
             self.round += 1
             return count, causes
@@ -116,7 +116,7 @@ class BatchResult:
         with whole._lock:
             others = [] if whole._parts is None else [part for part in whole._parts if part is not self]
             whole._parts = sorted([*others, *parts], key=_first)
-            whole._open = sum([not part.done for part in whole._parts])
+            whole._unfinished = sum([not part.done for part in whole._parts])
         return parts
 
     @cython.cfunc
@@ -158,10 +158,10 @@ class BatchResult:
     @cython.cfunc
     def _part_done(self, error: object) -> object:
         with self._lock:
-            self._open -= 1
+            self._unfinished -= 1
             if self.error is None:
                 self.error = error
-            if self._open:
+            if self._unfinished:
                 return
             self._done = True
         self._tell()
@@ -171,22 +171,33 @@ class BatchResult:
         """Call the gates in their order; one that is added meanwhile gets in line behind those not called yet."""
         while True:
             with self._lock:
-                gates, self._gates = self._gates, None
-                if gates is None:
+                gate, gates = self._gate, self._gates
+                self._gate = self._gates = None
+                if gate is None:
                     self._told = True
                     return
-            for gate in gates:
-                try:
-                    gate()
-                except Exception:  # noqa: BLE001 who waits on a loop that is closed, say, must keep the outcome from nobody
-                    _log.exception("somebody who waited for %s-%s could not be told its outcome", self.topic, self.partition)
+            self._open(gate)
+            if gates is not None:
+                for gate in gates:
+                    self._open(gate)
+
+    @cython.cfunc
+    def _open(self, gate: object) -> object:
+        try:
+            gate()
+        except Exception:  # noqa: BLE001 who waits on a loop that is closed, say, must keep the outcome from nobody
+            _log.exception("somebody who waited for %s-%s could not be told its outcome", self.topic, self.partition)
 
     def when_done(self, gate):
         """Call *gate()* when the outcome is known; at once if all others were called. Internal waiting, not a user's callback."""
         with self._lock:
             if not self._told:
-                self._gates = self._gates or []
-                self._gates.append(gate)
+                if self._gate is None:
+                    self._gate = gate
+                elif self._gates is None:
+                    self._gates = [gate]  # most batches have one gate, and need no list
+                else:
+                    self._gates.append(gate)
                 return
         gate()
 
@@ -208,6 +219,8 @@ class BatchResult:
         with self._lock:
             if self._gates is not None and gate in self._gates:
                 self._gates.remove(gate)
+            elif self._gate == gate:
+                self._gate = self._gates.pop(0) if self._gates else None
 
     def failures(self, index: cython.int, count: cython.int):
         """(first, the one after the last, cause) of those among *count* records from *index* on that failed."""
@@ -279,7 +292,8 @@ class Delivery:
                 f"the record for {self.topic}-{self.partition} is not acknowledged after {timeout} s; it is still being "
                 "sent. Wait longer, or look at flush() and delivery_timeout_ms.")
         self._batch.see(self._index)
-        return self._batch.error_of(self._index)
+        error = self._batch.error_of(self._index)
+        return None if error is None else raisable(error)
 
     def add_done_callback(self, callback):
         """Call ``callback(self)`` when done: in partition order, on the producer's callback thread (async: its loop)."""
@@ -300,7 +314,7 @@ class Delivery:
         def told():
             error = batch.error_of(delivery._index)
             metadata = _metadata(delivery) if error is None else None
-            batch.observer.dispatch(lambda: listener(metadata, error))
+            batch.observer.dispatch(lambda: listener(metadata, None if error is None else raisable(error)))
 
         batch.when_done(told)
 

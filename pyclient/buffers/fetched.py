@@ -4,7 +4,6 @@ Knows batches and offsets; knows no brokers and no groups. `collect` is the only
 """
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, overload
@@ -15,7 +14,7 @@ from pyclient.buffers.fetchbuffer import Chunk, Failure, FetchBuffer
 from pyclient.codec.batches import RecordBatch
 from pyclient.codec.columns import to_arrow
 from pyclient.codec.record import Record
-from pyclient.errors import CorruptRecordError, KafkaError
+from pyclient.errors import CorruptRecordError, KafkaError, raisable
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -237,7 +236,7 @@ def _meet(buffer: FetchBuffer, entry: Chunk | Failure, error: KafkaError, *, fir
         return
     if again:
         buffer.give_back(entry, last=True)  # other partitions go on between two times it is raised
-    raise copy.copy(error)
+    raise raisable(error)
 
 
 def _located(chunk: Chunk, error: CorruptRecordError) -> CorruptRecordError:

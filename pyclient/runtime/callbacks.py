@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pyclient.buffers.delivery import BatchResult, Observer
-from pyclient.errors import IllegalState, KafkaError
+from pyclient.errors import IllegalState, KafkaError, raisable
 from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class LoopObserver(Observer):
     async def awaiting(self, result: BatchResult) -> None:
         """Wait on whatever loop the caller runs."""
         if self.closed is not None:
-            raise self.closed
+            raise raisable(self.closed)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -91,7 +91,7 @@ class LoopObserver(Observer):
     def check_wait(self) -> None:
         """A blocking wait on the loop would never end."""
         if self.closed is not None:
-            raise self.closed
+            raise raisable(self.closed)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -125,7 +125,7 @@ class ThreadObserver(LoopObserver):
     def check_wait(self) -> None:
         """A callback that waits would hold back the ones it waits for."""
         if self.closed is not None:
-            raise self.closed
+            raise raisable(self.closed)
         if self.on_callback_thread():
             raise IllegalState("a delivery callback must not block: result(), flush() and close() cannot be called in it")
 

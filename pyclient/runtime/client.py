@@ -15,7 +15,7 @@ from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, Use
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
-    BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for, sentence,
+    BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for, raisable, sentence,
 )
 from pyclient.metrics import METADATA_AGE, Metrics
 from pyclient.records import Node
@@ -92,7 +92,7 @@ class ClientCore:
     async def start(self) -> None:
         """Bind to the running loop and begin."""
         if self.closed is not None:
-            raise self.closed
+            raise raisable(self.closed)
         if self.loop is not None:
             raise IllegalState(f"this {self.config.ROLE} is open already: enter it once")
         self.loop = asyncio.get_running_loop()
@@ -118,7 +118,7 @@ class ClientCore:
     def check_open(self) -> None:
         """Raise when the client was closed, forked, or is used on another loop than its own."""
         if self.closed is not None:
-            raise self.closed
+            raise raisable(self.closed)
         if self.loop is None:
             raise IllegalState(f"this {self.config.ROLE} is not open yet: use it inside `async with`")
         self.check_loop()
@@ -136,7 +136,7 @@ class ClientCore:
     def check_process(self) -> None:
         """Raise in a forked child; for calls that are allowed on a closed client."""
         if self.closed is not None and self.is_forked:
-            raise self.closed
+            raise raisable(self.closed)
 
     # ---- what facades ask for ---------------------------------------------------------------------------------------
 

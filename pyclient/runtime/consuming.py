@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from pyclient.core.fetching.fetcher import READ_COMMITTED, Fetcher, FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.manager import Manager
-from pyclient.errors import BootstrapFailed, IllegalState, KafkaError, KafkaTimeout, SerializationError
+from pyclient.errors import BootstrapFailed, IllegalState, KafkaError, KafkaTimeout, SerializationError, raisable
 from pyclient.metrics import FETCH_BUFFERED, RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -125,7 +124,7 @@ class ConsumerCore(ClientCore):
         def known() -> int | None:
             obstacle = self.fetcher.obstacles.get(where)
             if obstacle is not None:
-                raise copy.copy(obstacle)
+                raise raisable(obstacle)
             position = self.fetcher.positions[where]
             return position.start if position.known else None
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from pyclient.errors import raisable
 from pyclient.runtime.client import ClientCore
 
 
@@ -47,7 +48,7 @@ class Facade:
 
     def _open_core(self) -> ClientCore:
         if self._core.closed is not None:
-            raise self._core.closed
+            raise raisable(self._core.closed)
         return self._core
 
     def _forget(self) -> None:

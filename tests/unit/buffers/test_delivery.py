@@ -4,7 +4,8 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Awaitable, Generator
+import weakref
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.buffers.delivery import BatchResult, Delivery, Observer
-from pyclient.errors import KafkaError, KafkaTimeout
+from pyclient.errors import CorruptRecordError, KafkaError, KafkaTimeout
 from pyclient.records import RecordMetadata, TopicPartition
 from tests.unit.buffers.accumulators import Clock, accumulator
 from tests.waiting import eventually
@@ -82,12 +83,13 @@ def test_P22_without_acknowledgement_a_record_is_done_and_its_offset_unknown() -
 
 def test_a_failure_is_raised_and_given() -> None:
     result, (delivery, other) = deliveries(2)
-    error = KafkaError("no")
+    error = CorruptRecordError("no", topic_partition=WHERE)
     result.fail(error)
-    assert delivery.exception() is error
-    with pytest.raises(KafkaError) as caught:
+    given = delivery.exception()
+    with pytest.raises(CorruptRecordError, match="no") as caught:
         other.result()
-    assert caught.value is error
+    assert (type(given), str(given)) == (type(caught.value), str(caught.value)) == (CorruptRecordError, str(error))
+    assert caught.value.topic_partition == WHERE
 
 
 @given(st.lists(st.one_of(st.integers(-1, 100), st.just("fail")), min_size=2, max_size=5))
@@ -99,6 +101,51 @@ def test_P23_the_first_outcome_stands(outcomes: list[int | str]) -> None:
     assert changed == [True] + [False] * (len(outcomes) - 1)
     assert (delivery.exception() is None) == (outcomes[0] != "fail")
     assert told == [delivery]
+
+
+class Kept:
+    """Something large that a function has at hand."""
+
+
+@pytest.mark.parametrize("look", [lambda delivery: delivery.result(0), lambda delivery: _raise(delivery.exception(0))], ids=["result", "exception"])
+def test_what_failed_keeps_nothing_alive_of_where_its_error_was_raised(look: Callable[[Delivery], object]) -> None:
+    buffers, seen = accumulator(Clock()), []
+
+    def send_and_look() -> None:
+        large = Kept()
+        seen.append(weakref.ref(large))
+        topic = buffers.topic("orders")
+        assert topic is not None
+        delivery = buffers.append(topic, 0, -1, None, b"v", None)
+        assert delivery is not None
+        for batch in buffers.hurry():
+            batch.result.fail(KafkaError("no"))
+        with pytest.raises(KafkaError):
+            look(delivery)
+        look(delivery)
+
+    with pytest.raises(KafkaError):
+        send_and_look()
+    gc.collect()
+    assert [each() for each in seen] == [None]
+
+
+def _raise(error: BaseException | None) -> None:
+    assert error is not None
+    raise error
+
+
+def test_an_error_that_is_raised_again_and_again_has_its_cause_and_remembers_no_other_time() -> None:
+    batch, (delivery,) = deliveries(1)
+    cause = ValueError("why")
+    failure = KafkaError("no")
+    failure.__cause__ = cause
+    batch.fail(failure)
+    for _ in range(3):
+        with pytest.raises(KafkaError, match="no") as caught:
+            delivery.result(0)
+        assert caught.value.__cause__ is cause
+    assert failure.__traceback__ is None
 
 
 def test_a_pending_delivery_says_so() -> None:
@@ -234,9 +281,9 @@ def test_done_and_repr_do_not_count_as_looking() -> None:
 def test_a_failure_is_reported_once() -> None:
     observer = Observer()
     result, _ = deliveries(2, observer)
-    first = KafkaError("the first")
-    result.fail(first)
-    assert observer.take_failures() == (2, {WHERE: first})
+    result.fail(KafkaError("the first"))
+    count, causes = observer.take_failures()
+    assert (count, {where: str(error) for where, error in causes.items()}) == (2, {WHERE: "the first"})
     assert observer.take_failures() == (0, {})
 
 

@@ -390,7 +390,7 @@ def test_P20_P24_each_record_of_a_batch_is_told_its_own_fate_also_when_it_travel
         buffers.append(queues, 0, 7, None, b"x", None)
     (batch,) = buffers.hurry()
     first, rest = batch.result.split([1, 2])
-    own, mates = KafkaError("its own"), KafkaError("its batch's")
-    rest.fail(mates, {1: own})
+    rest.fail(KafkaError("its batch's"), {1: KafkaError("its own")})
     first.complete(40)
-    assert told == [(RecordMetadata("t", 0, 40, 7), None), (None, mates), (None, own)]
+    assert told[0] == (RecordMetadata("t", 0, 40, 7), None)
+    assert [(metadata, str(error)) for metadata, error in told[1:]] == [(None, "its batch's"), (None, "its own")]
