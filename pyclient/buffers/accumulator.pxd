@@ -44,8 +44,10 @@ cdef class Accumulator:
     cdef object _tell(self)
     cdef object _seal_all(self, list detached)
     cdef PartitionQueue _queue_for(self, TopicQueues topic, Py_ssize_t partition, Py_ssize_t homeless)
-    cdef bint _fits(self, Batch batch, Py_ssize_t need, long long timestamp) except -1
-    cdef bint _grow(self, Batch batch, Py_ssize_t need) except -1
+    cdef int _room(self, Batch batch, Py_ssize_t need, long long timestamp, object waiter) except -1
+    cdef bint _worth_waiting(self, Py_ssize_t need) except -1
+    cdef Py_ssize_t _wanted(self, Batch batch, Py_ssize_t need) except -1
+    cdef bint _grow(self, Batch batch, Py_ssize_t need, object waiter) except -1
     cdef Py_ssize_t _with_the_next(self, Rows rows, Py_ssize_t need) except -1
     cdef Py_ssize_t _ahead(self, Rows rows, Row *row, Py_ssize_t need) except -1
     cdef Batch _new_batch(self, PartitionQueue queue, Py_ssize_t need, long long timestamp, object waiter)

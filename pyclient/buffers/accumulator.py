@@ -24,7 +24,13 @@ from pyclient.buffers.splitting import halves
 from pyclient.codec.compression import Compression
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from pyclient.errors import BufferExhausted, ClientClosed, RecordTooLargeError
+from pyclient.errors import BufferExhausted, ClientClosed, RecordTooLargeError, raisable
+
+
+NO_BATCH = cython.declare(cython.int, 0)
+NONE_LEFT = cython.declare(cython.int, 1)
+ENOUGH = cython.declare(cython.int, 2)
+NO_MEMORY = cython.declare(cython.int, 3)
 
 
 @cython.final
@@ -93,14 +99,16 @@ class Accumulator:
         try:
             with self._lock:
                 if self._closed is not None:
-                    raise self._closed
+                    raise raisable(self._closed)
                 queue: PartitionQueue = self._queue_for(topic, partition, 0)
-                while queue._open is not None and not self._fits(queue._open, need, timestamp):
+                room: cython.int = self._room(queue._open, need, timestamp, waiter)
+                while room == NONE_LEFT:
                     full = full or []
                     full.append(self._detach(queue))
                     queue = self._queue_for(topic, partition, need)  # a full batch ends the turn of the sticky partition
-                batch: Batch = queue._open
-                if batch is None:
+                    room = self._room(queue._open, need, timestamp, waiter)
+                batch: Batch = queue._open if room == ENOUGH else None
+                if room == NO_BATCH:
                     batch = self._new_batch(queue, need, timestamp, waiter)
                     fresh = batch is not None
                 if batch is not None:
@@ -139,7 +147,7 @@ class Accumulator:
             try:
                 with self._lock:
                     if self._closed is not None:
-                        raise self._closed
+                        raise raisable(self._closed)
                     full = self._put_rows(rows, first, waiter, begun)
             except IndexError as error:  # the topic was created anew, with fewer partitions
                 rows.refuse(error)
@@ -187,13 +195,22 @@ class Accumulator:
     def _line_up(self, topic: TopicQueues, partition: cython.Py_ssize_t, waiter, need: cython.Py_ssize_t):
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise raisable(self._closed)
             queue: PartitionQueue = self._queue_for(topic, partition, 0)
-            size: cython.Py_ssize_t = self.pool.size_for(need)
+            size: cython.Py_ssize_t = self.pool.size_for(self._wanted(queue._open, need))
             self.waits.begin(waiter, self._clock())
             self.pool.wait(waiter, size, lambda: not self._holdings.strands(queue, size))
             self._hurry()
         self._tell()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _wanted(self, batch: Batch | None, need: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """How large a buffer for *need* more bytes has to be: for a new batch, or for the open one to grow in."""
+        if batch is None or need > self._batch_limit:
+            return need
+        grown: cython.Py_ssize_t = min(batch._at + need, self._batch_limit)
+        return grown if self._worth_waiting(grown) else need
 
     def leave(self, waiter):
         """Give up waiting; a grant goes to the next."""
@@ -444,19 +461,37 @@ class Accumulator:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _fits(self, batch: Batch, need: cython.Py_ssize_t, timestamp: cython.longlong) -> cython.bint:
+    def _room(self, batch: Batch | None, need: cython.Py_ssize_t, timestamp: cython.longlong, waiter: object) -> cython.int:
+        """What an open batch has for one more record: `ENOUGH`, `NONE_LEFT`, or `NO_MEMORY` to grow with for now. Or there is `NO_BATCH`."""
+        if batch is None:
+            return NO_BATCH
         if not batch.reaches(timestamp):
-            return False
+            return NONE_LEFT
         if batch._at + need <= batch._limit:
-            return True
-        return batch._at + need <= self._batch_limit and self._grow(batch, batch._at + need)
+            return ENOUGH
+        if batch._at + need > self._batch_limit:
+            return NONE_LEFT
+        if self._grow(batch, batch._at + need, waiter):
+            return ENOUGH
+        return NO_MEMORY if self._worth_waiting(batch._at + need) else NONE_LEFT
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _grow(self, batch: Batch, need: cython.Py_ssize_t) -> cython.bint:
-        """Move the batch to the next size class, if memory allows."""
-        size: cython.Py_ssize_t = self.pool.size_for(need)
-        larger = None if self._holdings.strands(batch.queue, size) else self.pool.take(size)
+    def _worth_waiting(self, need: cython.Py_ssize_t) -> cython.bint:
+        """Whether a batch is to wait for the memory to grow to *need*, rather than leave small: many small batches keep brokers so busy
+        that memory stays short. Not for more than a quarter of it: who asked for that might wait as long as others hold some.
+        """
+        return self.pool.size_for(need) <= self.pool.total // 4
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _grow(self, batch: Batch, need: cython.Py_ssize_t, waiter: object) -> cython.bint:
+        """Move the batch to the next size class, if memory allows, or *waiter* was granted enough."""
+        if waiter is not None and waiter.grant is not None and len(waiter.grant) >= need:
+            larger, waiter.grant = waiter.grant, None
+        else:
+            size: cython.Py_ssize_t = self.pool.size_for(need)
+            larger = None if self._holdings.strands(batch.queue, size) else self.pool.take(size)
         if larger is None:
             return False
         smaller = batch.move(larger, min(len(larger), self._batch_limit))
@@ -504,17 +539,20 @@ class Accumulator:
                 return None
             topic: TopicQueues = rows.topics[row.topic]
             queue: PartitionQueue = self._queue_for(topic, row.partition, 0)
-            batch = queue._open
-            if batch is not None and not self._fits(batch, need, row.timestamp):
+            grant: object = waiter if rows.at == granted else None
+            room: cython.int = self._room(queue._open, need, row.timestamp, grant)
+            if room == NONE_LEFT:
                 batch = self._detach(queue)
                 self._queue_for(topic, row.partition, need)  # a full batch ends the turn of the sticky partition
                 return batch
+            batch = queue._open if room == ENOUGH else None
+            if room == NO_BATCH:
+                batch = self._new_batch(queue, self._ahead(rows, row, need), row.timestamp, grant)
+                if batch is not None:
+                    begun.append(queue)
             if batch is None:
-                batch = self._new_batch(queue, self._ahead(rows, row, need), row.timestamp, waiter if rows.at == granted else None)
-                if batch is None:
-                    rows.starved = True
-                    return None
-                begun.append(queue)
+                rows.starved = True
+                return None
             at, placed = rows.at, batch._at
             budget -= batch.put_rows(rows, budget, self.on_outcome)
             self.unsettled += rows.at - at
@@ -551,11 +589,10 @@ class Accumulator:
 
     @cython.cfunc
     def _hurry(self) -> object:
-        batch: Batch
-        for batch in self._live:
-            if batch._state == OPEN:
-                batch.queue._due = True
-                self._list(batch.queue)
+        while self._lingering:
+            batch: Batch = self._lingering.popitem(False)[0]
+            batch.queue._due = True
+            self._list(batch.queue)
 
     @cython.cfunc
     def _swap(self, batch: Batch, size: cython.Py_ssize_t, records: object) -> object:

@@ -18,6 +18,7 @@ cdef enum:
 
 
 @cython.final
+@cython.no_gc
 cdef class Batch:
     cdef readonly PartitionQueue queue
     cdef readonly BatchResult result

@@ -31,9 +31,13 @@ STATES = cython.declare(tuple, tuple(BatchState))
 
 
 @cython.final
+@cython.no_gc
 @cython.cclass
 class Batch:
-    """Records of one partition that travel, and succeed or fail, together. The fields are declared in batch.pxd."""
+    """Records of one partition that travel, and succeed or fail, together. The fields are declared in batch.pxd.
+
+    Not the garbage collector's business: its queue lets go of it when it is released, and so ends every circle that it is in.
+    """
 
     @property
     def state(self):

@@ -450,6 +450,88 @@ def test_a_batch_grows_through_the_size_classes_and_holds_no_more_than_it_needs(
     assert buffers.pool.free_bytes + buffers.pool.used <= buffers.pool.total
 
 
+def crowded(partitions: int = 8) -> Accumulator:
+    """Memory for 16 KiB, and some of the smallest batches, each with as many records of 900 B as fit."""
+    buffers = accumulator(Clock(), memory=16_384, batch_size=64_000, partitions=partitions, linger=1000)
+    for partition in range(partitions):
+        put(buffers, b"x" * 900, partition=partition)
+        put(buffers, b"x" * 900, partition=partition)
+    assert buffers.pool.used == partitions * 2048
+    return buffers
+
+
+def leave(buffers: Accumulator, partition: int) -> None:
+    """The head of a partition is sent, and acknowledged."""
+    batch = drain(buffers, topic_of(buffers).queues[partition])
+    assert batch is not None
+    buffers.start(batch)
+    buffers.release(batch)
+
+
+def test_P05_a_batch_that_memory_is_short_for_waits_for_some_to_grow_with_instead_of_leaving_small() -> None:
+    buffers = crowded()
+    orders = topic_of(buffers)
+    assert put(buffers, b"x" * 900) is None
+    assert not orders.queues[0].waiting
+    told: list[bool] = []
+    waiter = line_up(buffers, 0, b"x" * 900, lambda: told.append(True))
+    assert len(buffers.take_ready(0.0)) == 8
+    leave(buffers, 1)
+    assert not told
+    leave(buffers, 2)
+    assert told
+    delivery = buffers.append(orders, 0, -1, None, b"x" * 900, None, waiter)
+    assert delivery is not None
+    assert waiter.grant is None
+    batch = drain(buffers, orders.queues[0])
+    assert batch is not None
+    assert len(decoded(batch)) == 3
+    assert buffers.pool.used == 5 * 2048 + 4096
+
+
+def test_P05_what_was_granted_to_grow_with_begins_a_batch_if_the_other_has_left_meanwhile() -> None:
+    buffers = crowded()
+    waiter = line_up(buffers, 0, b"x" * 900, lambda: None)
+    leave(buffers, 0)
+    leave(buffers, 1)
+    delivery = buffers.append(topic_of(buffers), 0, -1, None, b"x" * 900, None, waiter)
+    assert delivery is not None
+    buffers.hurry()
+    batch = drain(buffers, topic_of(buffers).queues[0])
+    assert batch is not None
+    assert len(decoded(batch)) == 1
+    assert buffers.pool.used == 6 * 2048 + 4096
+
+
+def test_P09_a_grant_that_is_not_needed_any_more_goes_back() -> None:
+    buffers = crowded()
+    waiter = line_up(buffers, 0, b"x" * 900, lambda: None)
+    for partition in (0, 1, 2):
+        leave(buffers, partition)
+    assert len(waiter.grant or b"") == 4096
+    for _ in range(2):  # another thread is faster
+        assert put(buffers, b"x" * 100) is not None
+    used = buffers.pool.used
+    assert buffers.append(topic_of(buffers), 0, -1, None, b"x" * 900, None, waiter) is not None
+    assert buffers.pool.used == used
+    buffers.leave(waiter)
+    assert buffers.pool.used == used - 4096
+
+
+def test_P05_no_batch_waits_to_grow_beyond_a_quarter_of_the_memory() -> None:
+    """While others hold half of it, that might never be free."""
+    buffers = crowded(4)
+    buffers.set_topic("orders", 8, range(8))
+    put(buffers, b"x" * 900)
+    put(buffers, b"x" * 900)
+    for partition in range(4, 8):
+        put(buffers, b"x" * 900, partition=partition)
+    assert put(buffers, b"x" * 900) is None
+    assert [batch.count for batch in topic_of(buffers).queues[0].waiting] == [4]
+    waiter = line_up(buffers, 0, b"x" * 900, lambda: None)
+    assert waiter.size == 2048
+
+
 def test_a_record_larger_than_a_batch_gets_a_buffer_of_its_own() -> None:
     buffers = accumulator(Clock(), batch_size=1000, max_request_size=50_000)
     put(buffers, b"a")
