@@ -129,10 +129,9 @@ class PyClientMany(PyClient):
     METHOD: ClassVar[str] = "send_many"
 
     def __init__(self, job: Job) -> None:
+        if job.spread == "turns":
+            raise Missing(f"{self.METHOD} has one partition for all its records")
         super().__init__(job)
-        if not hasattr(self.producer, self.METHOD):
-            self.producer.close()
-            raise Missing(f"Producer has no {self.METHOD}")
 
     def run(self, load: Load) -> None:
         for first in range(0, len(load), CHUNK):
