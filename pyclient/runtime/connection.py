@@ -10,7 +10,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 
@@ -217,8 +217,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport, self._outbox = transport, Outbox(transport)
+        # It is one, whatever its class says: other loops' are no subclasses (uvloop).
+        self._transport = cast(asyncio.Transport, transport)
+        self._outbox = Outbox(self._transport)
 
     def take_socket(self, sock: socket.socket) -> None:
         """It is the transport's too, which waits and closes."""
