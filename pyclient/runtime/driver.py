@@ -159,6 +159,9 @@ class Driver:
         except TimeoutError:
             if future.done() and not future.cancelled():
                 return future.result()
+            now = condition()  # it may have come true since the last turn
+            if now is not None:
+                return now
             raise late() from None
         finally:
             self._waiters.pop(future, None)

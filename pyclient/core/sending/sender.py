@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 
@@ -30,6 +30,9 @@ from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
 Topics: TypeAlias = dict[str, list[PartitionRecords]]
+MOST_BATCHES: Final = 500
+"""In a request: a broker that writes to each of its partitions for the first time takes milliseconds for each, and one request after the other;
+five of these must be done within request_timeout_ms, or they are all sent again."""
 
 
 @attrs.frozen(kw_only=True)
@@ -206,7 +209,7 @@ class Sender:
             if batch is None:
                 del queues[queue]
                 continue
-            if batches and size + batch.size > self._limits.max_request_size:
+            if batches and (size + batch.size > self._limits.max_request_size or len(batches) == MOST_BATCHES):
                 break
             size += batch.size
             batches.append(batch)

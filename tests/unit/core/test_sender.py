@@ -21,7 +21,7 @@ from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Reply
 from pyclient.core.metadata import Metadata
 from pyclient.core.sending.producer_ids import ProducerIds
-from pyclient.core.sending.sender import Sender, SendingLimits
+from pyclient.core.sending.sender import MOST_BATCHES, Sender, SendingLimits
 from pyclient.errors import (
     AuthorizationError, ClientClosed, ConnectionLost, CorruptRecordError, DeliveryTimeout, KafkaError, NotLeaderOrFollowerError,
     UnsupportedVersionError,
@@ -197,6 +197,18 @@ def test_P14_a_batch_however_large_is_sent_alone() -> None:
     produced(first)
     (second,) = world.turn()
     assert list(partitions(second)) == [1]
+
+
+def test_P14_a_request_holds_no_more_batches_than_a_broker_can_begin_logs_with_in_its_time() -> None:
+    world = Producing(*[1] * (2 * MOST_BATCHES + 7), memory=8_000_000)
+    for number in range(2 * MOST_BATCHES + 7):
+        world.send(number)
+    sizes = []
+    while requests := world.turn():
+        (sent,) = requests
+        sizes.append(len(partitions(sent)))
+        produced(sent)
+    assert sizes == [MOST_BATCHES, MOST_BATCHES, 7]
 
 
 def test_P14_partitions_take_turns() -> None:

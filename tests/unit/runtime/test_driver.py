@@ -302,6 +302,18 @@ def test_a_wait_that_takes_too_long_raises_what_its_caller_made() -> None:
     run(test())
 
 
+def test_a_wait_whose_state_has_come_without_a_turn_gets_it_when_its_time_is_over() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            state: list[int] = []
+            waiting = asyncio.create_task(here.driver.until(lambda: state or None, 0.01, lambda: KafkaTimeout("too late")))
+            await here.quiet()
+            state.append(5)
+            assert await waiting == [5]
+
+    run(test())
+
+
 def test_an_error_in_a_condition_belongs_to_who_waits_and_to_nobody_else() -> None:
     async def test() -> None:
         async with driven() as here:
