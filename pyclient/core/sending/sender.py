@@ -30,8 +30,8 @@ from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
 Topics: TypeAlias = dict[str, list[PartitionRecords]]
-MOST_BATCHES: Final = 500
-"""In a request: a broker that writes to each of its partitions for the first time takes milliseconds for each, and one request after the other;
+MOST_BATCHES: Final = 200
+"""In a request: a broker that writes to each of its partitions for the first time takes many milliseconds for each, and one request after the other;
 five of these must be done within request_timeout_ms, or they are all sent again."""
 
 
