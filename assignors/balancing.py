@@ -5,7 +5,7 @@ more than somebody else who wants the topic, until none does. If all that moving
 """
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain, groupby
@@ -48,14 +48,13 @@ class Balance:
     def made(self) -> Shares:
         """Every partition given to one member that wants its topic."""
         everything_kept = self._keep()
-        fresh = not self._owners
         free = [partition for partition in self._partitions if partition not in self._owners]
         self._give(free)
-        before = dict(self._owners)
+        before, unevenness = dict(self._owners), self._unevenness()
         if everything_kept:
-            self._even_out(self._shared(free))
-        moved = self._even_out(self._shared(self._partitions))
-        if moved and not fresh and self._unevenness(self._owners) >= self._unevenness(before):
+            self._even_out(self._shared(free))  # who is to lose something should lose what it has not begun to read
+        self._even_out(self._shared(self._partitions))
+        if self._unevenness() >= unevenness:
             self._owners = before
         shares: Shares = {member: [] for member in self._members}
         for partition, member in self._owners.items():
@@ -114,18 +113,16 @@ class Balance:
 
     # ── evening out ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _even_out(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Move *partitions* until no move helps; whether any was moved."""
-        patience, best, any_moved = PATIENCE, self._squares(), False
+    def _even_out(self, partitions: Sequence[TopicPartition]) -> None:
+        """Move *partitions* until no move helps."""
+        patience, least = PATIENCE, self._unevenness()
         while patience and self._round(partitions):
-            any_moved = True
-            squares = self._squares()
-            patience = PATIENCE if squares < best else patience - 1
-            best = min(best, squares)
-        return any_moved
+            unevenness = self._unevenness()
+            patience = PATIENCE if unevenness < least else patience - 1
+            least = min(least, unevenness)
 
-    def _squares(self) -> int:
-        """The smaller, the more even; every move to a member that has less by two or more lowers it."""
+    def _unevenness(self) -> int:
+        """Every move to a member that has less by two or more lowers it."""
         return sum(load * load for load in self._loads.values())
 
     def _round(self, partitions: Iterable[TopicPartition]) -> bool:
@@ -158,13 +155,6 @@ class Balance:
         self._loads[target] += 1
         line.changed(source)
         line.changed(target)
-
-    def _unevenness(self, owners: Owners) -> int:
-        """By how much each two members that share a topic with others differ, in sum."""
-        sharing = {member for topic in {each.topic for each in self._shared(owners)} for member in self._subscribers.of(topic)}
-        loads = Counter(owners.values())
-        ordered = sorted(loads[member] for member in sharing)
-        return sum(load * (2 * place + 1 - len(ordered)) for place, load in enumerate(ordered))
 
 
 class _Line:

@@ -34,7 +34,7 @@ class EqualShares:
         self._low, self._extra = divmod(len(partitions), len(members))
         self._full = 0  # members that have more than low; extra at last
         self._below: list[str] = []  # members that have less than low
-        self._ready: list[str] = []  # members that have low, and may get one more
+        self._ready: list[str] = []  # members that have low, and get one more while there is any
 
     def made(self) -> Shares:
         """Every partition given to one member."""
@@ -58,9 +58,7 @@ class EqualShares:
         elif len(mine) > self._low and self._full < self._extra:
             quota += 1
             self._full += 1
-            if self._full == self._extra:
-                self._ready.clear()
-        elif self._full < self._extra:
+        else:
             self._ready.append(member)
         self._shares[member] += mine[:quota]
 

@@ -7,7 +7,6 @@ Both remember something of their own member, so each consumer needs an assignor 
 """
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from pyclient.assignors.balancing import Balance
@@ -90,12 +89,9 @@ def _shared_out(cluster: ClusterView, members: Mapping[str, MemberView], claims:
 
 def _what_is_free(shares: Shares, ownership: Ownership, claims: Mapping[str, Claim]) -> Shares:
     """*shares* without the partitions that somebody else owns or believes to own: it gives them up now, and the next rebalance gives them on."""
-    holders: dict[TopicPartition, set[str]] = defaultdict(set)
-    for member, claim in claims.items():
-        for partition in claim.partitions:
-            holders[partition].add(member)
+    claimed = {partition for claim in claims.values() for partition in claim.partitions}
     free: Shares = {}
     for member, partitions in shares.items():
         own = set(ownership.owned[member])
-        free[member] = [each for each in partitions if each in own or holders[each] <= {member}]
+        free[member] = [each for each in partitions if each in own or each not in claimed]
     return free

@@ -101,7 +101,7 @@ class Story:
     def create_topic(self) -> None:
         """Names say nothing of the order they come in; numbers of partitions are often the same."""
         name = f"{self.draw.pick('qwertz')}{len(self.topics)}"
-        count = self.draw.pick((1, 2, 3, 4, 4, 6, 6, 12)) * (self.scale if self.draw.chance(70) else 1)
+        count = self.draw.pick((1, 2, 3, 4, 4, 6, 6, 12, 24)) * (self.scale if self.draw.chance(70) else 1)
         self.topics[name] = tuple(self.placed() for _ in range(count))
 
     def placed(self) -> tuple[int, ...]:
@@ -154,13 +154,27 @@ class Story:
             self.members[name] = self.members[name]._replace(topics=self.wished())
 
     def rebalance(self, number: int) -> Rebalance:
-        """As the group is now; sometimes a member claims what it likes."""
+        """As the group is now; sometimes members claim what they like."""
         members = dict(self.members)
+        several = [TopicPartition(topic, each) for topic, replicas in self.topics.items() for each in range(len(replicas))]
         if self.draw.chance(12):
-            several = [TopicPartition(topic, each) for topic, replicas in self.topics.items() for each in range(len(replicas))]
             for name in self.draw.some(list(members), 60):
                 members[name] = members[name]._replace(claims=self.draw.some(several, 30), generation=self.draw.below(number + 1) - 1)
-        return Rebalance(dict(self.topics), tuple(members[name] for name in members))
+        elif self.draw.chance(12):
+            for name, claims in self.heaped(several, list(members)).items():
+                members[name] = members[name]._replace(claims=tuple(claims), generation=self.draw.below(4) - 1)
+        return Rebalance(dict(self.topics), tuple(members.values()))
+
+    def heaped(self, several: Sequence[TopicPartition], names: Sequence[str]) -> dict[str, dict[TopicPartition, None]]:
+        """Claims of few members to nearly everything, and of any to half of it: much has to move."""
+        claims: dict[str, dict[TopicPartition, None]] = {name: {} for name in names}
+        few = self.draw.some(names, 30) or names[:1]
+        for each in several:
+            if self.draw.chance(90):
+                claims[self.draw.pick(few)][each] = None
+            if self.draw.chance(50):
+                claims[self.draw.pick(names)][each] = None
+        return claims
 
     def told(self) -> Scenario:
         """All of it."""

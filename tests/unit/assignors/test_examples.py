@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from pyclient.assignors.javas_order import members_in_hash_order
 from pyclient.records import TopicPartition
 from tests.unit.assignors.groups import ASSIGNORS, STICKY, Group, assign, cluster, loads, numbers, shared, wanting
 
@@ -56,6 +57,12 @@ def test_a_group_without_members_gets_nothing(name: str) -> None:
     assert shared(name, {"t": 2}, {}) == {}
 
 
+@pytest.mark.parametrize("name", ASSIGNORS)
+def test_a_topic_that_is_named_twice_counts_once(name: str) -> None:
+    given = shared(name, {"t": 5}, {"a": wanting("t", "t"), "b": wanting("t")})
+    assert {member: len(each.split()) for member, each in given.items()} == {"a": 3, "b": 2}
+
+
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
@@ -94,6 +101,19 @@ def test_sticky_moves_to_a_newcomer_at_once_and_cooperative_sticky_when_it_was_g
 
 
 @pytest.mark.parametrize("name", STICKY)
+def test_a_member_keeps_its_lowest_numbers_of_all_topics(name: str) -> None:
+    members = {"a": wanting("x", "y", had="x-0 x-1 x-2 y-0 y-1 y-2", generation=1), "b": wanting("x", "y")}
+    assert shared(name, {"x": 3, "y": 3}, members)["a"] == "x-0 x-1 y-0"
+
+
+def test_of_several_that_could_keep_one_more_the_first_in_javas_hash_map_does() -> None:
+    """Of seven partitions two of three members have two, and one has three. "p" is in bucket 0 of 16, "a" in bucket 1."""
+    assert members_in_hash_order(["a", "p"]) == ["p", "a"]
+    members = {"a": wanting("t", had="t-0 t-1 t-2", generation=1), "p": wanting("t", had="t-3 t-4 t-5", generation=1), "c": wanting("t")}
+    assert shared("sticky", {"t": 7}, members) == {"a": "t-0 t-1", "p": "t-3 t-4 t-5", "c": "t-2 t-6"}
+
+
+@pytest.mark.parametrize("name", STICKY)
 def test_members_that_want_different_topics_are_evened_out_as_far_as_their_wishes_allow(name: str) -> None:
     members = {"a": wanting("x"), "b": wanting("x", "y"), "c": wanting("y")}
     assert loads(assign(name, Group(cluster({"x": 3, "y": 3}), members))) == {"a": 2, "b": 2, "c": 2}
@@ -115,6 +135,25 @@ def test_of_claims_in_two_generations_the_newer_one_counts(name: str, newer: str
     given = shared(name, {"t": 2}, members)
     assert given[newer] == "t-0"
     assert given["b" if newer == "a" else "a"] == "t-1"
+
+
+@pytest.mark.parametrize("name", STICKY)
+def test_a_partition_that_one_member_claims_twice_is_its_own(name: str) -> None:
+    members = {"a": wanting("t", had="t-1 t-1", generation=5), "b": wanting("t", had="t-0", generation=5)}
+    assert shared(name, {"t": 2}, members) == {"a": "t-1", "b": "t-0"}
+
+
+@pytest.mark.parametrize("name", STICKY)
+def test_a_claim_of_what_is_not_there_counts_for_nothing(name: str) -> None:
+    members = {"a": wanting("t", had="t-0 t-9 t--1 u-0", generation=5), "b": wanting("t", had="t-1", generation=5)}
+    assert shared(name, {"t": 4}, members) == {"a": "t-0 t-2", "b": "t-1 t-3"}
+
+
+def test_what_moves_goes_back_to_its_owner_of_an_earlier_generation_rather_than_to_who_has_least() -> None:
+    members = {
+        "a": wanting("t", had="t-0 t-1 t-2 t-3 t-4 t-5", generation=5), "b": wanting("t"), "c": wanting("t", "u", had="t-1", generation=4),
+    }
+    assert shared("sticky", {"t": 6, "u": 1}, members) == {"a": "t-3 t-4 t-5", "b": "t-0 t-2", "c": "t-1 u-0"}
 
 
 def test_a_claim_before_version_2_has_the_generation_of_the_user_data() -> None:

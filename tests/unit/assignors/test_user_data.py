@@ -82,6 +82,11 @@ def test_A14_user_data_that_is_cut_off_counts_as_nothing_or_as_the_older_version
         assert decode_previous(whole[:size]) in (NOTHING, Claim(partitions("t-0 t-1"), -1))
 
 
+@pytest.mark.parametrize(("data", "generation"), [(None, -1), (b"", -1), (b"\0\0\5", -1), (b"\0\0\0\5", 5), (b"\0\0\0\5more", 5), (b"\xff" * 4, -1)])
+def test_A14_a_generation_is_the_first_four_bytes_or_none(data: bytes | None, generation: int) -> None:
+    assert decode_generation(data) == generation
+
+
 @given(st.none() | st.binary(max_size=60))
 def test_A14_any_user_data_is_read_or_counts_as_nothing(data: bytes | None) -> None:
     assert decode_previous(data).generation >= -(2**31)
