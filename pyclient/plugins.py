@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pyclient.errors import ConfigurationError, SerializationError
-from pyclient.records import Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
+from pyclient.records import NO_GENERATION, Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
 
 
 class Sticky(int):
@@ -151,7 +151,10 @@ class AsyncRebalanceListener(Protocol):
 
 
 class ClusterView(NamedTuple):
-    """What an assignor sees of the cluster: the partitions of every subscribed topic, and the brokers by node id."""
+    """What an assignor sees of the cluster: the partitions of every subscribed topic, and the brokers by node id.
+
+    A topic that somebody subscribed to and that is not there, or not known yet, is not in ``topics``.
+    """
 
     topics: Mapping[str, Sequence[PartitionDescription]]
     nodes: Mapping[int, Node] = {}
@@ -163,11 +166,16 @@ class ClusterView(NamedTuple):
 
 
 class MemberView(NamedTuple):
-    """What an assignor sees of one member: what it subscribes to and what it owned, by which generation."""
+    """What an assignor sees of one member: what it subscribes to, and what it owned in which generation (KIP-429, KIP-792).
+
+    All of it is the member's own word, whatever client that is: topics may be unknown or named twice, partitions may be owned by
+    several, have negative numbers or be gone, ``user_data`` may be anybody's. ``owned`` is empty in an eager rebalance, ``generation``
+    -1 from clients that do not tell; ``instance_id`` is that of a static member (KIP-345), ``rack`` where it runs (KIP-881).
+    """
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
-    generation: int = -1
+    generation: int = NO_GENERATION
     instance_id: str | None = None
     rack: str | None = None
     user_data: bytes | None = None
@@ -181,18 +189,28 @@ class Assignment(NamedTuple):
 
 
 class Assignor(Protocol):
-    """Shares a group's partitions out. Runs in the group's leader, apart from its loop; a pure function of its arguments."""
+    """Shares a group's partitions out. The group's leader runs it for all members, apart from its loop.
+
+    A pure function of its arguments: the same group gets the same answer whoever leads it, in whatever order the members are given.
+    `pyclient.testing.check_assignor` tries one with many groups.
+    """
 
     @property
     def name(self) -> str:
-        """The name all members must know, such as ``range``."""
+        """The name that all members must know it by, such as ``range``."""
 
     @property
     def protocols(self) -> Sequence[str]:
         """``eager``, ``cooperative`` or both, the preferred one first."""
 
     def assign(self, cluster: ClusterView, members: Mapping[str, MemberView], /) -> Mapping[str, Assignment]:
-        """An assignment for every member id; no partition twice, only subscribed topics."""
+        """An assignment for every member id, of partitions that are there and whose topic the member subscribes to.
+
+        Each partition goes to one member, unless the group is meant to read it several times: a partition may be given to several members
+        (a broadcast), who then each read all of it, and overwrite each other's committed offsets, which are the group's.
+        In a ``cooperative`` rebalance a partition that a member owns may be given to another one only when the owner has given it up: leave
+        it out, and the rebalance that follows at once shows it free.
+        """
 
 
 @runtime_checkable
@@ -200,7 +218,7 @@ class SendsUserData(Protocol):
     """Optional power of an assignor: bytes that every member sends along with its subscription."""
 
     def subscription_user_data(self, topics: Sequence[str], /) -> bytes | None:
-        """What the leader will see as `MemberView.user_data`."""
+        """What the leader will see as `MemberView.user_data`. Asked before each rebalance, with the member's own topics."""
 
 
 @runtime_checkable
@@ -208,7 +226,7 @@ class SeesAssignment(Protocol):
     """Optional power of an assignor: it is told what its member got."""
 
     def on_assignment(self, assignment: Assignment, generation: int, /) -> None:
-        """The member was given *assignment* in *generation*."""
+        """The member was given *assignment* in *generation*: all that it has now, what it had before included."""
 
 
 # ── logging in ───────────────────────────────────────────────────────────────────────────────────────────────────────

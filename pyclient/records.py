@@ -14,6 +14,7 @@ Headers: TypeAlias = Sequence[Header]
 
 NO_TIMESTAMP: Final = -1
 NO_LEADER_EPOCH: Final = -1
+NO_GENERATION: Final = -1
 
 
 class TopicPartition(NamedTuple):

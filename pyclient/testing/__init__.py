@@ -5,6 +5,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pyclient.testing.assignor_laws import check_assignor
     from pyclient.testing.cluster import LocalCluster
     from pyclient.testing.errors import (
         BrokerStartFailed,
@@ -44,6 +45,7 @@ _HOMES: Final = {
     "Silence": "fake.control",
     "Throttle": "fake.control",
     "World": "simulation.world",
+    "check_assignor": "assignor_laws",
 }
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "Silence",
     "Throttle",
     "World",
+    "check_assignor",
 ]
 
 

@@ -11,6 +11,7 @@ from pyclient._docs import CLIENTS, PAGES, main
 from pyclient.metrics import DECLARED
 from pyclient.plugins import STICKY
 from pyclient.option_types import AdminOptions, ConsumerOptions, ProducerOptions
+from pyclient.testing import check_assignor
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +45,12 @@ def test_the_partitioner_of_the_page_is_one() -> None:
     partition = names["ByRegion"]().partition
     assert partition("t", b"eu/1", None, range(50)) == partition("t", b"eu/2", None, range(50)) != partition("t", b"us/1", None, range(50))
     assert partition("t", None, None, range(50)) is STICKY
+
+
+def test_the_assignor_of_the_page_is_one() -> None:
+    names: dict[str, Any] = {}
+    exec(PAGES["docs/assignors.md"]().split("```python")[1].split("```")[0], names)
+    check_assignor(names["OneReader"])
 
 
 def test_every_option_and_error_stands_in_its_page() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyclient.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, StickyAssignor
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.partitioners import (
     ConsistentPartitioner, ConsistentRandomPartitioner, ExplicitPartitioner, Fnv1aPartitioner, Murmur2Partitioner, Murmur3Partitioner,
@@ -51,6 +52,20 @@ class Needy(Mine):
 def test_our_partitioners_are_found_by_their_registered_names(name: str, cls: type) -> None:
     assert type(load_plugin("partitioner", name)) is cls
     assert name in available_plugins("partitioner")
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "protocols"),
+    [
+        ("range", RangeAssignor, ("eager",)), ("roundrobin", RoundRobinAssignor, ("eager",)), ("sticky", StickyAssignor, ("eager",)),
+        ("cooperative-sticky", CooperativeStickyAssignor, ("cooperative", "eager")),
+    ],
+)
+def test_our_assignors_are_found_by_the_names_that_all_clients_know_them_by(name: str, cls: type, protocols: tuple[str, ...]) -> None:
+    first, second = load_plugin("assignor", name), load_plugin("assignor", name)
+    assert type(first) is cls
+    assert (first.name, first.protocols) == (name, protocols)
+    assert first is not second, "what it remembers is of one member"
 
 
 def test_our_serdes_are_found_by_their_registered_names() -> None:

@@ -1,0 +1,69 @@
+"""Who takes part: the members in their order, what each topic has, and who wants it.
+
+What is odd in a group ends here: topics that the cluster does not have, topics named twice, members that want nothing. Decides nothing about
+who gets what.
+"""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from pyclient.assignors.javas_order import text_key
+from pyclient.plugins import Assignment, ClusterView, MemberView
+from pyclient.records import PartitionDescription, TopicPartition
+
+Members: TypeAlias = Mapping[str, MemberView]
+Topics: TypeAlias = Mapping[str, Sequence[PartitionDescription]]
+
+
+def in_turn(members: Members) -> list[str]:
+    """Member ids as range and round robin take them: static members by their instance ids, then the others by member id (KIP-345)."""
+    return sorted(members, key=lambda member: (*_rank(member, members[member]), text_key(member)))
+
+
+def _rank(member: str, view: MemberView) -> tuple[bool, bytes]:
+    return view.instance_id is None, text_key(member if view.instance_id is None else view.instance_id)
+
+
+def wanted_topics(cluster: ClusterView, members: Members) -> dict[str, list[PartitionDescription]]:
+    """The topics that somebody wants and that have partitions, by name; the partitions by number."""
+    wanted = set[str]().union(*{view.topics for view in members.values()})  # most members want the same: few sets to unite
+    return {
+        topic: sorted(cluster.topics[topic], key=lambda each: each.partition) for topic in sorted(wanted) if cluster.topics.get(topic)
+    }
+
+
+def want_the_same(members: Members) -> bool:
+    """Whether all members have named the same topics, there or not."""
+    return len({frozenset(topics) for topics in {view.topics for view in members.values()}}) == 1
+
+
+class Subscribers:
+    """The members that want a topic, in the order of *turns*. Topics that the same members want get the very same tuple."""
+
+    def __init__(self, members: Members, turns: Sequence[str]) -> None:
+        self._turn = {member: turn for turn, member in enumerate(turns)}
+        alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for member in turns:
+            alike[members[member].topics].append(member)
+        self._alike = list(alike.values())
+        self._of_topic: dict[str, list[int]] = defaultdict(list)  # indices in _alike
+        for index, topics in enumerate(alike):
+            for topic in dict.fromkeys(topics):
+                self._of_topic[topic].append(index)
+        self._found: dict[tuple[int, ...], tuple[str, ...]] = {}
+
+    def of(self, topic: str) -> tuple[str, ...]:
+        """Who wants *topic*; somebody must."""
+        key = tuple(self._of_topic[topic])
+        found = self._found.get(key)
+        if found is None:
+            several = (member for index in key for member in self._alike[index])
+            found = self._found[key] = tuple(sorted(several, key=self._turn.__getitem__))
+        return found
+
+
+def assignments(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
+    """Plain assignments, partitions sorted."""
+    return {member: Assignment(tuple(sorted(partitions))) for member, partitions in shares.items()}

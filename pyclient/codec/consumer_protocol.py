@@ -1,0 +1,109 @@
+"""What the members of a group tell each other through the coordinator: subscriptions and assignments (protocol type ``consumer``).
+
+A version, then its fields; a version only appends some. So what a newer client wrote is read as the newest version known here, and
+what that appended is left alone. Brokers pass these bytes on unread: any length in them may be hostile, and every one is checked.
+Knows nothing of joining a group, nor of how partitions are shared out.
+Sources: KIP-429 (version 1: owned partitions), KIP-792 (2: generation), KIP-881 (3: rack).
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment as AssignmentV0
+from kio.schema.consumer_protocol_assignment.v1.data import ConsumerProtocolAssignment as AssignmentV1
+from kio.schema.consumer_protocol_assignment.v2.data import ConsumerProtocolAssignment as AssignmentV2
+from kio.schema.consumer_protocol_assignment.v3.data import ConsumerProtocolAssignment as AssignmentV3
+from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription as SubscriptionV0
+from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSubscription as SubscriptionV1
+from kio.schema.consumer_protocol_subscription.v2.data import ConsumerProtocolSubscription as SubscriptionV2
+from kio.schema.consumer_protocol_subscription.v3.data import ConsumerProtocolSubscription as SubscriptionV3
+
+from pyclient.codec.entities import Reader, Writer
+from pyclient.errors import ProtocolError
+from pyclient.plugins import Assignment, MemberView
+from pyclient.records import NO_GENERATION, TopicPartition
+
+PROTOCOL_TYPE: Final = "consumer"
+"""What a group of consumers says it is when it joins."""
+_VERSION: Final = struct.Struct(">h")
+_SUBSCRIPTIONS: Final = (SubscriptionV0, SubscriptionV1, SubscriptionV2, SubscriptionV3)
+_ASSIGNMENTS: Final = (AssignmentV0, AssignmentV1, AssignmentV2, AssignmentV3)
+
+
+def encode_subscription(member: MemberView) -> bytes:
+    """What a member wants and owns, as Java writes it (version 3): topics sorted, owned partitions by topic and number.
+
+    ``instance_id`` is not part of it: the coordinator tells that to the leader.
+
+    Raises:
+        ValueError: a number or a name does not fit its field.
+    """
+    return _encoded(_SUBSCRIPTIONS, {
+        "topics": sorted(member.topics), "user_data": member.user_data, "owned_partitions": _by_topic(sorted(member.owned)),
+        "generation_id": member.generation, "rack_id": member.rack})
+
+
+def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberView:
+    """A member's subscription in any version; what its version does not have is as if left out.
+
+    Topics and partitions come as they were written: doubled, unknown or negative ones too.
+
+    Raises:
+        ProtocolError: truncated or damaged, or a version below 0.
+    """
+    read = _decoded("subscription", _SUBSCRIPTIONS, data)
+    return MemberView(
+        read.topics, _flat(getattr(read, "owned_partitions", ())), max(NO_GENERATION, getattr(read, "generation_id", NO_GENERATION)),
+        instance_id, getattr(read, "rack_id", None) or None, read.user_data)
+
+
+def encode_assignment(assignment: Assignment) -> bytes:
+    """What a member is to read, as Java writes it (version 3): topics and their partitions in the order given.
+
+    Raises:
+        ValueError: a number or a name does not fit its field.
+    """
+    return _encoded(_ASSIGNMENTS, {"assigned_partitions": _by_topic(assignment.partitions), "user_data": assignment.user_data})
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """An assignment in any version.
+
+    Raises:
+        ProtocolError: truncated or damaged, or a version below 0; no bytes at all are an error, too.
+    """
+    read = _decoded("assignment", _ASSIGNMENTS, data)
+    return Assignment(_flat(read.assigned_partitions), read.user_data)
+
+
+def _encoded(schemas: Sequence[type], fields: Mapping[str, object]) -> bytes:
+    out = Writer()
+    out.write(schemas[-1], fields)
+    return _VERSION.pack(len(schemas) - 1) + out.take()
+
+
+def _decoded(what: str, schemas: Sequence[type], data: bytes) -> Any:
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"a member's {what} begins with a version of 2 B, and this one has {len(data)} B in all")
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        raise ProtocolError(f"a member's {what} says it has version {version}; there is none below 0")
+    try:
+        return Reader(data, _VERSION.size).read(schemas[min(version, len(schemas) - 1)])
+    except ProtocolError as error:
+        raise ProtocolError(f"a member's {what} of version {version} does not decode: {error}") from error
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[Mapping[str, object]]:
+    """Each topic once, where it is first met."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return [{"topic": topic, "partitions": numbers} for topic, numbers in found.items()]
+
+
+def _flat(topics: Iterable[Any]) -> tuple[TopicPartition, ...]:
+    return tuple(chain.from_iterable((TopicPartition(each.topic, number) for number in each.partitions) for each in topics))

@@ -1,0 +1,124 @@
+"""What holds for every group, whatever its members say."""
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.assignors.groups import ASSIGNORS, EVEN, STICKY, Group, assign, groups, loads, odd_groups, owning, settled, times_given
+
+seeds = st.integers(0, 2**32)
+every = pytest.mark.parametrize("name", ASSIGNORS)
+even = pytest.mark.parametrize("name", EVEN)
+sticky = pytest.mark.parametrize("name", STICKY)
+
+
+@every
+@given(group=st.one_of(groups(), odd_groups(), odd_groups(alike=True)))
+def test_A01_every_partition_that_somebody_wants_has_one_owner_who_wants_it(name: str, group: Group) -> None:
+    answer = settled(name, group, 7)
+    assert set(answer) == set(group.members)
+    assert times_given(answer) == dict.fromkeys(group.wanted, 1)
+    for member, assignment in answer.items():
+        assert set(assignment.partitions) <= group.wanted_by(member)
+        assert assignment.user_data is None
+
+
+@even
+@given(group=st.one_of(groups(alike=True), odd_groups(alike=True)))
+def test_A02_members_that_want_the_same_have_as_many_as_each_other_give_or_take_one(name: str, group: Group) -> None:
+    counts = loads(settled(name, group, 7)).values()
+    assert max(counts) - min(counts) <= 1
+
+
+@given(group=st.one_of(groups(), odd_groups()))
+def test_A02_range_gives_the_members_of_a_topic_as_many_of_it_as_each_other_give_or_take_one(group: Group) -> None:
+    answer = assign("range", group)
+    for topic in group.cluster.topics:
+        takers = [member for member, view in group.members.items() if topic in view.topics]
+        counts = [sum(each.topic == topic for each in answer[member].partitions) for member in takers]
+        assert not counts or max(counts) - min(counts) <= 1
+
+
+@sticky
+@given(group=groups(racks=False))
+def test_A02_no_partition_could_move_to_a_member_with_less_by_two(name: str, group: Group) -> None:
+    answer = settled(name, group, 7)
+    counts = loads(answer)
+    for member, assignment in answer.items():
+        for each in assignment.partitions:
+            others = [counts[other] for other, view in group.members.items() if each.topic in view.topics]
+            assert counts[member] <= min(others) + 1
+
+
+@every
+@given(group=st.one_of(groups(), odd_groups(), odd_groups(alike=True)), seed=seeds)
+def test_A03_the_order_of_members_and_topics_makes_no_difference(name: str, group: Group, seed: int) -> None:
+    assert assign(name, group) == assign(name, group.shuffled(seed))
+
+
+# --- stickiness ------------------------------------------------------------------------------------------------------
+
+
+@sticky
+@given(group=groups(racks=False))
+def test_A04_nothing_moves_when_nothing_changed(name: str, group: Group) -> None:
+    before = settled(name, group, 7)
+    assert assign(name, group.after(before, 20)) == before
+
+
+@sticky
+@given(group=groups(alike=True, racks=False), data=st.data())
+def test_A04_members_keep_as_much_of_what_they_had_as_even_shares_allow(name: str, group: Group, data: st.DataObject) -> None:
+    """Whatever they had: up to the smaller share all of it, and of the larger shares as many as there are are theirs."""
+    owners = data.draw(st.fixed_dictionaries({each: st.sampled_from([None, *group.members]) for each in sorted(group.wanted)}))
+    had = {member: [each for each, owner in owners.items() if owner == member] for member in group.members}
+    group = group._replace(members={member: owning(view, had[member], 3) for member, view in group.members.items()})
+    answer = settled(name, group, 7)
+    low, extra = divmod(len(group.wanted), len(group.members))
+    kept = [len({*had[member]} & {*answer[member].partitions}) for member in group.members]
+    assert sum(kept) == sum(min(low, len(each)) for each in had.values()) + min(extra, sum(len(each) > low for each in had.values()))
+    for member, number in zip(group.members, kept, strict=True):
+        assert number >= min(low, len(had[member]))
+
+
+@sticky
+@given(group=groups(alike=True, racks=False), data=st.data())
+def test_A04_who_stays_keeps_all_it_had_when_another_leaves(name: str, group: Group, data: st.DataObject) -> None:
+    before = settled(name, group, 7)
+    leaver = data.draw(st.sampled_from(sorted(group.members)))
+    stayed = {member: view for member, view in group.after(before, 20).members.items() if member != leaver}
+    if stayed:
+        after = assign(name, group._replace(members=stayed))
+        assert all({*before[member].partitions} <= {*after[member].partitions} for member in stayed)
+
+
+@sticky
+@given(group=groups(alike=True, racks=False), data=st.data())
+def test_A04_a_newcomer_moves_nothing_between_the_others(name: str, group: Group, data: st.DataObject) -> None:
+    newcomer = data.draw(st.sampled_from(sorted(group.members)))
+    first = group._replace(members={member: view for member, view in group.members.items() if member != newcomer})
+    if first.members:
+        before = settled(name, first, 7)
+        joined = group._replace(members=first.after(before, 20).members | {newcomer: group.members[newcomer]})
+        after = settled(name, joined, 30)
+        assert all({*after[member].partitions} <= {*before[member].partitions} for member in first.members)
+
+
+# --- cooperative rebalances ------------------------------------------------------------------------------------------
+
+
+@given(group=st.one_of(odd_groups(), odd_groups(alike=True)))
+def test_A05_no_partition_goes_to_a_new_owner_while_another_member_owns_it(group: Group) -> None:
+    answer = assign("cooperative-sticky", group)
+    for member, assignment in answer.items():
+        for each in {*assignment.partitions} - {*group.members[member].owned}:
+            assert not [other for other, view in group.members.items() if other != member and each in view.owned]
+
+
+@given(group=st.one_of(odd_groups(), odd_groups(alike=True)))
+def test_A05_what_is_held_back_is_owned_by_somebody_and_given_when_it_was_given_up(group: Group) -> None:
+    answer = assign("cooperative-sticky", group)
+    held_back = group.wanted - set(times_given(answer))
+    assert held_back <= {each for view in group.members.values() for each in view.owned}
+    assert set(times_given(settled("cooperative-sticky", group, 7))) == group.wanted
