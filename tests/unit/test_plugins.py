@@ -63,8 +63,8 @@ def test_our_partitioners_are_found_by_their_registered_names(name: str, cls: ty
 )
 def test_our_assignors_are_found_by_the_names_that_all_clients_know_them_by(name: str, cls: type, protocols: tuple[str, ...]) -> None:
     first, second = load_plugin("assignor", name), load_plugin("assignor", name)
-    assert type(first) is cls
     assert (first.name, first.protocols) == (name, protocols)
+    assert type(first) is cls
     assert first is not second, "what it remembers is of one member"
 
 

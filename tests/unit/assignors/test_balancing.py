@@ -52,7 +52,7 @@ def test_of_several_the_first_of_javas_hash_set_goes_back_however_many_there_wer
         movements.moved(each, "b", "a")
     movements.moved(several[9], "a", "b")
     left = [*several[:4], several[9]]
-    first, in_a_small_table = (min(left, key=lambda each: bucket(partition_hash(each), size)) for size in (64, 16))  # noqa: B023  # used at once
+    first, in_a_small_table = (min(left, key=lambda each: bucket(partition_hash(each), size)) for size in (64, 16))  # used at once
     assert movements.better(TopicPartition("orders", 99), "b", "a") == first != in_a_small_table
 
 
