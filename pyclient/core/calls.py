@@ -72,6 +72,8 @@ class Call:
     judge: Callable[[Any], Verdict]
     finish: Finish
     deadline: float | None
+    use: Use | None = None  # None: what its target is asked by
+    timeout: float | None = None  # seconds for one answer; None: request_timeout_ms
     attempts: int = 0
     not_before: float = 0.0
     in_flight: bool = False
@@ -101,6 +103,10 @@ class Calls:
         if call in self._open:
             self._take_out(call)
 
+    def lose_coordinator(self, group: str) -> None:
+        """The one that is known gives no sign of life: look it up again when it is needed."""
+        self._coordinators.pop(group, None)
+
     def close(self, error: KafkaError) -> None:
         """End every call with *error*."""
         for call in list(self._open):
@@ -120,7 +126,7 @@ class Calls:
                     self._end(call, None, self._timeout(call))
                 elif not call.in_flight and now >= call.not_before:
                     call.not_before = 0.0  # the pause is over: from here on it waits for a node, not for the clock
-                    node = self._locate(call.target, now, ready)
+                    node = self._locate(call.target, now, ready, call.use)
                     if node is not None:
                         yield self._request(call, node)
 
@@ -133,14 +139,14 @@ class Calls:
 
     # ---- where ------------------------------------------------------------------------------------------------------
 
-    def _locate(self, target: Target, now: float, ready: Ready) -> int | None:
+    def _locate(self, target: Target, now: float, ready: Ready, use: Use | None) -> int | None:
         match target:
             case Anywhere.ANY_NODE:
                 return ready.least_loaded(Use.CONTROL)
             case Anywhere.CONTROLLER:
                 return self._controller(ready)
             case Coordinator(group):
-                return self._coordinator(group, now, ready)
+                return self._coordinator(group, now, ready, use or Use.COORDINATION)
             case Broker(node):
                 return node if ready.slots(node, Use.CONTROL) else None
 
@@ -151,7 +157,7 @@ class Calls:
             return None
         return node if ready.slots(node, Use.CONTROL) else None
 
-    def _coordinator(self, group: str, now: float, ready: Ready) -> int | None:
+    def _coordinator(self, group: str, now: float, ready: Ready, use: Use) -> int | None:
         node = self._coordinators.get(group)
         if node is None:
             self._find(group, not_before=0.0)
@@ -162,7 +168,7 @@ class Calls:
             del self._coordinators[group]
             self._find(group, not_before=now + self._backoff.after(1))
             return None
-        return node if ready.slots(node, Use.COORDINATION) else None
+        return node if ready.slots(node, use) else None
 
     def _find(self, group: str, *, not_before: float) -> None:
         if group not in self._finding:
@@ -182,9 +188,9 @@ class Calls:
 
     def _request(self, call: Call, node: int) -> Request:
         call.in_flight = True
-        use = Use.COORDINATION if isinstance(call.target, Coordinator) else Use.CONTROL
+        usual = Use.COORDINATION if isinstance(call.target, Coordinator) else Use.CONTROL
         return Request(
-            node=node, use=use, api=call.api, fields=call.fields, timeout=self._request_timeout,
+            node=node, use=call.use or usual, api=call.api, fields=call.fields, timeout=call.timeout or self._request_timeout,
             done=lambda now, outcome: self._answered(now, call, outcome))
 
     def _answered(self, now: float, call: Call, outcome: Outcome) -> None:

@@ -23,6 +23,7 @@ class Use(enum.Enum):
     PRODUCE = "produce"
     FETCH = "fetch"
     COORDINATION = "coordination"
+    MEMBERSHIP = "membership"  # its answers come when all members of a group are ready
     CONTROL = "control"
 
 

@@ -37,7 +37,10 @@ class Metadata:
         self._create_topics = create_topics
         self._on_update = on_update
         self._used: dict[str, float] = {}  # topic → when it was last asked for; inf: as long as it is pinned
+        self._pins: dict[str, tuple[str, ...]] = {}  # by who wants them
         self._fresh: set[str] = set()  # wanted, never asked for
+        self._all = False  # every topic there is, for those who look for some by a pattern
+        self._all_unasked = False
         self._asked = False  # an update was asked for, not yet answered
         self._in_flight = False
         self._blocked = False  # due, but no node is ready: an event of the network comes first
@@ -60,15 +63,17 @@ class Metadata:
         if self._used.get(topic, 0.0) != float("inf"):
             self._used[topic] = now
 
-    def pin(self, topics: Iterable[str]) -> None:
-        """Keep exactly these topics for good (a consumer's assignment), and forget other pinned ones.
+    def pin(self, topics: Iterable[str], owner: str = "") -> None:
+        """Keep exactly these topics for *owner* (a consumer's assignment, say) for good, and forget those that nobody pins any more.
 
         Raises:
             TypeError, InvalidTopicError: no request could carry one of the names; nothing has changed.
         """
-        wanted = dict.fromkeys(topics)
-        for topic in wanted:
+        own = tuple(topics)
+        for topic in own:
             check_topic_name(topic)
+        self._pins[owner] = own
+        wanted = dict.fromkeys(topic for pinned in self._pins.values() for topic in pinned)
         for topic in [name for name, used in self._used.items() if used == float("inf") and name not in wanted]:
             del self._used[topic]
             self._fresh.discard(topic)
@@ -76,6 +81,11 @@ class Metadata:
             if topic not in self._used:
                 self._fresh.add(topic)
             self._used[topic] = float("inf")
+
+    def follow_all(self, wanted: bool) -> None:
+        """Keep every topic of the cluster in the view; new ones appear with its refreshments. False: only those that are named, again."""
+        self._all_unasked = wanted and (self._all_unasked or not self._all)
+        self._all = wanted
 
     def request_update(self) -> None:
         """The view proved stale: ask again, after the back-off."""
@@ -120,21 +130,21 @@ class Metadata:
         return earliest(due, overdue)
 
     def _due(self, now: float) -> bool:
-        return bool(self._fresh) or (now >= self._not_before and (self._asked or now >= self._refresh_at))
+        return bool(self._fresh) or self._all_unasked or (now >= self._not_before and (self._asked or now >= self._refresh_at))
 
     def _request(self, node: int, now: float) -> Request:
         # Only what is new is asked for, while the rest is fresh and nothing else is wanted (a partial update, M01).
-        partial = bool(self._fresh) and not self._asked and now < self._refresh_at
+        partial = bool(self._fresh) and not self._asked and not self._all_unasked and now < self._refresh_at
         if not partial:
             self._drop_idle(now)
-        topics = sorted(self._fresh if partial else self._used)
+        topics = None if self._all and not partial else sorted(self._fresh if partial else self._used)
         self._in_flight = True
         self._fresh.clear()
-        self._asked = False
+        self._asked = self._all_unasked = False
 
         def fields(version: int) -> dict[str, object]:
             return {
-                "topics": [{"name": name, "topic_id": None} for name in topics],
+                "topics": None if topics is None else [{"name": name, "topic_id": None} for name in topics],
                 "allow_auto_topic_creation": self._create_topics,
                 "include_cluster_authorized_operations": False,
                 "include_topic_authorized_operations": False,

@@ -65,7 +65,7 @@ class ClientCore:
             setup_timeout_max=_seconds(config.socket_connection_setup_timeout_max_ms),
             max_idle=_seconds(config.connections_max_idle_ms) if config.connections_max_idle_ms >= 0 else float("inf"),
             max_frame=config.receive_max_frame_bytes,
-            max_in_flight={Use.CONTROL: CONTROL_REQUESTS, Use.COORDINATION: CONTROL_REQUESTS, Use.FETCH: UNANSWERED,
+            max_in_flight={Use.CONTROL: CONTROL_REQUESTS, Use.COORDINATION: CONTROL_REQUESTS, Use.MEMBERSHIP: UNANSWERED, Use.FETCH: UNANSWERED,
                            Use.PRODUCE: getattr(config, "max_in_flight_requests_per_connection", UNANSWERED)},
             sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
         )

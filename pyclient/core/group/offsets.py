@@ -7,15 +7,13 @@ from typing import Any, Final
 
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
-from pyclient.errors import (
-    CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError, UnknownServerError, error_for,
-)
+from pyclient.core.group.answers import refused
+from pyclient.errors import UnknownServerError
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
 NO_GENERATION: Final = -1
 NOTHING_COMMITTED: Final = -1
 _BROKERS_RETENTION: Final = datetime.timedelta(milliseconds=-1)
-_ELSEWHERE: Final = (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
 
 
 def commit_call(
@@ -41,7 +39,7 @@ def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any) -> 
     answered = {TopicPartition(topic.name, part.partition_index): part.error_code for topic in topics for part in topic.partitions}
     for where, code in answered.items():
         if code:
-            return _refused(code, group, where)
+            return refused(code, group, where)
     for where in offsets:
         if where not in answered:
             return UnknownServerError(f"group {group!r}: the answer leaves out {where}: its offset may or may not be stored",
@@ -65,7 +63,7 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
             return Again(UnknownServerError(f"the answer leaves out group {group!r}"))
         answer = answers[0]
         if getattr(answer, "error_code", 0):
-            return _refused(answer.error_code, group, None)
+            return refused(answer.error_code, group)
         return _read_committed(group, wanted, answer.topics)
 
     return Call(what=f"looking up the committed offsets of group {group!r}", api=Api.OFFSET_FETCH,
@@ -78,7 +76,7 @@ def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> Ve
         for part in topic.partitions:
             where = TopicPartition(topic.name, part.partition_index)
             if part.error_code:
-                return _refused(part.error_code, group, where)
+                return refused(part.error_code, group, where)
             found[where] = _committed(part)
     for where in wanted:
         if where not in found:  # not the same as nothing committed: reading must not begin elsewhere for it
@@ -108,8 +106,3 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for where in partitions:
         topics.setdefault(where.topic, []).append(where.partition)
     return topics
-
-
-def _refused(code: int, group: str, where: TopicPartition | None) -> Verdict:
-    error = error_for(code, f"group {group!r}", topic_partition=where)
-    return Again(error, elsewhere=isinstance(error, _ELSEWHERE)) if error.retriable else error

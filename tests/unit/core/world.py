@@ -46,7 +46,7 @@ class World:
     nodes: set[int] = attrs.field(factory=lambda: {1, 2, 3})
     now: float = 100.0
     capacity: dict[Use, int] = attrs.field(
-        factory=lambda: {Use.CONTROL: 8, Use.COORDINATION: 8, Use.FETCH: 1, Use.PRODUCE: 1})
+        factory=lambda: {Use.CONTROL: 8, Use.COORDINATION: 8, Use.MEMBERSHIP: 1, Use.FETCH: 1, Use.PRODUCE: 1})
     in_flight: list[Sent] = attrs.field(factory=list)
     wished: set[int] = attrs.field(factory=set)
     versions: dict[Api, int] = attrs.field(factory=dict)

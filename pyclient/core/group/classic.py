@@ -1,0 +1,454 @@
+"""A member of a classic group: joins, syncs, beats, leaves (G01–G10). The leader's own work is in `leading`.
+
+Runs on the client's loop and waits for nobody: what the user's thread has to do is a `Change`, and until it has done it the group
+stays where it is, alive. Knows no sockets and no clock. Rule: an answer counts only in the generation it was asked in (G02).
+"""
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from pyclient.core.backoff import WaitPolicy
+from pyclient.core.calls import Call, Calls, Finish
+from pyclient.core.group.classic_calls import GroupOptions, Joined, KnownAs, heartbeat_call, join_call, leave_call, sync_call
+from pyclient.core.group.classic_state import BEATING, CLASSIC, SETTLED, Event, State
+from pyclient.core.group.leading import Leading
+from pyclient.core.group.membership import Change, ChangeKind, Identity
+from pyclient.core.group.strategies import Strategies
+from pyclient.core.group.subscription import Subscription
+from pyclient.core.manager import Ready, Request, earliest
+from pyclient.core.metadata import Metadata
+from pyclient.errors import (
+    AuthorizationError, FencedInstanceIdError, GroupMaxSizeReachedError, IllegalGenerationError, InconsistentGroupProtocolError,
+    InvalidGroupIdError, InvalidSessionTimeoutError, KafkaError, RebalanceInProgressError, UnknownMemberIdError, UnsupportedVersionError,
+)
+from pyclient.records import TopicPartition
+
+_log = logging.getLogger(__name__)
+PIN: Final = "subscription"
+_LASTING: Final = (
+    FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError, InvalidGroupIdError, GroupMaxSizeReachedError,
+    AuthorizationError, UnsupportedVersionError,
+)
+"""Joining again as it is would not help, or harm others: a fenced instance would fence the one that took its place (G03)."""
+
+
+class ClassicGroup:
+    """The manager of one consumer's membership. *on_news* is called when the user's thread has something to do."""
+
+    def __init__(self, options: GroupOptions, strategies: Strategies, calls: Calls, metadata: Metadata, leading: Leading, *,
+                 backoff: WaitPolicy, on_news: Callable[[], None]) -> None:
+        self._options = options
+        self._strategies = strategies
+        self._calls = calls
+        self._metadata = metadata
+        self._leading = leading
+        self._backoff = backoff
+        self._on_news = on_news
+        self.state = State.OUT
+        self.identity = Identity()
+        self.owned: dict[TopicPartition, int] = {}
+        """What the user's thread was given, and by which of its assignments: a partition that comes back is another one."""
+        self.failure: BaseException | None = None
+        """Why this cannot be a member, until it subscribes anew."""
+        self._trouble: BaseException | None = None
+        self.polling = False
+        """The user's thread waits in poll; it says so itself."""
+        self.polled_at = 0.0
+        self._assignments = 0
+        self._subscription = Subscription()
+        self._topics: frozenset[str] = frozenset()
+        self._changes: deque[Change] = deque()
+        self._losing = False  # once the change under way is carried out, the rest is lost
+        self._again = ""  # why it must join again once it is stable
+        self._reason = "joining for the first time"
+        self._request: Call | None = None  # joining or syncing
+        self._failures = 0
+        self._pausing = False  # before it joins again
+        self._join_at: float | None = None  # the end of the pause
+        self._pulse: Call | None = None
+        self._beat_at: float | None = None
+        self._alive_at: float | None = None  # when the coordinator gave a sign of life last
+        self._alive = False  # it gave one since the last poll
+        self._view = 0
+
+    # ---- what the user wants ----------------------------------------------------------------------------------------
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Read what *subscription* names from the next rebalance on; the first poll joins."""
+        self._subscription = subscription
+        self.failure = None
+        if self.state is State.FAILED:
+            self._advance(Event.LEFT)
+        self._resolve()
+        self._join_again("the subscription has changed")
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics subscribed to, of a pattern those that match it now."""
+        return self._topics
+
+    @property
+    def wants_poll(self) -> bool:
+        """Whether a poll of the user has to be told by `polled`."""
+        return self.state is State.OUT and bool(self._subscription)
+
+    def polled(self) -> None:
+        """The user polls: join, or join again after having been away for too long (G04)."""
+        if self.wants_poll:
+            self._advance(Event.REJOIN)
+            self._lose_changes()
+
+    @property
+    def change(self) -> Change | None:
+        """What the user's thread has to carry out next, unless it is at it."""
+        return self._changes[0] if self._changes and not self._changes[0].begun else None
+
+    def begin(self, change: Change) -> bool:
+        """The user's thread begins with *change*; False when it is not to be done any more."""
+        if self.change is not change:
+            return False
+        change.begun = True
+        if change.kind is ChangeKind.ASSIGNED:
+            self._assignments += 1
+            self.owned.update(dict.fromkeys(change.partitions, self._assignments))
+        elif change.kind is ChangeKind.LOST:
+            self._drop(change.partitions)
+        return True
+
+    def carried_out(self, change: Change) -> None:
+        """The user's thread is done with *change*."""
+        if change.kind is not ChangeKind.ASSIGNED:
+            self._drop(change.partitions)
+        if self._changes and self._changes[0] is change:
+            self._changes.popleft()
+            self._go_on()
+
+    def take_trouble(self) -> BaseException | None:
+        """What the user is to be told by poll: once, or each time for what lasts."""
+        trouble, self._trouble = self._trouble, None
+        return trouble or self.failure
+
+    def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
+        """Leave for good; partitions must have been given up. A static member only stops (G05)."""
+        self._subscription = Subscription()
+        self.owned.clear()
+        self._changes.clear()
+        left = self._stop()
+        if left.member_id and self._options.instance_id is None:
+            self._calls.submit(leave_call(self._options, left, reason, finish, deadline))
+        else:
+            finish(None, None)
+
+    # ---- commits ----------------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """Whether the coordinator takes commits; while it does not, waiting helps."""
+        return self.state in SETTLED or not self.identity.joined
+
+    def refused(self, error: KafkaError, sent_as: Identity) -> None:
+        """The coordinator refused a commit: it may know more of this member than the heartbeats have told (C25)."""
+        if sent_as != self.identity or self.state not in BEATING:
+            return
+        if isinstance(error, RebalanceInProgressError):
+            self._rebalancing()
+        else:
+            self._on_pulse(error)
+
+    # ---- the manager ------------------------------------------------------------------------------------------------
+
+    def poll(self, now: float, ready: Ready) -> Iterable[Request]:
+        """Its requests are calls, so it emits none itself."""
+        if self.state in (State.OUT, State.FAILED):
+            return ()
+        self._follow_metadata()
+        if self._alive or self._alive_at is None:
+            self._alive, self._alive_at = False, now
+        if self._away(now):
+            self._expire()
+        elif self.state is State.STABLE and self._again:
+            self._rejoin(self._again)
+        self._leading.go_on()
+        if self.state is State.JOINING and self._request is None:
+            self._join_when_due(now)
+        if self._beats:
+            self._beat(now)
+        return ()
+
+    def next_deadline(self) -> float | None:
+        """The next heartbeat, the end of a pause, or of the user's time to poll."""
+        if self.state in (State.OUT, State.FAILED):
+            return None
+        away = None if self.polling else self.polled_at + self._options.rebalance_timeout
+        return earliest(self._next_beat(), self._join_at, away)
+
+    def _next_beat(self) -> float | None:
+        """The next heartbeat; while one is under way, when the coordinator counts as lost."""
+        if not self._beats:
+            return None
+        return self._beat_at if self._pulse is None or self._alive_at is None else self._alive_at + self._options.session_timeout
+
+    # ---- joining ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _beats(self) -> bool:
+        return self.state in BEATING and self.identity.joined
+
+    def _rejoin(self, reason: str) -> None:
+        """First, what may not be kept is given up: everything, or cooperatively what is not subscribed to any more (G06)."""
+        self._again, self._reason = "", reason
+        self._advance(Event.REJOIN)
+        kept = self._topics if self._strategies.cooperative else frozenset[str]()
+        self._give_up(ChangeKind.REVOKED, tuple(where for where in self.owned if where.topic not in kept))
+
+    def _give_up(self, kind: ChangeKind, partitions: tuple[TopicPartition, ...]) -> None:
+        if partitions:
+            self._tell([Change(kind, partitions)])
+        elif self.state is State.GIVING_UP:
+            self._advance(Event.GIVEN_UP)
+
+    def _tell(self, changes: Iterable[Change]) -> None:
+        self._changes.extend(changes)
+        self._on_news()
+
+    def _go_on(self) -> None:
+        """A change was carried out."""
+        if self._losing:
+            self._losing = False
+            self._give_up(ChangeKind.LOST, tuple(self.owned))
+        elif self._changes:
+            self._on_news()
+        elif self.state is State.GIVING_UP:
+            self._advance(Event.GIVEN_UP)
+        elif self.state is State.TAKING_OVER:
+            self._advance(Event.TAKEN_OVER)
+
+    def _join_when_due(self, now: float) -> None:
+        if self._pausing:
+            self._pausing, self._join_at = False, now + self._backoff.after(self._failures)
+        if self._join_at is None or now >= self._join_at:
+            self._join_at = None
+            self._join()
+
+    def _join(self) -> None:
+        protocols = self._strategies.subscriptions(self._topics, tuple(self.owned), self.identity.generation)
+        self._ask(join_call(self._options, self.identity, protocols, self._reason, self._joined))
+
+    def _ask(self, call: Call) -> None:
+        self._request = call
+        self._calls.submit(call)
+
+    def _joined(self, answer: KnownAs | Joined, error: BaseException | None) -> None:
+        self._request = None
+        if error is not None:
+            self._not_joined(error)
+        elif isinstance(answer, KnownAs):
+            self.identity = Identity(member_id=answer.member_id)
+            self._join()
+        else:
+            self._begin_generation(answer)
+
+    def _not_joined(self, error: BaseException) -> None:
+        if isinstance(error, UnknownMemberIdError):
+            self._lose(Identity(), error)
+        elif isinstance(error, IllegalGenerationError):
+            self._lose(self.identity.without_generation(), error)
+        elif isinstance(error, RebalanceInProgressError):
+            self._rejoin("the group is rebalancing")
+        else:
+            self._fail(error)
+
+    def _begin_generation(self, joined: Joined) -> None:
+        self.identity = joined.identity
+        self._beat_at, self._alive = None, True
+        if joined.leads and not joined.skips_assignment:
+            self._advance(Event.LEADS)
+        else:
+            self._advance(Event.FOLLOWS)
+            self._sync(joined, {})
+        if joined.leads:
+            self._leading.begin(joined, self._shared_out)
+        else:
+            self._leading.end()
+
+    def _shared_out(self, joined: Joined, assignments: Mapping[str, bytes], error: BaseException | None) -> None:
+        """The leader's work is done; it counts only in its own generation."""
+        if self.state is not State.ASSIGNING or joined.identity != self.identity:
+            return
+        if error is None:
+            self._advance(Event.SHARED_OUT)
+            self._sync(joined, assignments)
+        else:
+            self._fail(error)
+
+    def _sync(self, joined: Joined, assignments: Mapping[str, bytes]) -> None:
+        self._ask(sync_call(self._options, joined, assignments, lambda answer, error: self._synced(joined, answer, error)))
+
+    def _synced(self, joined: Joined, answer: bytes, error: BaseException | None) -> None:
+        self._request = None
+        if error is None:
+            try:
+                assigned = self._strategies.assigned(joined.assignor, answer, joined.identity.generation)
+            except Exception as damaged:  # noqa: BLE001 of the leader's making, or the assignor's
+                self._fail(damaged)
+            else:
+                self._take_over(assigned)
+        else:
+            self._not_joined(error)
+
+    def _take_over(self, assigned: tuple[TopicPartition, ...]) -> None:
+        """G06, G09."""
+        ours = dict.fromkeys(where for where in assigned if where.topic in self._topics)
+        if len(ours) < len(set(assigned)):
+            self._join_again("the assignment holds topics that are not subscribed to")
+        gone = tuple(where for where in self.owned if where not in ours)
+        if gone:
+            self._join_again("partitions were given up that others wait for")
+        self._failures = 0
+        self._advance(Event.ASSIGNED)
+        self._tell([*([Change(ChangeKind.REVOKED, gone)] if gone else []),
+                    Change(ChangeKind.ASSIGNED, tuple(where for where in ours if where not in self.owned))])
+
+    def _join_again(self, reason: str) -> None:
+        """As soon as it is stable: a request that waits for the other members cannot be taken back."""
+        if self.state is not State.OUT:
+            self._again = self._again or reason
+
+    # ---- heartbeats -------------------------------------------------------------------------------------------------
+
+    def _beat(self, now: float) -> None:
+        if self._alive_at is not None and now >= self._alive_at + self._options.session_timeout:
+            self._calls.lose_coordinator(self._options.group_id)
+            self._alive_at = now
+        if self._beat_at is None:
+            self._beat_at = now + self._options.heartbeat_interval
+        if self._pulse is None and now >= self._beat_at:
+            self._beat_at = now + self._options.heartbeat_interval
+            sent_as = self.identity
+            self._pulse = heartbeat_call(self._options, sent_as, lambda _, error: self._felt(sent_as, error))
+            self._calls.submit(self._pulse)
+
+    def _felt(self, sent_as: Identity, error: BaseException | None) -> None:
+        self._pulse = None
+        if sent_as != self.identity or self.state not in BEATING:
+            return
+        if error is None or isinstance(error, RebalanceInProgressError):
+            self._alive = True
+        if isinstance(error, RebalanceInProgressError):
+            self._rebalancing()
+        elif error is not None:
+            self._on_pulse(error)
+
+    def _rebalancing(self) -> None:
+        if self.state is State.STABLE:
+            self._rejoin("the group is rebalancing")
+
+    def _on_pulse(self, error: BaseException) -> None:
+        match error:
+            case UnknownMemberIdError():
+                self._lose(Identity(), error)
+            case IllegalGenerationError():
+                self._lose(self.identity.without_generation(), error)
+            case _ if isinstance(error, _LASTING):
+                self._fail(error)
+            case _:
+                _log.warning("group %r: a heartbeat was refused: %s", self._options.group_id, error)
+
+    # ---- losing everything ------------------------------------------------------------------------------------------
+
+    def _lose(self, identity: Identity, cause: BaseException) -> None:
+        """The group goes on without this member: it joins anew, and what it had counts as lost."""
+        _log.info("group %r: member %s joins anew: %s", self._options.group_id, self.identity.member_id or "without an id", cause)
+        self._cancel()
+        self.identity = identity
+        self._reason = "the group went on without this member"
+        self._advance(Event.LOST)
+        self._lose_changes()
+
+    def _lose_changes(self) -> None:
+        """What the user's thread is at goes on; what it has not begun is not to be done any more."""
+        under_way = [change for change in self._changes if change.begun]
+        self._changes = deque(under_way)
+        self._losing = bool(under_way)
+        if not under_way:
+            self._give_up(ChangeKind.LOST, tuple(self.owned))
+
+    def _away(self, now: float) -> bool:
+        return not self.polling and now >= self.polled_at + self._options.rebalance_timeout
+
+    def _expire(self) -> None:
+        """G04: who does not poll does not read: others get its partitions. Joins again with the next poll."""
+        _log.warning("group %r: no poll for %.0f s (max_poll_interval_ms): leaving the group until the next one. Process fewer records per "
+                     "poll, or raise it.", self._options.group_id, self._options.rebalance_timeout)
+        self._changes = deque(change for change in self._changes if change.begun)
+        left = self._stop()
+        if left.member_id and self._options.instance_id is None:
+            self._calls.submit(leave_call(self._options, left, "no poll within max_poll_interval_ms", _unheard, None))
+
+    def _stop(self) -> Identity:
+        """Be no member any more; who it was."""
+        was, self.identity = self.identity, Identity()
+        self._cancel()
+        self._leading.end()
+        self._again, self._losing, self._pausing, self._join_at = "", False, False, None
+        self._advance(Event.LEFT)
+        return was
+
+    def _cancel(self) -> None:
+        for call in (self._request, self._pulse):
+            if call is not None:
+                self._calls.cancel(call)
+        self._request = self._pulse = None
+        self._beat_at = None
+
+    def _fail(self, error: BaseException) -> None:
+        """The user is told by poll; what waiting or trying again may cure is tried again after a pause."""
+        self._cancel()
+        if isinstance(error, _LASTING):
+            self._refuse(error)
+        else:
+            _log.warning("group %r: %s", self._options.group_id, error)
+            self._failures += 1
+            self._trouble, self._pausing = error, True
+            self._rejoin("joining again after a failure")
+        self._on_news()
+
+    def _refuse(self, error: BaseException) -> None:
+        self.failure = error
+        self.identity = Identity()
+        self._leading.end()
+        self._advance(Event.REFUSED)
+        self._lose_changes()
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        for where in partitions:
+            self.owned.pop(where, None)
+
+    def _advance(self, event: Event) -> None:
+        self.state = CLASSIC.after(self.state, event)
+        _log.debug("group %r: %s, now: %s", self._options.group_id, event.value, self.state.value)
+
+    # ---- metadata ---------------------------------------------------------------------------------------------------
+
+    def _follow_metadata(self) -> None:
+        if self._view == self._metadata.cluster.version:
+            return
+        self._view = self._metadata.cluster.version
+        before = self._topics
+        self._resolve()
+        if self._topics != before:
+            self._join_again("the pattern matches other topics")
+        elif self._leading.changed():
+            self._join_again("the topics have changed")
+
+    def _resolve(self) -> None:
+        self._topics = self._subscription.topics(self._metadata.cluster)
+        self._metadata.follow_all(self._subscription.pattern is not None)
+        self._metadata.pin(sorted(self._topics), PIN)
+
+
+def _unheard(result: object, error: BaseException | None) -> None:
+    """Nobody waits for it."""

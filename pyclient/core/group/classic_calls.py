@@ -1,0 +1,137 @@
+"""What a member of a classic group asks its coordinator, and what the answers mean. One function per request (G03)."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from pyclient.codec.apis import Api
+from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
+from pyclient.core.group.answers import refused
+from pyclient.core.group.membership import Identity
+from pyclient.core.manager import Use
+
+PROTOCOL_TYPE: Final = "consumer"
+JOIN_GRACE: Final = 5.0
+"""Seconds more than the rebalance may take: the broker answers when it is over (G03)."""
+MEMBER_ID_REQUIRED: Final = 79
+BATCHED_SINCE: Final = 3  # LeaveGroup
+REASON_LIMIT: Final = 255
+
+
+@attrs.frozen(kw_only=True)
+class GroupOptions:
+    """The options that rule membership, in seconds."""
+
+    group_id: str
+    instance_id: str | None
+    session_timeout: float
+    heartbeat_interval: float
+    rebalance_timeout: float
+    """Also the longest time between two polls."""
+    request_timeout: float
+
+
+@attrs.frozen
+class KnownAs:
+    """The coordinator gave the member an id, with which it must join again (KIP-394)."""
+
+    member_id: str
+
+
+@attrs.frozen(kw_only=True)
+class Joined:
+    """All have joined. *members* (id → subscription) are told to the leader only, who may have nothing to share out (KIP-814)."""
+
+    identity: Identity
+    assignor: str
+    leads: bool
+    skips_assignment: bool
+    members: Mapping[str, tuple[str | None, bytes]]
+
+
+def join_call(options: GroupOptions, identity: Identity, protocols: Sequence[tuple[str, bytes]], reason: str, finish: Finish) -> Call:
+    """Join with these (assignor, subscription) pairs; the result is `KnownAs` or `Joined`."""
+
+    def fields(version: int) -> dict[str, object]:
+        return {
+            "group_id": options.group_id, "session_timeout": _span(options.session_timeout),
+            "rebalance_timeout": _span(options.rebalance_timeout), "member_id": identity.member_id,
+            "group_instance_id": options.instance_id, "protocol_type": PROTOCOL_TYPE,
+            "protocols": [{"name": name, "metadata": subscription} for name, subscription in protocols],
+            "reason": reason[:REASON_LIMIT],
+        }
+
+    def judge(message: Any) -> Verdict:
+        if message.error_code == MEMBER_ID_REQUIRED:
+            return Done(KnownAs(message.member_id))
+        return refused(message.error_code, options.group_id) if message.error_code else Done(_joined(message))
+
+    return _call(options, "joining", Api.JOIN_GROUP, fields, judge, finish, waits=True)
+
+
+def _joined(message: Any) -> Joined:
+    return Joined(
+        identity=Identity(message.generation_id, message.member_id), assignor=message.protocol_name or "",
+        leads=message.leader == message.member_id, skips_assignment=getattr(message, "skip_assignment", False),
+        members={each.member_id: (getattr(each, "group_instance_id", None), bytes(each.metadata)) for each in message.members})
+
+
+def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, bytes], finish: Finish) -> Call:
+    """Get this member's assignment (bytes); the leader hands in everybody's."""
+
+    def fields(version: int) -> dict[str, object]:
+        return {
+            **_who(options, joined.identity), "protocol_type": PROTOCOL_TYPE, "protocol_name": joined.assignor,
+            "assignments": [{"member_id": member, "assignment": assignment} for member, assignment in assignments.items()],
+        }
+
+    def judge(message: Any) -> Verdict:
+        return refused(message.error_code, options.group_id) if message.error_code else Done(bytes(message.assignment))
+
+    return _call(options, "getting the assignment from", Api.SYNC_GROUP, fields, judge, finish, waits=True)
+
+
+def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) -> Call:
+    """Tell that the member lives; the result is None."""
+
+    def judge(message: Any) -> Verdict:
+        return refused(message.error_code, options.group_id) if message.error_code else Done(None)
+
+    return _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
+
+
+def leave_call(options: GroupOptions, identity: Identity, reason: str, finish: Finish, deadline: float | None) -> Call:
+    """Leave; the result is None. That the coordinator does not know the member does as well."""
+
+    def fields(version: int) -> dict[str, object]:
+        if version < BATCHED_SINCE:
+            return {"group_id": options.group_id, "member_id": identity.member_id}
+        who = {"member_id": identity.member_id, "group_instance_id": options.instance_id, "reason": reason[:REASON_LIMIT]}
+        return {"group_id": options.group_id, "members": [who]}
+
+    def judge(message: Any) -> Verdict:
+        codes = [message.error_code, *(each.error_code for each in getattr(message, "members", ()))]
+        code = next((code for code in codes if code), 0)
+        return refused(code, options.group_id) if code else Done(None)
+
+    return attrs.evolve(_call(options, "leaving", Api.LEAVE_GROUP, fields, judge, finish), deadline=deadline)
+
+
+def _who(options: GroupOptions, identity: Identity) -> dict[str, object]:
+    return {"group_id": options.group_id, "generation_id": identity.generation, "member_id": identity.member_id,
+            "group_instance_id": options.instance_id}
+
+
+def _call(options: GroupOptions, doing: str, api: Api, fields: Any, judge: Any, finish: Finish, *, waits: bool = False) -> Call:
+    """*waits*: the answer comes when the other members are ready, so nothing else may stand behind it."""
+    patience = max(options.request_timeout, options.rebalance_timeout + JOIN_GRACE)
+    return Call(
+        what=f"{doing} group {options.group_id!r}", api=api, target=Coordinator(options.group_id), fields=fields, judge=judge, finish=finish,
+        deadline=None, use=Use.MEMBERSHIP if waits else Use.COORDINATION, timeout=patience if waits else options.request_timeout)
+
+
+def _span(seconds: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=seconds)

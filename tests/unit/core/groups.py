@@ -1,0 +1,173 @@
+"""A member of a classic group in its world: the test is the coordinator, and the user who polls."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from pyclient.codec.apis import Api
+from pyclient.codec.consumer_protocol import decode_subscription, encode_assignment, encode_subscription
+from pyclient.core.calls import Calls
+from pyclient.core.group.classic import ClassicGroup
+from pyclient.core.group.classic_calls import GroupOptions
+from pyclient.core.group.leading import Leading
+from pyclient.core.group.membership import ChangeKind
+from pyclient.core.group.strategies import Strategies
+from pyclient.core.group.subscription import Subscription
+from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
+from pyclient.records import TopicPartition
+from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, topic, view
+
+MEMBER: Final = "member-1"
+HEARTBEAT: Final = 3.0
+SESSION: Final = 45.0
+REBALANCE: Final = 300.0
+UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCING, MEMBER_ID_REQUIRED, FENCED_INSTANCE = 25, 22, 27, 79, 82
+
+
+def parts(*numbers: int, name: str = "t") -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(name, number) for number in numbers)
+
+
+class OneByOne:
+    """Gives the partitions to the members in turn; may fail."""
+
+    def __init__(self, name: str = "turns", protocols: Sequence[str] = ("eager",)) -> None:
+        self.name = name
+        self.protocols = protocols
+        self.error: Exception | None = None
+
+    def assign(self, cluster: ClusterView, members: Mapping[str, MemberView], /) -> Mapping[str, Assignment]:
+        if self.error is not None:
+            raise self.error
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        for name, known in cluster.topics.items():
+            takers = sorted(member for member, view in members.items() if name in view.topics)
+            for number in range(len(known)):
+                shares[takers[number % len(takers)]].append(TopicPartition(name, number))
+        return {member: Assignment(tuple(share)) for member, share in shares.items()}
+
+
+class Member:
+    """The group's manager with its calls, a topic ``t`` of four partitions, and a coordinator on node 1."""
+
+    def __init__(self, *assignors: Assignor, instance: str | None = None, offload_now: bool = True) -> None:
+        self.world = World()
+        self.metadata = make_metadata()
+        self.calls = Calls(self.metadata, request_timeout=30.0, backoff=DOUBLING)
+        self.offloaded: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
+        self.offload_now = offload_now
+        strategies = Strategies(assignors or (OneByOne(),), None)
+        options = GroupOptions(
+            group_id="g", instance_id=instance, session_timeout=SESSION, heartbeat_interval=HEARTBEAT, rebalance_timeout=REBALANCE,
+            request_timeout=30.0)
+        self.news = 0
+        self.group = ClassicGroup(
+            options, strategies, self.calls, self.metadata, Leading(strategies, self.metadata, self._offload), backoff=DOUBLING, on_news=self._told)
+        self.tells(t=4)
+
+    def _told(self) -> None:
+        self.news += 1
+
+    def _offload(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.offloaded.append((work, done))
+        if self.offload_now:
+            self.finish_offloaded()
+
+    def finish_offloaded(self) -> None:
+        for work, done in self.offloaded:
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 as an executor does
+                done(None, error)
+            else:
+                done(result, None)
+        self.offloaded = []
+
+    # ---- the cluster --------------------------------------------------------------------------------------------
+
+    def tells(self, **counts: int) -> None:
+        """Brokers tell of these topics."""
+        told = answer(Api.METADATA, 13, **view(*(topic(name, *[1] * count) for name, count in counts.items())))
+        self.metadata.hint(self.metadata.cluster.updated(told, everything=True))
+
+    def turn(self) -> list[Sent]:
+        """What the group sends now; look-ups of the coordinator are answered, metadata is left alone."""
+        sent = self.world.turn(self.group, self.calls)
+        for each in list(sent):
+            if each.api is Api.FIND_COORDINATOR:
+                sent.remove(each)
+                each.reply(coordinators=[{"key": "g", "node_id": 1, "host": "broker-1", "port": 9092, "error_code": 0, "error_message": None}])
+                sent += self.turn()
+        return sent
+
+    def sends(self, api: Api) -> Sent:
+        """The one request that goes out now."""
+        (sent,) = self.turn()
+        assert sent.api is api, f"{sent.api.title} instead of {api.title}"
+        return sent
+
+    def sends_nothing(self) -> None:
+        assert self.turn() == []
+
+    # ---- the user -----------------------------------------------------------------------------------------------
+
+    def subscribes(self, *topics: str) -> None:
+        self.group.subscribe(Subscription(frozenset(topics or ("t",))))
+
+    def polls(self) -> None:
+        self.group.polled_at = self.world.now
+        self.group.polled()
+
+    def takes(self, kind: ChangeKind, *expected: TopicPartition) -> None:
+        """The user's thread carries out the change that is due, which is this one."""
+        change = self.group.change
+        assert change is not None, "there is nothing to carry out"
+        assert (change.kind, set(change.partitions)) == (kind, set(expected))
+        assert self.group.begin(change)
+        self.group.carried_out(change)
+
+    # ---- the coordinator ----------------------------------------------------------------------------------------
+
+    def joined(self, join: Sent, *, generation: int = 1, leader: str = "other", members: Mapping[str, bytes] | None = None, assignor: str = "turns",
+               **more: object) -> None:
+        join.reply(
+            generation_id=generation, protocol_type="consumer", protocol_name=assignor, leader=leader, member_id=MEMBER, skip_assignment=False,
+            members=[{"member_id": member, "group_instance_id": None, "metadata": data} for member, data in (members or {}).items()], **more)
+
+    def refused(self, sent: Sent, code: int) -> None:
+        """JoinGroup or SyncGroup is answered with an error."""
+        if sent.api is Api.JOIN_GROUP:
+            sent.reply(error_code=code, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
+        else:
+            sent.reply(error_code=code, protocol_name="", assignment=b"")
+
+    def synced(self, sync: Sent, *partitions: TopicPartition) -> None:
+        sync.reply(protocol_type="consumer", protocol_name="turns", assignment=encode_assignment(Assignment(partitions)))
+
+    def stable(self, *partitions: TopicPartition, generation: int = 1, assignor: str = "turns") -> None:
+        """A member that has taken these over."""
+        self.subscribes()
+        self.polls()
+        self.joined(self.sends(Api.JOIN_GROUP), generation=generation, assignor=assignor)
+        self.synced(self.sends(Api.SYNC_GROUP), *partitions)
+        self.takes(ChangeKind.ASSIGNED, *partitions)
+
+    def beats(self) -> Sent:
+        """The next heartbeat."""
+        self.world.after(HEARTBEAT)
+        self.group.polled_at = self.world.now
+        return self.sends(Api.HEARTBEAT)
+
+    def is_rebalancing(self) -> None:
+        """A heartbeat is answered so."""
+        self.beats().reply(error_code=REBALANCING)
+
+
+def wishes(*topics: str, owned: Sequence[TopicPartition] = (), generation: int = -1) -> bytes:
+    """A member's subscription."""
+    return encode_subscription(MemberView(topics or ("t",), tuple(owned), generation))
+
+
+def read_wishes(join: Sent) -> dict[str, MemberView]:
+    """What a member says in JoinGroup, by assignor."""
+    return {each.name: decode_subscription(bytes(each.metadata)) for each in join.body.protocols}
