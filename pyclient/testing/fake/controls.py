@@ -14,7 +14,6 @@ from pyclient.testing.fake import view
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.control import Decide, Rule, Throttle, Verdict
 from pyclient.testing.fake.coordinator import GROUP, Coordinator
-from pyclient.testing.fake.membership import Membership
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import Partition
 from pyclient.testing.fake.wire import Front
@@ -90,7 +89,7 @@ class Controls(abc.ABC):
 
     def groups(self) -> dict[str, view.GroupView]:
         """Every group, with its members and what they are assigned."""
-        return self._do(lambda kafka: {each.id: view.group(each) for each in kafka.part(Coordinator).groups.values()})
+        return self._do(lambda kafka: {each.id: view.group(kafka, each) for each in kafka.part(Coordinator).groups.values()})
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's committed offsets; empty for a group that never was."""
@@ -104,7 +103,7 @@ class Controls(abc.ABC):
         Raises:
             ValueError: there is no such group or member.
         """
-        self._do(lambda kafka: kafka.part(Membership).expire(*view.find_member(kafka, group, member)))
+        self._do(lambda kafka: view.expire(kafka, group, member))
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final, Protocol, TypeAlias
 
-from pyclient.testing.fake.group import Event, Group
+from pyclient.testing.fake.consumer_group import ConsumerGroup
+from pyclient.testing.fake.group import Group
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.refused import Refused
 
@@ -16,15 +17,26 @@ COORDINATOR_NOT_AVAILABLE: Final = 15
 NOT_COORDINATOR: Final = 16
 MOVES: Final = frozenset({"broker killed", "broker started", "coordinator moved"})
 Home = tuple[int, int]
+AnyGroup: TypeAlias = Group | ConsumerGroup
+"""A classic group, or one of the next generation (KIP-848); they share their ids."""
+
+
+class Keeper(Protocol):
+    """Who looks after the members of one kind of groups; its groups are of that kind."""
+
+    def unload(self, group: Any, /) -> None:
+        """The group moves to another broker, as it was saved; this is what the old one had."""
+
+    def load(self, group: Any, /) -> None:
+        """The group as its new broker found it."""
 
 
 class Coordinator:
     """The groups of a cluster, each at home on one broker. A broker that is given a group loads what was saved of it."""
 
     def __init__(self, kafka: Kafka) -> None:
-        self.groups: dict[str, Group] = {}
-        self.on_unload: Callable[[Group], None] = _nothing
-        self.on_load: Callable[[Group], None] = _nothing
+        self.groups: dict[str, AnyGroup] = {}
+        self.keepers: dict[type[AnyGroup], Keeper] = {}
         self._kafka = kafka
         self._homes: dict[str, Home] = {}
         self._loaded_at: dict[str, float] = {}
@@ -33,7 +45,7 @@ class Coordinator:
 
     # ---- finding ----------------------------------------------------------------------------------------------------
 
-    def find(self, broker: int, group_id: str) -> Group | None:
+    def find(self, broker: int, group_id: str) -> AnyGroup | None:
         """The group, asked for at a broker.
 
         Raises:
@@ -45,7 +57,7 @@ class Coordinator:
             raise Refused(COORDINATOR_LOAD_IN_PROGRESS)
         return self.groups.get(group_id)
 
-    def of(self, broker: int) -> list[Group]:
+    def of(self, broker: int) -> list[AnyGroup]:
         """The groups this broker coordinates."""
         return [each for each in self.groups.values() if self._homes[each.id][0] == broker]
 
@@ -53,17 +65,15 @@ class Coordinator:
         """Whether its coordinator has not read it yet."""
         return self._loaded_at.get(group_id, 0.0) > self._kafka.clock()
 
-    def made(self, group_id: str) -> Group:
-        """The group, which comes into being if there is none."""
-        found = self.groups.get(group_id)
-        if found is None:
-            found = self.groups[group_id] = Group(group_id)
-            self._homes[group_id] = self._home(group_id)
-        return found
+    def put(self, group: AnyGroup) -> None:
+        """Let a group come into being, or take the place of one of the other kind."""
+        self._forget_timers(group)
+        self.groups[group.id] = group
+        self._homes[group.id] = self._home(group.id)
 
-    def delete(self, group: Group) -> None:
+    def delete(self, group: AnyGroup) -> None:
         """Forget an empty group with its offsets."""
-        group.on(Event.DELETED)
+        group.end()
         self._forget_timers(group)
         del self.groups[group.id], self._homes[group.id]
         self._loaded_at.pop(group.id, None)
@@ -71,23 +81,23 @@ class Coordinator:
 
     # ---- timers -----------------------------------------------------------------------------------------------------
 
-    def after(self, group: Group, kind: str, seconds: float, do: Callable[[], None]) -> None:
+    def after(self, group: AnyGroup, kind: str, seconds: float, do: Callable[[], None]) -> None:
         """Do something later; a timer of the same kind is replaced."""
         self.cancel(group, kind)
         self._timers[group.id, kind] = asyncio.get_running_loop().call_later(max(0.0, seconds), do)
 
-    def when(self, group: Group, kind: str) -> float | None:
+    def when(self, group: AnyGroup, kind: str) -> float | None:
         """When the timer of this kind ends, in the loop's seconds."""
         timer = self._timers.get((group.id, kind))
         return timer.when() if timer is not None else None
 
-    def cancel(self, group: Group, kind: str) -> None:
+    def cancel(self, group: AnyGroup, kind: str) -> None:
         """Do not do it after all."""
         timer = self._timers.pop((group.id, kind), None)
         if timer is not None:
             timer.cancel()
 
-    def _forget_timers(self, group: Group) -> None:
+    def _forget_timers(self, group: AnyGroup) -> None:
         for group_id, kind in [key for key in self._timers if key[0] == group.id]:
             self._timers.pop((group_id, kind)).cancel()
 
@@ -99,7 +109,7 @@ class Coordinator:
         elif event == "topic deleted":
             self._forget_topic(str(facts["topic"]))
 
-    def _rehome(self, groups: Iterable[Group]) -> None:
+    def _rehome(self, groups: Iterable[AnyGroup]) -> None:
         for group in groups:
             home = self._home(group.id)
             if home != self._homes[group.id]:
@@ -110,19 +120,18 @@ class Coordinator:
         node = self._kafka.coordinator(GROUP, group_id)
         return node, self._kafka.brokers[node].epoch if node in self._kafka.brokers else 0
 
-    def _move(self, group: Group) -> None:
+    def _move(self, group: AnyGroup) -> None:
         self._forget_timers(group)
-        self.on_unload(group)
+        keeper = self.keepers.get(type(group))
+        if keeper is not None:
+            keeper.unload(group)
         restored = self.groups[group.id] = group.restored()
         self._loaded_at[group.id] = self._kafka.clock() + self._kafka.settings.coordinator_load_ms / 1000
         self._kafka.tell("group moved", group=group.id, to=self._homes[group.id][0])
-        self.on_load(restored)
+        if keeper is not None:
+            keeper.load(restored)
 
     def _forget_topic(self, topic: str) -> None:
         for group in self.groups.values():
             for key in [key for key in group.offsets if key[0] == topic]:
                 del group.offsets[key]
-
-
-def _nothing(_group: Group) -> None:
-    """No members, no worries."""

@@ -8,7 +8,7 @@ import asyncio
 import enum
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 import attrs
 
@@ -110,6 +110,8 @@ class Committed(NamedTuple):
 class Group:
     """A group. Members stand in the order in which they came."""
 
+    kind: ClassVar = "classic"
+    """As Kafka's answers call it."""
     id: str
     state: State = State.EMPTY
     before: State = State.EMPTY
@@ -131,6 +133,15 @@ class Group:
     """A member joined an empty group while it waits for others to come."""
     saved: Group | None = None
     """What the next coordinator will find: written when a group is stable or empty."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody is in it."""
+        return self.state is State.EMPTY
+
+    def end(self) -> None:
+        """An admin deleted it."""
+        self.on(Event.DELETED)
 
     def on(self, event: Event) -> None:
         """Change the state."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -11,7 +11,7 @@ import attrs
 
 from pyclient.testing.fake.asking import Fields
 from pyclient.testing.fake.coordinator import NOT_COORDINATOR, Coordinator
-from pyclient.testing.fake.group import Event, Group, Member, State
+from pyclient.testing.fake.group import Committed, Event, Group, Member, State
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.refused import Refused
 
@@ -58,8 +58,7 @@ class Membership:
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
         self._coordinator = kafka.part(Coordinator)
-        self._coordinator.on_unload = self._unload
-        self._coordinator.on_load = self._load
+        self._coordinator.keepers[Group] = self
 
     # ---- joining ----------------------------------------------------------------------------------------------------
 
@@ -71,7 +70,7 @@ class Membership:
         """
         if group is None and asked.member_id:
             raise Refused(UNKNOWN_MEMBER_ID)
-        group = group or self._made(group_id)
+        group = group or self.made(group_id)
         if not group.accepts(asked.member_id, self._kafka.settings.group_max_size):
             self._drop(group, asked.member_id)
             return join_error(GROUP_MAX_SIZE_REACHED)
@@ -83,9 +82,11 @@ class Membership:
             return self._enter(group, asked, asked.member_id)
         return self._rejoin(group, asked, known(group, asked.member_id, asked.instance))
 
-    def _made(self, group_id: str) -> Group:
-        group = self._coordinator.made(group_id)
+    def made(self, group_id: str, offsets: dict[tuple[str, int], Committed] | None = None) -> Group:
+        """A group nobody is in yet, perhaps with the offsets of the one whose place it takes."""
+        group = Group(group_id, offsets={} if offsets is None else offsets)
         group.save()
+        self._coordinator.put(group)
         return group
 
     def _join_new(self, group: Group, asked: Joining) -> Fields | Pending:
@@ -275,12 +276,21 @@ class Membership:
         """Something else than a heartbeat that shows the same."""
         self._touch(group, member)
 
-    def leave(self, group: Group, member_id: str, instance: str | None) -> bool:
-        """One member of a LeaveGroup; whether the group has to rebalance, which `left` does for all of them.
+    def leave_all(self, group: Group, leaving: Sequence[tuple[str, str | None]]) -> list[int]:
+        """Members go, by id or instance id; an error code for each. Those who are left share anew once for all of them."""
+        codes, gone = [], False
+        for member_id, instance in leaving:
+            try:
+                gone |= self._leave(group, member_id, instance)
+                codes.append(0)
+            except Refused as refused:
+                codes.append(refused.code)
+        if gone:
+            self.left(group)
+        return codes
 
-        Raises:
-            Refused: there is no such member.
-        """
+    def _leave(self, group: Group, member_id: str, instance: str | None) -> bool:
+        """Whether the group has to rebalance. Raises Refused when there is no such member."""
         if not member_id:
             member_id = group.statics.get(instance or "", "")
             if instance is None or not member_id:
@@ -338,14 +348,34 @@ class Membership:
         deadlines = [*group.pending.values(), *(each.silent_at for each in group.members.values())]
         self._watch(group, min(deadlines, default=math.inf))
 
+    # ---- changing its kind ------------------------------------------------------------------------------------------
+
+    def dismiss(self, group: Group) -> None:
+        """The group is one of the next generation now: who waits for an answer has to join again there."""
+        for member in group.members.values():
+            member.answer_join(join_error(REBALANCE_IN_PROGRESS, member.id))
+            member.answer_sync(sync_error(REBALANCE_IN_PROGRESS))
+
+    def adopt(self, group: Group, *, rebalances: bool) -> None:
+        """The group was one of the next generation, and only classic members are left."""
+        group.save()
+        self._coordinator.put(group)
+        for member in group.members.values():
+            self._touch(group, member)
+        self._tell(group)
+        if rebalances:
+            self._prepare(group)
+
     # ---- moving -----------------------------------------------------------------------------------------------------
 
-    def _unload(self, group: Group) -> None:
+    def unload(self, group: Group) -> None:
+        """Who waits for an answer is sent to the new coordinator."""
         for member in group.members.values():
             member.answer_join(join_error(NOT_COORDINATOR))
             member.answer_sync(sync_error(NOT_COORDINATOR))
 
-    def _load(self, group: Group) -> None:
+    def load(self, group: Group) -> None:
+        """Give every member the time it had."""
         delay = self._kafka.settings.coordinator_load_ms / 1000
         for member in group.members.values():
             self._touch(group, member, delay + member.session_timeout_ms / 1000)

@@ -32,9 +32,17 @@ class Profile:
         """What ApiVersions says."""
         return ((api, VersionRange(ADVERTISED_SINCE.get(api, low), high)) for api, (low, high) in self.apis.items())
 
+    def is_since(self, release: str) -> bool:
+        """Whether it is this release or a later one."""
+        return _numbers(self.name) >= _numbers(release)
+
     def limited_to(self, answered: Container[Api]) -> Self:
         """The same without the APIs that nobody answers: what is offered works."""
         return attrs.evolve(self, apis={api: versions for api, versions in self.apis.items() if api in answered})
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(each) for each in release.split(".")]
 
 
 def read_profiles(lines: Iterable[str]) -> dict[str, Profile]:

@@ -9,6 +9,7 @@ import attrs
 from pyclient.errors import ConfigurationError
 
 MIB: Final = 1024 * 1024
+POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 
 @attrs.frozen(kw_only=True)
@@ -34,6 +35,16 @@ class Settings:
     group_initial_rebalance_delay_ms: int = 0
     """A real broker's is 3000."""
     group_max_size: int = 2**31 - 1
+    group_consumer_session_timeout_ms: int = 45_000
+    """How long a member of a group of the next generation (KIP-848) may be silent."""
+    group_consumer_heartbeat_interval_ms: int = 500
+    """How often such members are told to beat; a real broker's is 5000."""
+    group_consumer_assignment_interval_ms: int = 0
+    """How soon after the last time such a group may be shared anew; a real broker's is 1000 since 4.3."""
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_migration_policy: str = attrs.field(default="bidirectional", validator=attrs.validators.in_(POLICIES))
+    """Which way groups change their kind while members are in them: also "upgrade", "downgrade", "disabled"."""
+    group_consumer_regex_refresh_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
     max_incremental_fetch_session_cache_slots: int = 1000
     fetch_max_bytes: int = 55 * MIB
@@ -46,6 +57,8 @@ class Settings:
     """How long a follower takes to fetch what its leader has. The model's own."""
     failure_detection_ms: float = 0.0
     """How long the controller takes to notice that a broker is gone. The model's own."""
+    regex_refresh_min_ms: float = 0.0
+    """How long a group looks at new topics no second time for its regular expressions; a real broker's is fixed at 10 s. The model's own."""
     coordinator_load_ms: float = 0.0
     """How long a new group coordinator answers COORDINATOR_LOAD_IN_PROGRESS. The model's own."""
 
@@ -64,7 +77,10 @@ class Settings:
                 raise ConfigurationError(
                     f"{name!r} is no setting of a fake cluster; known are {', '.join(sorted(fields))}", option=name)
             given[known.name] = _converted(name, value, type(known.default))
-        return cls(**given)
+        try:
+            return cls(**given)
+        except ValueError as error:
+            raise ConfigurationError(str(error.args[0]), option=str(error.args[1].name)) from None
 
 
 def _converted(name: str, value: object, kind: type) -> object:

@@ -1,45 +1,125 @@
-"""What the members of a consumer group want and get, read from the bytes they and their leader sent."""
+"""What the members of a consumer group want and get, in the bytes that they and their leader send."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from pyclient.records import TopicPartition
+from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.group import Group
 
 
-def reads(group: Group, topic: str) -> bool:
+
+class Oversized(ValueError):
+    """There are more items announced than bytes left, or fewer than none."""
+
+
+Malformed: Final = (struct.error, UnicodeDecodeError, Oversized)
+"""What reading raises when the bytes are something else."""
+OWNED_SINCE: Final = 1
+GENERATION_SINCE: Final = 2
+RACK_SINCE: Final = 3
+
+
+class Subscription(NamedTuple):
+    """What a member says when it joins."""
+
+    version: int
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    rack: str | None = None
+
+
+class _Reader:
+    """Goes through such bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def number(self, kind: str) -> int:
+        (value,) = struct.unpack_from(f">{kind}", self._data, self._at)
+        self._at += struct.calcsize(f">{kind}")
+        return int(value)
+
+    def text(self) -> str | None:
+        size = self.number("h")
+        return None if size < 0 else bytes(self._raw(size)).decode()
+
+    def data(self) -> bytes:
+        """Null is empty."""
+        return self._raw(max(0, self.number("i")))
+
+    def _raw(self, size: int) -> bytes:
+        (found,) = struct.unpack_from(f">{size}s", self._data, self._at)
+        self._at += size
+        return bytes(found)
+
+    def count(self) -> range:
+        """One turn for each item of an array."""
+        count = self.number("i")
+        if not 0 <= count <= len(self._data) - self._at:
+            raise Oversized(f"{count} items in {len(self._data) - self._at} B")
+        return range(count)
+
+    def places(self) -> Iterator[TopicPartition]:
+        for _ in self.count():
+            topic = self.text() or ""
+            yield from (TopicPartition(topic, self.number("i")) for _ in self.count())
+
+
+def read_subscription(metadata: bytes) -> Subscription:
+    """Raises what `Malformed` names when a member said something else."""
+    reader = _Reader(metadata)
+    version = reader.number("h")
+    topics = tuple(reader.text() or "" for _ in reader.count())
+    reader.data()
+    owned = tuple(reader.places()) if version >= OWNED_SINCE else ()
+    if version >= GENERATION_SINCE:
+        reader.number("i")
+    return Subscription(version, topics, owned, reader.text() if version >= RACK_SINCE else None)
+
+
+def reads(group: Group | ConsumerGroup, topic: str) -> bool:
     """Whether any member subscribed to the topic; assumed of members whose metadata is no consumer's."""
+    if isinstance(group, ConsumerGroup):
+        return group.is_subscribed_to(topic)
     try:
-        return any(topic in _topics(member.metadata(group.protocol)) for member in group.members.values())
-    except (struct.error, UnicodeDecodeError):
+        return any(topic in read_subscription(member.metadata(group.protocol)).topics for member in group.members.values())
+    except Malformed:
         return True
 
 
-def _topics(metadata: bytes) -> Iterator[str]:
-    """``version: int16, topics: array of string``, the same in every version."""
-    (count,) = struct.unpack_from(">i", metadata, 2)
-    at = 6
-    for _ in range(count):
-        (size,) = struct.unpack_from(">h", metadata, at)
-        yield metadata[at + 2:at + 2 + size].decode()
-        at += 2 + size
+def assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment, which no bytes are one of.
 
-
-def assigned(assignment: bytes) -> Iterator[TopicPartition]:
-    """``version: int16, topics: array of (string, array of int32)``, the same in every version.
-
-    Raises:
-        struct.error, UnicodeDecodeError: it is something else.
+    Raises what `Malformed` names when it is something else.
     """
+    reader = _Reader(assignment)
     if not assignment:
-        return
-    (count,) = struct.unpack_from(">i", assignment, 2)
-    at = 6
-    for _ in range(count):
-        (size,) = struct.unpack_from(">h", assignment, at)
-        topic = assignment[at + 2:at + 2 + size].decode()
-        (parts,) = struct.unpack_from(">i", assignment, at + 2 + size)
-        at += 6 + size
-        yield from (TopicPartition(topic, index) for index in struct.unpack_from(f">{parts}i", assignment, at))
-        at += 4 * parts
+        return ()
+    reader.number("h")
+    return tuple(reader.places())
+
+
+def notes(assignment: bytes) -> bytes:
+    """What an assignor wrote behind the partitions, for members that understand it. Raises as `assigned` does."""
+    reader = _Reader(assignment)
+    if not assignment:
+        return b""
+    reader.number("h")
+    list(reader.places())
+    return reader.data()
+
+
+def written(places: Iterable[TopicPartition], version: int) -> bytes:
+    """An assignment without notes."""
+    topics: dict[str, list[int]] = {}
+    for each in places:
+        topics.setdefault(each.topic, []).append(each.partition)
+    out = bytearray(struct.pack(">hi", version, len(topics)))
+    for topic, indexes in topics.items():
+        name = topic.encode()
+        out += struct.pack(f">h{len(name)}si{len(indexes)}i", len(name), name, len(indexes), *sorted(indexes))
+    return bytes(out + struct.pack(">i", -1))

@@ -1,8 +1,7 @@
 """What a test sees of the model: records, groups and offsets as plain values, and names checked before they are used."""
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pyclient.codec.batches import read_batches
@@ -11,13 +10,17 @@ from pyclient.codec.record import Record
 from pyclient.errors import IllegalState
 from pyclient.partitioners import murmur2_partition
 from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
-from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.consumer_group import ConsumerGroup
+from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.families.topics import name_problem
-from pyclient.testing.fake.group import Group, Member
+from pyclient.testing.fake.group import Member
+from pyclient.testing.fake.heartbeats import ConsumerMembership
+from pyclient.testing.fake.membership import Membership
 from pyclient.testing.fake.model import Kafka, Topic
 from pyclient.testing.fake.partition import NOBODY, Partition
+from pyclient.testing.fake.reconciliation import ConsumerMember, Place
 from pyclient.testing.fake.refused import Refused
-from pyclient.testing.fake.subscription import assigned
+from pyclient.testing.fake.subscription import Malformed, assigned
 from pyclient.testing.fake.topic_config import check
 
 Content = tuple[int | None, bytes | None, bytes | None, Sequence[Header]]
@@ -32,7 +35,13 @@ class MemberView(NamedTuple):
     instance_id: str | None
     """Its ``group.instance.id``."""
     partitions: tuple[TopicPartition, ...]
-    """Assigned to it; empty while the group rebalances, and for members that are no consumers."""
+    """Assigned to it; in a classic group, empty while the group rebalances and for members that are no consumers."""
+    epoch: int = -1
+    """In a group of the next generation (KIP-848): its own, which follows the group's."""
+    revoking: tuple[TopicPartition, ...] = ()
+    """In such a group: what it was told to give up, and has not said that it did. Nobody else has it yet."""
+    target: tuple[TopicPartition, ...] = ()
+    """In such a group: what it is to have in the end."""
 
 
 class GroupView(NamedTuple):
@@ -41,9 +50,20 @@ class GroupView(NamedTuple):
     id: str
     state: str
     generation: int
+    """In a group of the next generation: its epoch."""
     protocol: str | None
+    """In a group of the next generation: the broker's assignor."""
     leader: str | None
     members: tuple[MemberView, ...]
+    type: str = "classic"
+    """"classic", or "consumer" for the next generation (KIP-848)."""
+    assignment_epoch: int = -1
+    """In a group of the next generation: the epoch of the group that the members' targets are for."""
+
+    @property
+    def owners(self) -> dict[TopicPartition, str]:
+        """Which member may be using which partition now, by member id; also what it has yet to give up."""
+        return {place: each.id for each in self.members for place in (*each.partitions, *each.revoking)}
 
 
 # ---- topics -------------------------------------------------------------------------------------------------------------
@@ -123,18 +143,31 @@ def begin_at(partition: Partition, offset: int) -> None:
 # ---- groups -------------------------------------------------------------------------------------------------------------
 
 
-def group(found: Group) -> GroupView:
+def group(kafka: Kafka, found: AnyGroup) -> GroupView:
     """The group as a test sees it."""
+    if isinstance(found, ConsumerGroup):
+        return GroupView(found.id, found.state.value, found.epoch, found.assignor, None,
+                         tuple(_consumer(kafka, found, each) for each in found.members.values()), found.kind, found.assignment_epoch)
     return GroupView(found.id, found.state.value, found.generation, found.protocol, found.leader,
                      tuple(_member(each) for each in found.members.values()))
 
 
 def _member(member: Member) -> MemberView:
     try:
-        mine = tuple(assigned(member.assignment))
-    except (struct.error, UnicodeDecodeError):
+        mine = assigned(member.assignment)
+    except Malformed:
         mine = ()
     return MemberView(member.id, member.client_id, member.instance, mine)
+
+
+def _consumer(kafka: Kafka, group: ConsumerGroup, member: ConsumerMember) -> MemberView:
+    return MemberView(member.id, member.client_id, member.instance, _places(kafka, member.assigned), member.epoch,
+                      _places(kafka, member.revoking), _places(kafka, group.targets.get(member.id, ())))
+
+
+def _places(kafka: Kafka, places: Iterable[Place]) -> tuple[TopicPartition, ...]:
+    known = ((kafka.topics_by_id.get(topic), index) for topic, index in places)
+    return tuple(sorted(TopicPartition(topic.name, index) for topic, index in known if topic is not None))
 
 
 def committed(kafka: Kafka, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -144,15 +177,28 @@ def committed(kafka: Kafka, group_id: str) -> dict[TopicPartition, OffsetAndMeta
             for key, each in (found.offsets if found is not None else {}).items()}
 
 
-def find_member(kafka: Kafka, group_id: str, name: str) -> tuple[Group, str]:
-    """A member by one of its names. Raises ValueError when it is nobody's, or several members'."""
+def expire(kafka: Kafka, group_id: str, name: str) -> None:
+    """Give a member up. Raises ValueError when there is no such group or member."""
+    found = _group(kafka, group_id)
+    member_id = _member_called(found, name)
+    if isinstance(found, ConsumerGroup):
+        kafka.part(ConsumerMembership).expire(found, member_id)
+    else:
+        kafka.part(Membership).expire(found, member_id)
+
+
+def _group(kafka: Kafka, group_id: str) -> AnyGroup:
     groups = kafka.part(Coordinator).groups
     if group_id not in groups:
         raise ValueError(f"there is no group {group_id!r}: there are {sorted(groups) or 'none'}")
-    found = groups[group_id]
+    return groups[group_id]
+
+
+def _member_called(found: AnyGroup, name: str) -> str:
+    """A member by one of its names. Raises ValueError when it is nobody's, or several members'."""
     if name in found.members:
-        return found, name
+        return name
     named = [each.id for each in found.members.values() if name in (each.instance, each.client_id)]
     if len(named) != 1:
-        raise ValueError(f"{len(named)} members of {group_id!r} are called {name!r}; the ids are {sorted(found.members) or 'none'}")
-    return found, named[0]
+        raise ValueError(f"{len(named)} members of {found.id!r} are called {name!r}; the ids are {sorted(found.members) or 'none'}")
+    return named[0]

@@ -57,6 +57,12 @@ ALLOWED: Final = (
     Allowance(Api.JOIN_GROUP, "members", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.DESCRIBE_GROUPS, "members", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.DESCRIBE_GROUPS, "client_host", Kind.RENAMED, "a container sees its gateway, not this machine", containers=True),
+    Allowance(Api.CONSUMER_GROUP_HEARTBEAT, "topic_partitions", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.CONSUMER_GROUP_HEARTBEAT, "partitions", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.CONSUMER_GROUP_DESCRIBE, "members", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.CONSUMER_GROUP_DESCRIBE, "topic_partitions", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.CONSUMER_GROUP_DESCRIBE, "subscribed_topic_names", Kind.UNORDERED, "a hash set there"),
+    Allowance(Api.CONSUMER_GROUP_DESCRIBE, "client_host", Kind.RENAMED, "a container sees its gateway, not this machine", containers=True),
     Allowance(Api.LIST_GROUPS, "groups", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.DELETE_TOPICS, "responses", Kind.UNORDERED, "a hash map there"),
 )

@@ -11,15 +11,27 @@ from pyclient.testing import LocalCluster
 from pyclient.testing.fake.cluster import FakeCluster
 from pyclient.testing.fake.families import FAMILIES
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
-from tests.broker.conformance import scripts_admin, scripts_cluster, scripts_groups, scripts_produce, scripts_reading, scripts_three
+from tests.broker.conformance import (
+    scripts_admin,
+    scripts_cluster,
+    scripts_groups,
+    scripts_groups_consumer,
+    scripts_produce,
+    scripts_reading,
+    scripts_three,
+)
 from tests.broker.conformance.allowed import ALLOWED, Allowance
 from tests.broker.conformance.comparing import Comparison
 from tests.broker.conformance.peer import offered_by, run
 from tests.broker.conformance.script import Script
 
-SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS, *scripts_admin.SCRIPTS)
+SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS,
+                  *scripts_groups_consumer.SCRIPTS, *scripts_admin.SCRIPTS)
 ON_BROKER: Final = {"log.initial.task.delay.ms": 3_600_000}
 """Records of the scripts are old; a broker would begin to delete them after half a minute."""
+
+AS_A_BROKER: Final = {"group.consumer.heartbeat.interval.ms": 5000}
+"""Where the model's default is another one."""
 
 
 def cases(scripts: Iterable[Script]) -> Iterator[tuple[Script, int]]:
@@ -32,6 +44,7 @@ def cases(scripts: Iterable[Script]) -> Iterator[tuple[Script, int]]:
 
 CASES: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(SCRIPTS)}
 CASES_OF_THREE: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_three.SCRIPTS)}
+CASES_OF_SLOW: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_groups_consumer.SLOW)}
 
 
 class Pair(NamedTuple):
@@ -59,13 +72,19 @@ def done() -> set[str]:
 @pytest.fixture(scope="module")
 def pair(used: set[Allowance]) -> Iterator[Pair]:
     """Both clusters, for all cases: later scripts see what earlier ones left, on both alike."""
-    yield from paired(1, {"num.partitions": 2}, used)
+    yield from paired(1, {"num.partitions": 2, **AS_A_BROKER, "group.consumer.assignment.interval.ms": 0}, used)
 
 
 @pytest.fixture(scope="module")
 def pair_of_three(used: set[Allowance]) -> Iterator[Pair]:
     """Both clusters with three brokers each."""
     yield from paired(3, {"auto.create.topics.enable": False, "min.insync.replicas": 2}, used)
+
+
+@pytest.fixture(scope="module")
+def pair_of_slow(used: set[Allowance]) -> Iterator[Pair]:
+    """Both clusters, sharing the partitions of a group anew only long after the last time."""
+    yield from paired(1, {**AS_A_BROKER, "group.consumer.assignment.interval.ms": 15_000}, used)
 
 
 def paired(brokers: int, config: Mapping[str, object], used: set[Allowance]) -> Iterator[Pair]:
@@ -101,8 +120,15 @@ def test_the_model_of_three_answers_as_one_of_three_brokers(pair_of_three: Pair,
     assert not differences(script, version, pair_of_three)
 
 
+@pytest.mark.parametrize("case", CASES_OF_SLOW)
+def test_the_model_of_a_slow_coordinator_answers_as_one(pair_of_slow: Pair, done: set[str], case: str) -> None:
+    script, version = CASES_OF_SLOW[case]
+    done.add(case)
+    assert not differences(script, version, pair_of_slow)
+
+
 def test_no_difference_is_allowed_that_nobody_needs(pair: Pair, used: set[Allowance], done: set[str]) -> None:
-    if done != {*CASES, *CASES_OF_THREE}:
+    if done != {*CASES, *CASES_OF_THREE, *CASES_OF_SLOW}:
         pytest.skip("only some of the cases ran")
     assert [row for row in ALLOWED if row not in used and (pair.in_containers or not row.containers)] == []
 

@@ -6,11 +6,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from pyclient.testing.fake.asking import Asked, Fields
-from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.consumer_group import ConsumerGroup
+from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.families.groups import GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NON_EMPTY_GROUP
-from pyclient.testing.fake.group import Committed, Group, Member, State
+from pyclient.testing.fake.group import Committed, Group, State
+from pyclient.testing.fake.heartbeats import NEW_EPOCHS_SINCE
 from pyclient.testing.fake.membership import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, Membership, current
 from pyclient.testing.fake.model import Kafka, Topic
+from pyclient.testing.fake.reconciliation import Place
 from pyclient.testing.fake.refused import Refused
 from pyclient.testing.fake.subscription import reads
 
@@ -18,6 +21,9 @@ UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 OFFSET_METADATA_TOO_LARGE: Final = 12
 GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
 UNKNOWN_TOPIC_ID: Final = 100
+UNSUPPORTED_VERSION: Final = 35
+EPOCHS_SINCE: Final = 9
+"""From this version on members of groups of the next generation commit, with their epochs."""
 IDS_SINCE: Final = 10
 NOT_FOUND_TOLD_SINCE: Final = 9
 TOP_LEVEL_SINCE: Final = 2
@@ -31,11 +37,9 @@ NOTHING: Final = -1
 def offset_commit(kafka: Kafka, asked: Asked) -> Fields:
     """Members of the current generation commit, and anybody while the group has no members."""
     try:
-        group, member = _committer(kafka, asked)
+        group = _committer(kafka, asked)
     except Refused as refused:
         return _commit_answer(_every_partition(kafka, asked, refused.code))
-    if member is not None:
-        kafka.part(Membership).alive(group, member)
     return _commit_answer(_every_partition(kafka, asked, 0, group))
 
 
@@ -47,32 +51,54 @@ def refuse_offset_commit(asked: Asked, code: int) -> Fields:
         for topic in asked.body.topics]}
 
 
-def _committer(kafka: Kafka, asked: Asked) -> tuple[Group, Member | None]:
+def _committer(kafka: Kafka, asked: Asked) -> AnyGroup:
+    """The group, when whoever this is may commit for it."""
     body = asked.body
     generation = body.generation_id_or_member_epoch
-    instance = getattr(body, "group_instance_id", None)
     group = kafka.part(Coordinator).find(asked.broker, body.group_id)
     if group is None:
         if generation >= 0:
             raise Refused(GROUP_ID_NOT_FOUND if asked.version >= NOT_FOUND_TOLD_SINCE else ILLEGAL_GENERATION)
-        return _simple(kafka, body.group_id), None
-    if generation < 0 and group.state is State.EMPTY:
-        return group, None
-    if generation < 0 and not body.member_id and instance is None:
-        raise Refused(UNKNOWN_MEMBER_ID)  # its members alone may commit
-    member = current(group, body.member_id, instance, generation)
-    if group.state is State.COMPLETING:
-        raise Refused(REBALANCE_IN_PROGRESS)
-    return group, member
-
-
-def _simple(kafka: Kafka, group_id: str) -> Group:
-    group = kafka.part(Coordinator).made(group_id)
-    group.save()
+        return kafka.part(Membership).made(body.group_id)
+    if generation >= 0 or not group.is_empty:
+        if isinstance(group, ConsumerGroup):
+            _check_epoch(kafka, group, asked)
+        else:
+            _check_generation(kafka, group, asked)
     return group
 
 
-def _every_partition(kafka: Kafka, asked: Asked, code: int, group: Group | None = None) -> Iterator[tuple[Any, Fields]]:
+def _check_generation(kafka: Kafka, group: Group, asked: Asked) -> None:
+    body, instance = asked.body, getattr(asked.body, "group_instance_id", None)
+    if body.generation_id_or_member_epoch < 0 and not body.member_id and instance is None:
+        raise Refused(UNKNOWN_MEMBER_ID)  # its members alone may commit
+    member = current(group, body.member_id, instance, body.generation_id_or_member_epoch)
+    if group.state is State.COMPLETING:
+        raise Refused(REBALANCE_IN_PROGRESS)
+    kafka.part(Membership).alive(group, member)
+
+
+def _check_epoch(kafka: Kafka, group: ConsumerGroup, asked: Asked) -> None:
+    member_id, epoch = asked.body.member_id, asked.body.generation_id_or_member_epoch
+    if group.member(member_id).classic is None and asked.version < EPOCHS_SINCE:
+        raise Refused(UNSUPPORTED_VERSION)
+    if kafka.profile.is_since(NEW_EPOCHS_SINCE):
+        group.check_commit(member_id, epoch, _places(kafka, asked))
+    else:
+        group.check_epoch(member_id, epoch)
+
+
+def _places(kafka: Kafka, asked: Asked) -> list[Place]:
+    """What would be committed if whoever asks may."""
+    return [(found.id, part.partition_index) for topic, found in _topics(kafka, asked) if found is not None for part in topic.partitions
+            if 0 <= part.partition_index < len(found.partitions) and not _is_too_large(kafka, part)]
+
+
+def _is_too_large(kafka: Kafka, part: Any) -> bool:
+    return len(part.committed_metadata or "") > kafka.settings.offset_metadata_max_bytes
+
+
+def _every_partition(kafka: Kafka, asked: Asked, code: int, group: AnyGroup | None = None) -> Iterator[tuple[Any, Fields]]:
     """Unknown ones first, as a real broker answers; the others get *code*, or are committed."""
     known: list[tuple[Any, Topic, Any]] = []
     for topic, found in _topics(kafka, asked):
@@ -92,12 +118,11 @@ def _topics(kafka: Kafka, asked: Asked) -> Iterator[tuple[Any, Topic | None]]:
         yield topic, kafka.topics_by_id.get(topic.topic_id) if asked.version >= IDS_SINCE else kafka.topics.get(topic.name)
 
 
-def _commit(kafka: Kafka, group: Group, topic: str, part: Any) -> int:
-    note = part.committed_metadata or ""
-    if len(note) > kafka.settings.offset_metadata_max_bytes:
+def _commit(kafka: Kafka, group: AnyGroup, topic: str, part: Any) -> int:
+    if _is_too_large(kafka, part):
         return OFFSET_METADATA_TOO_LARGE
     epoch = getattr(part, "committed_leader_epoch", NOTHING)
-    group.offsets[topic, part.partition_index] = Committed(part.committed_offset, epoch, note)
+    group.offsets[topic, part.partition_index] = Committed(part.committed_offset, epoch, part.committed_metadata or "")
     kafka.tell("committed", group=group.id, generation=group.generation, topic=topic, partition=part.partition_index,
                offset=part.committed_offset, epoch=epoch)
     return 0
@@ -116,37 +141,45 @@ def _commit_answer(parts: Iterable[tuple[Any, Fields]]) -> Fields:
 
 def offset_fetch(kafka: Kafka, asked: Asked) -> Fields:
     """One group's offsets, or since version 8 those of many; no topics named means all that it has."""
-    answers = [_fetched(kafka, asked, group_id, topics) for group_id, topics in _asked_groups(asked)]
+    answers = [_fetched(kafka, asked, each) for each in _asked_groups(asked)]
     return {"throttle_time": 0, "groups": answers} if asked.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
 
 
 def refuse_offset_fetch(asked: Asked, code: int) -> Fields:
     """The error for every group."""
-    answers = [_fetch_error(asked, group_id, topics, code) for group_id, topics in _asked_groups(asked)]
+    answers = [_fetch_error(asked, each, code) for each in _asked_groups(asked)]
     return {"throttle_time": 0, "groups": answers} if asked.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
 
 
-def _asked_groups(asked: Asked) -> list[tuple[str, Any]]:
-    if asked.version >= GROUPS_SINCE:
-        return [(each.group_id, each.topics) for each in asked.body.groups]
-    return [(asked.body.group_id, asked.body.topics)]
+def _asked_groups(asked: Asked) -> list[Any]:
+    """What is asked of each group; before there could be several it stood in the request itself."""
+    return list(asked.body.groups) if asked.version >= GROUPS_SINCE else [asked.body]
 
 
-def _fetched(kafka: Kafka, asked: Asked, group_id: str, topics: Any) -> Mapping[str, object]:
+def _fetched(kafka: Kafka, asked: Asked, wanted: Any) -> Mapping[str, object]:
     try:
-        group = kafka.part(Coordinator).find(asked.broker, group_id)
+        group = _fetchable(kafka, asked, wanted)
     except Refused as refused:
-        return _fetch_error(asked, group_id, topics, refused.code)
+        return _fetch_error(asked, wanted, refused.code)
     offsets = group.offsets if group is not None else {}
-    return {"group_id": group_id, "error_code": 0,
-            "topics": _all_offsets(kafka, asked, offsets) if topics is None else [_offsets(kafka, asked, offsets, each) for each in topics]}
+    return {"group_id": wanted.group_id, "error_code": 0, "topics": _all_offsets(kafka, asked, offsets) if wanted.topics is None else
+            [_offsets(kafka, asked, offsets, each) for each in wanted.topics]}
 
 
-def _fetch_error(asked: Asked, group_id: str, topics: Any, code: int) -> Mapping[str, object]:
+def _fetchable(kafka: Kafka, asked: Asked, wanted: Any) -> AnyGroup | None:
+    """The group, when whoever this is may ask: a member of the next generation says so with its epoch, others say nothing of themselves."""
+    group = kafka.part(Coordinator).find(asked.broker, wanted.group_id)
+    member_id, epoch = getattr(wanted, "member_id", None), getattr(wanted, "member_epoch", NOTHING)
+    if isinstance(group, ConsumerGroup) and (member_id is not None or epoch >= 0):
+        group.check_epoch(member_id or "", epoch)
+    return group
+
+
+def _fetch_error(asked: Asked, wanted: Any, code: int) -> Mapping[str, object]:
     """Version 1 has no place for it but the partitions."""
     told = [] if asked.version >= TOP_LEVEL_SINCE else [
-        {"name": topic.name, "partitions": [_offset(index, None, code) for index in topic.partition_indexes]} for topic in topics]
-    return {"group_id": group_id, "error_code": code, "topics": told}
+        {"name": topic.name, "partitions": [_offset(index, None, code) for index in topic.partition_indexes]} for topic in wanted.topics]
+    return {"group_id": wanted.group_id, "error_code": code, "topics": told}
 
 
 def _all_offsets(kafka: Kafka, asked: Asked, offsets: Mapping[tuple[str, int], Committed]) -> list[Fields]:
@@ -194,25 +227,25 @@ def refuse_offset_delete(_asked: Asked, code: int) -> Fields:
     return {"error_code": code, "throttle_time": 0, "topics": []}
 
 
-def _deletable(kafka: Kafka, asked: Asked) -> Group:
+def _deletable(kafka: Kafka, asked: Asked) -> AnyGroup:
     if not asked.body.group_id:
         raise Refused(INVALID_GROUP_ID)
     group = kafka.part(Coordinator).find(asked.broker, asked.body.group_id)
     if group is None:
         raise Refused(GROUP_ID_NOT_FOUND)
-    if group.state is not State.EMPTY and group.protocol_type != "consumer":
+    if not group.is_empty and group.protocol_type != "consumer":
         raise Refused(NON_EMPTY_GROUP)
     return group
 
 
-def _delete_all(kafka: Kafka, group: Group, topic: str, indexes: list[int]) -> list[Fields]:
+def _delete_all(kafka: Kafka, group: AnyGroup, topic: str, indexes: list[int]) -> list[Fields]:
     """Unknown ones first, as a real broker answers."""
     missing = [index for index in indexes if kafka.partition(topic, index) is None]
     return [*({"partition_index": index, "error_code": UNKNOWN_TOPIC_OR_PARTITION} for index in missing),
             *({"partition_index": index, "error_code": _delete(kafka, group, topic, index)} for index in indexes if index not in missing)]
 
 
-def _delete(kafka: Kafka, group: Group, topic: str, index: int) -> int:
+def _delete(kafka: Kafka, group: AnyGroup, topic: str, index: int) -> int:
     if reads(group, topic):
         return GROUP_SUBSCRIBED_TO_TOPIC
     if group.offsets.pop((topic, index), None) is not None:

@@ -42,7 +42,7 @@ UNKNOWN_SERVER_ERROR: Final = -1
 OPERATIONS: Final = (SET, DELETE, APPEND, SUBTRACT)
 TOPIC: Final = 2
 BROKER: Final = 4
-OWN: Final = ("replica_lag_ms", "failure_detection_ms", "coordinator_load_ms")
+OWN: Final = ("replica_lag_ms", "failure_detection_ms", "coordinator_load_ms", "regex_refresh_min_ms")
 """Settings that no real broker has."""
 DYNAMIC: Final = frozenset({
     "message.max.bytes", "min.insync.replicas", "unclean.leader.election.enable", "log.message.timestamp.type",

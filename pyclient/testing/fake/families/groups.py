@@ -7,8 +7,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from pyclient.testing.fake.asking import Asked, Fields
-from pyclient.testing.fake.coordinator import COORDINATOR_LOAD_IN_PROGRESS, Coordinator
+from pyclient.testing.fake.consumer_group import ConsumerGroup
+from pyclient.testing.fake.coordinator import COORDINATOR_LOAD_IN_PROGRESS, AnyGroup, Coordinator
 from pyclient.testing.fake.group import Group, Member, State
+from pyclient.testing.fake.guests import Guests
+from pyclient.testing.fake.heartbeats import ConsumerMembership
 from pyclient.testing.fake.membership import (
     INCONSISTENT_GROUP_PROTOCOL,
     UNKNOWN_MEMBER_ID,
@@ -47,12 +50,22 @@ def join_group(kafka: Kafka, asked: Asked) -> Fields | Awaitable[Fields]:
     try:
         group = _named(kafka, asked)
         _check_session_timeout(kafka, body.session_timeout // MILLISECOND)
-        joined = kafka.part(Membership).join(group, body.group_id, _joining(asked))
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return _join_answer(asked, _joined_as_guest(kafka, group, asked))
+        joined = kafka.part(Membership).join(_classic(kafka, group), body.group_id, _joining(asked))
     except Refused as refused:
         return _join_answer(asked, join_error(refused.code, body.member_id))
     if isinstance(joined, asyncio.Future):
         return joined if asked.version >= NULLABLE_NAME_SINCE else _later(asked, joined)
     return _join_answer(asked, joined)
+
+
+def _joined_as_guest(kafka: Kafka, group: ConsumerGroup, asked: Asked) -> Fields:
+    """Nobody is told its id when it is refused."""
+    try:
+        return kafka.part(Guests).join(group, _joining(asked))
+    except Refused as refused:
+        return join_error(refused.code)
 
 
 async def _later(asked: Asked, joined: Pending) -> Fields:
@@ -93,7 +106,10 @@ def sync_group(kafka: Kafka, asked: Asked) -> Fields | Pending:
     if asked.version >= NAMES_SINCE and None in theirs:
         return sync_error(INCONSISTENT_GROUP_PROTOCOL)
     try:
-        group, member = _current(kafka, asked)
+        group = _named(kafka, asked)
+        if isinstance(group, ConsumerGroup):
+            return kafka.part(Guests).sync(group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id, theirs)
+        group, member = _current(group, body)
         if theirs[0] not in (None, group.protocol_type) or theirs[1] not in (None, group.protocol):
             raise Refused(INCONSISTENT_GROUP_PROTOCOL)
         return kafka.part(Membership).sync(group, member, {each.member_id: each.assignment for each in body.assignments})
@@ -108,8 +124,13 @@ def refuse_sync_group(_asked: Asked, code: int) -> Fields:
 
 def heartbeat(kafka: Kafka, asked: Asked) -> Fields:
     """A coordinator that is still loading says yes to everybody."""
+    body = asked.body
     try:
-        kafka.part(Membership).beat(*_current(kafka, asked))
+        group = _named(kafka, asked)
+        if isinstance(group, ConsumerGroup):
+            kafka.part(Guests).beat(group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id)
+        else:
+            kafka.part(Membership).beat(*_current(group, body))
     except Refused as refused:
         return refuse_heartbeat(asked, 0 if refused.code == COORDINATOR_LOAD_IN_PROGRESS else refused.code)
     return refuse_heartbeat(asked, 0)
@@ -120,17 +141,20 @@ def refuse_heartbeat(_asked: Asked, code: int) -> Fields:
     return {"throttle_time": 0, "error_code": code}
 
 
-def _named(kafka: Kafka, asked: Asked) -> Group | None:
+def _classic(kafka: Kafka, group: AnyGroup | None) -> Group | None:
+    """A classic group takes the place of an empty one of the next generation."""
+    return kafka.part(Membership).made(group.id, group.offsets) if isinstance(group, ConsumerGroup) else group
+
+
+def _named(kafka: Kafka, asked: Asked) -> AnyGroup | None:
     if not asked.body.group_id:
         raise Refused(INVALID_GROUP_ID)
     return kafka.part(Coordinator).find(asked.broker, asked.body.group_id)
 
 
-def _current(kafka: Kafka, asked: Asked) -> tuple[Group, Member]:
-    group = _named(kafka, asked)
+def _current(group: Group | None, body: Any) -> tuple[Group, Member]:
     if group is None:
         raise Refused(UNKNOWN_MEMBER_ID)
-    body = asked.body
     return group, current(group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id)
 
 
@@ -140,21 +164,20 @@ def leave_group(kafka: Kafka, asked: Asked) -> Fields:
         group = _named(kafka, asked)
     except Refused as refused:
         return refuse_leave_group(asked, refused.code)
-    membership = kafka.part(Membership)
-    answers, gone = [], False
-    for member_id, instance in _leaving(asked):
-        code = UNKNOWN_MEMBER_ID
-        if group is not None:
-            try:
-                gone |= membership.leave(group, member_id, instance)
-                code = 0
-            except Refused as refused:
-                code = refused.code
-        answers.append({"member_id": member_id, "group_instance_id": instance, "error_code": code})
-    if group is not None and gone:
-        membership.left(group)
-    only = answers[0]["error_code"] if asked.version < LEAVE_BATCHED_SINCE else 0
-    return {"throttle_time": 0, "error_code": only, "members": answers}
+    codes = _left(kafka, group, _leaving(asked))
+    only = codes[0] if asked.version < LEAVE_BATCHED_SINCE else 0
+    return {"throttle_time": 0, "error_code": only, "members": [
+        {"member_id": member_id, "group_instance_id": instance, "error_code": code}
+        for (member_id, instance), code in zip(_leaving(asked), codes, strict=True)]}
+
+
+def _left(kafka: Kafka, group: AnyGroup | None, leaving: list[tuple[str, str | None]]) -> list[int]:
+    match group:
+        case Group():
+            return kafka.part(Membership).leave_all(group, leaving)
+        case ConsumerGroup():
+            return kafka.part(ConsumerMembership).leave_all(group, leaving)
+    return [UNKNOWN_MEMBER_ID] * len(leaving)
 
 
 def refuse_leave_group(_asked: Asked, code: int) -> Fields:
@@ -186,10 +209,10 @@ def _described(kafka: Kafka, asked: Asked, group_id: str) -> Fields:
         group = kafka.part(Coordinator).find(asked.broker, group_id)
     except Refused as refused:
         return _unseen(asked, group_id, refused.code, None)
-    if group is None:
+    if not isinstance(group, Group):
         told = asked.version >= NOT_FOUND_TOLD_SINCE
-        return {**_unseen(asked, group_id, GROUP_ID_NOT_FOUND if told else 0, f"Group {group_id} not found." if told else None),
-                "group_state": State.DEAD.value}
+        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+        return {**_unseen(asked, group_id, GROUP_ID_NOT_FOUND if told else 0, message if told else None), "group_state": State.DEAD.value}
     stable = group.state is State.STABLE
     return {**_unseen(asked, group_id, 0, None), "group_state": group.state.value, "protocol_type": group.protocol_type or "",
             "protocol_data": group.protocol if stable else "",
@@ -221,14 +244,14 @@ def refuse_list_groups(_asked: Asked, code: int) -> Fields:
     return {"throttle_time": 0, "error_code": code, "groups": []}
 
 
-def _wanted(body: Any, group: Group) -> bool:
+def _wanted(body: Any, group: AnyGroup) -> bool:
     states = [each.lower() for each in getattr(body, "states_filter", ())]
     types = [each.lower() for each in getattr(body, "types_filter", ())]
-    return (not states or group.state.value.lower() in states) and (not types or "classic" in types)
+    return (not states or group.state.value.lower() in states) and (not types or group.kind in types)
 
 
-def _listed(group: Group) -> Fields:
-    return {"group_id": group.id, "protocol_type": group.protocol_type or "", "group_state": group.state.value, "group_type": "classic"}
+def _listed(group: AnyGroup) -> Fields:
+    return {"group_id": group.id, "protocol_type": group.protocol_type or "", "group_state": group.state.value, "group_type": group.kind}
 
 
 def delete_groups(kafka: Kafka, asked: Asked) -> Fields:
@@ -250,7 +273,7 @@ def _deleted(kafka: Kafka, broker: int, group_id: str) -> int:
         return refused.code
     if group is None:
         return GROUP_ID_NOT_FOUND
-    if group.state is not State.EMPTY:
+    if not group.is_empty:
         return NON_EMPTY_GROUP
     coordinator.delete(group)
     return 0

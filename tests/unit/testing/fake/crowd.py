@@ -24,7 +24,9 @@ class Crowd(Plane):
 
     @property
     def group(self) -> Group:
-        return self.kafka.part(Coordinator).groups["g"]
+        found = self.kafka.part(Coordinator).groups["g"]
+        assert isinstance(found, Group)
+        return found
 
     def joining(self, member: str = "", *, instance: str | None = None, protocols: tuple[tuple[str, bytes], ...] = RANGE,
                 session_s: float = SESSION_S, rebalance_s: float = REBALANCE_S, kind: str = "consumer", version: int = 9,

@@ -1,0 +1,165 @@
+"""Members of a group of the next generation as clients play them: they say what they have, give up what they are told to, in their own time."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+import attrs
+
+from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, Beat, ConsumerGroup, Moment, Told, TopicView
+from pyclient.testing.fake.reconciliation import Classic, Place
+from pyclient.testing.fake.refused import Refused
+
+REBALANCE_MS = 60_000
+FENCED_MEMBER_EPOCH = 110
+UNKNOWN_MEMBER_ID = 25
+
+
+class Topics:
+    """The topics of a cluster without a cluster."""
+
+    def __init__(self, **partitions: int) -> None:
+        self.catalog: dict[str, TopicView] = {}
+        self._ids = 0
+        for name, count in partitions.items():
+            self.create(name, count)
+
+    def create(self, name: str, partitions: int) -> None:
+        self._ids += 1
+        self.catalog[name] = TopicView(UUID(int=self._ids), partitions)
+
+    def grow(self, name: str, more: int = 1) -> None:
+        topic = self.catalog[name]
+        self.catalog[name] = topic._replace(partitions=topic.partitions + more)
+
+    def places(self, *names: str) -> set[Place]:
+        """Every partition of these topics, as far as they are there."""
+        found = [self.catalog[name] for name in names if name in self.catalog]
+        return {(topic.id, index) for topic in found for index in range(topic.partitions)}
+
+    def names(self, places: Iterable[Place]) -> list[str]:
+        """Partitions as ``topic-number``; of topics that are gone, the number of the id."""
+        known = {topic.id: name for name, topic in self.catalog.items()}
+        return sorted(f"{known.get(topic, topic.int)}-{index}" for topic, index in places)
+
+
+class Client:
+    """One consumer, with what it has been told. `owned` is what it reads; that changes in `reconcile`, not by being told."""
+
+    def __init__(self, group: ConsumerGroup, topics: Topics, name: str, *subscribed: str, pattern: str | None = None,
+                 instance: str | None = None, assignor: str | None = None, most: int = 1000) -> None:
+        self.group = group
+        self.name = name
+        self.subscribed = subscribed
+        self.pattern = pattern
+        self.instance = instance
+        self.epoch = 0
+        self.owned: set[Place] = set()
+        self.told: set[Place] = set()
+        self._topics = topics
+        self._assignor = assignor
+        self._most = most
+        self._says_all = True
+        self._hears = False
+        """It was told something, and has not done it yet."""
+        self._reconciled = False
+        """It has done what it was told, which it says with its next heartbeat even when that changed nothing (N03)."""
+
+    # ---- what it does -----------------------------------------------------------------------------------------------
+
+    def beat(self, *, lost: bool = False) -> Told:
+        """One heartbeat; a lost answer makes the next one full.
+
+        Who has said what it reads must not begin to read what it was told before that: the group has taken it at its word.
+        """
+        asked = self._request()
+        told = self.group.beat(asked, Moment(self._topics.catalog, most=self._most))
+        if lost:
+            self._says_all = True
+            if asked.owned is not None:
+                self.told, self._hears = set(self.owned), False
+            return told
+        self.epoch, self._says_all, self._reconciled = told.member.epoch, False, False
+        if told.assignment is not None:
+            self.told, self._hears = set(told.assignment), True
+        return told
+
+    def reconcile(self) -> None:
+        """Give up what it is told to, and begin to read what is new."""
+        self._reconciled, self._hears = self._reconciled or self._hears, False
+        self.owned = set(self.told)
+
+    def step(self) -> None:
+        """As a client does it: beat, come back when fenced, and do at once what it is told."""
+        try:
+            self.beat()
+        except Refused as refused:
+            if refused.code not in (FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID):
+                raise
+            self.come_back_fenced()
+            self.beat()
+        self.reconcile()
+
+    def come_back_fenced(self) -> None:
+        """A dynamic member may join again at once. A static one has to wait until its own session is over, which happens here."""
+        self.abandon()
+        if self.instance is not None and self.name in self.group.members:
+            self.group.remove([self.group.members[self.name]], self._topics.catalog)
+
+    def abandon(self) -> None:
+        """Read nothing any more, and join as if for the first time."""
+        self.epoch, self.owned, self.told = JOINS, set(), set()
+        self._says_all, self._hears, self._reconciled = True, False, False
+
+    def resubscribe(self, *topics: str, pattern: str | None = None) -> None:
+        self.subscribed, self.pattern, self._says_all = topics, pattern, True
+
+    def leave(self, *, for_now: bool = False) -> None:
+        self.abandon()
+        if for_now:
+            self.group.leave_for_now(self.group.static_member(self.name, str(self.instance)))
+        else:
+            self.group.remove([self.group.member(self.name)], self._topics.catalog)
+        self.epoch = LEAVES_FOR_NOW if for_now else LEAVES
+
+    def return_as(self, name: str) -> None:
+        """A static member was restarted: its process has another id."""
+        self.name = name
+        self.abandon()
+
+    # ---- what it says -----------------------------------------------------------------------------------------------
+
+    def _request(self) -> Beat:
+        full = self._says_all or self.epoch == JOINS
+        return Beat(
+            member_id=self.name, epoch=self.epoch, instance=self.instance, rebalance_timeout_ms=REBALANCE_MS if full else -1,
+            topics=self.subscribed if full else None, pattern=(self.pattern or "") if full else None, assignor=self._assignor,
+            owned=tuple(sorted(self.owned)) if full or self._reconciled else None, client_id="client", host="/host")
+
+    def has(self) -> list[str]:
+        """What it reads."""
+        return self._topics.names(self.owned)
+
+
+class ClassicClient(Client):
+    """One that speaks the classic protocol, cooperatively: it keeps what it has while it joins again."""
+
+    def beat(self, *, lost: bool = False) -> Told:
+        """Join again, when the group wants it to, and ask what it may use. Nothing of that is ever lost here."""
+        member = self.group.members.get(self.name)
+        if member is None:
+            self.abandon()
+        if member is None or self._says_all or not member.is_reconciled(self.group.assignment_epoch):
+            old = self.group.newcomer(self.name)
+            joining = attrs.evolve(old, instance=self.instance, topics=self.subscribed, rebalance_timeout_ms=REBALANCE_MS,
+                                   classic=Classic(10_000, (("cooperative-sticky", b""),)))
+            member = self.group.let_in(old, joining, tuple(sorted(self.owned)), Moment(self._topics.catalog, most=self._most))
+            self.epoch, self._says_all, self.told = member.epoch, False, set(member.assigned)
+        return Told(member, None)
+
+
+def settle(*clients: Client, rounds: int = 12) -> None:
+    """Everybody beats in turn and does what it is told, until nothing changes any more."""
+    for _ in range(rounds):
+        for each in clients:
+            each.step()

@@ -1,0 +1,87 @@
+"""Regular expressions as brokers read them: what matches, and what is refused with which words."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient.testing.fake.patterns import InvalidPattern, matcher
+
+NAMES = ("orders", "Orders", "orders.eu", "orders-2", "bills", "a", "ab", "abab", "aB", "_x", "7")
+
+
+def matched(pattern: str) -> list[str]:
+    fits = matcher(pattern).fullmatch
+    return [name for name in NAMES if fits(name)]
+
+
+@pytest.mark.parametrize(("pattern", "names"), [
+    ("orders", ["orders"]),
+    ("orders.*", ["orders", "orders.eu", "orders-2"]),
+    ("order", []),
+    ("^bills$", ["bills"]),
+    (r"\Abills\z", ["bills"]),
+    ("bills|a", ["bills", "a"]),
+    ("(ab)+", ["ab", "abab"]),
+    ("(?:ab){2}", ["abab"]),
+    ("(?P<name>ab){1,}", ["ab", "abab"]),
+    ("(?<name>ab)", ["ab"]),
+    ("a.?b?", ["a", "ab", "aB"]),
+    ("a+?b*?", ["a", "ab"]),
+    ("(?i)ORDERS", ["orders", "Orders"]),
+    ("a(?i)b|BILLS", ["bills", "ab", "aB"]),
+    ("(?i:A)B", ["aB"]),
+    ("(a(?i)b)|bills", ["bills", "ab", "aB"]),
+    ("(?i-s)AB", ["ab", "aB"]),
+    ("(?U)a.*", ["a", "ab", "abab", "aB"]),
+    (r"orders\.eu", ["orders.eu"]),
+    (r"\Qorders.eu\E", ["orders.eu"]),
+    (r"\Qorders.eu", ["orders.eu"]),
+    (r"\x61\142", ["ab"]),
+    (r"[[:lower:]]+", ["orders", "bills", "a", "ab", "abab"]),
+    (r"[[:^lower:]]+", ["7"]),
+    (r"[^[:alpha:]]+", ["7"]),
+    (r"[\d_x]+", ["_x", "7"]),
+    (r"\pN|\p{Lu}rders", ["Orders", "7"]),
+    (r"\P{L}+", ["7"]),
+    (r"[a\-b]+", ["a", "ab", "abab"]),
+    (r"[a-b]+", ["a", "ab", "abab"]),
+    (r"[]a]", ["a"]),
+    (r"\w+-\d", ["orders-2"]),
+    ("a{b", []),
+    ("", []),
+])
+def test_names_are_matched_as_a_whole(pattern: str, names: list[str]) -> None:
+    assert matched(pattern) == names
+
+
+@pytest.mark.parametrize(("pattern", "problem"), [
+    ("(", "missing closing )"),
+    ("(a", "missing closing )"),
+    ("[a", "missing closing ]"),
+    ("[", "missing closing ]"),
+    ("*", "missing argument to repetition operator"),
+    ("a|*", "missing argument to repetition operator"),
+    ("(*)", "missing argument to repetition operator"),
+    ("a**", "invalid nested repetition operator"),
+    ("a{2}{3}", "invalid nested repetition operator"),
+    ("a++", "invalid nested repetition operator"),
+    ("a{1001}", "invalid repeat count"),
+    ("a{3,2}", "invalid repeat count"),
+    (r"a\y", "invalid escape sequence"),
+    (r"(a)\1", "invalid escape sequence"),
+    ("a\\", "trailing backslash at end of expression"),
+    ("[a\\", "trailing backslash at end of expression"),
+    ("[b-a]", "invalid character class range"),
+    ("[[:odd:]]", "invalid character class range"),
+    (r"\p{Odd}", "invalid character class range"),
+    ("(?P<n>a)(?P<n>b)", "duplicate capture group name"),
+    ("(?P<n", "invalid named capture"),
+    ("(?=a)", "invalid or unsupported Perl syntax"),
+    ("(?<=a)", "invalid named capture"),
+    ("(?P=n)", "invalid or unsupported Perl syntax"),
+    ("a)", "regexp/syntax: internal error"),
+    ("(?>a)", "invalid or unsupported Perl syntax"),
+])
+def test_what_re2_does_not_know_is_refused_with_its_words(pattern: str, problem: str) -> None:
+    with pytest.raises(InvalidPattern) as caught:
+        matcher(pattern)
+    assert str(caught.value) == problem
