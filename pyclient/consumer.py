@@ -42,7 +42,7 @@ class Consumer(ConsumerFacade):
         self._portal.call(self._core.start)
 
     def _now(self, work: Callable[[], T]) -> T:
-        return work() if self._core.loop is None else self._portal.run(work)  # topics= are known before it starts
+        return self._portal.run(work)
 
     def _user(self) -> object:
         return threading.get_ident()
@@ -66,7 +66,7 @@ class Consumer(ConsumerFacade):
             IllegalState: partitions were given by `assign`.
         """
         with self._alone(listening=False):
-            self._subscribe(topics, rebalance_listener)
+            self._now(lambda: self._subscribe(topics, rebalance_listener))
 
     def unsubscribe(self) -> None:
         """Read nothing any more. A member commits (when enable_auto_commit applies), gives its partitions up and leaves the group."""
@@ -281,8 +281,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     def _now(self, work: Callable[[], T]) -> T:
-        if self._core.loop is not None:  # topics= are known before the consumer is entered
-            self._core.check_open()
+        self._core.check_open()
         return work()
 
     def _user(self) -> object:
@@ -302,7 +301,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                         rebalance_listener: AsyncRebalanceListener | RebalanceListener | None = None) -> None:
         """As `Consumer.subscribe`. The listener's methods may be plain functions, or awaited."""
         with self._alone(listening=False):
-            self._subscribe(topics, rebalance_listener)
+            self._now(lambda: self._subscribe(topics, rebalance_listener))
 
     async def unsubscribe(self) -> None:
         """As `Consumer.unsubscribe`."""

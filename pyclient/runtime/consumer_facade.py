@@ -187,11 +187,12 @@ class ConsumerFacade(Facade):
             self._progress.forget(gone)
 
     def _subscribe(self, topics: Any, listener: Any) -> None:
+        """On the loop, or before there is one."""
         wanted = as_subscription(topics, internal=not self._config.exclude_internal_topics)
         check_listener(listener)
         if self._core.fetcher.positions and not self._core.subscribed:
             raise IllegalState("this consumer has partitions by assign(): unsubscribe() first, or leave the topics to assign()")
-        self._now(lambda: self._core.subscribe(wanted))
+        self._core.subscribe(wanted)
         self._rebalancing.listener = listener
 
     def _seek(self, partition: TopicPartition, offset: int) -> None:
