@@ -19,7 +19,7 @@ from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartiti
 from pyclient.runtime.client import ClientCore
 from pyclient.runtime.committing import Committing
 from pyclient.runtime.grouping import membership
-from pyclient.runtime.offloading import Offloading
+from pyclient.runtime.offloading import ASSIGNING, Offloading
 
 _log = logging.getLogger(__name__)
 LEAVING: Final = 5.0
@@ -35,7 +35,7 @@ class ConsumerCore(ClientCore):
         super().__init__(config, create_topics=config.allow_auto_create_topics)
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.buffer = FetchBuffer()
-        self._offloading = Offloading(self.environment, "pyclient-assignor", self.driver.wake)
+        self._offloading = Offloading(self.environment, ASSIGNING, self.driver.wake)
         self.membership = membership(self, config, config.group_id, self._offloading, self.buffer.nudge) if config.group_id else None
         self.commits = Committing(self, config, self.membership)
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
