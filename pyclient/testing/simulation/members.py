@@ -162,9 +162,11 @@ class MemberService:
         """What keeps it out of the group lasts until then."""
         consumer = self._member.consumer
         with self._inside("unsubscribe"):
-            if self._random.random() < 0.5:
-                await consumer.unsubscribe()
-            await consumer.subscribe(self._wants(), rebalance_listener=self)
+            try:
+                if self._random.random() < 0.5:
+                    await consumer.unsubscribe()
+            finally:
+                await consumer.subscribe(self._wants(), rebalance_listener=self)
 
     async def _poll(self) -> None:
         with self._inside("poll"):
