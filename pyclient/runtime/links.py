@@ -331,9 +331,9 @@ class Links:
         self._metrics.sample(REQUEST_LATENCY, milliseconds, now, str(host.node.id))
         timed = TIMED.get(api)
         if timed is not None:
-            count, latency = timed
-            self._metrics.add(count)
-            self._metrics.sample(latency, milliseconds, now)
+            answers, duration = timed
+            self._metrics.add(answers)
+            self._metrics.sample(duration, milliseconds, now)
         elif api is Api.PRODUCE:
             self._metrics.sample(PRODUCE_THROTTLE, throttle * 1000, now)
 
