@@ -28,6 +28,9 @@ from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
 PIN: Final = "subscription"
+AT_ONCE: Final = 2
+"""Attempts to join without a pause: the second one with the id that the first one got."""
+_ANEW: Final = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
 _LASTING: Final = (
     FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError, InvalidGroupIdError, GroupMaxSizeReachedError,
     AuthorizationError, UnsupportedVersionError,
@@ -252,11 +255,18 @@ class ClassicGroup:
             self._not_joined(error)
         elif isinstance(answer, KnownAs):
             self.identity = Identity(member_id=answer.member_id)
-            self._join()
+            self._join_once_more()
         else:
             self._begin_generation(answer)
 
+    def _join_once_more(self) -> None:
+        """At once, but not at the network's speed should the coordinator say the same again and again."""
+        self._failures += 1
+        self._pausing = self._failures > AT_ONCE
+
     def _not_joined(self, error: BaseException) -> None:
+        if isinstance(error, _ANEW):
+            self._join_once_more()
         if isinstance(error, UnknownMemberIdError):
             self._lose(Identity(), error)
         elif isinstance(error, IllegalGenerationError):

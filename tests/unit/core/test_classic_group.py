@@ -523,3 +523,17 @@ def test_G05_a_static_member_that_comes_back_to_an_eager_group_disturbs_nobody()
     member = Member(instance="i")
     member.stable(*parts(0, 1))
     member.sends_nothing()
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCING, MEMBER_ID_REQUIRED])
+def test_a_coordinator_that_says_the_same_again_and_again_is_not_asked_at_the_networks_speed(code: int) -> None:
+    """Found by simulation: four hundred JoinGroup requests in a second."""
+    member = Member()
+    member.subscribes()
+    member.polls()
+    for _ in range(3):
+        member.refused(member.sends(Api.JOIN_GROUP), code)
+    member.sends_nothing()
+    member.world.after(60.0)
+    member.polls()
+    member.sends(Api.JOIN_GROUP)
