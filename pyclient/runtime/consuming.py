@@ -9,7 +9,8 @@ from pyclient.buffers.fetchbuffer import FetchBuffer
 from pyclient.buffers.fetched import Records, collect
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
-from pyclient.core.fetching.fetcher import READ_COMMITTED, Fetcher, FetchLimits
+from pyclient.core.fetching.fetcher import Fetcher
+from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.manager import Manager
@@ -427,7 +428,7 @@ def _limits(config: ConsumerConfig, isolation: int) -> FetchLimits:
         min_bytes=config.fetch_min_bytes, max_wait=config.fetch_max_wait_ms / 1000, max_bytes=config.fetch_max_bytes,
         max_partition_bytes=config.max_partition_fetch_bytes, buffer_memory=config.fetch_buffer_memory,
         decompression_limit=config.decompression_limit_bytes, check_crcs=config.check_crcs, isolation=isolation,
-        rack=config.client_rack, request_timeout=config.request_timeout_ms / 1000)
+        rack=config.client_rack, request_timeout=config.request_timeout_ms / 1000, replica_lease=config.metadata_max_age_ms / 1000)
 
 
 def _never() -> KafkaError:

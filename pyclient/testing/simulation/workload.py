@@ -317,7 +317,7 @@ class ConsumingService:
         _show_views(self.name, consumer._core.metadata, self._judge)
         self._facts.resets[self.name] = consumer._core.config.auto_offset_reset
         self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
-        self._facts.fetching[self.name] = consumer._core.fetcher._under_way
+        self._facts.fetchers[self.name] = consumer._core.fetcher
         self._facts.views[self.name] = 0
         return consumer
 

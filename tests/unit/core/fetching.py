@@ -10,7 +10,8 @@ from pyclient.buffers.fetchbuffer import FetchBuffer
 from pyclient.buffers.fetched import collect
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
-from pyclient.core.fetching.fetcher import Fetcher, FetchLimits
+from pyclient.core.fetching.fetcher import Fetcher
+from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, OffsetLookups
 from pyclient.core.manager import Use
 from pyclient.errors import (
@@ -40,7 +41,7 @@ class Fetching:
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups,
             FetchLimits(min_bytes=1, max_wait=MAX_WAIT, decompression_limit=100_000, check_crcs=True, isolation=isolation, rack="r1",
-                        request_timeout=30.0, **bounds),
+                        request_timeout=30.0, replica_lease=300.0, **bounds),
             backoff=DOUBLING, reset_time=lambda: reset,
             find_committed=self._find_committed if group else None)
         self.knows()
