@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.client import ClientCore
 
+PARTING: Final = 0.1
+"""Seconds that brokers may take to answer to the end of a fetch session: what is written reaches them all the same."""
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PARTITION: Final = 2**31 - 1
 MAX_EPOCH: Final = 2**31 - 1
@@ -227,8 +230,20 @@ class ConsumerCore(ClientCore):
 
     async def close(self) -> None:
         """Close, and end a poll that waits."""
-        await super().close()
-        self.buffer.wake()
+        try:
+            if self.closed is None and self.loop is not None:
+                self.check_loop()
+                await self._part()
+        finally:
+            await super().close()
+            self.buffer.wake()
+
+    async def _part(self) -> None:
+        """C07: tell brokers that the fetch sessions are over, where that can be written at once; the answers may take a moment."""
+        for request in self.fetcher.part(self.links.free):
+            self.links.send(request)
+        with contextlib.suppress(KafkaError):
+            await self.driver.until(lambda: self.fetcher.parted or None, PARTING, _late)
 
 
 class Progress:
@@ -429,6 +444,10 @@ def _limits(config: ConsumerConfig, isolation: int) -> FetchLimits:
         max_partition_bytes=config.max_partition_fetch_bytes, buffer_memory=config.fetch_buffer_memory,
         decompression_limit=config.decompression_limit_bytes, check_crcs=config.check_crcs, isolation=isolation,
         rack=config.client_rack, request_timeout=config.request_timeout_ms / 1000, replica_lease=config.metadata_max_age_ms / 1000)
+
+
+def _late() -> KafkaError:
+    return KafkaTimeout("not every broker has answered to the end of its fetch session")
 
 
 def _never() -> KafkaError:

@@ -147,6 +147,8 @@ class Fetcher:
 
         Behind a fetch that is under way it would wait for records, so it takes another connection, if there is one.
         """
+        if self._parting is not None:
+            return
         self._parting = 0
         for node, asking, is_asked in self._sources.farewells():
             use = Use.CONTROL if is_asked else Use.FETCH
