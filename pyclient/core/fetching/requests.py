@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyclient.codec.apis import VersionRange
@@ -11,6 +11,7 @@ from pyclient.core.fetching.lookups import CONSUMER_ID
 from pyclient.core.fetching.sessions import Asking, Wish
 from pyclient.records import TopicPartition
 
+SESSIONS_SINCE: Final = 7
 TOPIC_IDS_SINCE: Final = 13
 BY_NAME: Final = VersionRange(0, TOPIC_IDS_SINCE - 1)
 
@@ -23,16 +24,16 @@ def fetch_fields(asking: Asking, limits: FetchLimits, *, rack: str, max_bytes: i
             "replica_id": CONSUMER_ID, "max_wait": datetime.timedelta(seconds=wait), "min_bytes": limits.min_bytes,
             "max_bytes": max_bytes, "isolation_level": limits.isolation, "rack_id": rack,
             "session_id": asking.id, "session_epoch": asking.epoch,
-            "topics": _topics(asking, limits.max_partition_bytes, by_id=by_id),
+            "topics": _topics(asking.wishes if version >= SESSIONS_SINCE else asking.everything, limits.max_partition_bytes, by_id=by_id),
             "forgotten_topics_data": _forgotten(asking, by_id=by_id),
         }
     return fields
 
 
-def _topics(asking: Asking, max_bytes: int, *, by_id: bool) -> list[dict[str, object]]:
+def _topics(wishes: Mapping[TopicPartition, Wish], max_bytes: int, *, by_id: bool) -> list[dict[str, object]]:
     name = "topic_id" if by_id else "topic"
     topics: dict[object, list[dict[str, object]]] = {}
-    for where, wish in asking.wishes.items():
+    for where, wish in wishes.items():
         topics.setdefault(wish.topic_id if by_id else where.topic, []).append(_partition(where, wish, max_bytes))
     return [{name: topic, "partitions": parts} for topic, parts in topics.items()]
 

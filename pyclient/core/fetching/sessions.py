@@ -47,9 +47,13 @@ class Asking:
     """What is not wanted any more, as it was wanted last; of a topic made anew what was wanted of the old one."""
     by_name: bool
     """Some topic has no id: before version 13 only."""
+    everything: Mapping[TopicPartition, Wish]
+    """All that is to be read: what to say to a broker that proves too old for sessions."""
 
     def forgets(self, *, by_id: bool) -> list[tuple[TopicPartition, Wish]]:
-        """What the broker is to drop. By name it would drop what is told in the same request with it."""
+        """What the broker is to drop; a new session has nothing to drop. By name it would drop what is told in the same request with it."""
+        if self.epoch == FULL:
+            return []
         return [(where, wish) for where, wish in self.forgotten.items() if by_id or where not in self.wishes]
 
 
@@ -119,8 +123,9 @@ class Session:
             self.renew()  # a session is by name or by id for good
         if self.epoch == FULL:
             self._by_name = bool(self._nameless)
-            news = dict(self.partitions)
-        return Asking(id=self.id, epoch=self.epoch, wishes=news, forgotten=forgotten, by_name=self._by_name)
+            news = self.partitions
+        return Asking(id=self.id, epoch=self.epoch, wishes=news, forgotten=forgotten, by_name=self._by_name,
+                      everything=self.partitions)
 
     def _news(self, wish: Callable[[TopicPartition], Wish | None]) -> dict[TopicPartition, Wish]:
         wanted, self._wanted = self._wanted, {}
@@ -137,7 +142,7 @@ class Session:
         """What ends the session, if there is one; nothing can be asked after that."""
         if self.id == NO_SESSION:
             return None
-        return Asking(id=self.id, epoch=FINAL, wishes={}, forgotten={}, by_name=self._by_name)
+        return Asking(id=self.id, epoch=FINAL, wishes={}, forgotten={}, by_name=self._by_name, everything={})
 
     # ---- what became of them ----------------------------------------------------------------------------------------
 

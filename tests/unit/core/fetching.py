@@ -33,7 +33,7 @@ TellNow = Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None,
 class Fetching:
     """A fetcher in its world; topic a has leaders 1, 1, 2 and topic b has 2."""
 
-    def __init__(self, *, reset: int | None = EARLIEST, group: bool = False, isolation: int = 0, **limits: int) -> None:
+    def __init__(self, *, reset: int | None = EARLIEST, group: bool = False, isolation: int = 0, **limits: Any) -> None:
         self.world = World()
         self.metadata = make_metadata()
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=30.0, backoff=DOUBLING)
@@ -42,7 +42,7 @@ class Fetching:
         self.unwanted: list[TopicPartition] = []
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups,
-            attrs.evolve(LIMITS, isolation=isolation, **limits),
+            attrs.evolve(LIMITS, **{"isolation": isolation, **limits}),
             backoff=DOUBLING, reset_time=lambda: reset,
             find_committed=self._find_committed if group else None)
         self.knows()

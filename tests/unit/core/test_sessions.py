@@ -220,6 +220,14 @@ def test_C08_a_topic_without_an_id_ends_a_session_by_id_and_one_by_name_ends_whe
     assert (asking.by_name, asking.id, asking.epoch, list(asking.wishes)) == (False, 78, FULL, [A0, B0])
 
 
+def test_C07_a_broker_that_proves_too_old_for_sessions_is_told_everything(reader: Reader) -> None:
+    reader.begins(A0, A1)
+    reader.wants(A0, offset=1)
+    asking = reader.asks()
+    assert [part["partition"] for topic in fields(asking, 7)["topics"] for part in topic["partitions"]] == [0]
+    assert [part["partition"] for topic in fields(asking, 6)["topics"] for part in topic["partitions"]] == [1, 0]
+
+
 # --- what answers make of it -----------------------------------------------------------------------------------------
 
 
@@ -318,8 +326,10 @@ def test_C07_when_nobody_knows_what_the_broker_understood_a_new_session_ends_the
     reader.leaves(A0)
     reader.asks()
     reader.session.renew()
+    reader.wants(B0)
+    reader.leaves(A1)
     asking = reader.asks()
-    assert (asking.id, asking.epoch, list(asking.wishes), dict(asking.forgotten)) == (SESSION, FULL, [A1], {})
+    assert (asking.id, asking.epoch, list(asking.wishes), asking.forgets(by_id=True)) == (SESSION, FULL, [B0], [])
 
 
 def test_C07_the_end_of_a_session_is_its_last_epoch_and_names_nothing(reader: Reader) -> None:
