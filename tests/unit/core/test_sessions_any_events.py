@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from random import Random
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 from uuid import UUID, uuid5
 
-import attrs
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -21,84 +20,12 @@ from pyclient.records import TopicPartition
 from pyclient.testing.fake.families.sessions import Key, Sessions
 from pyclient.testing.fake.families.sessions import Wish as FakeWish
 from pyclient.testing.fake.refused import Refused
+from tests.unit.core.fetch_sessions import Answer, Broker, Model, Want, forgotten, name, wishes
 from tests.unit.core.fetching import LIMITS
 from tests.unit.core.world import topic_id
 
 ALL = [TopicPartition(topic, number) for topic in "abc" for number in range(2)]
 PLACES = st.sampled_from(ALL)
-NOT_FOUND, INVALID_EPOCH, TOPIC_ID_ERROR = 70, 71, 106
-
-
-class Want(NamedTuple):
-    """What a broker knows of a wish."""
-
-    offset: int
-    leader_epoch: int
-
-
-class Answer(NamedTuple):
-    """What a broker reads for a request; *code* is the error of the whole."""
-
-    code: int = 0
-    session: int = 0
-    reads: dict[Key, Want] = {}  # noqa: RUF012 never written to
-    told: tuple[Key, ...] = ()
-
-
-class Broker(Protocol):
-    """Sessions as brokers keep them."""
-
-    room: bool
-
-    def answer(self, body: dict[str, Any], version: int) -> Answer:
-        """What the request reads, and which partitions its answer tells of."""
-
-    def restart(self) -> None:
-        """Forget everything."""
-
-
-@attrs.define(eq=False)
-class Kept:
-    epoch: int
-    by_id: bool
-    wants: dict[Key, Want]
-
-
-@attrs.define
-class Model:
-    """KIP-227 in as few words as it takes."""
-
-    room: bool = True
-    kept: dict[int, Kept] = attrs.field(factory=dict)
-    given: int = 0
-
-    def answer(self, body: dict[str, Any], version: int) -> Answer:
-        wants, by_id = wishes(body, version), version >= TOPIC_IDS_SINCE
-        number, epoch = body["session_id"], body["session_epoch"]
-        if epoch in (0, -1):
-            self.kept.pop(number, None)
-            if epoch == 0 and self.room and wants:
-                self.given += 1
-                self.kept[self.given] = Kept(1, by_id, dict(wants))
-                return Answer(0, self.given, wants, tuple(wants))
-            return Answer(0, 0, wants, tuple(wants))
-        kept = self.kept.get(number)
-        if kept is None:
-            return Answer(NOT_FOUND)
-        if kept.epoch != epoch:
-            return Answer(INVALID_EPOCH)
-        if kept.by_id != by_id:
-            return Answer(TOPIC_ID_ERROR)
-        kept.wants.update(wants)
-        for key in forgotten(body, version):
-            del kept.wants[key]  # KeyError: it was never told
-        assert kept.wants, "an empty session ends: nothing may be asked that reads nothing"
-        kept.epoch += 1
-        return Answer(0, number, dict(kept.wants), tuple(wants))
-
-    def restart(self) -> None:
-        self.kept.clear()
-
 
 class Fake:
     """The fake cluster's sessions."""
@@ -127,19 +54,6 @@ class Fake:
 
     def restart(self) -> None:
         self._sessions.expire()
-
-
-def name(version: int) -> str:
-    return "topic_id" if version >= TOPIC_IDS_SINCE else "topic"
-
-
-def wishes(body: dict[str, Any], version: int) -> dict[Key, Want]:
-    return {(topic[name(version)], part["partition"]): Want(part["fetch_offset"], part["current_leader_epoch"])
-            for topic in body["topics"] for part in topic["partitions"]}
-
-
-def forgotten(body: dict[str, Any], version: int) -> list[Key]:
-    return [(topic[name(version)], number) for topic in body["forgotten_topics_data"] for number in topic["partitions"]]
 
 
 class AnyEvents(RuleBasedStateMachine):
