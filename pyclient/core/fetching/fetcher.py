@@ -254,6 +254,7 @@ class Fetcher:
     def _forget(self, where: TopicPartition) -> None:
         del self.positions[where]
         self._paused.discard(where)
+        self._near.end(where)
         self._buffer.renew(where, None)
         self._unplace(where)
         self._end_search(where)
