@@ -4,12 +4,13 @@ from __future__ import annotations
 import functools
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
 
 from pyclient.errors import ConfigurationError, IllegalState
+from pyclient.testing.broker_config import for_node
 from pyclient.testing.errors import FakeClusterDefect
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
@@ -27,18 +28,16 @@ class FakeCluster(Controls):
 
     ``version`` is the release it behaves like; ``config`` are settings by Kafka's names (see `Settings`); the same ``seed``
     gives the same ids. Use it in a ``with`` or ``async with`` block; its methods may be called from any thread meanwhile.
-    Brokers have the ids 1 to *brokers*, and stand in *racks*, if these are given, in turn. The end of the block raises `FakeClusterDefect` when the model itself failed.
+    Brokers have the ids 1 to *brokers*. The end of the block raises `FakeClusterDefect` when the model itself failed.
     """
 
-    def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0,
-                 racks: Sequence[str] = ()) -> None:
+    def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least one")
         if version not in PROFILES:
             raise ConfigurationError(f"version={version!r} is unknown: choose one of {', '.join(PROFILES)}", option="version")
         super().__init__()
         self._count = brokers
-        self._racks = tuple(racks)
         self._profile = PROFILES[version]
         self._settings = Settings.parse(config or {})
         self._random = Random(seed)
@@ -77,7 +76,7 @@ class FakeCluster(Controls):
         if self._kafka is not None:
             raise IllegalState("this cluster was started before: make another one")
         sockets = {number: socket.create_server((LOCALHOST, 0)) for number in range(1, self._count + 1)}
-        nodes = [Broker(number, LOCALHOST, sock.getsockname()[1], rack=self._racks[(number - 1) % len(self._racks)] if self._racks else None)
+        nodes = [Broker(number, LOCALHOST, sock.getsockname()[1], rack=for_node(self._settings.broker_rack, number) or None)
                  for number, sock in sockets.items()]
         self._thread = thread = LoopThread("pyclient-fake-cluster")
         self._kafka = Kafka(nodes, clock=thread.loop.time, wall=_wall_ms, random=self._random, settings=self._settings,
