@@ -240,10 +240,10 @@ class ConsumerCore(ClientCore):
 
     async def _part(self) -> None:
         """C07: tell brokers that the fetch sessions are over, where that can be written at once; the answers may take a moment."""
-        for request in self.fetcher.part(self.links.free):
+        for request in self.fetcher.parting.requests(self.links.free):
             self.links.send(request)
         with contextlib.suppress(KafkaError):
-            await self.driver.until(lambda: self.fetcher.parted or None, PARTING, _late)
+            await self.driver.until(lambda: self.fetcher.parting.over or None, PARTING, _late)
 
 
 class Progress:

@@ -19,6 +19,7 @@ from pyclient.core.fetching.isolation import committed_only
 from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
 from pyclient.core.fetching.lookups import LATEST, OffsetLookups
 from pyclient.core.fetching.pace import Pace
+from pyclient.core.fetching.parting import Parting
 from pyclient.core.fetching.positions import Event, Phase, Position
 from pyclient.core.fetching.replicas import NearReplicas
 from pyclient.core.fetching.requests import BY_NAME, fetch_fields
@@ -69,7 +70,7 @@ class Fetcher:
         self._reserved = 0
         self._pace = Pace()
         self._view = 0
-        self._parting: int | None = None  # answers to farewells that are still to come
+        self.parting = Parting(self._sources, limits)
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 
@@ -120,7 +121,7 @@ class Fetcher:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """One fetch per node that has partitions to fetch and none under way."""
-        if self._parting is not None:
+        if self.parting.begun:
             return
         self._wake(now)
         self._follow_leaders()
@@ -138,33 +139,14 @@ class Fetcher:
 
     def next_deadline(self) -> float | None:
         """The end of the next pause after an error, or of the patience with a replica that cannot be reached."""
-        if self._parting is not None:
+        if self.parting.begun:
             return None
         return earliest(min(self._resting.values()) if self._resting else None, self._near.next_deadline())
-
-    def part(self, free: Callable[[int, Use], int]) -> Iterator[Request]:
-        """The consumer closes: no fetches after this. Gives what ends the sessions; *free* tells the slots of open connections.
-
-        Behind a fetch that is under way it would wait for records, so it takes another connection, if there is one.
-        """
-        if self._parting is not None:
-            return
-        self._parting = 0
-        for node, asking, is_asked in self._sources.farewells():
-            use = Use.CONTROL if is_asked else Use.FETCH
-            if free(node, use):
-                self._parting += 1
-                yield self._farewell(node, use, asking)
 
     @property
     def under_way(self) -> list[TopicPartition]:
         """What brokers are being asked for now."""
         return self._sources.under_way()
-
-    @property
-    def parted(self) -> bool:
-        """Whether brokers have answered all that `part` gave."""
-        return self._parting == 0
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -383,14 +365,6 @@ class Fetcher:
                        fields=fetch_fields(asking, self._limits, rack=self._near.rack(now), max_bytes=room, wait=wait),
                        timeout=self._limits.request_timeout + self._limits.max_wait,
                        versions=BY_NAME if asking.by_name else None)
-
-    def _farewell(self, node: int, use: Use, asking: Asking) -> Request:
-        def done(_now: float, _outcome: Outcome) -> None:
-            assert self._parting is not None
-            self._parting -= 1
-
-        return Request(node=node, use=use, api=Api.FETCH, done=done, fields=fetch_fields(asking, self._limits, rack="", max_bytes=0, wait=0),
-                       timeout=self._limits.request_timeout, versions=BY_NAME if asking.by_name else None)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
