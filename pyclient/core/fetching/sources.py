@@ -36,7 +36,6 @@ class Sources:
             return
         session = self._sessions[node]
         session.leave(where)
-        self._under_way.get(node, {}).pop(where, None)
         if where not in session.partitions:
             del self._at[where]
 
@@ -62,7 +61,7 @@ class Sources:
         return asking
 
     def ended(self, node: int) -> list[TopicPartition]:
-        """The request to this node has ended; gives what waited for that to be read elsewhere."""
+        """The request to this node has ended; gives what waited for that to be read elsewhere, if it is to be read still."""
         return list(self._under_way.pop(node))
 
     def wanted(self) -> list[TopicPartition]:

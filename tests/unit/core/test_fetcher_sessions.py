@@ -174,6 +174,16 @@ def test_C02_a_partition_whose_leader_moves_while_the_old_one_is_asked_waits_for
     assert forgets(sent[1]) == [A0]
 
 
+def test_C02_what_the_old_leader_was_not_asked_for_yet_does_not_wait_for_it(fetching: Fetching) -> None:
+    begins(fetching, A0)
+    fetching.fetches()
+    fetching.reads(A0, A1)
+    assert fetching.turn() == []
+    fetching.knows(topic("a", 1, 3, 2, epoch=1), topic("b", 2))
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (3, {A1: 0})
+
+
 @pytest.mark.parametrize("ends", ["given up", "paused", "back"])
 def test_C02_what_waits_for_an_answer_of_its_old_leader_may_be_wanted_otherwise_by_then(fetching: Fetching, ends: str) -> None:
     begins(fetching, A0, A1)
