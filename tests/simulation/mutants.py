@@ -141,7 +141,7 @@ BUGS: Final = (
     _bug("fetch", "every request of a session is its first", "C07: KIP-227", f"{SESSION}.answered", "self.epoch = following(self.epoch)", "pass",
          "a broker that is asked in the wrong epoch says so, and a new session begins: the unit tests see the epochs"),
     _bug("fetch", "an offset out of a follower's range is reset", "C09: aiokafka resets it", f"{FETCHER}._on_error",
-         "(was_near or node != self._metadata.cluster.leader(position.where))", "False",
+         "node != self._metadata.cluster.leader(position.where)", "False",
          "leaders here name only replicas that hold the offset, as real ones do: the unit tests let followers refuse it"),
     # --- metadata
     _bug("metadata", "an older leader epoch is believed", "M02: a stale broker's answer", f"{CLUSTER}:_newer",

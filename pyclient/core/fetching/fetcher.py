@@ -453,8 +453,8 @@ class Fetcher:
     def _on_error(self, now: float, node: int, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
         error = error_for(part.error_code, topic_partition=position.where)
         hint = getattr(part, "current_leader", None)
-        was_near = self._near.end(position.where)
-        if isinstance(error, OffsetOutOfRangeError) and (was_near or node != self._metadata.cluster.leader(position.where)):
+        self._near.end(position.where)
+        if isinstance(error, OffsetOutOfRangeError) and node != self._metadata.cluster.leader(position.where):
             self._pause_after_failure(now, position)  # C09: only the leader knows what the log holds
             return
         if isinstance(error, OffsetOutOfRangeError):

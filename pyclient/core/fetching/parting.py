@@ -24,7 +24,7 @@ class Parting:
     @property
     def over(self) -> bool:
         """Whether brokers have answered to all that was said."""
-        return self.begun and not self._unanswered
+        return not self._unanswered
 
     def requests(self, free: Callable[[int, Use], int]) -> Iterator[Request]:
         """What ends each session; *free* tells the free slots of connections that are open.

@@ -57,17 +57,16 @@ class NearReplicas:
             self._leases.setdefault(replica, {})[where] = Lease(now + self._lease, known.leader, known.epoch)
         return True
 
-    def end(self, where: TopicPartition) -> bool:
-        """Read from the leader again; whether that is news."""
+    def end(self, where: TopicPartition) -> None:
+        """Read from the leader again."""
         replica = self._at.pop(where, None)
         if replica is None:
-            return False
+            return
         leases = self._leases[replica]
         del leases[where]
         if not leases:
             del self._leases[replica]
             self._missed.pop(replica, None)
-        return True
 
     # ---- what ends by itself: each gives the partitions to read from their leaders again ----------------------------
 

@@ -112,6 +112,18 @@ def test_C09_what_comes_back_to_a_leader_that_was_told_of_nothing_else_is_in_its
     assert (sent.node, sent.body.session_epoch, asks(sent), fetching.fetcher.under_way) == (1, 1, {}, [A0])
 
 
+def test_C09_an_offset_out_of_the_range_of_one_that_leads_no_more_is_asked_of_the_leader(fetching: Fetching) -> None:
+    fetching.reads(A0)
+    sent = fetching.fetches()
+    fetching.knows(topic("a", 2, 1, 2, epoch=1), topic("b", 2))
+    assert fetching.turn() == []
+    gives(sent, {A0: OUT_OF_RANGE})
+    assert fetching.turn() == []
+    fetching.world.after(1.0)
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (2, {A0: 0})
+
+
 @pytest.mark.parametrize("lost", [True, False])
 def test_C09_after_a_lost_connection_the_leader_is_asked(fetching: Fetching, lost: bool) -> None:
     sent = goes_near(fetching, A0, A1)
@@ -145,9 +157,10 @@ def test_C09_a_replica_that_goes_offline_ends_the_lease(fetching: Fetching, how:
         tells_offline(fetching, 3)
     else:
         fetching.knows(nodes=(1, 2))
-    near.is_lost()
-    fetching.world.after(1.0)
-    assert fetching.fetches().node == 1
+    assert fetching.turn() == []
+    gives(near, {A0: batch(0)})
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (1, {A0: 1})
 
 
 def test_C09_another_view_of_the_same_cluster_ends_nothing(fetching: Fetching) -> None:
@@ -191,7 +204,9 @@ def test_C09_a_follower_that_cannot_be_reached_is_given_up_and_leaders_do_not_he
     assert fetching.turn() == []
     assert 3 in fetching.world.wished
     assert fetching.fetcher.next_deadline() == fetching.world.now + REACH_LIMIT
-    fetching.world.after(REACH_LIMIT)
+    fetching.world.after(REACH_LIMIT - 1)
+    assert fetching.turn() == []
+    fetching.world.after(1)
     sent = fetching.fetches()
     assert (sent.node, asks(sent), sent.body.rack_id) == (1, {A0: 0}, "")
     assert fetching.fetcher.next_deadline() is None
@@ -243,7 +258,20 @@ def test_leases_end_one_by_one_and_a_new_one_begins_its_time_anew() -> None:
     assert near.expire(LEASE + 9) == []
     assert near.expire(LEASE + 14) == [A1]
     assert near.expire(LEASE + 20) == [A2, A0]
-    assert (len(near), near.end(A0)) == (0, False)
+    near.end(A0)
+    assert len(near) == 0
+
+
+def test_a_lease_belongs_to_one_leader_even_of_brokers_that_tell_no_epochs() -> None:
+    fetching = Fetching()
+    fetching.knows(topic("a", 1, 1, 2, epoch=-1))
+    near = NearReplicas("r1", LEASE)
+    assert near.begin(A0, 3, fetching.metadata.cluster, 0.0)
+    assert near.begin(A1, 1, fetching.metadata.cluster, 0.0)
+    assert len(near) == 1  # the leader needs none
+    assert near.follow(fetching.metadata.cluster) == []
+    fetching.knows(topic("a", 2, 1, 2, epoch=-1))
+    assert near.follow(fetching.metadata.cluster) == [A0]
 
 
 def tells_offline(fetching: Fetching, replica: int) -> None:

@@ -28,6 +28,7 @@ def begins(fetching: Fetching, *partitions: TopicPartition) -> None:
     """A session with these; nothing came yet."""
     fetching.reads(*partitions)
     gives(fetching.fetches(), dict.fromkeys(partitions, b""), session_id=SESSION)
+    gives(fetching.fetches(), {}, session_id=SESSION)
 
 
 def of_session(sent: Sent) -> tuple[int, int]:
@@ -86,7 +87,7 @@ def test_C02_a_session_whose_only_partition_waits_for_the_user_rests_and_goes_on
     assert fetching.turn() == []
     fetching.values()
     sent = fetching.fetches()
-    assert (of_session(sent), asks(sent), forgets(sent)) == ((SESSION, 3), {A0: 2}, [])
+    assert (of_session(sent), asks(sent), forgets(sent)) == ((SESSION, 4), {A0: 2}, [])
 
 
 @pytest.mark.parametrize("how", ["pause", "unassign", "reset"])
@@ -154,11 +155,22 @@ def test_a_new_epoch_of_the_same_leader_is_told(fetching: Fetching) -> None:
     assert asks(fetching.fetches()) == {}
 
 
-def test_a_partition_whose_leader_moves_is_forgotten_by_the_old_one_and_told_to_the_new_one(fetching: Fetching) -> None:
+def test_a_partition_without_a_leader_is_forgotten_and_told_again_when_it_has_one(fetching: Fetching) -> None:
     begins(fetching, A0, A1)
-    fetching.knows(topic("a", 3, 1, 2, epoch=1), topic("b", 2))
+    fetching.knows(topic("a", -1, 1, 2), topic("b", 2))
+    sent = fetching.fetches()
+    assert (asks(sent), forgets(sent)) == ({}, [A0])
+    gives(sent, {}, session_id=SESSION)
+    fetching.knows(topic("a", 1, 1, 2), topic("b", 2))
+    assert asks(fetching.fetches()) == {A0: 0}
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_partition_whose_leader_moves_is_forgotten_by_the_old_one_and_told_to_the_new_one(fetching: Fetching, epoch: int) -> None:
+    begins(fetching, A0, A1)
+    fetching.knows(topic("a", 3, 1, 2, epoch=epoch), topic("b", 2))
     sent = {each.node: each for each in fetching.turn()}
-    assert (asks(sent[1]), forgets(sent[1])) == ({A1: 0}, [A0])
+    assert (asks(sent[1]), forgets(sent[1])) == ({A1: 0} if epoch else {}, [A0])
     assert (of_session(sent[3]), asks(sent[3])) == ((0, FULL), {A0: 0})
 
 
@@ -280,9 +292,11 @@ def test_C07_a_broker_without_room_is_asked_for_everything_those_first_that_got_
 def test_C14_room_is_kept_for_all_that_a_session_may_send_not_for_what_is_told() -> None:
     fetching = Fetching(max_bytes=50_000, buffer_memory=4000)
     fetching.reads(A0, A1, A2, B0)
-    for each in fetching.turn():
-        gives(each, {}, session_id=each.node)
+    for _ in range(2):
+        for each in fetching.turn():
+            gives(each, dict.fromkeys(asks(each), b""), session_id=each.node)
     first, second = fetching.turn()
+    assert asks(first) == asks(second) == {}
     assert (first.body.max_bytes, second.body.max_bytes) == (4000, 2000)
 
 
