@@ -8,9 +8,8 @@ from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_subscription, encode_assignment, encode_subscription
 from pyclient.core.calls import Calls
 from pyclient.core.group.classic import ClassicGroup
-from pyclient.core.group.classic_calls import GroupOptions
+from pyclient.core.group.membership import ChangeKind, GroupOptions
 from pyclient.core.group.leading import Leading
-from pyclient.core.group.membership import ChangeKind
 from pyclient.core.group.strategies import Strategies
 from pyclient.core.group.subscription import Subscription
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
