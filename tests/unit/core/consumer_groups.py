@@ -13,7 +13,7 @@ from pyclient.core.group.membership import ChangeKind, GroupOptions
 from pyclient.core.group.subscription import Subscription
 from pyclient.records import SubscriptionPattern, TopicPartition
 from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, Rig
-from tests.unit.core.world import DOUBLING, Sent, topic_id, view
+from tests.unit.core.world import DOUBLING, Sent, topic_id
 
 INTERVAL: Final = 5.0
 """What the coordinator says; what the options say is `HEARTBEAT`."""
@@ -63,6 +63,11 @@ class Consumer(Rig):
     def refused(self, sent: Sent, code: int, said: str | None = None) -> None:
         sent.reply(error_code=code, error_message=said, member_id=None, member_epoch=0, heartbeat_interval=datetime.timedelta(0), assignment=None)
 
+    def lost(self, sent: Sent) -> None:
+        """No answer comes; the group makes a pause."""
+        sent.is_lost()
+        self.sends_nothing()
+
     def joins(self) -> Sent:
         """It subscribes to ``t``, polls, and asks to be taken in."""
         self.subscribes()
@@ -76,10 +81,6 @@ class Consumer(Rig):
         self.takes(ChangeKind.ASSIGNED, *partitions)
         self.heard(self.beats(), epoch=self.epoch)
         self.sends_nothing()
-
-    def tells_ids(self, sent: Sent, *topics: dict[str, object]) -> None:
-        """Metadata that was asked for by id."""
-        sent.reply(**view(*topics))
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, object]]:
