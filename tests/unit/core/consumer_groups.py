@@ -56,8 +56,9 @@ class Consumer(Rig):
 
     def heard(self, sent: Sent, *, epoch: int | None = None, assignment: Mapping[str, object] | None = None, interval: float = INTERVAL) -> None:
         """A heartbeat is answered."""
-        self.epoch = self.epoch + 1 if epoch is None else epoch
-        sent.reply(member_id=self.group.identity.member_id, member_epoch=self.epoch, heartbeat_interval=datetime.timedelta(seconds=interval),
+        told = self.epoch + 1 if epoch is None else epoch
+        self.epoch = max(told, self.epoch)
+        sent.reply(member_id=self.group.identity.member_id, member_epoch=told, heartbeat_interval=datetime.timedelta(seconds=interval),
                    assignment=assignment)
 
     def refused(self, sent: Sent, code: int, said: str | None = None) -> None:
