@@ -202,7 +202,8 @@ class ConsumerGroup:
 
     def _beat(self, now: float) -> None:
         if self._pausing is not None:
-            self._not_before = now + max(self._pausing, self._backoff.after(self._failures))
+            usual = self._backoff.after(self._failures)
+            self._not_before = now + max(self._pausing, min(usual, self._interval))  # the session goes on
             self._pausing = None
         due = self._next_beat()
         if due is None or now < due:
@@ -246,7 +247,7 @@ class ConsumerGroup:
             self._advance(Event.ACKNOWLEDGED)
         if answer.assignment is not None and self._reconciling.aim(answer.assignment):
             self._changes.withdraw()
-            self._pin()
+            self._metadata.identify(self._reconciling.nameless(self._metadata.cluster.names))
         if saying.owned is not None and answer.assignment == saying.owned:
             self._reconciling.heard(self._reconciling.told)
 
@@ -297,9 +298,7 @@ class ConsumerGroup:
         if self.state not in (State.STABLE, State.RECONCILING) or self._said is None or self._changes or self._balked:
             return
         self._is_open = False
-        names = self._metadata.cluster.names
-        step = self._reconciling.step(self.owned, names)
-        self._metadata.identify(self._reconciling.nameless(names))
+        step = self._reconciling.step(self.owned, self._metadata.cluster.names)
         self._pin()
         if self.state is State.STABLE and (step is not None or self._reconciling.is_unsaid):
             self._advance(Event.TOLD)

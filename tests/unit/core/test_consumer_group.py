@@ -199,11 +199,11 @@ def test_N03_after_an_error_everything_is_said_again(code: int) -> None:
     assert member.group.state is State.STABLE
 
 
-def test_N03_after_a_lost_answer_everything_is_said_again_and_at_longer_and_longer_distances() -> None:
+def test_N03_after_a_lost_answer_everything_is_said_again_and_at_longer_and_longer_distances_up_to_the_interval() -> None:
     member = Consumer()
     member.stable(*parts(0))
     beat = member.beats(INTERVAL)
-    for pause in (1.0, 2.0, 4.0):
+    for pause in (1.0, 2.0, 4.0, INTERVAL, INTERVAL):
         member.lost(beat)
         member.world.after(pause - 0.1)
         member.sends_nothing()
