@@ -234,9 +234,7 @@ class ConsumerGroup:
             self.identity = attrs.evolve(self.identity, generation=answer.epoch)
             self._take_in(saying, told, answer)
         else:
-            self._said = None
-            if saying.owned is not None:
-                self._reconciling.forget()
+            self._said = None  # the next answer tells what the member is to have, whatever this one would have told
             self._not_heard(error)
 
     def _take_in(self, saying: Saying, told: int, answer: Told) -> None:

@@ -39,10 +39,6 @@ class Reconciling:
         self._told += 1
         return True
 
-    def forget(self) -> None:
-        """What was told may not be true any more; it will be told again."""
-        self._target = None
-
     def start_over(self) -> None:
         """The member has nothing, and joins anew."""
         self._target, self._owes = None, True
