@@ -143,7 +143,7 @@ class ConsumerGroup:
         self._subscription = Subscription()
         self._changes.clear()
         if self._stop():
-            self._calls.submit(leave_call(self._options, self.identity.member_id, finish, deadline))
+            self._take_leave(finish, deadline)
         else:
             finish(None, None)
         self._resolve()
@@ -198,7 +198,7 @@ class ConsumerGroup:
     @property
     def _urgent(self) -> bool:
         """N04: what the coordinator has to be told does not wait for the interval; what failed waits for the pause."""
-        return self._said != self._wishes or self._stale or self.state in (State.JOINING, State.ACKNOWLEDGING)
+        return self._said != self._wishes or self._stale or self.state is State.ACKNOWLEDGING
 
     def _beat(self, now: float) -> None:
         if self._pausing is not None:
@@ -213,7 +213,7 @@ class ConsumerGroup:
             self._calls.lose_coordinator(self._options.group_id)
         else:
             self._sent_at, self._stale = now, False
-            self._pulse = self._release() if self._is_held else self._heartbeat()
+            self._pulse = self._heartbeat() if not self._is_held else leave_call(self._options, self.identity.member_id, self._released, None)
             self._calls.submit(self._pulse)
 
     def _heartbeat(self) -> Call:
@@ -246,8 +246,6 @@ class ConsumerGroup:
         if answer.assignment is not None and self._reconciling.aim(answer.assignment):
             self._changes.withdraw()
             self._metadata.identify(self._reconciling.nameless(self._metadata.cluster.names))
-        if saying.owned is not None and answer.assignment == saying.owned:
-            self._reconciling.heard(self._reconciling.told)
 
     def _not_heard(self, error: BaseException) -> None:
         joining = self.state is State.JOINING
@@ -278,9 +276,6 @@ class ConsumerGroup:
     def _is_held(self) -> bool:
         """Whether the coordinator may hold the instance id for this very member, and so not let it join."""
         return self.state is State.JOINING and self._known and self._options.instance_id is not None
-
-    def _release(self) -> Call:
-        return attrs.evolve(leave_call(self._options, self.identity.member_id, self._released, None), once=True)
 
     def _released(self, _: object, error: BaseException | None) -> None:
         self._pulse = None
@@ -359,17 +354,22 @@ class ConsumerGroup:
                      "poll, or raise it.", self._options.group_id, self._options.rebalance_timeout)
         self._changes.withdraw()
         if self._stop():
-            self._farewell = leave_call(self._options, self.identity.member_id, self._took_leave, None)
-            self._calls.submit(self._farewell)
+            self._take_leave(lambda result, error: None, None)
 
-    def _took_leave(self, _: object, error: BaseException | None) -> None:
-        self._farewell = None
+    def _take_leave(self, finish: Finish, deadline: float | None) -> None:
+        def took_leave(result: object, error: BaseException | None) -> None:
+            self._farewell = None
+            finish(result, error)
+
+        self._farewell = leave_call(self._options, self.identity.member_id, took_leave, deadline)
+        self._calls.submit(self._farewell)
 
     def _take_back_farewell(self) -> None:
         """Else, sent once more, it would make this leave what it now joins."""
         if self._farewell is not None:
+            self._known = True
             self._calls.cancel(self._farewell)
-            self._farewell, self._known = None, True
+            self._farewell.finish(None, None)
 
     def _stop(self) -> bool:
         """Be no member any more; whether the coordinator has to be told."""

@@ -751,6 +751,22 @@ def test_N08_a_leave_that_nobody_answered_is_not_sent_again_to_who_has_joined_an
     member.sends_nothing()
 
 
+def test_N08_whoever_waits_for_a_leave_is_done_when_the_member_joins_again() -> None:
+    member = Consumer()
+    member.stable(*parts(0))
+    ended: list[object] = []
+    member.group.leave("unsubscribed", lambda result, error: ended.append(error), None)
+    leave = member.sends(BEAT)
+    member.subscribes()
+    member.polls()
+    assert ended == [None]
+    assert member.beats().body.member_epoch == 0
+    member.refused(leave, NOT_COORDINATOR)
+    member.world.after(2.0)
+    member.sends_nothing()
+    assert ended == [None]
+
+
 def test_G04_a_poll_that_waits_is_no_silence() -> None:
     member = Consumer()
     member.stable(*parts(0))

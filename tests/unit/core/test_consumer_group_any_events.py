@@ -145,7 +145,7 @@ class ConsumerRules(RuleBasedStateMachine):
 
     def _counts(self, sent: Sent) -> bool:
         """Whether it is the newest: the answers to older ones were given up."""
-        return sent is [each for each in self.member.world.in_flight if each.api is BEAT][-1] and self.member.group.state not in (
+        return sent is [each for each in self.member.world.in_flight if each.api is BEAT and each.body.member_epoch not in LEAVES][-1] and self.member.group.state not in (
             State.OUT, State.LOSING, State.FAILED)
 
     @rule(code=ERRORS | st.just(FENCED_INSTANCE))
