@@ -410,18 +410,20 @@ class ConsumerGroup:
 
 def _with_advice(error: BaseException, group: str, *, pattern: bool) -> BaseException:
     """What the user can do, where the broker's words cannot tell it."""
+    told: KafkaError
     match error:
         case UnsupportedVersionError() if pattern:
-            return UnsupportedVersionError(
-                f"group {group!r}: these brokers do not match a SubscriptionPattern ({error.message}). Subscribe to names or to a re.Pattern, "
-                "or use Kafka 4.0 or newer.")
+            told = UnsupportedVersionError(
+                f"group {group!r}: these brokers match no SubscriptionPattern. Subscribe to names or to a re.Pattern, or use Kafka 4.0 or newer.")
         case UnsupportedVersionError():
-            return UnsupportedVersionError(
-                f"group {group!r}: these brokers do not coordinate groups of the next generation, KIP-848 ({error.message}). Set "
+            told = UnsupportedVersionError(
+                f"group {group!r}: these brokers do not coordinate groups of the next generation (KIP-848). Set "
                 'group_protocol="classic", or use Kafka 4.0 or newer.')
         case GroupIdNotFoundError():
-            return GroupIdNotFoundError(
-                f"group {group!r} has members that speak the classic protocol, and cannot become one of the next generation while they are in it "
-                f'({error.message}). Set group_protocol="classic", end those members, or see group.consumer.migration.policy of the brokers.')
+            told = GroupIdNotFoundError(
+                f"group {group!r} has members that speak the classic protocol, and cannot become one of the next generation while they are in it. Set "
+                'group_protocol="classic", end those members, or see group.consumer.migration.policy of the brokers.')
         case _:
             return error
+    told.__cause__ = error
+    return told

@@ -67,6 +67,49 @@ def test_N02_the_states_stand_in_a_table_of_their_own() -> None:
     assert TABLES["consumer member"] is CONSUMER
 
 
+def at(state: State, instance: str | None = None) -> Consumer:
+    """A member in this state; where it can have something it has partition 0, and reads 1 with its next step."""
+    member = Consumer(instance=instance)
+    if state is State.OUT:
+        return member
+    join = member.joins()
+    if state in (State.JOINING, State.FAILED):
+        if state is State.FAILED:
+            member.refused(join, BAD_PATTERN)
+        return member
+    member.told_to_have(join, *parts(0))
+    member.turn()
+    member.takes(ASSIGNED, *parts(0))
+    if state is not State.ACKNOWLEDGING:
+        member.heard(member.beats(), epoch=1)
+    if state is State.RECONCILING:
+        member.told_to_have(member.beats(INTERVAL), *parts(0, 1))
+        member.turn()
+    elif state is State.LOSING:
+        member.refused(member.beats(INTERVAL), FENCED_EPOCH)
+    assert member.group.state is state
+    return member
+
+
+@pytest.mark.parametrize("state", State)
+def test_N02_a_member_can_leave_in_every_state(state: State) -> None:
+    member = at(state)
+    member.group.leave("closed", nobody, None)
+    assert (member.group.state, member.group.owned, member.group.change) == (State.OUT, {}, None)
+    assert [each.body.member_epoch for each in member.turn()] == ([] if state in (State.OUT, State.FAILED) else [-1])
+    member.joins()
+
+
+@pytest.mark.parametrize("code", [FENCED_EPOCH, BAD_PATTERN])
+@pytest.mark.parametrize("state", [State.RECONCILING, State.ACKNOWLEDGING, State.STABLE])
+def test_N02_a_member_can_be_lost_or_refused_in_every_state_in_which_it_is_one(state: State, code: int) -> None:
+    member = at(state)
+    (sent,) = member.turn() or [member.beats(INTERVAL)]
+    member.refused(sent, code)
+    assert member.group.state is (State.LOSING if code == FENCED_EPOCH else State.FAILED)
+    member.takes(LOST, *parts(0))
+
+
 # --- joining ---------------------------------------------------------------------------------------------------------
 
 
@@ -654,7 +697,7 @@ def test_N07_what_refuses_the_member_as_it_is_lasts_until_it_subscribes_anew(cod
     for _ in range(2):
         error = member.group.take_trouble()
         assert isinstance(error, LASTING[code])
-        assert "so it is" in str(error)
+        assert "so it is" in str(error.__cause__ or error)
         member.polls()
         member.world.after(10 * REBALANCE)
         member.sends_nothing()
@@ -680,7 +723,7 @@ def test_a_classic_group_that_cannot_become_one_of_the_next_generation_is_told_w
     error = member.group.take_trouble()
     assert isinstance(error, GroupIdNotFoundError)
     assert 'group_protocol="classic"' in str(error)
-    assert "Group g is not a consumer group." in str(error)
+    assert "Group g is not a consumer group." in str(error.__cause__)
 
 
 def test_a_group_that_may_not_be_used_is_told_by_the_look_up_of_its_coordinator() -> None:

@@ -83,6 +83,7 @@ def test_N09_an_id_that_nobody_knows_is_asked_for_at_longer_and_longer_distances
     for pause in (1.0, 2.0, 4.0):
         sent.reply(**view(*unknown(A)))
         client.rests()
+        assert client.metadata.next_deadline() == client.world.now + pause
         client.rests(pause - 0.1)
         sent = client.asks(0.1)
     sent.is_lost()
