@@ -890,6 +890,19 @@ def test_N08_a_static_member_that_does_not_poll_leaves_for_now() -> None:
     assert member.beats().body.member_epoch == 0
 
 
+def test_a_static_member_whose_leave_nobody_answered_leaves_once_more_before_it_joins_again() -> None:
+    member = Consumer(instance="i-1")
+    member.stable(*parts(0))
+    member.world.after(REBALANCE)
+    member.lost(member.sends(BEAT))
+    member.polls()
+    member.takes(LOST, *parts(0))
+    again = member.beats()
+    assert again.body.member_epoch == -2
+    member.heard(again, epoch=-2)
+    assert member.beats().body.member_epoch == 0
+
+
 @pytest.mark.parametrize("answers", ["yes", "unknown", "other"])
 def test_a_static_member_whose_join_was_lost_takes_it_back_before_it_joins_again(answers: str) -> None:
     """The coordinator would not give the instance id away, not even to the member that has it (N07)."""
