@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from typing import NamedTuple
 
 import attrs
@@ -171,6 +172,8 @@ class Facts:
         """Consumer → its auto_offset_reset."""
         self.max_age: dict[str, float] = {}
         """Client → seconds after which it fetches metadata anew."""
+        self.wanted: dict[str, Collection[str]] = {}
+        """Client → the topics that it wants to know."""
         self.views: Counter[str] = Counter()
         """Client → how many views of the cluster it got while nothing was wrong."""
         self.consumed = 0

@@ -10,7 +10,7 @@ from pyclient.testing.simulation.group_run import GroupRun, run_group_seed
 from pyclient.testing.simulation.invariants import ALONE, GROUPS
 from pyclient.testing.simulation.run import Outcome, Run, run_seed
 
-OF_GROUPS: Final = frozenset({"classic member"})
+OF_GROUPS: Final = frozenset({"classic member", "consumer member"})
 """State tables of members of groups."""
 
 

@@ -38,7 +38,12 @@ MEMBERSHIP_REFUSALS: Final = (
     (Api.HEARTBEAT, 25), (Api.HEARTBEAT, 22), (Api.HEARTBEAT, 27), (Api.HEARTBEAT, 16), (Api.HEARTBEAT, 82), (Api.HEARTBEAT, 30),
     (Api.OFFSET_COMMIT, 25), (Api.OFFSET_COMMIT, 22), (Api.OFFSET_COMMIT, 27), (Api.OFFSET_COMMIT, 14), (Api.LEAVE_GROUP, 16), (Api.LEAVE_GROUP, 25),
 )
-"""What coordinators say to members, right or wrong."""
+"""What coordinators say to members of classic groups, right or wrong."""
+NEXT_REFUSALS: Final = (
+    *((Api.CONSUMER_GROUP_HEARTBEAT, code) for code in (25, 110, 14, 15, 16, 30, 29, 111, 81, -1)), (Api.CONSUMER_GROUP_HEARTBEAT, 110),
+    (Api.OFFSET_COMMIT, 113), (Api.OFFSET_COMMIT, 113), (Api.OFFSET_COMMIT, 25), (Api.OFFSET_COMMIT, 14),
+)
+"""The same in groups of the next generation."""
 POLICY_VIOLATION: Final = 44
 CLOCK_JUMPS_MS: Final = (-DAY_MS, -3_600_000, -2500, 2500, 3_600_000, DAY_MS)
 
@@ -215,7 +220,8 @@ def refusal(strike: Strike) -> None:
 
 def membership_refusal(strike: Strike) -> None:
     """A coordinator refuses a member's request, perhaps though it has no reason to: once, a few times, or as long as it lasts."""
-    api, code = MEMBERSHIP_REFUSALS[strike.digit(len(MEMBERSHIP_REFUSALS))]
+    refusals = NEXT_REFUSALS if strike.world.next_generation else MEMBERSHIP_REFUSALS
+    api, code = refusals[strike.digit(len(refusals))]
     broker = strike.choose(strike.world.kafka.alive)
     _refuse(strike, api, code, times=(1, 1, 3, None)[strike.digit(4)], broker=None if strike.digit(2) else broker)
 

@@ -119,8 +119,9 @@ def a_group_comes_to_rest(judge: Judge) -> None:
 
 @holds("refused a member", "C25", GROUPS)
 def a_member_in_peace_is_refused_nothing(judge: Judge, member: Member, error: BaseException) -> None:
-    """Once a group is at rest, polls and commits raise nothing."""
-    if judge.world.loop.time() > _facts(judge).settled_from:
+    """Once a group is at rest, polls and commits raise nothing, until its members leave one after the other."""
+    facts = _facts(judge)
+    if judge.world.loop.time() > facts.settled_from and not facts.finished:
         raise breach(a_member_in_peace_is_refused_nothing, f"{member.name} is told {error!r}")
 
 

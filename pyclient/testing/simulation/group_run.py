@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
-from pyclient.core.group.classic_state import State
 from pyclient.testing.simulation.facts import Facts
 from pyclient.testing.simulation.faults import KINDS, Fault
 from pyclient.testing.simulation.group_facts import GroupFacts
 from pyclient.testing.simulation.group_invariants import RULES_OF_GROUPS
 from pyclient.testing.simulation.invariants import RECOVERY_S, Invariant
-from pyclient.testing.simulation.members import GROUP, MemberService, committed, group_options, member_options
+from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, SESSIONS_MS, MemberService, committed, group_options, member_options
 from pyclient.testing.simulation.run import Outcome, Run
 from pyclient.testing.simulation.workload import Plan, producer_options
 
@@ -22,6 +21,7 @@ NOT_FOR_GROUPS: Final = frozenset({"callback_raises", "rejection", "clock_jump"}
 
 READING_S: Final = 60.0
 """How long a group at rest may take to come to the end."""
+STABLE: Final = "STABLE"
 GROWS: Final = 0.3
 """How many runs give a topic more partitions."""
 ASSIGNMENTS_PER_S: Final = (1000.0, 1000.0, 2.0, 0.5)
@@ -37,7 +37,12 @@ class GroupRun(Run):
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None) -> None:
         super().__init__(seed, faults)
+        self.world.next_generation = "session_timeout_ms" not in self.plan.consumers[0]
         self._commits = asyncio.Event()
+
+    def _settings(self, random: Random) -> dict[str, object]:
+        return {**super()._settings(random), "group.consumer.session.timeout.ms": random.choice(SESSIONS_MS),
+                "group.consumer.heartbeat.interval.ms": random.choice(HEARTBEATS_MS)}
 
     def _new_facts(self) -> Facts:
         return GroupFacts()
@@ -52,7 +57,7 @@ class GroupRun(Run):
     def _consumers(self, done: asyncio.Event) -> Mapping[str, Any]:
         self.world.groups.append(GROUP)
         self.world.assignments_per_s = self.world.random("assignors").choice(ASSIGNMENTS_PER_S)
-        longest = max(max(each["session_timeout_ms"], each["max_poll_interval_ms"]) for each in self.plan.consumers)
+        longest = max(*SESSIONS_MS, *(each["max_poll_interval_ms"] for each in self.plan.consumers))
         noticed = self._plan_growth()
         self.facts.settled_from = max(self.facts.calm_from, noticed) + RECOVERY_S + 2 * longest / 1000
         services = [MemberService(self.world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.consumers))]
@@ -72,7 +77,7 @@ class GroupRun(Run):
         kafka = self.world.kafka
         topic = kafka.topics[name]
         kafka.add_partitions(topic, kafka.placed(0, more, kafka.settings.default_replication_factor))
-        self.world.journal.note("cluster", f"{name} has {len(topic.partitions)} partitions now")
+        kafka.tell("partitions added", topic=name, partitions=len(topic.partitions))
 
     async def _see_it_end(self, done: asyncio.Event) -> None:
         """Members stay from the last fault on; the group comes to rest, and reads to the end."""
@@ -88,7 +93,7 @@ class GroupRun(Run):
         self.judge.after("group end")
 
     def _in_flight(self) -> bool:
-        return any(member.group.state is not State.STABLE for member in self.facts.members.values())
+        return any(member.group.state.name != STABLE for member in self.facts.members.values())
 
     def _all_is_committed(self) -> bool:
         facts = self.facts

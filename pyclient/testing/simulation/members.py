@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyclient.codec.record import Record
 from pyclient.errors import KafkaError
-from pyclient.records import TopicPartition
+from pyclient.records import SubscriptionPattern, TopicPartition
 from pyclient.testing.simulation.facts import Key
 from pyclient.testing.simulation.group_facts import GroupFacts, Member
 from pyclient.testing.simulation.invariants import Judge
@@ -20,6 +20,11 @@ from pyclient.testing.simulation.world import World
 GROUP: Final = "group"
 SESSIONS_MS: Final = (6000, 9000)
 POLL_INTERVALS_MS: Final = (6000, 12_000)
+HEARTBEATS_MS: Final = (500, 2000)
+NEXT_GENERATION: Final = 0.4
+"""How many groups are of it (KIP-848)."""
+ASKS_ITS_USER_S: Final = 0.3
+"""What it takes before it subscribes anew."""
 CHANGES_ITS_MIND: Final = 0.005
 """How likely a step subscribes anew for no reason."""
 COMMON: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -31,26 +36,32 @@ class ListenerFails(Exception):
 
 def group_options(random: Random) -> dict[str, Any]:
     """What all members of a group have in common."""
-    common = random.choice(COMMON)
-    return {
-        "group_id": GROUP, "session_timeout_ms": random.choice(SESSIONS_MS), "max_poll_interval_ms": random.choice(POLL_INTERVALS_MS),
-        "heartbeat_interval_ms": random.choice((500, 2000)), "auto_offset_reset": "earliest", "enable_auto_commit": random.random() < 0.5,
-        "auto_commit_interval_ms": random.choice((0, 1000, 4000)), "assignors": (common,),
+    shared = {
+        "group_id": GROUP, "max_poll_interval_ms": random.choice(POLL_INTERVALS_MS), "auto_offset_reset": "earliest",
+        "enable_auto_commit": random.random() < 0.5, "auto_commit_interval_ms": random.choice((0, 1000, 4000)),
     }
+    if random.random() < NEXT_GENERATION:
+        return {**shared, "group_protocol": "consumer", "group_remote_assignor": random.choice(("uniform", "range", None))}
+    return {**shared, "session_timeout_ms": random.choice(SESSIONS_MS), "heartbeat_interval_ms": random.choice(HEARTBEATS_MS),
+            "assignors": (random.choice(COMMON),)}
 
 
 def member_options(random: Random, shared: dict[str, Any]) -> dict[str, Any]:
     """One member's own: it may know more assignors than the common one, as long as they rebalance alike."""
-    (common,) = shared["assignors"]
-    others = [name for name in COMMON if name != common and (name == "cooperative-sticky") == (common == "cooperative-sticky")]
-    more = random.sample(others, random.choice((0, 0, 1))) if others else []
+    own = {"assignors": _with_others(random, *shared["assignors"])} if "assignors" in shared else {}
     return {
-        **shared, "assignors": (common, *more) if random.random() < 0.5 else (*more, common),
+        **shared, **own,
         "client_rack": random.choice(("", "", "rack-1", "rack-2", "rack-3")), "max_poll_records": random.choice((5, 50, 500)), "fetch_max_wait_ms": random.choice((100, 500)),
         "request_timeout_ms": random.choice((2000, 4000)), "retry_backoff_ms": 50, "retry_backoff_max_ms": 1000,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
         "socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 4000, "default_api_timeout_ms": 15_000,
     }
+
+
+def _with_others(random: Random, common: str) -> tuple[str, ...]:
+    others = [name for name in COMMON if name != common and (name == "cooperative-sticky") == (common == "cooperative-sticky")]
+    more = random.sample(others, random.choice((0, 0, 1))) if others else []
+    return (common, *more) if random.random() < 0.5 else (*more, common)
 
 
 class MemberService:
@@ -98,6 +109,8 @@ class MemberService:
     def _wants(self) -> Any:
         if self._random.random() < 0.2:
             self._facts.patterns += 1
+            if "group_protocol" in self._options and self._random.random() < 0.5:
+                return SubscriptionPattern("topic-.*")
             return re.compile("topic-.*")
         return list(self._plan.topics)
 
@@ -161,6 +174,7 @@ class MemberService:
     async def _subscribe_anew(self) -> None:
         """What keeps it out of the group lasts until then."""
         consumer = self._member.consumer
+        await asyncio.sleep(ASKS_ITS_USER_S)
         with self._inside("unsubscribe"):
             try:
                 if self._random.random() < 0.5:
@@ -211,9 +225,14 @@ class MemberService:
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """It has these from now on."""
-        async with self._telling("assigned", partitions):
-            for where in partitions:
-                self._member.owned[where] = self._facts.highest.get((where.topic, where.partition), -1)
+        before = {where: self._facts.highest.get((where.topic, where.partition), -1) for where in partitions}
+        try:
+            async with self._telling("assigned", partitions):
+                self._member.owned.update(before)
+        except BaseException:
+            if "group_protocol" in self._options:
+                self._gone(partitions)  # N06: they are given to it again
+            raise
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """It has these no longer; it may commit once more."""

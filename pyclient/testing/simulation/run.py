@@ -77,7 +77,7 @@ class Run:
     """The faults that it draws from."""
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
-        self.world = World(seed, config=_settings(Random(f"{seed}/settings")) if config is None else config)
+        self.world = World(seed, config=self._settings(Random(f"{seed}/settings")) if config is None else config)
         self.world.seal_inline_bytes = self.world.random("sealing").choice(SEALED_INLINE_BYTES)
         self.facts = self._new_facts()
         self.judge = Judge(self.world, self.facts)
@@ -144,6 +144,13 @@ class Run:
         await asyncio.sleep(max(2.0, SHORTEST_S - loop.time()))
 
     # ---- what kinds of runs differ in -------------------------------------------------------------------------------
+
+    def _settings(self, random: Random) -> dict[str, object]:
+        return {
+            "replica_lag_ms": random.choice((0, 5, 30)), "failure_detection_ms": random.choice((0, 300, 2000)),
+            "coordinator_load_ms": random.choice((0, 100, 1000)), "min.insync.replicas": random.choice((1, 2)),
+            "replica_lag_time_max_ms": 500, "replica_selector_class": "rack-aware", "log_message_timestamp_type": random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
+        }
 
     def _new_facts(self) -> Facts:
         return Facts()
@@ -277,14 +284,6 @@ class Run:
 def run_seed(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:
     """Run a seed; with *faults*, those instead of the ones it would plan. The same arguments give the same outcome, always."""
     return Run(seed, faults).go()
-
-
-def _settings(random: Random) -> dict[str, object]:
-    return {
-        "replica_lag_ms": random.choice((0, 5, 30)), "failure_detection_ms": random.choice((0, 300, 2000)),
-        "coordinator_load_ms": random.choice((0, 100, 1000)), "min.insync.replicas": random.choice((1, 2)),
-        "replica_lag_time_max_ms": 500, "replica_selector_class": "rack-aware", "log_message_timestamp_type": random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
-    }
 
 
 def _is_the_clients(handle: asyncio.Handle) -> bool:

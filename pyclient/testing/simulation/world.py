@@ -69,6 +69,8 @@ class World:
         """Names of the clients made so far."""
         self.groups: list[str] = []
         """Consumer groups that faults choose from; while none is named, all there are."""
+        self.next_generation = False
+        """Whether its groups are of the next generation (KIP-848)."""
         self.raising: list[Callable[[], None]] = []
         """The next delivery callbacks raise, one for each of these, after calling it."""
 
