@@ -223,8 +223,8 @@ class PyClientAsyncArrow(PyClientAsync):
 
 
 def confluent_options(job: Job) -> dict[str, Any]:
-    """Tuned: it fetches as far ahead as it can, in larger pieces."""
-    tuned = {"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 262_144, "fetch.message.max.bytes": 4_194_304}
+    """Tuned: when its queue is full it looks again after 10 ms instead of a second, and fetches smaller pieces, which stay in the caches."""
+    tuned = {"fetch.queue.backoff.ms": 10, "fetch.message.max.bytes": 262_144}
     return {"bootstrap.servers": job.bootstrap, "group.id": new_group(), "enable.auto.commit": False, "auto.offset.reset": "earliest",
             **(tuned if job.tuned else {})}
 
@@ -248,6 +248,8 @@ class Confluent(Client):
         super().__init__(job)
         self.partitions = confluent_partitions(job)
         self.consumer = Consumer(confluent_options(job))
+        if not job.subscribes:
+            self.consumer.list_topics(job.topic, WAIT_S)  # without metadata it would look for leaders half a second later
 
     def begin(self) -> None:
         if self.job.subscribes:
@@ -290,6 +292,7 @@ class ConfluentAsync(Client):
 
         self.partitions = confluent_partitions(self.job)
         self.consumer = AIOConsumer(confluent_options(self.job))
+        await self.consumer.list_topics(self.job.topic, timeout=WAIT_S)  # as above
 
     async def run(self, count: int) -> int:
         await self.consumer.assign(self.partitions)
