@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyclient.producer import AsyncProducer, Producer
     from pyclient.records import (
         ClusterDescription,
+        ConsumerGroupMetadata,
         NewTopic,
         Node,
         OffsetAndMetadata,
@@ -36,6 +37,7 @@ _HOMES: Final = {
     "AsyncProducer": "pyclient.producer",
     "ClusterDescription": "pyclient.records",
     "Consumer": "pyclient.consumer",
+    "ConsumerGroupMetadata": "pyclient.records",
     "Deliveries": "pyclient.buffers.deliveries",
     "Delivery": "pyclient.buffers.delivery",
     "KafkaError": "pyclient.errors",
@@ -60,6 +62,7 @@ __all__ = [
     "AsyncProducer",
     "ClusterDescription",
     "Consumer",
+    "ConsumerGroupMetadata",
     "Deliveries",
     "Delivery",
     "KafkaError",

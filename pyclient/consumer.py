@@ -1,225 +1,36 @@
-"""The consumer's two faces, sync and async: they check, wait and translate. No protocol logic lives here."""
+"""The consumer's two faces, sync and async: they wait and translate. No protocol logic lives here."""
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import logging
+import inspect
+import re
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self, TypeAlias, TypeVar
-
-from typing_extensions import Unpack
+from typing import Any, Final, Self, TypeVar
 
 from pyclient.buffers.fetched import Records
 from pyclient.codec.record import Record
-from pyclient.config import ConsumerConfig
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
-from pyclient.errors import ConcurrentUse, KafkaError, UnsupportedFeature, WakeupError, raisable
-from pyclient.option_types import ConsumerOptions
+from pyclient.errors import KafkaError, raisable
+from pyclient.plugins import AsyncRebalanceListener, RebalanceListener
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from pyclient.runtime.consuming import MAX_OFFSET, ConsumerCore, Progress, as_offsets, as_partition, as_partitions
-from pyclient.runtime.facade import OPTION, AsyncFacade, Facade, left, seconds, sooner
+from pyclient.runtime.consumer_facade import Commit, ConsumerFacade, Offsets
+from pyclient.runtime.facade import OPTION, AsyncFacade, left, seconds, sooner
+from pyclient.runtime.given import as_offsets, as_partition, as_partitions, as_time
 from pyclient.runtime.portal import Portal
+from pyclient.runtime.rebalancing import OnLoop, Step, Steps, Tell, WaitFor, next_step
 
-_log = logging.getLogger(__name__)
 T = TypeVar("T")
 CLOSE_TIMEOUT_MS: Final = 30_000
-Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
-OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
-_Commit: TypeAlias = "concurrent.futures.Future[None] | asyncio.Task[None]"
 
 
-class _Consumer(Facade):
-    """What both faces share: state of the one thread or task that uses the consumer."""
-
-    _core: ConsumerCore
-
-    def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: Any = None,
-                 key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
-                 **options: Unpack[ConsumerOptions]) -> None:
-        if topics is not None or rebalance_listener is not None:
-            raise _no_membership()
-        if interceptors:
-            raise UnsupportedFeature("interceptors come in a later release; until then wrap poll()", option="interceptors")
-        self._config = ConsumerConfig.parse(config, {
-            **options, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors})
-        self._core = ConsumerCore(self._config)
-        self._progress = Progress(self._core)
-        self._commits: deque[tuple[_Commit, dict[TopicPartition, OffsetAndMetadata], OnCommit]] = deque()
-        self._busy = threading.Lock()
-        self._telling = threading.RLock()  # a callback may use the consumer, and so tell the next ones
-        self._start()
-
-    def _start(self) -> None:
-        """What a face does before its first call."""
-
-    def _now(self, work: Callable[[], T]) -> T:
-        """Do *work*, which does not wait, on the client's loop."""
-        raise NotImplementedError
-
-    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> _Commit:
-        """Begin *make*'s work on the client's loop; nobody waits for it."""
-        raise NotImplementedError
-
-    # ---- without waiting --------------------------------------------------------------------------------------------
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The assigned partitions."""
-        self._open_core()
-        return frozenset(self._core.fetcher.positions)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; what is fetched is kept."""
-        wanted = as_partitions(partitions)
-        with self._alone():
-            self._now(lambda: self._core.pause(wanted))
-            self._progress.interrupt()
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """End `pause` for these."""
-        wanted = as_partitions(partitions)
-        with self._alone():
-            self._now(lambda: self._core.resume(wanted))
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions."""
-        self._open_core()
-        return self._core.fetcher.paused
-
-    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """As `commit`, without waiting. ``callback(offsets, error)`` runs at the start of a later poll or at the end of a commit.
-
-        There it may use the consumer, whose call goes on afterwards. The close, too, tells what is left; then nothing may be called.
-        """
-        with self._alone():
-            self._core.group()
-            self._commit_soon(self._given(offsets), callback or _unheard)
-
-    def subscription(self) -> frozenset[str]:
-        """The subscribed topics: none, until group membership comes in a later release."""
-        self._open_core()
-        return frozenset()
-
-    def subscribe(self, topics: Any, *, rebalance_listener: Any = None) -> NoReturn:
-        """Group membership comes in a later release: raises UnsupportedFeature and names `assign`."""
-        raise _no_membership()
-
-    def group_metadata(self) -> NoReturn:
-        """Group membership comes in a later release: raises UnsupportedFeature."""
-        raise _no_membership()
-
-    def wakeup(self) -> None:
-        """Make a poll that waits, or the next one, raise `WakeupError`. For any thread."""
-        self._core.check_process()
-        self._core.buffer.wake()
-
-    def metrics(self) -> dict[str, float]:
-        """Figures by Kafka's names, as they stand now."""
-        return self._core.figures()
-
-    # ---- shared by poll and iteration -------------------------------------------------------------------------------
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One user at a time; a second one gets an error, not a queue."""
-        if self._core.closed is not None:
-            raise raisable(self._core.closed)
-        if not self._busy.acquire(blocking=False):
-            raise ConcurrentUse("this consumer is being used by another thread or task: only wakeup() may be called meanwhile. "
-                                "Give each its own consumer.")
-        try:
-            yield
-        finally:
-            self._busy.release()
-
-    def _take(self, limit: int) -> Records:
-        """What is there; a pending wakeup comes first."""
-        if self._core.buffer.take_wake():
-            raise raisable(self._core.closed or WakeupError("wakeup() was called"))
-        return self._progress.take(limit)
-
-    def _limit(self, max_records: int | None) -> int:
-        limit = self._config.max_poll_records if max_records is None else max_records
-        if limit < 1:
-            raise ValueError(f"max_records {limit} is below 1: a poll that may return nothing never gets on")
-        return limit
-
-    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
-        wanted = as_partitions(partitions)
-        with self._alone():
-            gone = set(self._core.fetcher.positions) - set(wanted)
-            self._now(lambda: self._core.assign(wanted))
-            self._progress.forget(gone)
-
-    def _seek(self, partition: TopicPartition, offset: int) -> None:
-        where = as_partition(partition)
-        _check_offset(offset)
-        with self._alone():
-            self._now(lambda: self._core.seek(where, offset))
-            self._progress.start_at(where, offset)
-
-    def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        wanted = as_partitions(partitions)
-        with self._alone():
-            chosen = wanted or list(self._core.fetcher.positions)
-            self._now(lambda: self._core.reset(chosen, timestamp))
-            self._progress.forget(chosen)
-
-    def _limit_s(self, timeout: float | None) -> float | None:
-        return seconds(timeout, self._config.default_api_timeout_ms)
-
-    # ---- commits ----------------------------------------------------------------------------------------------------
-
-    def _given(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        return as_offsets(self._progress.committable() if offsets is None else offsets)
-
-    def _save(self) -> None:
-        """Automatic commits: what earlier polls handed out, every auto_commit_interval_ms."""
-        due = self._progress.due()
-        if due and not self._commits:
-            self._commit_soon(as_offsets(due), _unheard)
-
-    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
-        limit = self._config.default_api_timeout_ms / 1000
-        self._commits.append((self._soon(lambda: self._core.commit(offsets, limit)), offsets, callback))
-
-    def _tell(self) -> None:
-        """Tell the outcome of commits that have ended, in their order; while nothing else runs, so that callbacks may use the consumer.
-
-        A second thread is told later that it must not be here: until then it leaves the telling to the first, who looks again.
-        """
-        while self._one_has_ended() and self._telling.acquire(blocking=False):
-            try:
-                if self._one_has_ended():
-                    self._tell_one()
-            finally:
-                self._telling.release()
-
-    def _one_has_ended(self) -> bool:
-        try:
-            return self._commits[0][0].done()
-        except IndexError:
-            return False
-
-    def _tell_one(self) -> None:
-        commit, offsets, callback = self._commits.popleft()
-        error = self._core.closed if commit.cancelled() else commit.exception()
-        if error is None:
-            self._progress.saved(offsets)
-        try:
-            callback(offsets, error)
-        except Exception:  # noqa: BLE001 a user's error does not undo the commit
-            _log.exception("a commit callback raised")
-
-
-class Consumer(_Consumer):
+class Consumer(ConsumerFacade):
     """Reads records from Kafka; used by one thread at a time.
 
-    Options as in `pyclient.Producer`; see docs/options.md. Give it partitions with `assign`; group membership comes in
-    a later release. With a ``group_id``, positions begin at the group's committed offsets and can be committed.
+    Options as in `pyclient.Producer`; see docs/options.md. With *topics* (names, or a compiled pattern) and a ``group_id`` it shares their
+    partitions with the other members of its group, and goes on where the group has committed; `assign` gives it partitions without membership.
+    *rebalance_listener* is told of partitions that come and go (`pyclient.plugins.RebalanceListener`).
 
     Raises:
         ConfigurationError: an option that is unknown, of a wrong type or out of range.
@@ -233,7 +44,10 @@ class Consumer(_Consumer):
     def _now(self, work: Callable[[], T]) -> T:
         return self._portal.run(work)
 
-    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> _Commit:
+    def _user(self) -> object:
+        return threading.get_ident()
+
+    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> Commit:
         return self._portal.submit(make)
 
     # ---- assignment -------------------------------------------------------------------------------------------------
@@ -242,9 +56,47 @@ class Consumer(_Consumer):
         """Read exactly these partitions; those kept go on where they are. An empty list reads nothing."""
         self._assign(partitions)
 
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str], *, rebalance_listener: RebalanceListener | None = None) -> None:
+        """Read these topics as a member of the group from the next `poll` on, instead of what was subscribed to before.
+
+        A pattern has to match a topic's whole name; topics that come later are read too, within ``metadata_max_age_ms``.
+
+        Raises:
+            ConfigurationError: there is no ``group_id``.
+            IllegalState: partitions were given by `assign`.
+        """
+        with self._alone(listening=False):
+            self._now(lambda: self._subscribe(topics, rebalance_listener))
+
     def unsubscribe(self) -> None:
-        """Read nothing any more: the same as ``assign([])``."""
+        """Read nothing any more. A member commits (when enable_auto_commit applies), gives its partitions up and leaves the group."""
+        with self._alone(listening=False):
+            if self._core.subscribed:
+                self._progress.settle()
+                self._walk(self._rebalancing.part("unsubscribed", None, clean=True))
+                return
         self.assign([])
+
+    def _walk(self, steps: Steps) -> None:
+        """Do what *steps* yield, in this thread; what is raised is raised there."""
+        step, error = next(steps, None), None
+        while step is not None:
+            answer: Any = None
+            try:
+                answer, error = self._take_step(step), None
+            except BaseException as raised:  # noqa: BLE001 the steps know what must still be done, Ctrl-C or not
+                error = raised
+            step = next_step(steps, answer, error)
+
+    def _take_step(self, step: Step) -> Any:
+        match step:
+            case OnLoop(work):
+                return self._now(work)
+            case WaitFor(make):
+                return self._portal.call(make)
+            case Tell(method, partitions):
+                with self._as_listener():
+                    return method(partitions)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -261,7 +113,7 @@ class Consumer(_Consumer):
         """
         limit, wait = self._limit(max_records), seconds(timeout, 0)
         self._tell()
-        with self._alone():
+        with self._alone(listening=False):
             self._progress.settle()
             self._save()
             records = self._wait_for_records(limit, wait)
@@ -274,7 +126,7 @@ class Consumer(_Consumer):
         progress = self._progress
         while True:
             self._tell()
-            with self._alone():
+            with self._alone(listening=False):
                 progress.settle()
                 self._save()
                 records = self._wait_for_records(limit, None)
@@ -295,14 +147,17 @@ class Consumer(_Consumer):
     def _wait_for_records(self, limit: int, timeout: float | None) -> Records:
         core = self._core
         deadline = None if timeout is None else core.clock() + timeout
-        while True:
-            records = self._take(limit)
-            if records:
-                return records
-            self._progress.hand(records)  # positions can move over what is not handed out
-            came = core.buffer.wait(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
-            if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
-                return records
+        with self._polling():
+            while True:
+                if self._rebalancing.due:
+                    self._walk(self._rebalancing.carry_out())
+                records = self._take(limit)
+                if records:
+                    return records
+                self._progress.hand(records)  # positions can move over what is not handed out
+                came = core.buffer.wait(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
+                if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
+                    return records
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -335,7 +190,7 @@ class Consumer(_Consumer):
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time in ms since the epoch; None where there is none."""
-        targets, limit = {as_partition(where): _time(when) for where, when in times.items()}, self._limit_s(timeout)
+        targets, limit = {as_partition(where): as_time(when) for where, when in times.items()}, self._limit_s(timeout)
         return self._call(lambda: self._core.offsets(targets, limit))
 
     def lag(self, *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
@@ -369,7 +224,7 @@ class Consumer(_Consumer):
     def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for each partition; None where nothing is."""
         wanted, limit = as_partitions(partitions), self._limit_s(timeout)
-        return self._call(lambda: self._core.committed(wanted, limit))
+        return self._call(lambda: self._core.commits.committed(wanted, limit))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -396,17 +251,23 @@ class Consumer(_Consumer):
     def _close(self, limit: float | None, *, clean: bool) -> None:
         if self._core.closed is not None:
             return
-        with self._alone():
+        with self._alone(listening=False):
             try:
-                if clean:
-                    self._save_all(limit)
+                self._part(limit, clean=clean)
             finally:
                 self._portal.call(self._core.close)
                 self._portal.stop()
                 self._tell()
 
+    def _part(self, limit: float | None, *, clean: bool) -> None:
+        settle = self._progress.settle if clean else self._progress.take_back
+        settle()
+        if self._core.subscribed:
+            self._walk(self._rebalancing.part("closed", limit, clean=clean))
+        elif clean:
+            self._save_all(limit)
+
     def _save_all(self, limit: float | None) -> None:
-        self._progress.settle()
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
             self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit))
@@ -416,14 +277,17 @@ class Consumer(_Consumer):
             return self._portal.call(make)
 
 
-class AsyncConsumer(AsyncFacade, _Consumer):
+class AsyncConsumer(AsyncFacade, ConsumerFacade):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     def _now(self, work: Callable[[], T]) -> T:
         self._core.check_open()
         return work()
 
-    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> _Commit:
+    def _user(self) -> object:
+        return asyncio.current_task()
+
+    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> Commit:
         self._core.check_open()
         return asyncio.get_running_loop().create_task(make())
 
@@ -433,9 +297,44 @@ class AsyncConsumer(AsyncFacade, _Consumer):
         """As `Consumer.assign`."""
         self._assign(partitions)
 
+    async def subscribe(self, topics: Iterable[str] | re.Pattern[str], *,
+                        rebalance_listener: AsyncRebalanceListener | RebalanceListener | None = None) -> None:
+        """As `Consumer.subscribe`. The listener's methods may be plain functions, or awaited."""
+        with self._alone(listening=False):
+            self._now(lambda: self._subscribe(topics, rebalance_listener))
+
     async def unsubscribe(self) -> None:
         """As `Consumer.unsubscribe`."""
+        with self._alone(listening=False):
+            self._core.check_open()
+            if self._core.subscribed:
+                self._progress.settle()
+                await self._walk(self._rebalancing.part("unsubscribed", None, clean=True))
+                return
         await self.assign([])
+
+    async def _walk(self, steps: Steps) -> None:
+        """As `Consumer._walk`; a listener's coroutine is awaited here."""
+        step, error = next(steps, None), None
+        while step is not None:
+            answer: Any = None
+            try:
+                answer, error = await self._take_step(step), None
+            except BaseException as raised:  # noqa: BLE001 the steps know what must still be done, cancelled or not
+                error = raised
+            step = next_step(steps, answer, error)
+
+    async def _take_step(self, step: Step) -> Any:
+        match step:
+            case OnLoop(work):
+                return work()
+            case WaitFor(make):
+                await self._let_earlier_ones_begin()
+                return await make()
+            case Tell(method, partitions):
+                with self._as_listener():
+                    answer = method(partitions)
+                    return await answer if inspect.isawaitable(answer) else answer
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
@@ -444,7 +343,7 @@ class AsyncConsumer(AsyncFacade, _Consumer):
         limit, wait = self._limit(max_records), seconds(timeout, 0)
         self._core.check_open()
         self._tell()
-        with self._alone():
+        with self._alone(listening=False):
             self._progress.settle()
             self._save()
             records = await self._wait_for_records(limit, wait)
@@ -458,7 +357,7 @@ class AsyncConsumer(AsyncFacade, _Consumer):
         while True:
             self._core.check_open()
             self._tell()
-            with self._alone():
+            with self._alone(listening=False):
                 progress.settle()
                 self._save()
                 records = await self._wait_for_records(limit, None)
@@ -479,14 +378,17 @@ class AsyncConsumer(AsyncFacade, _Consumer):
     async def _wait_for_records(self, limit: int, timeout: float | None) -> Records:
         core = self._core
         deadline = None if timeout is None else core.clock() + timeout
-        while True:
-            records = self._take(limit)
-            if records:
-                return records
-            self._progress.hand(records)
-            came = await core.data(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
-            if not came and deadline is not None and core.clock() >= deadline:
-                return records
+        with self._polling():
+            while True:
+                if self._rebalancing.due:
+                    await self._walk(self._rebalancing.carry_out())
+                records = self._take(limit)
+                if records:
+                    return records
+                self._progress.hand(records)
+                came = await core.data(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
+                if not came and deadline is not None and core.clock() >= deadline:
+                    return records
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -520,7 +422,7 @@ class AsyncConsumer(AsyncFacade, _Consumer):
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """As `Consumer.offsets_for_times`."""
-        return await self._core.offsets({as_partition(where): _time(when) for where, when in times.items()}, self._limit_s(timeout))
+        return await self._core.offsets({as_partition(where): as_time(when) for where, when in times.items()}, self._limit_s(timeout))
 
     async def lag(self, *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """As `Consumer.lag`."""
@@ -545,7 +447,7 @@ class AsyncConsumer(AsyncFacade, _Consumer):
 
     async def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """As `Consumer.committed`."""
-        return await self._core.committed(as_partitions(partitions), self._limit_s(timeout))
+        return await self._core.commits.committed(as_partitions(partitions), self._limit_s(timeout))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -571,15 +473,21 @@ class AsyncConsumer(AsyncFacade, _Consumer):
             return
         self._core.check_loop()
         try:
-            if clean:
-                await self._save_all(limit)
+            await self._part(limit, clean=clean)
         finally:
             await self._core.close()
             await asyncio.gather(*(commit for commit, _, _ in self._commits if isinstance(commit, asyncio.Task)), return_exceptions=True)
             self._tell()
 
+    async def _part(self, limit: float | None, *, clean: bool) -> None:
+        settle = self._progress.settle if clean else self._progress.take_back
+        settle()
+        if self._core.subscribed:
+            await self._walk(self._rebalancing.part("closed", limit, clean=clean))
+        elif clean:
+            await self._save_all(limit)
+
     async def _save_all(self, limit: float | None) -> None:
-        self._progress.settle()
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
             await self._let_earlier_ones_begin()
@@ -588,25 +496,3 @@ class AsyncConsumer(AsyncFacade, _Consumer):
     async def _let_earlier_ones_begin(self) -> None:
         """C24: the task of a commit_async takes its place in line with its first step, which must come before this call's."""
         await asyncio.sleep(0)
-
-
-def _no_membership() -> UnsupportedFeature:
-    return UnsupportedFeature("group membership (topics=, subscribe) comes in a later release: assign([TopicPartition(...)]) "
-                              "the partitions; commits and committed offsets work with a group_id", option="topics")
-
-
-def _check_offset(offset: object) -> None:
-    if not isinstance(offset, int) or not 0 <= offset <= MAX_OFFSET:
-        raise ValueError(f"offset {offset!r} is not between 0 and {MAX_OFFSET}; seek_to_beginning() and seek_to_end() go to the ends")
-
-
-def _time(when: object) -> int:
-    if not isinstance(when, int) or not 0 <= when <= MAX_OFFSET:
-        raise ValueError(f"time {when!r} is not a number from 0 to {MAX_OFFSET}: give ms since the epoch; beginning_offsets() and end_offsets() give the ends")
-    return when
-
-
-def _unheard(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None) -> None:
-    """Nobody asked for the outcome: a failure is logged, the next commit stores newer positions."""
-    if error is not None:
-        _log.warning("committing %d offsets failed: %s", len(offsets), error)

@@ -16,7 +16,7 @@ Knows nothing of sockets, managers or retries: a caller reads the facts (``retri
     │  ├─ AuthenticationError, AuthorizationError
     │  └─ ConfigurationError           an option of ours, also ValueError
     │     └─ UnknownOption, UnsupportedFeature
-    └─ every other broker code, and IllegalState, ClientClosed, ProtocolError, DeliveryFailed, DeliveriesFailed …
+    └─ every other broker code, and IllegalState, ClientClosed, ProtocolError, CommitFailed, DeliveryFailed, DeliveriesFailed …
 
 ``except RetriableError`` and friends are the intended way to catch; ``error_for`` turns a broker's code into an error.
 """
@@ -333,6 +333,13 @@ class IllegalTransition(KafkaError):
 
 class SerializationError(KafkaError):
     """A key or value does not turn into bytes, or bytes do not turn into one; ``__cause__`` is the serializer's error."""
+
+
+class CommitFailed(KafkaError):
+    """The offsets were not committed: this consumer is no member of the group any more, or does not own the partition any more.
+
+    Whoever has the partitions now goes on from what was committed before: records processed since then are read again.
+    """
 
 
 class NoOffsetForPartition(KafkaError):

@@ -64,6 +64,18 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int | None = None
 
 
+class ConsumerGroupMetadata(NamedTuple):
+    """As whom a consumer speaks for its group; what a transaction that commits its offsets is fenced by (KIP-447).
+
+    ``generation_id`` is -1 and ``member_id`` empty as long as it is no member; with ``group_protocol=consumer`` the first is the member's epoch.
+    """
+
+    group_id: str
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
 class Node(NamedTuple):
     """A broker's id and the address it advertises."""
 

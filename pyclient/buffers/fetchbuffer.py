@@ -75,6 +75,8 @@ class FetchBuffer:
         self._bytes = 0
         self._drained: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
         self._woken = False
+        self.nudged = False
+        """The user's thread has something else to do than to take data; it clears this first."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -163,9 +165,9 @@ class FetchBuffer:
                 self._entries.appendleft(entry)
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until there is data, `wake` was called, or *timeout* seconds passed (None: no limit); whether there is data."""
+        """Block until there is data, `wake` or `nudge` was called, or *timeout* seconds passed (None: no limit); whether there is data."""
         until = None if timeout is None else time.monotonic() + timeout
-        while not (self._woken or self.ready()):
+        while not (self._woken or self.nudged or self.ready()):
             # What is new since the look has rung, and the bell keeps it: also what a signal's handler does in this thread.
             if not self._bell.acquire(timeout=-1 if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)):
                 break
@@ -185,6 +187,11 @@ class FetchBuffer:
     def woken(self) -> bool:
         """Whether `wake` was called and not taken yet."""
         return self._woken
+
+    def nudge(self) -> None:
+        """End a `wait`: there is something else to do."""
+        self.nudged = True
+        self._ring()
 
     def take_wake(self) -> bool:
         """Whether `wake` was called since the last time."""

@@ -16,7 +16,6 @@ NOT_YET = (
         lambda value: value == "consumer",
         "Leave it out: the classic protocol works on every broker.",
     ),
-    NotYet("assignors", bool, "Until then share partitions out yourself: assign([TopicPartition(...), ...])."),
     NotYet("interceptors", bool, "Until then change records where you read them."),
     NotYet("group_remote_assignor", lambda value: value is not None, "It belongs to group_protocol=consumer; leave it out."),
     NotYet("share_acknowledgement_mode", lambda _: True, "It belongs to share groups; leave it out."),

@@ -21,7 +21,7 @@ from pyclient.core.fetching.isolation import committed_only
 from pyclient.core.fetching.lookups import CONSUMER_ID, LATEST, OffsetLookups
 from pyclient.core.fetching.positions import Event, Phase, Position
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use
-from pyclient.core.metadata import Metadata
+from pyclient.core.metadata import Metadata, check_topic_name
 from pyclient.errors import (
     CorruptRecordError, KafkaError, LogTruncationError, NoOffsetForPartition, OffsetOutOfRangeError, RecordTooLargeError,
     UnknownServerError, error_for,
@@ -83,6 +83,7 @@ class Fetcher:
         self._searches: dict[TopicPartition, Callable[[], None]] = {}  # under way; a call ends it
         self._topic_ids: dict[TopicPartition, Any] = {}  # of the topics that positions stand in
         self._paused: set[TopicPartition] = set()
+        self._held: set[TopicPartition] = set()  # assigned, but the user's thread is not ready for them, or done with them
         self._by_leader: dict[int, dict[TopicPartition, None]] = {}
         self._leaderless: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
         self._resting: dict[TopicPartition, float] = {}
@@ -98,11 +99,47 @@ class Fetcher:
     def assign(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """Read exactly these partitions; those kept go on where they are."""
         wanted = dict.fromkeys(partitions)
-        for where in [where for where in self.positions if where not in wanted]:
+        for where in wanted:
+            check_topic_name(where.topic)
+        self.remove([where for where in self.positions if where not in wanted])
+        self.add([where for where in wanted if where not in self.positions], now)
+
+    def add(self, partitions: Sequence[TopicPartition], now: float, *, held: bool = False) -> None:
+        """Read these too. *held*: only from `release` on; nothing is looked up for them before, unless somebody asks where they stand."""
+        for where in partitions:
+            self._generation += 1
+            self.positions[where] = Position(where, self._generation)
+            self._buffer.renew(where, self._generation)
+        self._metadata.pin(where.topic for where in self.positions)
+        if held:
+            self._held.update(partitions)
+        else:
+            self._initialize([self.positions[where] for where in partitions], now)
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more, and forget where they stood."""
+        for where in partitions:
             self._forget(where)
         self._buffer.pause(self._paused)
-        self._metadata.pin(where.topic for where in wanted)
-        self._begin([where for where in wanted if where not in self.positions], now)
+        self._metadata.pin(where.topic for where in self.positions)
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch nothing of these any more."""
+        self._held.update(where for where in partitions if where in self.positions)
+
+    def release(self, partitions: Iterable[TopicPartition], now: float) -> None:
+        """End `hold`: read these from where they stand."""
+        released = [where for where in partitions if where in self.positions]
+        self._held.difference_update(released)
+        for where in released:
+            self.locate(where, now)
+            self._place(where)
+
+    def locate(self, where: TopicPartition, now: float) -> None:
+        """Begin to look for the position, if nobody does."""
+        position = self.positions[where]
+        if position.phase is Phase.INITIALIZING and where not in self._searches and where not in self._resting:
+            self._initialize([position], now)
 
     def seek(self, where: TopicPartition, offset: int) -> None:
         """Read on at *offset*; whatever was fetched before is dropped."""
@@ -162,13 +199,6 @@ class Fetcher:
         return min(self._resting.values()) if self._resting else None
 
     # ---- positions --------------------------------------------------------------------------------------------------
-
-    def _begin(self, partitions: list[TopicPartition], now: float) -> None:
-        for where in partitions:
-            self._generation += 1
-            self.positions[where] = Position(where, self._generation)
-            self._buffer.renew(where, self._generation)
-        self._initialize([self.positions[where] for where in partitions], now)
 
     def _initialize(self, positions: list[Position], now: float) -> None:
         """C20: at the committed offset if there is a group, else where auto_offset_reset says."""
@@ -251,6 +281,7 @@ class Fetcher:
     def _forget(self, where: TopicPartition) -> None:
         del self.positions[where]
         self._paused.discard(where)
+        self._held.discard(where)
         self._buffer.renew(where, None)
         self._unplace(where)
         self._end_search(where)
@@ -288,7 +319,7 @@ class Fetcher:
 
     def _fetchable(self, position: Position) -> bool:
         where = position.where
-        return (position.known and where not in self._paused and where not in self._resting
+        return (position.known and where not in self._paused and where not in self._held and where not in self._resting
                 and self._buffer.count(where) < AHEAD and not any(where in wheres for wheres in self._under_way.values()))
 
     def _unplace(self, where: TopicPartition) -> None:

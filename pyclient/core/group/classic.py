@@ -13,7 +13,7 @@ from typing import Final
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.group.classic_calls import GroupOptions, Joined, KnownAs, heartbeat_call, join_call, leave_call, sync_call
-from pyclient.core.group.classic_state import BEATING, CLASSIC, SETTLED, Event, State
+from pyclient.core.group.classic_state import BEATING, CLASSIC, UNSETTLED, Event, State
 from pyclient.core.group.leading import Leading
 from pyclient.core.group.membership import Change, ChangeKind, Identity
 from pyclient.core.group.strategies import Strategies
@@ -146,8 +146,13 @@ class ClassicGroup:
 
     @property
     def settled(self) -> bool:
-        """Whether the coordinator takes commits; while it does not, waiting helps."""
-        return self.state in SETTLED or not self.identity.joined
+        """Whether the coordinator may take commits; while it does not, waiting helps."""
+        return self.state not in UNSETTLED
+
+    @property
+    def joining(self) -> bool:
+        """Whether the next generation may have begun without this member knowing."""
+        return self.state is State.JOINING
 
     def refused(self, error: KafkaError, sent_as: Identity) -> None:
         """The coordinator refused a commit: it may know more of this member than the heartbeats have told (C25)."""
@@ -387,6 +392,7 @@ class ClassicGroup:
         left = self._stop()
         if left.member_id and self._options.instance_id is None:
             self._calls.submit(leave_call(self._options, left, "no poll within max_poll_interval_ms", _unheard, None))
+        self._on_news()
 
     def _stop(self) -> Identity:
         """Be no member any more; who it was."""

@@ -37,8 +37,8 @@ class Event(enum.Enum):
 
 BEATING: Final = frozenset({State.GIVING_UP, State.ASSIGNING, State.SYNCING, State.TAKING_OVER, State.STABLE})
 """Where heartbeats tell that the member lives; while it is joining, the request that waits does."""
-SETTLED: Final = frozenset({State.GIVING_UP, State.TAKING_OVER, State.STABLE})
-"""Where the generation is one whose commits the coordinator takes."""
+UNSETTLED: Final = frozenset({State.ASSIGNING, State.SYNCING})
+"""Where the coordinator takes no commits, until all have their assignment."""
 
 CLASSIC: Final = Transitions("classic member", {
     (State.OUT, Event.REJOIN): State.GIVING_UP,
@@ -52,5 +52,5 @@ CLASSIC: Final = Transitions("classic member", {
     **{(state, Event.LOST): State.GIVING_UP for state in (State.GIVING_UP, State.JOINING, State.ASSIGNING, State.SYNCING,
                                                          State.TAKING_OVER, State.STABLE)},
     **{(state, Event.LEFT): State.OUT for state in State},
-    **{(state, Event.REFUSED): State.FAILED for state in State if state is not State.OUT},
+    **{(state, Event.REFUSED): State.FAILED for state in State if state not in (State.OUT, State.FAILED)},
 })

@@ -1,4 +1,4 @@
-"""Committed offsets of a group without membership: what is asked, and what each answer means (C20, C24, C25)."""
+"""Committed offsets of a group: what is asked, and what each answer means (C20, C24, C25)."""
 from __future__ import annotations
 
 import datetime
@@ -8,23 +8,25 @@ from typing import Any, Final
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
 from pyclient.core.group.answers import refused
+from pyclient.core.group.membership import Identity
 from pyclient.errors import UnknownServerError
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
-NO_GENERATION: Final = -1
 NOTHING_COMMITTED: Final = -1
+NOBODY: Final = Identity()
 _BROKERS_RETENTION: Final = datetime.timedelta(milliseconds=-1)
 
 
 def commit_call(
-    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], finish: Finish, deadline: float | None
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], finish: Finish, deadline: float | None, *,
+    identity: Identity = NOBODY, instance_id: str | None = None,
 ) -> Call:
-    """Store *offsets* for *group*; the result is None."""
+    """Store *offsets* for *group*, as the member that *identity* names; the result is None."""
 
     def fields(version: int) -> dict[str, object]:
         return {
-            "group_id": group, "generation_id_or_member_epoch": NO_GENERATION,
-            "member_id": "", "group_instance_id": None, "retention_time": _BROKERS_RETENTION,
+            "group_id": group, "generation_id_or_member_epoch": identity.generation,
+            "member_id": identity.member_id, "group_instance_id": instance_id, "retention_time": _BROKERS_RETENTION,
             "topics": _commit_topics(offsets),
         }
 
