@@ -149,6 +149,14 @@ def bounds_table(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"| {row['case']} | {row['client']} | {row['peer']} | {row['times']:.1f}× {row['what']} | {row['must']}× |"
 
 
+def throughput_tables(results: Results, own: Callable[[str], str], bounds: Iterable[Bound]) -> Iterator[Iterator[str]]:
+    """All cases, then what must be reached; nothing where nothing was measured."""
+    if results:
+        yield table(results, own)
+    if rows := reached(bounds, results):
+        yield bounds_table(rows)
+
+
 def plain_table(title: str, found: Mapping[str, Mapping[str, float]], columns: Mapping[str, str]) -> Iterator[str]:
     """A row for each client; *columns* are headings and how their numbers are written, by their names in *found*."""
     yield f"| {title} | " + " | ".join(columns) + " |"

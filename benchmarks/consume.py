@@ -19,7 +19,7 @@ from benchmarks._broker import a_broker, end_offsets, topic_of
 from benchmarks._consumers import JAVA, Job
 from benchmarks._process import Child
 from benchmarks._producers import CHUNK, values_of
-from benchmarks._rounds import Bound, Figure, Results, Variant, bounds_table, joined, latency_table, plain_table, reached, table
+from benchmarks._rounds import Bound, Figure, Results, Variant, joined, latency_table, plain_table, reached, table, throughput_tables
 from pyclient import Producer
 from pyclient.testing import LocalCluster
 
@@ -147,7 +147,7 @@ def extra_tables(results: Mapping[str, Any]) -> Iterator[Iterator[str]]:
 def written(results: Mapping[str, Any]) -> str:
     """Everything as Markdown, from figures as they stand in the JSON."""
     throughput = _rounds.kept(results["throughput"])
-    return joined(itertools.chain((table(throughput, own), bounds_table(reached(BOUNDS, throughput))), extra_tables(results)))
+    return joined(itertools.chain(throughput_tables(throughput, own, BOUNDS), extra_tables(results)))
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

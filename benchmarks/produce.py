@@ -17,7 +17,7 @@ from benchmarks import _rounds
 from benchmarks._broker import a_broker, end_offsets, topic_of
 from benchmarks._producers import Job
 from benchmarks._process import Child
-from benchmarks._rounds import Bound, Figure, Results, Variant, bounds_table, joined, latency_table, reached, table, variants
+from benchmarks._rounds import Bound, Figure, Results, Variant, joined, latency_table, reached, table, throughput_tables, variants
 from pyclient.testing import LocalCluster
 
 OURS: Final = ("pyclient send", "pyclient send, each looked at", "pyclient send_many", "pyclient send_arrow")
@@ -131,7 +131,7 @@ def memory_table(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def written(results: Mapping[str, Any]) -> str:
     """Everything as Markdown, from figures as they stand in the JSON."""
     throughput = _rounds.kept(results["throughput"])
-    parts = [table(throughput, own), bounds_table(reached(BOUNDS, throughput))]
+    parts = list(throughput_tables(throughput, own, BOUNDS))
     if results["latency"]:
         parts.append(latency_table("One record, linger 0", results["latency"]))
     if results["memory"]:
