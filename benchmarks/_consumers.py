@@ -463,7 +463,7 @@ def java_run(job: Job, records: int) -> tuple[float, dict[str, str]]:
         logging.write_text("rootLogger.level=OFF\n")
         done = subprocess.run(
             [str(jvm.java.path), *SHELL_FLAGS, f"-Dlog4j2.configurationFile={logging}", "org.apache.kafka.tools.ConsumerPerformance",
-             "--bootstrap-server", job.bootstrap, "--topic", job.topic, "--num-records", str(records), *_java_tuning(job, folder)],
+             "--bootstrap-server", job.bootstrap, "--topic", job.topic, "--num-records", str(records), "--timeout", str(LIMIT_S * 1000), *_java_tuning(job, folder)],
             env={name: value for name, value in jvm.environment().items() if name != "_JAVA_OPTIONS"},  # they are the broker's
             capture_output=True, text=True, timeout=LIMIT_S, check=False)
     if done.returncode or len(lines := [line for line in done.stdout.splitlines() if "," in line]) != 2:
