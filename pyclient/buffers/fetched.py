@@ -65,9 +65,9 @@ class Records(Sequence[Record]):
     def __init__(self, parts: Iterable[Part] = (), positions: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
                  decode: Decode | None = None) -> None:
         self._parts = list(parts)
-        self._positions = dict(positions or {})
+        self._positions = dict(positions) if positions else {}
         self._decode = decode
-        self._count = sum(len(part) for part in self._parts)
+        self._count = sum([part.stop - part.start for part in self._parts])  # a list: every poll comes by here, mostly with one part
 
     def __len__(self) -> int:
         return self._count
@@ -158,6 +158,8 @@ class Records(Sequence[Record]):
 
     def without(self, partitions: Iterable[TopicPartition]) -> Records:
         """The records of the other partitions."""
+        if not self._positions and not self._parts:
+            return self
         gone = set(partitions)
         return Records((part for part in self._parts if part.where not in gone),
                        {where: position for where, position in self._positions.items() if where not in gone}, self._decode)
@@ -169,6 +171,10 @@ class Records(Sequence[Record]):
 
     def joined(self, others: Records) -> Records:
         """These records and then *others*."""
+        if not others._positions and not others._parts:
+            return self
+        if not self._positions and not self._parts:
+            return others
         return Records([*self._parts, *others._parts], {**self._positions, **others._positions}, self._decode or others._decode)
 
     def _slice(self, index: slice) -> Sequence[Record]:

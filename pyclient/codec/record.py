@@ -8,6 +8,7 @@ it: a million kept records cost the collector nothing. That is why key and value
 """
 import cython
 from cython.cimports.libc.stdint import int32_t, int64_t
+from cython.cimports.pyclient.codec.members import key_at, set_member, topic_at, value_at
 
 from pyclient.records import TimestampType
 
@@ -220,3 +221,9 @@ def decoded(record: Record, key: object, value: object) -> DecodedRecord:
     made._decoded_key = key
     made._decoded_value = value
     return made
+
+
+# In the place of the properties above, which say the same: every record of a consumer is asked for these. A DecodedRecord has its own.
+set_member(Record, b"topic", topic_at, b"Name of the topic.")
+set_member(Record, b"key", key_at, b"The key, or None.")
+set_member(Record, b"value", value_at, b"The value, or None (a tombstone in a compacted topic).")

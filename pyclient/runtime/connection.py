@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import attrs
 
 from pyclient.codec.apis import Api
+from pyclient.codec.memory import unwritten
 from pyclient.codec.messages import correlation_id_of, decode_response, encode_request
 from pyclient.codec.produce import Buffer
 from pyclient.core.connection import CONNECTION, Event, State
@@ -278,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
             size = self._frame_size(at)
             at += HEAD
             if size > end - at:
-                self._frame, self._filled = bytearray(size), end - at
+                self._frame, self._filled = unwritten(size), end - at
                 self._frame[:end - at] = self._scratch[at:end]
                 return
             at += size

@@ -14,7 +14,7 @@ from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.encode import encode_batch
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError, KafkaError
-from pyclient.records import TopicPartition
+from pyclient.records import OffsetAndMetadata, TopicPartition
 
 A, B, C = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 PARTITIONS = (A, B, C)
@@ -363,6 +363,15 @@ def test_without_and_only_part_the_records_by_partition(records: Records, chosen
     assert list(records.without(chosen)) == [record for record in records if here(record) not in chosen]
     assert list(records.only(chosen)) == [record for record in records if here(record) in chosen]
     assert records.without(chosen).positions() == {w: p for w, p in records.positions().items() if w not in chosen}
+
+
+@given(results())
+def test_positions_that_moved_over_no_records_are_joined_too(records: Records) -> None:
+    elsewhere = TopicPartition("elsewhere", 0)
+    moved = Records((), {elsewhere: OffsetAndMetadata(7)})
+    for joined in (records.joined(moved), moved.joined(records)):
+        assert list(joined) == list(records)
+        assert joined.positions() == {**records.positions(), elsewhere: 7}
 
 
 @given(results())

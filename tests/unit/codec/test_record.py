@@ -5,6 +5,7 @@ import copy
 import gc
 import pickle
 import sys
+import types
 import weakref
 from typing import Any
 
@@ -100,6 +101,16 @@ def test_a_change_to_the_headers_list_does_not_change_the_record() -> None:
 def test_a_field_cannot_be_set(name: str) -> None:
     with pytest.raises(AttributeError):
         setattr(FULL, name, None)
+
+
+@pytest.mark.parametrize("name", ["topic", "key", "value"])
+def test_the_interpreter_reads_what_every_consumer_asks_for_without_a_call(name: str) -> None:
+    member = vars(Record)[name]
+    assert isinstance(member, types.MemberDescriptorType)  # of these, its inline caches know the place
+    assert member.__doc__
+    record = Record("orders", 3, 17, 1, key=b"k", value=b"v")
+    assert getattr(record, name) == {"topic": "orders", "key": b"k", "value": b"v"}[name]
+    assert getattr(Record("orders", 3, 17, 1), name) == {"topic": "orders"}.get(name)
 
 
 def test_a_record_is_matched_by_position() -> None:

@@ -1,34 +1,26 @@
-"""The producers under measure, each in a process of its own: ``python -m benchmarks._clients`` takes jobs and gives figures, a line of JSON each.
+"""The producers under measure, each in a process of its own: ``python -m benchmarks._producers`` takes jobs and gives figures, a line of JSON each.
 
 A client is a class: made, it is ready to send; ``run`` returns when every record's outcome is known, and raises when one failed;
 ``close`` ends it. Loops stand inside ``run``, so that a client pays for its own calls and for no wrapper.
 """
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import inspect
 import itertools
-import json
 import random
 import resource
-import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
+from benchmarks._process import Clock, Missing, latencies_us, serve, waiting
 from benchmarks.codec import values as json_values
 
 DISTINCT: Final = 5000
 WARM_UP: Final = 2000
 CHUNK: Final = 5000
-
-
-class Missing(Exception):
-    """The client cannot do this (yet): the case is left out, and says so."""
 
 
 class Job(NamedTuple):
@@ -67,9 +59,14 @@ class Load(NamedTuple):
         return self.keys[0] is None and self.partitions[0] is None
 
 
+def values_of(size: int) -> list[bytes]:
+    """A few thousand different values of *size* bytes that look like data."""
+    return [(text * (size // len(text) + 1))[:size] for text in json_values(DISTINCT)]
+
+
 def load(job: Job, count: int) -> Load:
     """Values that look like data, as long as the job says."""
-    texts = [(text * (job.size // len(text) + 1))[:job.size] for text in json_values(DISTINCT)]
+    texts = values_of(job.size)
     chance = random.Random(1)
     keys: Sequence[bytes | None] = [None] * count
     if job.spread == "keys":
@@ -356,11 +353,7 @@ CLIENTS: Final[dict[str, Callable[[Job], Any]]] = {
 
 def throughput(job: Job) -> dict[str, float]:
     """CPU and time from the first call until the last outcome is known; connections and metadata were there before."""
-    with asyncio.Runner() as runner:
-        def wait(done: Any) -> None:
-            if inspect.isawaitable(done):
-                runner.run(_awaited(done))
-
+    with waiting() as wait:
         client = CLIENTS[job.client](job)
         warm, records = load(job, max(WARM_UP, job.partitions)), load(job, job.records)
         prepare = getattr(client, "prepare", lambda _load: None)
@@ -369,30 +362,19 @@ def throughput(job: Job) -> dict[str, float]:
             prepare(warm)
             wait(client.run(warm))
             prepare(records)
-            began, cpu = time.perf_counter(), time.process_time()
+            clock = Clock()
             wait(client.run(records))
-            took, used = time.perf_counter() - began, time.process_time() - cpu
+            used = clock.read()
         finally:
             wait(client.close())
-    return {"seconds": took, "cpu": used, "records": len(records), "stored": len(records) + len(warm)}
-
-
-async def _awaited(done: Any) -> None:
-    await done
+    return {**used, "records": len(records), "stored": len(records) + len(warm)}
 
 
 def latency(job: Job) -> dict[str, float]:
     """µs from `send` to the acknowledgement of one record at a time, linger 0, the caller waiting."""
     one = {"pyclient send": _our_one, "confluent + callback": _confluent_one}[job.client](job)
     value = load(job, 1).values[0]
-    taken = []
-    for number in range(job.records + 200):
-        began = time.perf_counter()
-        one(value)
-        if number >= 200:
-            taken.append((time.perf_counter() - began) * 1e6)
-    taken.sort()
-    return {"p50": statistics.median(taken), "p99": taken[len(taken) * 99 // 100], "stored": job.records + 200}
+    return latencies_us(lambda _number: one(value), job.records)
 
 
 def _our_one(job: Job) -> Callable[[bytes], object]:
@@ -441,17 +423,5 @@ def _status(name: str) -> int:
     return int(lines[name].split()[0]) * 1024
 
 
-def main() -> None:
-    """Jobs from the standard input, until it ends."""
-    kinds = {"throughput": throughput, "latency": latency, "memory": memory}
-    while line := sys.stdin.readline():
-        job = Job(**json.loads(line))
-        try:
-            answer: dict[str, Any] = kinds[job.measure](job)
-        except Missing as why:
-            answer = {"missing": str(why)}
-        print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(Job, {"throughput": throughput, "latency": latency, "memory": memory})

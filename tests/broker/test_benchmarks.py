@@ -1,0 +1,34 @@
+"""The benchmarks run: every client of ours, and librdkafka's, through a small case on a real broker."""
+from __future__ import annotations
+
+import random
+
+from benchmarks import consume, produce
+from pyclient.testing import LocalCluster
+
+THEIRS = "confluent consume(500)"
+
+
+def test_all_our_consumers_see_all_records(kafka_cluster: LocalCluster) -> None:
+    case = consume.Case("small", codec="lz4", partitions=3, batch=16_384, clients=(*consume.OURS, *consume.OURS_ASYNC, THEIRS))
+    found = consume.measured(kafka_cluster, case, 1, 4000, random.Random(1))
+    assert found.keys() == {*case.clients, f"{THEIRS}, tuned"}
+    assert all(each.cpu_us > 0 and each.records_per_s > 0 for each in found.values())
+    assert {each.records for name, each in found.items() if name.startswith("pyclient")} == {4000}
+
+
+def test_the_first_record_of_a_new_group_and_a_round_trip_are_timed(kafka_cluster: LocalCluster) -> None:
+    chance = random.Random(1)
+    first = consume.first_records(kafka_cluster, ("pyclient for", "pyclient async for", "confluent poll"), 1, chance)
+    assert len(first) == 3
+    assert all(row["ms"] > 0 for row in first.values())
+    trips = consume.round_trips(kafka_cluster, consume.ROUND_TRIP, 1, 20, chance)
+    assert trips.keys() == {"pyclient", "confluent"}
+    assert all(0 < row["p50"] <= row["p99"] for row in trips.values())
+
+
+def test_all_our_producers_and_callbacks_tell_of_every_record(kafka_cluster: LocalCluster) -> None:
+    case = produce.Case("small", partitions=3, clients=(*produce.OURS, "pyclient async", "confluent + callback"))
+    found = produce.measured(kafka_cluster, case, 1, 0.004, random.Random(1))
+    assert found.keys() == {*case.clients, "confluent + callback, tuned"}
+    assert all(each.cpu_us > 0 for each in found.values())

@@ -1,0 +1,79 @@
+"""What a benchmark says is what was measured: nothing lost goes unseen, peers are met at their best, choices are heeded."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks import _rounds, consume, produce
+from benchmarks._consumers import Job, check
+from benchmarks._rounds import Bound, Figure, Variant
+
+JOB = Job("pyclient for", False, "localhost:9092", "t", 6, 100, 3)
+RESULTS = {"100 B": {
+    "ours": Figure(0.1, 0.09, 8e6, 100), "peer": Figure(0.5, 0.4, 2e6, 100), "peer, tuned": Figure(0.4, 0.3, 1e6, 100), "peers": Figure(0.01, 0.01, 9e6, 100),
+}}
+
+
+def arguments(add: Callable[[argparse.ArgumentParser], None], *given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add(parser)
+    return parser.parse_args(given)
+
+
+def test_a_run_that_saw_every_record_once_passes() -> None:
+    check(JOB, 100, 100, b"abc")
+
+
+@pytest.mark.parametrize(("seen", "position", "value"), [(99, 100, b"abc"), (101, 100, b"abc"), (100, 99, b"abc"), (100, 101, b"abc"), (100, 100, b"ab"), (100, 100, None)])
+def test_a_run_that_lost_or_doubled_records_or_read_no_values_does_not_count(seen: int, position: int, value: bytes | None) -> None:
+    with pytest.raises(RuntimeError, match="pyclient for"):
+        check(JOB, seen, position, value)
+
+
+def test_a_bound_is_measured_against_the_peers_better_setting() -> None:
+    assert Bound("100 B", "ours", "peer", 3.0).times(RESULTS) == pytest.approx(4.0)
+    assert Bound("100 B", "ours", "peer", 3.0, "records/s").times(RESULTS) == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("bound", [Bound("100 B", "absent", "peer", 3.0), Bound("100 B", "ours", "absent", 3.0), Bound("absent", "ours", "peer", 3.0)])
+def test_a_bound_of_what_was_not_measured_is_not_told(bound: Bound) -> None:
+    assert _rounds.reached([bound], RESULTS) == []
+
+
+def test_a_figure_is_the_median_of_the_rounds() -> None:
+    found = _rounds.figure([{"cpu": cpu, "seconds": seconds, "records": 1000} for cpu, seconds in ((1e-3, 1.0), (9e-3, 0.1), (2e-3, 0.5))])
+    assert tuple(found) == pytest.approx((2.0, 1.0, 2000, 1000))
+
+
+def test_peers_run_with_their_defaults_and_tuned_and_ours_as_it_is() -> None:
+    assert _rounds.variants(["pyclient for", "Java"]) == [Variant("pyclient for"), Variant("Java"), Variant("Java", True)]
+
+
+def test_the_count_of_a_client_is_that_of_the_longest_words_it_begins_with() -> None:
+    assert _rounds.count_of({"": 1, "confluent": 2, "confluent AIO": 3}, "confluent AIO consume(500)") == 3
+    assert _rounds.count_of({"": 1, "confluent": 2, "confluent AIO": 3}, "confluent poll") == 2
+    assert _rounds.count_of({"": 1, "confluent": 2}, "aiokafka") == 1
+
+
+def test_cases_and_clients_are_chosen_by_parts_of_their_names() -> None:
+    chosen = _rounds.chosen(arguments(consume.add_arguments, "--cases", "zstd", "--only", "1,000", "--clients", "to_arrow"), consume.CASES)
+    assert [(case.name, case.clients) for case in chosen] == [(name, ("pyclient to_arrow", "pyclient async to_arrow")) for name in ("zstd", "1,000 partitions")]
+
+
+def test_quick_is_the_first_case_and_a_quarter_of_the_records() -> None:
+    given = arguments(produce.add_arguments, "--quick", "--scale", "2")
+    assert [case.name for case in _rounds.chosen(given, produce.CASES)] == ["100 B"]
+    assert _rounds.wanted(given, "memory")
+    assert _rounds.scale_of(given) == 0.5
+
+
+def test_tables_hold_what_was_measured_and_nothing_else() -> None:
+    found = {"throughput": {}, "first": {"ours": {"ms": 12.3}}, "latency": {}}
+    assert consume.written(found).splitlines() == ["| New group, until the first record | ms |", "| --- | --- |", "| ours | 12 |"]
+
+
+def test_a_client_is_compared_with_ours_of_its_kind() -> None:
+    assert [consume.own(name) for name in ("aiokafka getmany, tuned", "confluent poll")] == ["pyclient async for", "pyclient for"]
+    assert [produce.own(name) for name in ("aiokafka, tuned", "confluent AIO", "confluent")] == ["pyclient async", "pyclient async", "pyclient send"]
