@@ -154,7 +154,7 @@ class Consumer(ConsumerFacade):
                 records = self._take(limit)
                 if records:
                     return records
-                self._progress.hand(records)  # positions can move over what is not handed out
+                self._pass_over(records)
                 came = core.buffer.wait(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
                 if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
                     return records
@@ -258,6 +258,7 @@ class Consumer(ConsumerFacade):
                 self._portal.call(self._core.close)
                 self._portal.stop()
                 self._tell()
+                self._progress.close()
 
     def _part(self, limit: float | None, *, clean: bool) -> None:
         settle = self._progress.settle if clean else self._progress.take_back
@@ -271,6 +272,7 @@ class Consumer(ConsumerFacade):
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
             self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit))
+            self._progress.saved(unsaved)
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         with self._alone():
@@ -384,7 +386,8 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                 records = self._take(limit)
                 if records:
                     return records
-                self._progress.hand(records)
+                if self._pass_over(records):
+                    await asyncio.sleep(0)  # the loop has other work, and a long line may be left out
                 came = await core.data(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
                 if not came and deadline is not None and core.clock() >= deadline:
                     return records
@@ -477,6 +480,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             await self._core.close()
             await asyncio.gather(*(commit for commit, _, _ in self._commits if isinstance(commit, asyncio.Task)), return_exceptions=True)
             self._tell()
+            self._progress.close()
 
     async def _part(self, limit: float | None, *, clean: bool) -> None:
         settle = self._progress.settle if clean else self._progress.take_back
@@ -491,6 +495,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
         if unsaved or self._commits:
             await self._let_earlier_ones_begin()
             await self._core.commit(as_offsets(unsaved), limit)
+            self._progress.saved(unsaved)
 
     async def _let_earlier_ones_begin(self) -> None:
         """C24: the task of a commit_async takes its place in line with its first step, which must come before this call's."""

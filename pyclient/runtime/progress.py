@@ -1,9 +1,9 @@
 """What a consumer's facades remember between calls: what was handed out, and what counts as consumed."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from pyclient.buffers.fetched import Records, collect
+from pyclient.buffers.fetched import Decode, Records, collect
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
 from pyclient.errors import SerializationError
@@ -11,6 +11,7 @@ from pyclient.metrics import RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.consuming import ConsumerCore
+from pyclient.runtime.intercepting import consumer_interceptors
 
 
 class Progress:
@@ -23,11 +24,13 @@ class Progress:
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
         self._decode = decoder(core.config)
+        self._interceptors = consumer_interceptors(core.config.interceptors)
         self._consumed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._saved: dict[TopicPartition, int] = {}
         self._save_at = core.clock() + core.config.auto_commit_interval_ms / 1000
-        self._rest = Records()
+        self._rest = Records()  # ready to be handed out; interceptors have seen it
+        self._unseen = Records()  # taken, and not yet through the interceptors: what Ctrl-C in a user's function left behind
         self._iterated = Records()
         self.current: Record | None = None
         """The record an iteration has handed out last; the iteration sets it."""
@@ -42,12 +45,33 @@ class Progress:
             records, later = rest.split(limit)
             self._rest = later.joined(self._rest.only(paused))
             return records
-        return collect(self._core.buffer, limit, self._decode)
+        if self._interceptors is None and not self._unseen:
+            return self._collect(limit)
+        return self._intercepted(limit, paused)
+
+    def _collect(self, limit: int) -> Records:
+        return collect(self._core.buffer, limit, self._decode, self._keep)
+
+    def _keep(self, records: Records) -> None:
+        self._unseen = self._unseen.joined(records)
+
+    def _intercepted(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
+        """What interceptors leave of what is there. Until they have ended nothing of it is off the line."""
+        if not self._unseen.without(paused):
+            self._keep(self._collect(limit))
+        records, later = self._unseen.without(paused).split(limit)
+        shown = records if self._interceptors is None else self._interceptors.on_consume(records)
+        self._unseen = later.joined(self._unseen.only(paused))
+        return shown
 
     def hand(self, records: Records) -> None:
         """A poll returns *records*."""
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
         self._handed.update(records.next_offsets())
+
+    def pass_over(self, records: Records) -> None:
+        """A poll goes on behind *records*, of which there is nothing to hand out: positions that moved count as consumed at once."""
+        self._consumed.update(records.next_offsets())
 
     def settle(self) -> None:
         """What was handed out counts as consumed from now on; an iteration under way gives back what it has not shown."""
@@ -79,15 +103,12 @@ class Progress:
 
     def interrupt(self) -> None:
         """The iteration under way, if any, ends here: its last record counts like a poll's, the others come first in the next poll."""
+        rest = self._iterated
         if self.current is not None:
+            where = TopicPartition(self.current.topic, self.current.partition)
             self._consumed.update(self._iterated.through(self.current, inclusive=False))
-            self._handed[TopicPartition(self.current.topic, self.current.partition)] = OffsetAndMetadata(
-                self.current.offset + 1, leader_epoch=self.current.leader_epoch)
+            self._handed[where] = self._iterated.through(self.current, inclusive=True)[where]
             rest = self._iterated.after(self.current)
-            if not rest:
-                self._handed.update(self._iterated.next_offsets())  # with what lies behind the last record and is not handed out
-        else:
-            rest = self._iterated
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
         self._rest = rest.joined(self._rest)
         self.begin(Records())
@@ -111,7 +132,7 @@ class Progress:
         """These were assigned anew or sought: nothing from before counts."""
         gone = set(partitions)
         self.interrupt()  # in the body of a loop: its next record comes from the new position
-        self._rest = self._rest.without(gone)
+        self._rest, self._unseen = self._rest.without(gone), self._unseen.without(gone)
         for where in gone:
             for each in (self._consumed, self._handed, self._saved):
                 each.pop(where, None)
@@ -143,24 +164,47 @@ class Progress:
     def saved(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These were committed."""
         self._saved.update({where: position.offset for where, position in offsets.items()})
+        if self._interceptors is not None and offsets:
+            self._interceptors.on_commit(offsets)
+
+    def close(self) -> None:
+        """The consumer was closed, and the last commit told."""
+        chain, self._interceptors = self._interceptors, None
+        if chain is not None:
+            chain.close()
 
 
-def decoder(config: ConsumerConfig) -> Callable[[Record], Record] | None:
-    """A function that applies the deserializers to a record; None when there are none."""
+def decoder(config: ConsumerConfig) -> Decode | None:
+    """A function that applies the deserializers to a record; None when there are none.
+
+    It raises for a record they refuse; or tells ``on_deserialization_error`` of it, and gives None.
+    """
     if config.key_deserializer is None and config.value_deserializer is None:
         return None
     key = _unchanged if config.key_deserializer is None else as_deserializer(config.key_deserializer)
     value = _unchanged if config.value_deserializer is None else as_deserializer(config.value_deserializer)
+    skip = config.on_deserialization_error
 
-    def decode(record: Record) -> Record:
+    def decode(record: Record) -> Record | None:
+        what = "key"
         try:
-            return decoded(record, key(record.topic, record.key, record.headers), value(record.topic, record.value, record.headers))
+            made = key(record.topic, record.key, record.headers)
+            what = "value"
+            return decoded(record, made, value(record.topic, record.value, record.headers))
         except SerializationError as error:
-            where = TopicPartition(record.topic, record.partition)
-            raise SerializationError(f"the record at offset {record.offset}: {error.message}. seek() past it to go on.",
-                                     topic_partition=where) from error
+            refused = _refused(record, what, error)
+            if skip is None:
+                raise refused from error
+            refused.__cause__ = error
+        skip(record, refused)  # what it raises is raised in the error's place, and the record stays in line
+        return None
 
     return decode
+
+
+def _refused(record: Record, what: str, error: SerializationError) -> SerializationError:
+    return SerializationError(f"the {what} of the record at offset {record.offset}: {error.message}. seek() past it to go on.",
+                              topic_partition=TopicPartition(record.topic, record.partition), record=record)
 
 
 def _unchanged(topic: str, data: bytes | None, headers: Headers) -> bytes | None:
