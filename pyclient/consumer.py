@@ -218,7 +218,7 @@ class Consumer(ConsumerFacade):
         with self._alone():
             given = self._given(offsets)
             self._portal.call(lambda: self._core.commit(given, limit))
-            self._progress.saved(given)
+            self._progress.saved()
         self._tell()
 
     def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -272,7 +272,7 @@ class Consumer(ConsumerFacade):
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
             self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit))
-            self._progress.saved(unsaved)
+            self._progress.saved()
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         with self._alone():
@@ -444,7 +444,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             given = self._given(offsets)
             await self._let_earlier_ones_begin()
             await self._core.commit(given, limit)
-            self._progress.saved(given)
+            self._progress.saved()
         self._tell()
 
     async def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -495,7 +495,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
         if unsaved or self._commits:
             await self._let_earlier_ones_begin()
             await self._core.commit(as_offsets(unsaved), limit)
-            self._progress.saved(unsaved)
+            self._progress.saved()
 
     async def _let_earlier_ones_begin(self) -> None:
         """C24: the task of a commit_async takes its place in line with its first step, which must come before this call's."""

@@ -193,7 +193,7 @@ class Records(Sequence[Record]):
         """
         return self._flagged(bytes(map(bool, map(predicate, self))))
 
-    def select(self, mask: Iterable[bool | None]) -> Records:
+    def select(self, mask: Iterable[Any]) -> Records:
         """The records for which *mask* is true, with `next_offsets` as it is: the others count as read.
 
         *mask* has a boolean for each record, in their order: a list, a NumPy array, or what Arrow computes of `to_arrow`'s columns, such as

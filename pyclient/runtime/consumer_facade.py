@@ -171,13 +171,16 @@ class ConsumerFacade(Facade):
         return self._progress.take(limit)
 
     def _pass_over(self, records: Records) -> bool:
-        """A poll goes on behind what is not handed out, maybe for hours: what it moved over is committed meanwhile. Whether it moved at all."""
+        """A poll goes on behind what is not handed out, maybe for hours: what it moved over is committed meanwhile.
+
+        Whether records may have been left out, and more are to come.
+        """
         if not records.next_offsets():
             return False
         self._progress.pass_over(records)
         self._tell(_unheard)
         self._save()
-        return True
+        return self._progress.leaves_out
 
     def _limit(self, max_records: int | None) -> int:
         limit = self._config.max_poll_records if max_records is None else max_records
@@ -260,7 +263,7 @@ class ConsumerFacade(Facade):
         commit, offsets, callback = self._commits.popleft()
         error = self._core.closed if commit.cancelled() else commit.exception()
         if error is None:
-            self._progress.saved(offsets)
+            self._progress.saved()
         try:
             callback(offsets, error)
         except Exception:  # noqa: BLE001 a user's error does not undo the commit

@@ -1,7 +1,7 @@
 """What a consumer's facades remember between calls: what was handed out, and what counts as consumed."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from pyclient.buffers.fetched import Decode, Records, collect
 from pyclient.codec.record import Record, decoded
@@ -68,6 +68,11 @@ class Progress:
         """A poll returns *records*."""
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
         self._handed.update(records.next_offsets())
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether records may be taken that nobody is handed."""
+        return self._interceptors is not None or self._core.config.on_deserialization_error is not None
 
     def pass_over(self, records: Records) -> None:
         """A poll goes on behind *records*, of which there is nothing to hand out: positions that moved count as consumed at once."""
@@ -161,11 +166,13 @@ class Progress:
         """Consumed positions that were not committed yet."""
         return {where: position for where, position in self._consumed.items() if self._saved.get(where) != position.offset}
 
-    def saved(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These were committed."""
-        self._saved.update({where: position.offset for where, position in offsets.items()})
-        if self._interceptors is not None and offsets:
-            self._interceptors.on_commit(offsets)
+    def saved(self) -> None:
+        """Hear what was committed since the last time; interceptors are told in that order (C24)."""
+        while self._core.stored:
+            offsets = self._core.stored.popleft()
+            self._saved.update({where: position.offset for where, position in offsets.items()})
+            if self._interceptors is not None:
+                self._interceptors.on_commit(offsets)
 
     def close(self) -> None:
         """The consumer was closed, and the last commit told."""
