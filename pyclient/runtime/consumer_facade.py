@@ -171,16 +171,14 @@ class ConsumerFacade(Facade):
         return self._progress.take(limit)
 
     def _pass_over(self, records: Records) -> bool:
-        """A poll goes on behind what is not handed out, maybe for hours: what it moved over is committed meanwhile.
-
-        Whether records may have been left out, and more are to come.
-        """
-        if not records.next_offsets():
+        """A poll goes on behind what it does not hand out. Whether that may go on for long, since records are left out: that is committed meanwhile."""
+        if not (self._progress.leaves_out and records.next_offsets()):
+            self._progress.hand(records)
             return False
         self._progress.pass_over(records)
         self._tell(_unheard)
         self._save()
-        return self._progress.leaves_out
+        return True
 
     def _limit(self, max_records: int | None) -> int:
         limit = self._config.max_poll_records if max_records is None else max_records

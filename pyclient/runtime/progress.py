@@ -75,12 +75,15 @@ class Progress:
         return self._interceptors is not None or self._core.config.on_deserialization_error is not None
 
     def pass_over(self, records: Records) -> None:
-        """A poll goes on behind *records*, of which there is nothing to hand out: positions that moved count as consumed at once."""
+        """A poll goes on behind *records*, of which nothing is left: they count as consumed at once, for nobody has anything to do with them."""
         self._consumed.update(records.next_offsets())
 
     def settle(self) -> None:
         """What was handed out counts as consumed from now on; an iteration under way gives back what it has not shown."""
         self.interrupt()
+        self._consume_handed()
+
+    def _consume_handed(self) -> None:
         self._consumed.update(self._handed)
         self._handed.clear()
 
@@ -92,14 +95,18 @@ class Progress:
     # ---- iteration --------------------------------------------------------------------------------------------------
 
     def begin(self, records: Records) -> None:
-        """An iteration goes through *records*."""
+        """An iteration goes through *records*; positions that moved while it waited for them lie behind it."""
+        self._consume_handed()  # or they would come later than those of *records*, and take them back
         self._iterated, self.current = records, None
+
+    def _end_iteration(self) -> None:
+        self._iterated, self.current = Records(), None
 
     def exhausted(self) -> None:
         """The iteration asks for more: all of it is consumed."""
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated))
         self._consumed.update(self._iterated.next_offsets())
-        self.begin(Records())
+        self._end_iteration()
 
     def abandon(self, last: Record | None) -> None:
         """An iteration that has shown *last* ended early; one that was interrupted before has nothing to say any more."""
@@ -116,7 +123,7 @@ class Progress:
             rest = self._iterated.after(self.current)
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
         self._rest = rest.joined(self._rest)
-        self.begin(Records())
+        self._end_iteration()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -129,8 +136,7 @@ class Progress:
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What ``commit()`` stores: everything handed out, of an iteration up to and with the current record."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
-        self._consumed.update(self._handed)
-        self._handed.clear()
+        self._consume_handed()
         return {**self._consumed, **inside}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
