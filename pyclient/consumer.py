@@ -30,7 +30,8 @@ class Consumer(ConsumerFacade):
 
     Options as in `pyclient.Producer`; see docs/options.md. With *topics* (names, or a compiled pattern) and a ``group_id`` it shares their
     partitions with the other members of its group, and goes on where the group has committed; `assign` gives it partitions without membership.
-    *rebalance_listener* is told of partitions that come and go (`pyclient.plugins.RebalanceListener`).
+    *rebalance_listener* is told of partitions that come and go (`pyclient.plugins.RebalanceListener`), *interceptors* see records before they are
+    handed out, and every commit (`pyclient.plugins.ConsumerInterceptor`). Deserializers run when records are polled.
 
     Raises:
         ConfigurationError: an option that is unknown, of a wrong type or out of range.
@@ -108,6 +109,8 @@ class Consumer(ConsumerFacade):
 
         Raises:
             KafkaError: what stands in a partition's way, named in the message; the others go on.
+            SerializationError: a deserializer refuses the next record of a partition: the error has it, with its bytes. The records before it were
+                returned. It is tried again by each poll until you `seek` past it; ``on_deserialization_error`` leaves such records out instead.
             BootstrapFailed: no broker answered for ``default_api_timeout_ms``, over all polls; also in an iteration.
             WakeupError: `wakeup` was called.
         """
@@ -121,7 +124,10 @@ class Consumer(ConsumerFacade):
             return records
 
     def __iter__(self) -> Iterator[Record]:
-        """Every record, without end. A record counts as consumed when the next one is asked for."""
+        """Every record, without end. A record counts as consumed when the next one is asked for.
+
+        Raises what `poll` raises, after the records before it; the next iteration goes on there.
+        """
         limit = self._config.max_poll_records
         progress = self._progress
         while True:
