@@ -1,7 +1,7 @@
 """What a consumer's facades remember between calls: what was handed out, and what counts as consumed."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyclient.buffers.fetched import Decode, Records, collect
 from pyclient.codec.record import Record, decoded
@@ -174,11 +174,16 @@ class Progress:
 
     def saved(self) -> None:
         """Hear what was committed since the last time; interceptors are told in that order (C24)."""
-        while self._core.stored:
-            offsets = self._core.stored.popleft()
+        while (offsets := self._next_stored()) is not None:
             self._saved.update({where: position.offset for where, position in offsets.items()})
             if self._interceptors is not None:
                 self._interceptors.on_commit(offsets)
+
+    def _next_stored(self) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+        try:
+            return self._core.stored.popleft()
+        except IndexError:  # at the end, or a second thread, on its way to hear that it must not be here, was quicker
+            return None
 
     def close(self) -> None:
         """The consumer was closed, and the last commit told."""

@@ -461,6 +461,13 @@ def test_narrowing_takes_only_what_is_here_and_in_its_order(records: Records, da
             records[1:].narrowed(records)  # type: ignore[attr-defined]
 
 
+def test_narrowing_refuses_what_another_poll_returned() -> None:
+    records, others = (collect(buffer_of(chunk(A, 1, base, [3])), 10, None) for base in (0, 3))
+    with pytest.raises(ValueError, match="has not"):
+        records.narrowed(others)
+    assert not records.narrowed(Records())
+
+
 # --- decoding while taking -------------------------------------------------------------------------------------------
 
 
