@@ -193,6 +193,25 @@ def test_ctrl_c_in_a_deserializer_loses_no_record(fake_cluster: FakeCluster) -> 
         assert found == [0, 1, 2, 3]
 
 
+def test_C03_what_ctrl_c_left_behind_is_dropped_by_a_seek(fake_cluster: FakeCluster) -> None:
+    interrupts = [2]
+
+    def interrupted(data: bytes) -> int:
+        if interrupts and int(data) == interrupts[0]:
+            raise KeyboardInterrupt
+        return int(data)
+
+    filled(fake_cluster, b"0", b"1", b"2", b"3")
+    with reading(fake_cluster, value_deserializer=interrupted) as consumer:
+        found: list[Any] = []
+        with pytest.raises(KeyboardInterrupt):
+            while True:
+                found += values(consumer.poll(20))
+        interrupts.clear()
+        consumer.seek(WHERE, 3)
+        assert values(consumer.poll(20)) == [3]
+
+
 # ---- leave out --------------------------------------------------------------------------------------------------------------
 
 

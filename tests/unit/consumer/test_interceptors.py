@@ -335,6 +335,8 @@ def test_C21_a_loop_that_ends_leaves_positions_behind_what_was_left_out_before_i
         assert consumer.position(WHERE) == 8
         consumer.commit()
         assert committed(fake_cluster)[WHERE] in (9, 10)
+        loop.close()  # type: ignore[attr-defined]
+        assert consumer.position(WHERE) == 8
 
 
 # ---- what they do wrong -----------------------------------------------------------------------------------------------------
