@@ -4,13 +4,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from pyclient import AsyncConsumer, Consumer, Record, Records, TopicPartition
-from pyclient.errors import ConfigurationError, SerializationError
+from pyclient.errors import ConfigurationError, SerializationError, WakeupError
 from pyclient.testing import FakeCluster
 from tests.waiting import eventually
 
@@ -243,6 +244,29 @@ def test_C06_told_of_a_record_the_consumer_leaves_it_out_and_positions_move_over
     assert [error.record for error in told.errors] == told.records
     assert "offset 2" in str(told.errors[1])
     assert isinstance(told.errors[1].__cause__, SerializationError)
+
+
+def test_C06_a_poll_that_finds_only_such_records_commits_while_it_goes_on(fake_cluster: FakeCluster) -> None:
+    def more_is_committed() -> bool:
+        fake_cluster.produce("t", b"bad")
+        return (committed(fake_cluster) or 0) > 1
+
+    def feed() -> None:
+        try:
+            eventually(more_is_committed)
+            seen.append("committed")
+        finally:
+            consumer.wakeup()
+
+    filled(fake_cluster, b"bad")
+    seen: list[str] = []
+    with reading(fake_cluster, on_deserialization_error=Told(), auto_commit_interval_ms=0) as consumer:
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        with pytest.raises(WakeupError):
+            consumer.poll()
+        feeder.join()
+        assert seen == ["committed"]
 
 
 def test_C06_a_policy_that_raises_leaves_the_record_in_line(fake_cluster: FakeCluster) -> None:

@@ -294,17 +294,21 @@ def test_C21_positions_and_commits_move_over_what_is_left_out(fake_cluster: Fake
 def test_C21_a_filter_that_drops_everything_makes_progress_and_commits_while_one_poll_goes_on(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, 30)
     watching = Watching(never)
+    seen: list[str] = []
     with reading(fake_cluster, watching, max_poll_records=2, auto_commit_interval_ms=0) as consumer:
         def feed() -> None:
-            while len(watching.told) < 3:
-                fake_cluster.produce("t", b"more")
-            consumer.wakeup()
+            try:
+                eventually(lambda: (fake_cluster.produce("t", b"more"), len(watching.told) >= 3)[1])
+                seen.append("told")
+            finally:
+                consumer.wakeup()
 
         feeder = threading.Thread(target=feed)
         feeder.start()
         with pytest.raises(WakeupError):
             consumer.poll()
         feeder.join()
+        assert seen == ["told"]
         assert [each[WHERE] for each in watching.told] == sorted(each[WHERE] for each in watching.told)
         assert consumer.position(WHERE) >= 30
     assert watching.offsets == list(range(len(watching.seen)))
