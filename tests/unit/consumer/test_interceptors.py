@@ -449,6 +449,35 @@ def test_C24_commits_are_told_in_the_order_they_were_made(fake_cluster: FakeClus
         assert watching.told == [{WHERE: 1}, {WHERE: 2}, {WHERE: 3}]
 
 
+def test_a_commit_that_had_ended_is_told_though_the_consumer_ends_in_an_error(fake_cluster: FakeCluster) -> None:
+    filled(fake_cluster, 4)
+    watching = Watching()
+    with pytest.raises(ZeroDivisionError), reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
+        consumer.commit_async({WHERE: 2})
+        eventually(lambda: consumer._commits[0][0].done())
+        raise ZeroDivisionError
+    assert (watching.told, watching.closed) == ([{WHERE: 2}], 1)
+
+
+def test_C24_a_callback_never_runs_in_the_middle_of_a_poll_that_is_left_nothing(fake_cluster: FakeCluster) -> None:
+    class Slow(Watching):
+        def on_consume(self, records: Records) -> Records:
+            eventually(lambda: all(commit.done() for commit, *_ in consumer._commits))
+            return super().on_consume(records)
+
+    def callback(offsets: Offsets, error: BaseException | None) -> None:
+        told.append(consumer.position(WHERE))
+
+    filled(fake_cluster, 10)
+    told: list[int] = []
+    with reading(fake_cluster, Slow(never), max_poll_records=1, auto_commit_interval_ms=0) as consumer:
+        consumer.commit_async({WHERE: 1}, callback)
+        assert not consumer.poll(0.5)
+        assert told == []
+        consumer.poll(0)
+        assert told == [10]
+
+
 def test_automatic_commits_are_told_those_of_a_clean_close_too_and_close_comes_last(fake_cluster: FakeCluster) -> None:
     class Ending(Watching):
         def close(self) -> None:
