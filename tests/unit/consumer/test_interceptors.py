@@ -454,7 +454,7 @@ def test_a_commit_that_had_ended_is_told_though_the_consumer_ends_in_an_error(fa
     watching = Watching()
     with pytest.raises(ZeroDivisionError), reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
         consumer.commit_async({WHERE: 2})
-        eventually(lambda: consumer._commits[0][0].done())
+        eventually(consumer._commits[0][0].done)
         raise ZeroDivisionError
     assert (watching.told, watching.closed) == ([{WHERE: 2}], 1)
 
