@@ -1,6 +1,7 @@
 """The example of offsets in a database: each record is a row exactly once, wherever it is killed and whoever else is a member."""
 from __future__ import annotations
 
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,18 @@ def test_who_was_overtaken_writes_nothing(tmp_path: Path) -> None:
     assert other.rows() == [("orders", 0, 10, "a"), ("orders", 0, 11, "b")]
     mine.close()
     other.close()
+
+
+def test_rows_that_cannot_be_written_leave_the_position_where_it_was(tmp_path: Path) -> None:
+    database = Database(tmp_path / "db")
+    database.begin_at(WHERE, 10)
+    impossible: Any = object()
+    with pytest.raises(sqlite3.Error):
+        database.store(WHERE, [("orders", 0, 10, "a"), ("orders", 0, 11, impossible)], 10, 12)
+    assert (database.position(WHERE), database.rows()) == (10, [])
+    database.store(WHERE, [("orders", 0, 10, "a")], 10, 11)
+    assert (database.position(WHERE), len(database.rows())) == (11, 1)
+    database.close()
 
 
 def test_members_that_come_and_go_store_each_record_once(fake_cluster: FakeCluster, tmp_path: Path) -> None:
