@@ -27,6 +27,18 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class SubscriptionPattern(str):
+    """A regular expression in RE2's syntax that brokers match with whole topic names (``group_protocol="consumer"``, Kafka 4.0 or newer).
+
+    A ``re.Pattern`` is matched by the client instead, with every topic it may describe.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"SubscriptionPattern({str(self)!r})"
+
+
 class TimestampType(enum.IntEnum):
     """Who set a record's timestamp: its producer, or the broker when it appended the batch."""
 

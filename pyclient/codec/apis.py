@@ -83,4 +83,5 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.DELETE_TOPICS: VersionRange(1, 6),
     Api.INIT_PRODUCER_ID: VersionRange(0, 5),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
 }

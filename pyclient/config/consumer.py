@@ -11,13 +11,8 @@ from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import NotYet, Rule, option
 from pyclient.config.kinds import INT16_MAX, INT32_MAX, INT64_MAX, Anything, Bool, Choice, Int, OffsetReset, Plugins, Text, duration_ms
 from pyclient.config.producer import PLUGIN
+
 NOT_YET = (
-    NotYet(
-        "group_protocol",
-        lambda value: value == "consumer",
-        "Leave it out: the classic protocol works on every broker.",
-    ),
-    NotYet("group_remote_assignor", lambda value: value is not None, "It belongs to group_protocol=consumer; leave it out."),
     NotYet("share_acknowledgement_mode", lambda _: True, "It belongs to share groups; leave it out."),
     NotYet("share_acquire_mode", lambda _: True, "It belongs to share groups; leave it out."),
 )
@@ -31,6 +26,21 @@ def _plain_function(given: object) -> bool:
 _FRAME_ROOM = 65_536  # what a Fetch answer holds besides records
 
 RULES = (
+    Rule(
+        ("group_protocol", "group_remote_assignor"),
+        lambda c: c.group_protocol == "consumer" or c.group_remote_assignor is None,
+        "group_remote_assignor needs group_protocol=consumer: in a classic group members assign, see assignors",
+    ),
+    Rule(
+        ("group_protocol", "assignors"),
+        lambda c: c.group_protocol == "classic" or c.assignors is None,
+        "group_protocol=consumer has the broker assign: leave assignors out; group_remote_assignor names one of the broker's",
+    ),
+    Rule(
+        ("group_protocol", "session_timeout_ms", "heartbeat_interval_ms"),
+        lambda c: c.group_protocol == "classic" or c.given.isdisjoint({"session_timeout_ms", "heartbeat_interval_ms"}),
+        "group_protocol=consumer leaves these to the broker (group.consumer.session.timeout.ms and its like): leave them out",
+    ),
     Rule(
         ("heartbeat_interval_ms", "session_timeout_ms"),
         lambda c: c.heartbeat_interval_ms < c.session_timeout_ms,

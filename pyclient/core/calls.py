@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from pyclient.codec.apis import Api
+from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
@@ -73,6 +73,8 @@ class Call:
     finish: Finish
     deadline: float | None
     use: Use | None = None  # None: what its target is asked by
+    versions: VersionRange | None = None  # narrower than what is spoken
+    once: bool = False  # also what may be tried again ends it: whoever asked says something else then
     timeout: float | None = None  # seconds for one answer; None: request_timeout_ms
     attempts: int = 0
     not_before: float = 0.0
@@ -191,7 +193,7 @@ class Calls:
         usual = Use.COORDINATION if isinstance(call.target, Coordinator) else Use.CONTROL
         return Request(
             node=node, use=call.use or usual, api=call.api, fields=call.fields, timeout=call.timeout or self._request_timeout,
-            done=lambda now, outcome: self._answered(now, call, outcome))
+            versions=call.versions, done=lambda now, outcome: self._answered(now, call, outcome))
 
     def _answered(self, now: float, call: Call, outcome: Outcome) -> None:
         call.in_flight = False
@@ -202,7 +204,12 @@ class Calls:
             case Done(result):
                 self._end(call, result, None)
             case Again(error, elsewhere):
-                self._pause(now, call, error, elsewhere=elsewhere)
+                if elsewhere:
+                    self._lose(call.target)
+                if call.once:
+                    self._end(call, None, error)
+                else:
+                    self._pause(now, call, error)
             case KafkaError() as error:
                 self._end(call, None, error)
 
@@ -211,14 +218,16 @@ class Calls:
             return call.judge(outcome.message)
         return Again(outcome.cause, elsewhere=True) if outcome.cause.retriable else outcome.cause
 
-    def _pause(self, now: float, call: Call, error: KafkaError, *, elsewhere: bool) -> None:
+    def _lose(self, target: Target) -> None:
+        """It is not where it was thought to be."""
+        if isinstance(target, Coordinator):
+            self._coordinators.pop(target.group, None)
+        self._metadata.request_update()
+
+    def _pause(self, now: float, call: Call, error: KafkaError) -> None:
         call.attempts += 1
         call.last_error = error
         call.not_before = now + self._backoff.after(call.attempts, error)
-        if elsewhere and isinstance(call.target, Coordinator):
-            self._coordinators.pop(call.target.group, None)
-        if elsewhere:
-            self._metadata.request_update()
 
     def _end(self, call: Call, result: Any, error: BaseException | None) -> None:
         if call in self._open:

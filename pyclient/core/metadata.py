@@ -4,12 +4,14 @@ Owns the newest `Cluster`. Knows no connections: any node that is ready will do.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
+from uuid import UUID
 
-from pyclient.codec.apis import Api
+from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster, Topic
+from pyclient.core.identifying import BY_ID, WantedIds
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.errors import InvalidTopicError, KafkaError, error_for
 
@@ -41,6 +43,8 @@ class Metadata:
         self._fresh: set[str] = set()  # wanted, never asked for
         self._all = False  # every topic there is, for those who look for some by a pattern
         self._all_unasked = False
+        self._ids = WantedIds(backoff)
+        self._ids_went = False  # they were asked for last: it is the names' turn, if both are due
         self._asked = False  # an update was asked for, not yet answered
         self._in_flight = False
         self._blocked = False  # due, but no node is ready: an event of the network comes first
@@ -87,6 +91,10 @@ class Metadata:
         self._all_unasked = wanted and (self._all_unasked or not self._all)
         self._all = wanted
 
+    def identify(self, ids: Iterable[UUID]) -> None:
+        """Learn what topics these are, and no others any more: asked for by id, at once and then after the back-off, until they are in the view."""
+        self._ids.want(ids)
+
     def request_update(self) -> None:
         """The view proved stale: ask again, after the back-off."""
         self._asked = True
@@ -109,7 +117,8 @@ class Metadata:
         if self._in_flight:
             return
         self._rebootstrap_when_overdue(now)
-        if not self._due(now):
+        ids, due = self._ids.due(now, self.cluster.names), self._due(now)
+        if not ids and not due:
             return
         if self._trying_since is None:
             self._trying_since = now
@@ -117,7 +126,8 @@ class Metadata:
         if node is None:
             self._blocked = True
             return
-        yield self._request(node, now)
+        self._ids_went = bool(ids) and not (due and self._ids_went)
+        yield self._request_ids(node, ids) if self._ids_went else self._request(node, now)
 
     def next_deadline(self) -> float | None:
         """When the next request is due; None while one is under way or waits for a node."""
@@ -127,7 +137,7 @@ class Metadata:
         if self._blocked:
             return overdue
         due = self._not_before if self._asked else max(self._not_before, self._refresh_at)
-        return earliest(due, overdue)
+        return earliest(due, overdue, self._ids.deadline(self.cluster.names))
 
     def _due(self, now: float) -> bool:
         return bool(self._fresh) or self._all_unasked or (now >= self._not_before and (self._asked or now >= self._refresh_at))
@@ -142,18 +152,26 @@ class Metadata:
         self._fresh.clear()
         self._asked = self._all_unasked = False
 
+        def done(then: float, outcome: Outcome) -> None:
+            self._answered(then, outcome, partial=partial)
+
+        return self._about(node, None if topics is None else [{"name": name, "topic_id": None} for name in topics], done)
+
+    def _request_ids(self, node: int, ids: Sequence[UUID]) -> Request:
+        self._in_flight = True
+        self._ids.asked()
+        return self._about(node, [{"name": None, "topic_id": each} for each in ids], self._identified, BY_ID)
+
+    def _about(self, node: int, topics: object, done: Callable[[float, Outcome], None], versions: VersionRange | None = None) -> Request:
         def fields(version: int) -> dict[str, object]:
             return {
-                "topics": None if topics is None else [{"name": name, "topic_id": None} for name in topics],
+                "topics": topics,
                 "allow_auto_topic_creation": self._create_topics,
                 "include_cluster_authorized_operations": False,
                 "include_topic_authorized_operations": False,
             }
 
-        def done(then: float, outcome: Outcome) -> None:
-            self._answered(then, outcome, partial=partial)
-
-        return Request(node=node, use=Use.CONTROL, api=Api.METADATA, done=done, timeout=self._request_timeout, fields=fields)
+        return Request(node=node, use=Use.CONTROL, api=Api.METADATA, done=done, timeout=self._request_timeout, fields=fields, versions=versions)
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
@@ -169,6 +187,17 @@ class Metadata:
                 self._failed(now, None)  # a broker that knows no brokers is still starting: ask another
             case NotSent(cause) | Unknown(cause):
                 self._failed(now, cause)
+
+    def _identified(self, now: float, outcome: Outcome) -> None:
+        """Says nothing of when the other topics are to be asked for."""
+        self._in_flight = False
+        self._ids.answered(now)
+        match outcome:
+            case Reply(message=message) if message.brokers:
+                self._trying_since = None
+                self._publish(self.cluster.updated(message))
+            case NotSent(cause) | Unknown(cause):
+                self.last_error = cause
 
     def _adopt(self, now: float, message: object, *, partial: bool) -> None:
         before = self.cluster

@@ -190,7 +190,11 @@ class ConsumerCore(ClientCore):
 
     def subscribe(self, subscription: Subscription) -> None:
         """Read what the group gives this member of *subscription*; the next poll joins."""
-        self.member().subscribe(subscription)
+        group = self.member()
+        if subscription.brokers_pattern is not None and self.config.group_protocol != "consumer":
+            raise ConfigurationError("a SubscriptionPattern is matched by brokers, which groups of the classic protocol cannot ask for: set "
+                                     "group_protocol=consumer, or give a compiled pattern (re.compile)", option="topics")
+        group.subscribe(subscription)
         self._subscribed = True
         self.driver.wake()
 
@@ -236,13 +240,13 @@ class ConsumerCore(ClientCore):
             self.metrics.add(REBALANCES if change.kind is ChangeKind.ASSIGNED else FAILED_REBALANCES)
         return change
 
-    def end_change(self, change: Change) -> None:
-        """The user's thread has carried *change* out."""
-        if change.kind is ChangeKind.ASSIGNED:
-            self.fetcher.release(change.partitions, self.clock())
-        else:
-            self.fetcher.remove(change.partitions)
-        self.member().carried_out(change)
+    def end_change(self, change: Change, error: BaseException | None) -> None:
+        """The user's thread has carried *change* out; its listener raised *error*."""
+        group = self.member()
+        group.carried_out(change, error)
+        kept = [where for where in change.partitions if where in group.owned]
+        self.fetcher.remove([where for where in change.partitions if where not in group.owned])
+        self.fetcher.release(kept, self.clock())
         self.driver.wake()
 
     def part(self) -> Change:

@@ -7,7 +7,7 @@ from typing import Final
 
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.metadata import check_topic_name
-from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.records import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PARTITION: Final = 2**31 - 1
@@ -64,7 +64,7 @@ def as_time(when: object) -> int:
 
 
 def as_subscription(given: object, *, internal: bool) -> Subscription:
-    """What a consumer is to read: names, or a pattern that has to match a topic's whole name, *internal* topics included or not.
+    """What a consumer is to read: names, or a pattern that has to match a topic's whole name; *internal* topics too, if the client matches it.
 
     Raises:
         TypeError, ValueError, InvalidTopicError: it is neither, or a name that no topic can have.
@@ -73,6 +73,8 @@ def as_subscription(given: object, *, internal: bool) -> Subscription:
         if not isinstance(given.pattern, str):
             raise TypeError(f"{given!r} matches bytes, and topics have names of text: compile a str")
         return Subscription(pattern=given, internal=internal)
+    if isinstance(given, SubscriptionPattern):
+        return Subscription(brokers_pattern=given)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f'{given!r} is no list of topics: give ["name", ...], or a compiled pattern (re.compile)')
     names = list(given)

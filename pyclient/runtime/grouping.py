@@ -6,9 +6,9 @@ from typing import Any
 
 from pyclient.config import ConsumerConfig
 from pyclient.core.group.classic import ClassicGroup
-from pyclient.core.group.classic_calls import GroupOptions
+from pyclient.core.group.consumer import ConsumerGroup
 from pyclient.core.group.leading import Leading
-from pyclient.core.group.membership import Membership
+from pyclient.core.group.membership import GroupOptions, Membership
 from pyclient.core.group.strategies import Strategies
 from pyclient.plugins import load_plugin
 from pyclient.runtime.client import ClientCore
@@ -23,13 +23,16 @@ def membership(core: ClientCore, config: ConsumerConfig, group_id: str, offload:
     Raises:
         ConfigurationError: an assignor is not there, or they do not go together.
     """
-    strategies = Strategies([load_plugin("assignor", each) for each in config.assignors or USUAL_ASSIGNORS], config.client_rack or None)
+    options = _options(config, group_id)
+    if config.group_protocol == "consumer":
+        return ConsumerGroup(options, core.calls, core.metadata, random=core.random, backoff=core.backoff, on_news=on_news)
+    strategies = Strategies([load_plugin("assignor", each) for each in config.assignors or USUAL_ASSIGNORS], options.rack)
     leading = Leading(strategies, core.metadata, offload.run)
-    return ClassicGroup(_options(config, group_id), strategies, core.calls, core.metadata, leading, backoff=core.backoff, on_news=on_news)
+    return ClassicGroup(options, strategies, core.calls, core.metadata, leading, backoff=core.backoff, on_news=on_news)
 
 
 def _options(config: ConsumerConfig, group_id: str) -> GroupOptions:
     return GroupOptions(
         group_id=group_id, instance_id=config.group_instance_id, session_timeout=config.session_timeout_ms / 1000,
         heartbeat_interval=config.heartbeat_interval_ms / 1000, rebalance_timeout=config.max_poll_interval_ms / 1000,
-        request_timeout=config.request_timeout_ms / 1000)
+        request_timeout=config.request_timeout_ms / 1000, rack=config.client_rack or None, remote_assignor=config.group_remote_assignor)

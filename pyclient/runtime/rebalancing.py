@@ -128,11 +128,15 @@ class Rebalancing:
             raise raisable(first) if isinstance(first, KafkaError) else first
 
     def _change(self, change: Change) -> Steps:
+        error: BaseException | None = None
         try:
             yield from self._told(change)
+        except BaseException as raised:
+            error = raised
+            raise
         finally:
             self._progress.forget(change.partitions)
-            yield OnLoop(lambda: self._core.end_change(change))
+            yield OnLoop(lambda: self._core.end_change(change, error))
 
     def _told(self, change: Change) -> Steps:
         if change.kind is ChangeKind.REVOKED:

@@ -10,7 +10,7 @@ from pyclient.records import TopicPartition
 _ELSEWHERE: Final = (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
 
 
-def refused(code: int, group: str, where: TopicPartition | None = None) -> Verdict:
-    """Again, perhaps at another broker, if waiting may help; else the error."""
-    error = error_for(code, f"group {group!r}", topic_partition=where)
+def refused(code: int, group: str, where: TopicPartition | None = None, said: str | None = None) -> Verdict:
+    """Again, perhaps at another broker, if waiting may help; else the error. *said* are the broker's own words."""
+    error = error_for(code, f"group {group!r}: {said}" if said else f"group {group!r}", topic_partition=where)
     return Again(error, elsewhere=isinstance(error, _ELSEWHERE)) if error.retriable else error

@@ -6,16 +6,16 @@ stays where it is, alive. Knows no sockets and no clock. Rule: an answer counts 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
-from pyclient.core.group.classic_calls import GroupOptions, Joined, KnownAs, heartbeat_call, join_call, leave_call, sync_call
+from pyclient.core.group.changes import Changes
+from pyclient.core.group.classic_calls import Joined, KnownAs, heartbeat_call, join_call, leave_call, sync_call
 from pyclient.core.group.classic_state import BEATING, CLASSIC, UNSETTLED, Event, State
 from pyclient.core.group.leading import Leading
-from pyclient.core.group.membership import Change, ChangeKind, Identity
+from pyclient.core.group.membership import Change, ChangeKind, GroupOptions, Identity
 from pyclient.core.group.strategies import Strategies
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Ready, Request, earliest
@@ -52,19 +52,15 @@ class ClassicGroup:
         self._on_news = on_news
         self.state = State.OUT
         self.identity = Identity()
-        self.owned: dict[TopicPartition, int] = {}
-        """What the user's thread was given, and by which of its assignments: a partition that comes back is another one."""
         self.failure: BaseException | None = None
         """Why this cannot be a member, until it subscribes anew."""
         self._trouble: BaseException | None = None
         self.polling = False
         """The user's thread waits in poll; it says so itself."""
         self.polled_at = 0.0
-        self._assignments = 0
         self._subscription = Subscription()
         self._topics: frozenset[str] = frozenset()
-        self._changes: deque[Change] = deque()
-        self._losing = False  # once the change under way is carried out, the rest is lost
+        self._changes = Changes()
         self._again = ""  # why it must join again once it is stable
         self._reason = "joining for the first time"
         self._request: Call | None = None  # joining or syncing
@@ -103,31 +99,25 @@ class ClassicGroup:
         """The user polls: join, or join again after having been away for too long (G04)."""
         if self.wants_poll:
             self._advance(Event.REJOIN)
-            self._lose_changes()
+            self._lose_all()
+
+    @property
+    def owned(self) -> dict[TopicPartition, int]:
+        """What the user's thread was given, and by which of its assignments: a partition that comes back is another one."""
+        return self._changes.owned
 
     @property
     def change(self) -> Change | None:
         """What the user's thread has to carry out next, unless it is at it."""
-        return self._changes[0] if self._changes and not self._changes[0].begun else None
+        return self._changes.due
 
     def begin(self, change: Change) -> bool:
         """The user's thread begins with *change*; False when it is not to be done any more."""
-        if self.change is not change:
-            return False
-        change.begun = True
-        if change.kind is ChangeKind.ASSIGNED:
-            self._assignments += 1
-            self.owned.update(dict.fromkeys(change.partitions, self._assignments))
-        elif change.kind is ChangeKind.LOST:
-            self._drop(change.partitions)
-        return True
+        return self._changes.begin(change)
 
-    def carried_out(self, change: Change) -> None:
-        """The user's thread is done with *change*."""
-        if change.kind is not ChangeKind.ASSIGNED:
-            self._drop(change.partitions)
-        if self._changes and self._changes[0] is change:
-            self._changes.popleft()
+    def carried_out(self, change: Change, error: BaseException | None = None) -> None:
+        """The user's thread is done with *change*; what the listener raised changes nothing here (G10)."""
+        if self._changes.end(change):
             self._go_on()
 
     def take_trouble(self) -> BaseException | None:
@@ -138,7 +128,6 @@ class ClassicGroup:
     def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
         """Leave for good; partitions must have been given up. A static member only stops (G05)."""
         self._subscription = Subscription()
-        self.owned.clear()
         self._changes.clear()
         left = self._stop()
         if left.member_id and self._options.instance_id is None:
@@ -211,25 +200,17 @@ class ClassicGroup:
         self._again, self._reason = "", reason
         self._advance(Event.REJOIN)
         kept = self._topics if self._strategies.cooperative else frozenset[str]()
-        self._give_up(ChangeKind.REVOKED, tuple(where for where in self.owned if where.topic not in kept))
-
-    def _give_up(self, kind: ChangeKind, partitions: tuple[TopicPartition, ...]) -> None:
-        if partitions:
-            self._tell([Change(kind, partitions)])
-        elif self.state is State.GIVING_UP:
-            self._advance(Event.GIVEN_UP)
-
-    def _tell(self, changes: Iterable[Change]) -> None:
-        self._changes.extend(changes)
-        self._on_news()
+        gone = tuple(where for where in self.owned if where.topic not in kept)
+        if gone:
+            self._changes.add(Change(ChangeKind.REVOKED, gone))
+        self._go_on()
 
     def _go_on(self) -> None:
-        """A change was carried out."""
-        if self._losing:
-            self._losing = False
-            self._give_up(ChangeKind.LOST, tuple(self.owned))
-        elif self._changes:
+        """There are changes to carry out, or there are no more."""
+        if self._changes.due is not None:
             self._on_news()
+        elif self._changes:
+            return  # the user's thread is at one
         elif self.state is State.GIVING_UP:
             self._advance(Event.GIVEN_UP)
         elif self.state is State.TAKING_OVER:
@@ -330,8 +311,10 @@ class ClassicGroup:
             self._join_again("partitions were given up that others wait for")
         self._failures = 0
         self._advance(Event.ASSIGNED)
-        self._tell([*([Change(ChangeKind.REVOKED, gone)] if gone else []),
-                    Change(ChangeKind.ASSIGNED, tuple(where for where in ours if where not in self.owned))])
+        if gone:
+            self._changes.add(Change(ChangeKind.REVOKED, gone))
+        self._changes.add(Change(ChangeKind.ASSIGNED, tuple(where for where in ours if where not in self.owned)))
+        self._go_on()
 
     def _join_again(self, reason: str) -> None:
         """As soon as it is stable: a request that waits for the other members cannot be taken back."""
@@ -387,15 +370,11 @@ class ClassicGroup:
         self.identity = identity
         self._reason = "the group went on without this member"
         self._advance(Event.LOST)
-        self._lose_changes()
+        self._lose_all()
 
-    def _lose_changes(self) -> None:
-        """What the user's thread is at goes on; what it has not begun is not to be done any more."""
-        under_way = [change for change in self._changes if change.begun]
-        self._changes = deque(under_way)
-        self._losing = bool(under_way)
-        if not under_way:
-            self._give_up(ChangeKind.LOST, tuple(self.owned))
+    def _lose_all(self) -> None:
+        self._changes.lose()
+        self._go_on()
 
     def _away(self, now: float) -> bool:
         return not self.polling and now >= self.polled_at + self._options.rebalance_timeout
@@ -404,7 +383,7 @@ class ClassicGroup:
         """G04: who does not poll does not read: others get its partitions. Joins again with the next poll."""
         _log.warning("group %r: no poll for %.0f s (max_poll_interval_ms): leaving the group until the next one. Process fewer records per "
                      "poll, or raise it.", self._options.group_id, self._options.rebalance_timeout)
-        self._changes = deque(change for change in self._changes if change.begun)
+        self._changes.withdraw()
         left = self._stop()
         if left.member_id and self._options.instance_id is None:
             self._calls.submit(leave_call(self._options, left, "no poll within max_poll_interval_ms", _unheard, None))
@@ -415,7 +394,7 @@ class ClassicGroup:
         was, self.identity = self.identity, Identity()
         self._cancel()
         self._leading.end()
-        self._again, self._losing, self._pausing, self._join_at = "", False, False, None
+        self._again, self._pausing, self._join_at = "", False, None
         self._advance(Event.LEFT)
         return was
 
@@ -443,11 +422,7 @@ class ClassicGroup:
         self.identity = Identity()
         self._leading.end()
         self._advance(Event.REFUSED)
-        self._lose_changes()
-
-    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
-        for where in partitions:
-            self.owned.pop(where, None)
+        self._lose_all()
 
     def _advance(self, event: Event) -> None:
         self.state = CLASSIC.after(self.state, event)

@@ -10,7 +10,7 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
 from pyclient.core.group.answers import refused
-from pyclient.core.group.membership import Identity
+from pyclient.core.group.membership import GroupOptions, Identity
 from pyclient.core.manager import Use
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -19,19 +19,6 @@ JOIN_GRACE: Final = 5.0
 MEMBER_ID_REQUIRED: Final = 79
 BATCHED_SINCE: Final = 3  # LeaveGroup
 REASON_LIMIT: Final = 255
-
-
-@attrs.frozen(kw_only=True)
-class GroupOptions:
-    """The options that rule membership, in seconds."""
-
-    group_id: str
-    instance_id: str | None
-    session_timeout: float
-    heartbeat_interval: float
-    rebalance_timeout: float
-    """Also the longest time between two polls."""
-    request_timeout: float
 
 
 @attrs.frozen

@@ -51,6 +51,7 @@ METADATA: Final = Script(name="metadata", api=Api.METADATA, acts=(
     Step(api=Api.METADATA, since=4, fields=metadata(by_name("y" * 249))),
     Step(api=Api.METADATA, since=8, fields=metadata(by_name(named("one")), operations=True)),
     Step(api=Api.METADATA, since=12, fields=metadata(by_id(got("known", "topics", 0, "topic_id"), UNKNOWN_ID))),
+    Step(api=Api.METADATA, since=12, fields=metadata([*by_name(named("three")), *by_id(got("known", "topics", 0, "topic_id"))])),
     Step(api=Api.METADATA, since=10, until=11, fields=metadata([{"topic_id": UNKNOWN_ID, "name": "both"}])),
     Step(api=Api.METADATA, since=12, fields=metadata([{"topic_id": got("known", "topics", 0, "topic_id"), "name": named("one")}])),
 ))

@@ -5,6 +5,7 @@ import dataclasses
 import io
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,8 @@ from pyclient.codec.entities import Reader
 from pyclient.codec.messages import RequestHead, correlation_id_of, decode_response, encode_request, field_names, is_flexible, read_head
 from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Call, find_coordinator
+from pyclient.core.group.consumer_calls import Saying, beat_call, leave_call
+from pyclient.core.group.membership import GroupOptions, Identity
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.handshake import ClientInfo, agree_on_versions
 from pyclient.errors import ProtocolError
@@ -85,6 +88,8 @@ def nothing(result: object, error: BaseException | None) -> None:
     """Nobody waits for these calls."""
 
 
+GROUP = GroupOptions(group_id="g", instance_id="i", session_timeout=45.0, heartbeat_interval=3.0, rebalance_timeout=300.0, request_timeout=30.0,
+                     rack="r", remote_assignor="uniform")
 A, B = TopicPartition("a", 0), TopicPartition("b", 7)
 CALLS: Mapping[str, Call] = {
     "create topics": create_topics_call(
@@ -95,6 +100,9 @@ CALLS: Mapping[str, Call] = {
     "some topics": metadata_call(["t", "u"], finish=nothing, deadline=None),
     "commit": commit_call("g", {A: OffsetAndMetadata(5), B: OffsetAndMetadata(6, "note", 3)}, nothing, None),
     "committed": committed_call("g", [A, B], nothing, None),
+    "heartbeat of a new member": beat_call(
+        GROUP, Identity(3, "m"), Saying(full=True, topics=("t",), pattern="", owned=frozenset({(UUID(int=1), 0)})), nothing),
+    "leave of a new member": leave_call(GROUP, "m", nothing, None),
     "coordinator": find_coordinator("g", lambda group, node, error: None),
 }
 CALL_VERSIONS = [

@@ -1,4 +1,4 @@
-"""A member of a classic group in its world: the test is the coordinator, and the user who polls."""
+"""A member of a group in its world: the test is the coordinator, and the user who polls. Of either protocol, then of a classic group."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,9 +8,8 @@ from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_subscription, encode_assignment, encode_subscription
 from pyclient.core.calls import Calls
 from pyclient.core.group.classic import ClassicGroup
-from pyclient.core.group.classic_calls import GroupOptions
+from pyclient.core.group.membership import ChangeKind, GroupOptions, Membership
 from pyclient.core.group.leading import Leading
-from pyclient.core.group.membership import ChangeKind
 from pyclient.core.group.strategies import Strategies
 from pyclient.core.group.subscription import Subscription
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
@@ -47,41 +46,20 @@ class OneByOne:
         return {member: Assignment(tuple(share)) for member, share in shares.items()}
 
 
-class Member:
-    """The group's manager with its calls, a topic ``t`` of four partitions, and a coordinator on node 1."""
+class Rig:
+    """A group's manager with its calls, a topic ``t`` of four partitions, and a coordinator on node 1."""
 
-    def __init__(self, *assignors: Assignor, instance: str | None = None, offload_now: bool = True) -> None:
+    group: Membership
+
+    def __init__(self) -> None:
         self.world = World()
         self.metadata = make_metadata()
         self.calls = Calls(self.metadata, request_timeout=30.0, backoff=DOUBLING)
-        self.offloaded: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
-        self.offload_now = offload_now
-        strategies = Strategies(assignors or (OneByOne(),), None)
-        options = GroupOptions(
-            group_id="g", instance_id=instance, session_timeout=SESSION, heartbeat_interval=HEARTBEAT, rebalance_timeout=REBALANCE,
-            request_timeout=30.0)
         self.news = 0
-        self.group = ClassicGroup(
-            options, strategies, self.calls, self.metadata, Leading(strategies, self.metadata, self._offload), backoff=DOUBLING, on_news=self._told)
         self.tells(t=4)
 
-    def _told(self) -> None:
+    def told(self) -> None:
         self.news += 1
-
-    def _offload(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        self.offloaded.append((work, done))
-        if self.offload_now:
-            self.finish_offloaded()
-
-    def finish_offloaded(self) -> None:
-        for work, done in self.offloaded:
-            try:
-                result = work()
-            except Exception as error:  # noqa: BLE001 as an executor does
-                done(None, error)
-            else:
-                done(result, None)
-        self.offloaded = []
 
     # ---- the cluster --------------------------------------------------------------------------------------------
 
@@ -118,13 +96,44 @@ class Member:
         self.group.polled_at = self.world.now
         self.group.polled()
 
-    def takes(self, kind: ChangeKind, *expected: TopicPartition) -> None:
-        """The user's thread carries out the change that is due, which is this one."""
+    def takes(self, kind: ChangeKind, *expected: TopicPartition, error: BaseException | None = None) -> None:
+        """The user's thread carries out the change that is due, which is this one; its listener raises *error*."""
         change = self.group.change
         assert change is not None, "there is nothing to carry out"
         assert (change.kind, set(change.partitions)) == (kind, set(expected))
         assert self.group.begin(change)
-        self.group.carried_out(change)
+        self.group.carried_out(change, error)
+
+class Member(Rig):
+    """One of a classic group."""
+
+    group: ClassicGroup
+
+    def __init__(self, *assignors: Assignor, instance: str | None = None, offload_now: bool = True) -> None:
+        super().__init__()
+        self.offloaded: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
+        self.offload_now = offload_now
+        strategies = Strategies(assignors or (OneByOne(),), None)
+        options = GroupOptions(
+            group_id="g", instance_id=instance, session_timeout=SESSION, heartbeat_interval=HEARTBEAT, rebalance_timeout=REBALANCE,
+            request_timeout=30.0)
+        self.group = ClassicGroup(
+            options, strategies, self.calls, self.metadata, Leading(strategies, self.metadata, self._offload), backoff=DOUBLING, on_news=self.told)
+
+    def _offload(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.offloaded.append((work, done))
+        if self.offload_now:
+            self.finish_offloaded()
+
+    def finish_offloaded(self) -> None:
+        for work, done in self.offloaded:
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 as an executor does
+                done(None, error)
+            else:
+                done(result, None)
+        self.offloaded = []
 
     # ---- the coordinator ----------------------------------------------------------------------------------------
 

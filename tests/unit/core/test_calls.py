@@ -296,6 +296,28 @@ def test_an_outcome_nobody_knows_is_tried_again_elsewhere(calling: Calling) -> N
     assert calling.ended[0][1] is None
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_is_to_be_tried_once_is_not_tried_again_and_the_next_one_goes_to_the_new_coordinator(calling: Calling, lost: bool) -> None:
+    call = calling.commits()
+    call.once = True
+    found(only(calling.turn()))
+    sent = only(calling.turn())
+    if lost:
+        sent.is_lost()
+    else:
+        refuse_commit(sent, NOT_COORDINATOR)
+    assert calling.after(100.0) == []
+    (_, error), = calling.ended
+    assert isinstance(error, KafkaError)
+    assert error.retriable
+    calling.commits()
+    assert only(calling.turn()).api is Api.FIND_COORDINATOR
+
+
+def refuse_commit(sent: Sent, code: int) -> None:
+    sent.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "error_code": code}]}])
+
+
 @pytest.mark.parametrize(("code", "kind"), [(UNKNOWN_MEMBER, UnknownMemberIdError), (GROUP_AUTHORIZATION, GroupAuthorizationError)])
 def test_C25_what_the_broker_refuses_for_good_is_raised(calling: Calling, code: int, kind: type[KafkaError]) -> None:
     calling.commits()

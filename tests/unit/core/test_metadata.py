@@ -13,10 +13,11 @@ from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Use
 from pyclient.errors import ConnectionLost, InvalidTopicError, error_for
 from pyclient.records import Node, TopicPartition
-from tests.unit.core.world import MAX_AGE, Sent, World, make_metadata, read_request, topic, view
+from tests.unit.core.world import MAX_AGE, Sent, World, make_metadata, read_request, topic, topic_id, view
 
 A0 = TopicPartition("a", 0)
 UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, INVALID_TOPIC, TOPIC_FORBIDDEN, REBOOTSTRAP = 3, 5, 17, 29, 129
+NAME_OF = {topic_id(name): name for name in "abc"}
 
 
 class Client:
@@ -47,7 +48,8 @@ class Client:
 
 
 def names(sent: Sent) -> list[str]:
-    return [each.name for each in sent.body.topics]
+    """What it asks about, be it by id."""
+    return [each.name or NAME_OF[each.topic_id] for each in sent.body.topics]
 
 
 @pytest.fixture
@@ -456,6 +458,7 @@ class AnyEvents(RuleBasedStateMachine):
         self.client = Client(max_idle=500.0, rebootstrap_after=100.0)
         self.epochs: dict[str, int] = {}
         self.pinned: set[str] = set()
+        self.identified: set[str] = set()
 
     @rule(name=NAMES)
     def want(self, name: str) -> None:
@@ -465,6 +468,11 @@ class AnyEvents(RuleBasedStateMachine):
     def pin(self, pinned: set[str]) -> None:
         self.client.metadata.pin(pinned)
         self.pinned = pinned
+
+    @rule(wanted=st.sets(NAMES))
+    def identify(self, wanted: set[str]) -> None:
+        self.client.metadata.identify(topic_id(name) for name in wanted)
+        self.identified = wanted
 
     @rule()
     def request_update(self) -> None:
@@ -511,17 +519,17 @@ class AnyEvents(RuleBasedStateMachine):
         assert len(self.client.world.in_flight) <= 1
 
     def teardown(self) -> None:
-        """Once nothing fails any more, every pinned topic is known in a few rounds."""
+        """Once nothing fails any more, every pinned topic and every id that is wanted is known in a few rounds."""
         client = self.client
         client.world.nodes = {1}
         for _ in range(10):
             for sent in [*client.turn(), *client.world.in_flight]:
                 if sent in client.world.in_flight:
                     sent.reply(**view(*(topic(name, 1, epoch=100) for name in names(sent))))
-            if all(client.metadata.usable(name) for name in self.pinned):
+            if all(client.metadata.usable(name) for name in self.pinned) and client.metadata.cluster.names.keys() >= set(map(topic_id, self.identified)):
                 return
             client.world.after(64)
-        raise AssertionError(f"{self.pinned} never became known: {client.metadata.cluster.topics}")
+        raise AssertionError(f"{self.pinned | self.identified} never became known: {client.metadata.cluster.topics}")
 
 
 TestAnyEvents = AnyEvents.TestCase

@@ -67,12 +67,13 @@ def _found(kafka: Kafka, asked: Asked) -> Iterator[Topic | Fields]:
     if wanted is None or (asked.version == EMPTY_MEANS_ALL and not wanted):
         yield from kafka.topics.values()
         return
+    ids = dict.fromkeys(each.topic_id for each in wanted if getattr(each, "topic_id", None) is not None)
+    if ids:  # the names beside them are left out
+        yield from (kafka.topics_by_id.get(each) or _missing(None, each, UNKNOWN_TOPIC_ID) for each in ids)
+        return
     creates = kafka.settings.auto_create_topics_enable and getattr(asked.body, "allow_auto_topic_creation", True)
-    for topic_id, name in dict.fromkeys((getattr(each, "topic_id", None), each.name) for each in wanted):
-        if topic_id is not None:
-            yield kafka.topics_by_id.get(topic_id) or _missing(None, topic_id, UNKNOWN_TOPIC_ID)
-        else:
-            yield kafka.topics.get(name) or _unknown(kafka, name, creates=creates)
+    for name in dict.fromkeys(each.name for each in wanted):
+        yield kafka.topics.get(name) or _unknown(kafka, name, creates=creates)
 
 
 def _unknown(kafka: Kafka, name: str, *, creates: bool) -> Fields:
