@@ -30,7 +30,8 @@ class Consumer(ConsumerFacade):
 
     Options as in `pyclient.Producer`; see docs/options.md. With *topics* (names, or a compiled pattern) and a ``group_id`` it shares their
     partitions with the other members of its group, and goes on where the group has committed; `assign` gives it partitions without membership.
-    *rebalance_listener* is told of partitions that come and go (`pyclient.plugins.RebalanceListener`).
+    *rebalance_listener* is told of partitions that come and go (`pyclient.plugins.RebalanceListener`), *interceptors* see records before they are
+    handed out, and every commit (`pyclient.plugins.ConsumerInterceptor`). Deserializers run when records are polled.
 
     Raises:
         ConfigurationError: an option that is unknown, of a wrong type or out of range.
@@ -108,6 +109,8 @@ class Consumer(ConsumerFacade):
 
         Raises:
             KafkaError: what stands in a partition's way, named in the message; the others go on.
+            SerializationError: a deserializer refuses the next record of a partition: the error has it, with its bytes. The records before it were
+                returned. It is tried again by each poll until you `seek` past it; ``on_deserialization_error`` leaves such records out instead.
             BootstrapFailed: no broker answered for ``default_api_timeout_ms``, over all polls; also in an iteration.
             WakeupError: `wakeup` was called.
         """
@@ -121,7 +124,10 @@ class Consumer(ConsumerFacade):
             return records
 
     def __iter__(self) -> Iterator[Record]:
-        """Every record, without end. A record counts as consumed when the next one is asked for."""
+        """Every record, without end. A record counts as consumed when the next one is asked for.
+
+        Raises what `poll` raises, after the records before it; the next iteration goes on there.
+        """
         limit = self._config.max_poll_records
         progress = self._progress
         while True:
@@ -154,7 +160,7 @@ class Consumer(ConsumerFacade):
                 records = self._take(limit)
                 if records:
                     return records
-                self._progress.hand(records)  # positions can move over what is not handed out
+                self._pass_over(records)
                 came = core.buffer.wait(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
                 if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
                     return records
@@ -218,7 +224,7 @@ class Consumer(ConsumerFacade):
         with self._alone():
             given = self._given(offsets)
             self._portal.call(lambda: self._core.commit(given, limit))
-            self._progress.saved(given)
+            self._progress.saved()
         self._tell()
 
     def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -258,6 +264,7 @@ class Consumer(ConsumerFacade):
                 self._portal.call(self._core.close)
                 self._portal.stop()
                 self._tell()
+                self._progress.close()
 
     def _part(self, limit: float | None, *, clean: bool) -> None:
         settle = self._progress.settle if clean else self._progress.take_back
@@ -271,6 +278,7 @@ class Consumer(ConsumerFacade):
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
             self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit))
+            self._progress.saved()
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         with self._alone():
@@ -385,7 +393,8 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                 records = self._take(limit)
                 if records:
                     return records
-                self._progress.hand(records)
+                if self._pass_over(records):
+                    await asyncio.sleep(0)  # the loop has other work, and a long line may be left out
                 came = await core.data(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
                 if not came and deadline is not None and core.clock() >= deadline:
                     return records
@@ -442,7 +451,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             given = self._given(offsets)
             await self._let_earlier_ones_begin()
             await self._core.commit(given, limit)
-            self._progress.saved(given)
+            self._progress.saved()
         self._tell()
 
     async def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -478,6 +487,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             await self._core.close()
             await asyncio.gather(*(commit for commit, _, _ in self._commits if isinstance(commit, asyncio.Task)), return_exceptions=True)
             self._tell()
+            self._progress.close()
 
     async def _part(self, limit: float | None, *, clean: bool) -> None:
         settle = self._progress.settle if clean else self._progress.take_back
@@ -492,6 +502,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
         if unsaved or self._commits:
             await self._let_earlier_ones_begin()
             await self._core.commit(as_offsets(unsaved), limit)
+            self._progress.saved()
 
     async def _let_earlier_ones_begin(self) -> None:
         """C24: the task of a commit_async takes its place in line with its first step, which must come before this call's."""

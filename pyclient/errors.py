@@ -26,9 +26,12 @@ import copy
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from pyclient.records import Node, TopicPartition
+
+if TYPE_CHECKING:
+    from pyclient.codec.record import Record
 
 E = TypeVar("E", bound=BaseException)
 _by_code: dict[int, type[KafkaError]] = {}
@@ -332,7 +335,15 @@ class IllegalTransition(KafkaError):
 
 
 class SerializationError(KafkaError):
-    """A key or value does not turn into bytes, or bytes do not turn into one; ``__cause__`` is the serializer's error."""
+    """A key or value does not turn into bytes, or bytes do not turn into one; ``__cause__`` is the serializer's error.
+
+    Of a consumer, ``record`` is the record with its key and value as bytes; else None.
+    """
+
+    def __init__(self, message: str = "", *, topic_partition: TopicPartition | None = None, node: Node | int | None = None,
+                 record: Record | None = None) -> None:
+        super().__init__(message, topic_partition=topic_partition, node=node)
+        self.record = record
 
 
 class CommitFailed(KafkaError):

@@ -10,6 +10,9 @@ from typing import Literal, TypedDict
 
 from tenacity.wait import wait_base
 
+from pyclient.codec.record import Record
+from pyclient.errors import SerializationError
+
 
 class ClientOptions(TypedDict, total=False):
     """What every client takes."""
@@ -120,6 +123,7 @@ class ProducerOptions(ClientOptions, total=False):
 class ConsumerOptions(ClientOptions, total=False):
     """What `Consumer` and `AsyncConsumer` take."""
 
+    on_deserialization_error: Callable[[Record, SerializationError], object] | None
     group_id: str | None
     group_instance_id: str | None
     group_protocol: Literal["classic", "consumer"] | None

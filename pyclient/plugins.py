@@ -9,10 +9,13 @@ import importlib
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.records import NO_GENERATION, Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from pyclient.buffers.fetched import Records
 
 
 class Sticky(int):
@@ -106,17 +109,28 @@ class SeesClose(Protocol):
     """Optional power of an interceptor: it is told when its client was closed."""
 
     def close(self) -> None:
-        """Every outcome was told; nothing comes any more."""
+        """Every outcome, of a consumer every commit, was told; nothing comes any more."""
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees what poll returns, and what was committed. What it raises is logged, never passed on."""
+    """Sees records before they are handed out, and what was committed. What it raises is logged, never passed on.
 
-    def on_consume(self, records: Sequence[Any], /) -> Sequence[Any]:
-        """The records to return in place of these."""
+    Several form a chain: each sees what the one before has left. It can leave records out; it cannot change, add or reorder them: records are
+    views of what was fetched, and so are columns (`Records.to_arrow`), which show what the interceptors left. To change what is read,
+    to decrypt it say, is a deserializer's work: it is told topic, bytes and headers. See `SeesClose` for the end.
+    """
+
+    def on_consume(self, records: Records, /) -> Records:
+        """The records to hand out in place of these: *records* itself, or what `Records.filter`, `Records.select`, `Records.of` or a slice made of it.
+
+        Anything else is logged, and the chain goes on with *records*. What is left out counts as consumed: positions and commits move over it, also
+        if nothing is left. Called with at least one record, by the thread or task that polls or iterates; each record is shown once. Do not use
+        the consumer here, and block on nothing that a poll must not wait for. A record that cannot be deserialized is not shown.
+        """
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """These offsets were committed."""
+        """These offsets were committed, by a call or automatically; never empty. Called by the thread or task that uses the consumer, which
+        hears of commits it did not wait for in a later call; after the close's own commit, too. Do not use the consumer here."""
 
 
 # ── consuming in a group ─────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,20 +1,27 @@
 """Options of the consumer, and the laws between them."""
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from inspect import iscoroutinefunction
+from typing import Any, ClassVar
 
 import attrs
 
 from pyclient.config.client import ClientConfig
 from pyclient.config.declaration import NotYet, Rule, option
-from pyclient.config.kinds import INT16_MAX, INT32_MAX, INT64_MAX, Bool, Choice, Int, OffsetReset, Plugins, Text, duration_ms
+from pyclient.config.kinds import INT16_MAX, INT32_MAX, INT64_MAX, Anything, Bool, Choice, Int, OffsetReset, Plugins, Text, duration_ms
 from pyclient.config.producer import PLUGIN
 
 NOT_YET = (
-    NotYet("interceptors", bool, "Until then change records where you read them."),
     NotYet("share_acknowledgement_mode", lambda _: True, "It belongs to share groups; leave it out."),
     NotYet("share_acquire_mode", lambda _: True, "It belongs to share groups; leave it out."),
 )
+
+
+def _plain_function(given: object) -> bool:
+    """A coroutine would be waited for by nobody."""
+    return callable(given) and not iscoroutinefunction(given) and not iscoroutinefunction(getattr(given, "__call__", None))  # noqa: B004
+
 
 _FRAME_ROOM = 65_536  # what a Fetch answer holds besides records
 
@@ -87,8 +94,12 @@ class ConsumerConfig(ClientConfig):
         "0.8", None, PLUGIN, "Turns bytes into keys; None: keys stay bytes.", importance="high", explicit=True)
     value_deserializer: object | None = option(
         "0.8", None, PLUGIN, "Turns bytes into values; None: values stay bytes.", importance="high", explicit=True)
+    on_deserialization_error: Callable[[Any, Any], object] | None = option(
+        "pyclient", None,
+        Anything("a plain function of a record and its error", _plain_function, "Callable[[Record, SerializationError], object]"),
+        "Told of each record whose key or value a deserializer refuses, which is then left out: positions move over it. None: raise at that record.")
     interceptors: tuple[object, ...] = option(
-        "0.10", (), Plugins(), "See or change records before poll returns them, in this order.",
+        "0.10", (), Plugins(), "See records before they are handed out, in this order, and leave some out; see what was committed.",
         dotted="interceptor.classes", importance="low", explicit=True)
     assignors: tuple[object, ...] | None = option(
         "0.8", None, Plugins(),

@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from pyclient.buffers.fetched import Records
 from pyclient.config import ConsumerConfig
-from pyclient.errors import ConcurrentUse, ConfigurationError, IllegalState, UnsupportedFeature, WakeupError, raisable
+from pyclient.errors import ConcurrentUse, ConfigurationError, IllegalState, WakeupError, raisable
 from pyclient.option_types import ConsumerOptions
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.consuming import ConsumerCore
@@ -38,10 +38,9 @@ class ConsumerFacade(Facade):
     def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: Any = None,
                  key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
                  **options: Unpack[ConsumerOptions]) -> None:
-        if interceptors:
-            raise UnsupportedFeature("interceptors come in a later release; until then wrap poll()", option="interceptors")
         self._config = ConsumerConfig.parse(config, {
-            **options, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors})
+            **options, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors,
+            "interceptors": None if interceptors == () else interceptors})
         self._core = ConsumerCore(self._config)
         self._progress = Progress(self._core)
         self._rebalancing = Rebalancing(self._core, self._progress)
@@ -171,6 +170,16 @@ class ConsumerFacade(Facade):
             raise raisable(self._core.closed or WakeupError("wakeup() was called"))
         return self._progress.take(limit)
 
+    def _pass_over(self, records: Records) -> bool:
+        """A poll goes on behind what it does not hand out. Whether that may go on for long, since records are left out: that is committed meanwhile."""
+        if not (self._progress.leaves_out and records.next_offsets()):
+            self._progress.hand(records)
+            return False
+        self._progress.pass_over(records)
+        self._tell(_unheard)
+        self._save()
+        return True
+
     def _limit(self, max_records: int | None) -> int:
         limit = self._config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -227,21 +236,24 @@ class ConsumerFacade(Facade):
         limit = self._config.default_api_timeout_ms / 1000
         self._commits.append((self._soon(lambda: self._core.commit(offsets, limit)), offsets, callback))
 
-    def _tell(self) -> None:
+    def _tell(self, only: OnCommit | None = None) -> None:
         """Tell the outcome of commits that have ended, in their order; while nothing else runs, so that callbacks may use the consumer.
+
+        In the middle of a call *only* those with this callback, which does not use it, up to the first with another one.
 
         A second thread is told later that it must not be here: until then it leaves the telling to the first, who looks again.
         """
-        while self._one_has_ended() and self._telling.acquire(blocking=False):
+        while self._one_has_ended(only) and self._telling.acquire(blocking=False):
             try:
-                if self._one_has_ended():
+                if self._one_has_ended(only):
                     self._tell_one()
             finally:
                 self._telling.release()
 
-    def _one_has_ended(self) -> bool:
+    def _one_has_ended(self, only: OnCommit | None) -> bool:
         try:
-            return self._commits[0][0].done()
+            commit, _, callback = self._commits[0]
+            return only in (None, callback) and commit.done()
         except IndexError:
             return False
 
@@ -249,7 +261,7 @@ class ConsumerFacade(Facade):
         commit, offsets, callback = self._commits.popleft()
         error = self._core.closed if commit.cancelled() else commit.exception()
         if error is None:
-            self._progress.saved(offsets)
+            self._progress.saved()
         try:
             callback(offsets, error)
         except Exception:  # noqa: BLE001 a user's error does not undo the commit

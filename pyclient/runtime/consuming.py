@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -21,7 +22,8 @@ from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartiti
 from pyclient.runtime.client import ClientCore
 from pyclient.runtime.committing import Committing
 from pyclient.runtime.grouping import membership
-from pyclient.runtime.offloading import ASSIGNING, Offloading
+from pyclient.runtime.environment import ASSIGNING
+from pyclient.runtime.offloading import Offloading
 
 _log = logging.getLogger(__name__)
 LEAVING: Final = 5.0
@@ -47,6 +49,8 @@ class ConsumerCore(ClientCore):
             self.buffer, self.metadata, self.lookups, _limits(config, isolation), backoff=self.backoff,
             reset_time=lambda: reset_time(config, self.environment.wall()),
             find_committed=self.commits.find if config.group_id else None)
+        self.stored: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
+        """What was committed, in that order, for the user's thread to hear of."""
         self._subscribed = False
         self._news = asyncio.Event()
         self._unanswered_since: float | None = None
@@ -209,6 +213,8 @@ class ConsumerCore(ClientCore):
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None) -> None:
         """Store offsets for the group, as `Committing.commit`."""
         await self.commits.commit(offsets, timeout, as_member=self._subscribed)
+        if offsets:
+            self.stored.append(offsets)
 
     @property
     def may_save(self) -> bool:

@@ -14,6 +14,8 @@ import attrs
 from pyclient.runtime.network import AsyncioNetwork, Network
 
 SEAL_INLINE_BYTES: Final = 65_536
+ASSIGNING: Final = "pyclient-assignor"
+"""The worker in which leaders of groups share partitions out."""
 
 
 def wall_ms() -> int:

@@ -1,17 +1,18 @@
-"""A producer's interceptors: what they see, in which order, and what becomes of what they raise.
+"""Interceptors of producers and consumers: what they see, in which order, and what becomes of what they raise.
 
-Knows no records beyond key, value and headers; knows neither buffers nor brokers.
-Rule: an interceptor can change a record, but neither lose it nor fail it.
+Knows no brokers and no positions. Rule: a producer's interceptor can change a record, but neither lose it nor fail it; a consumer's can leave
+records out, but neither change nor add any.
 """
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pyclient.buffers.fetched import Records
 from pyclient.errors import ConfigurationError, KafkaError
-from pyclient.plugins import ProducerInterceptor, SeesClose, load_plugin
-from pyclient.records import Headers, RecordMetadata
+from pyclient.plugins import ConsumerInterceptor, ProducerInterceptor, SeesClose, load_plugin
+from pyclient.records import Headers, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
 Dispatch = Callable[[Callable[[], object]], None]
@@ -48,15 +49,55 @@ class Interceptors:
 
     def close(self) -> None:
         """Nothing comes any more: told behind the last outcome."""
-        self._dispatch(self._close)
+        self._dispatch(lambda: _close(self._chain))
 
-    def _close(self) -> None:
+
+class ConsumerInterceptors:
+    """Several in a row, called by the thread or task that uses the consumer."""
+
+    def __init__(self, chain: Iterable[ConsumerInterceptor]) -> None:
+        self._chain = tuple(chain)
+
+    def on_consume(self, records: Records) -> Records:
+        """What all of them leave of *records*, with all their positions."""
         for each in self._chain:
-            if isinstance(each, SeesClose):
-                try:
-                    each.close()
-                except Exception:  # noqa: BLE001 the others have something to finish too
-                    _log.exception("interceptor %s: close raised", _name(each))
+            if not records:
+                break
+            records = self._shown(each, records)
+        return records
+
+    def _shown(self, interceptor: ConsumerInterceptor, records: Records) -> Records:
+        try:
+            some: object = interceptor.on_consume(records)
+            if not isinstance(some, Records):
+                raise TypeError(f"on_consume returned a {type(some).__name__}; it must return Records, such as records.filter(...) or "
+                                "records.select(...) gives")
+            return records.narrowed(some)
+        except Exception:  # noqa: BLE001 a user's error must not lose records
+            _log.exception("interceptor %s: on_consume raised, or returned what it was not given; all %d records go on as they were before",
+                           _name(interceptor), len(records))
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell all of them what was committed."""
+        for each in self._chain:
+            try:
+                each.on_commit(dict(offsets))
+            except Exception:  # noqa: BLE001 the commit stands, and the others are to be told too
+                _log.exception("interceptor %s: on_commit raised; the commit stands", _name(each))
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        _close(self._chain)
+
+
+def _close(chain: Iterable[object]) -> None:
+    for each in chain:
+        if isinstance(each, SeesClose):
+            try:
+                each.close()
+            except Exception:  # noqa: BLE001 the others have something to finish too
+                _log.exception("interceptor %s: close raised", _name(each))
 
 
 def interceptors(specs: Iterable[object], dispatch: Dispatch) -> Interceptors | None:
@@ -65,14 +106,22 @@ def interceptors(specs: Iterable[object], dispatch: Dispatch) -> Interceptors | 
     Raises:
         ConfigurationError: one of them is none.
     """
-    chain = [_checked(load_plugin("producer interceptor", spec)) for spec in specs]
+    chain = [_loaded("producer interceptor", spec, "on_acknowledgement") for spec in specs]
     return Interceptors(chain, dispatch) if chain else None
 
 
-def _checked(plugin: ProducerInterceptor) -> ProducerInterceptor:
-    if callable(getattr(plugin, "on_acknowledgement", None)):
+def consumer_interceptors(specs: Iterable[object]) -> ConsumerInterceptors | None:
+    """As `interceptors`, of a consumer."""
+    chain = [_loaded("consumer interceptor", spec, "on_commit") for spec in specs]
+    return ConsumerInterceptors(chain) if chain else None
+
+
+def _loaded(kind: str, spec: object, other: str) -> Any:
+    """The plugin, which has the *other* method of its kind too."""
+    plugin = load_plugin(kind, spec)
+    if callable(getattr(plugin, other, None)):
         return plugin
-    raise ConfigurationError(f"{_name(plugin)} is no producer interceptor: it has no method 'on_acknowledgement'", option="interceptors")
+    raise ConfigurationError(f"{_name(plugin)} is no {kind}: it has no method {other!r}", option="interceptors")
 
 
 def _name(plugin: object) -> str:

@@ -4,13 +4,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import Any, Final
+from typing import Any
 
 from pyclient.runtime.environment import Environment
-
-ASSIGNING: Final = "pyclient-assignor"
-"""The worker in which leaders of groups share partitions out."""
-
 
 class Offloading:
     """One worker, begun with the first work. *on_end* is called on the loop after each."""

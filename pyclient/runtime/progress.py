@@ -1,9 +1,9 @@
 """What a consumer's facades remember between calls: what was handed out, and what counts as consumed."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from pyclient.buffers.fetched import Records, collect
+from pyclient.buffers.fetched import Decode, Records, collect
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
 from pyclient.errors import SerializationError
@@ -11,6 +11,7 @@ from pyclient.metrics import RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.consuming import ConsumerCore
+from pyclient.runtime.intercepting import consumer_interceptors
 
 
 class Progress:
@@ -23,11 +24,13 @@ class Progress:
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
         self._decode = decoder(core.config)
+        self._interceptors = consumer_interceptors(core.config.interceptors)
         self._consumed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._handed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._saved: dict[TopicPartition, int] = {}
         self._save_at = core.clock() + core.config.auto_commit_interval_ms / 1000
-        self._rest = Records()
+        self._rest = Records()  # ready to be handed out; interceptors have seen it
+        self._unseen = Records()  # taken, and not yet through the interceptors: what Ctrl-C in a user's function left behind
         self._iterated = Records()
         self.current: Record | None = None
         """The record an iteration has handed out last; the iteration sets it."""
@@ -42,16 +45,45 @@ class Progress:
             records, later = rest.split(limit)
             self._rest = later.joined(self._rest.only(paused))
             return records
-        return collect(self._core.buffer, limit, self._decode)
+        if self._interceptors is None and not self._unseen:
+            return self._collect(limit)
+        return self._intercepted(limit, paused)
+
+    def _collect(self, limit: int) -> Records:
+        return collect(self._core.buffer, limit, self._decode, self._keep)
+
+    def _keep(self, records: Records) -> None:
+        self._unseen = self._unseen.joined(records)
+
+    def _intercepted(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
+        """What interceptors leave of what is there. Until they have ended nothing of it is off the line."""
+        if not self._unseen.without(paused):
+            self._keep(self._collect(limit))
+        records, later = self._unseen.without(paused).split(limit)
+        shown = records if self._interceptors is None else self._interceptors.on_consume(records)
+        self._unseen = later.joined(self._unseen.only(paused))
+        return shown
 
     def hand(self, records: Records) -> None:
         """A poll returns *records*."""
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
         self._handed.update(records.next_offsets())
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether records may be taken that nobody is handed."""
+        return self._interceptors is not None or self._core.config.on_deserialization_error is not None
+
+    def pass_over(self, records: Records) -> None:
+        """A poll goes on behind *records*, of which nothing is left: they count as consumed at once, for nobody has anything to do with them."""
+        self._consumed.update(records.next_offsets())
+
     def settle(self) -> None:
         """What was handed out counts as consumed from now on; an iteration under way gives back what it has not shown."""
         self.interrupt()
+        self._consume_handed()
+
+    def _consume_handed(self) -> None:
         self._consumed.update(self._handed)
         self._handed.clear()
 
@@ -63,14 +95,18 @@ class Progress:
     # ---- iteration --------------------------------------------------------------------------------------------------
 
     def begin(self, records: Records) -> None:
-        """An iteration goes through *records*."""
+        """An iteration goes through *records*; positions that moved while it waited for them lie behind it."""
+        self._consume_handed()  # or they would come later than those of *records*, and take them back
         self._iterated, self.current = records, None
+
+    def _end_iteration(self) -> None:
+        self._iterated, self.current = Records(), None
 
     def exhausted(self) -> None:
         """The iteration asks for more: all of it is consumed."""
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated))
         self._consumed.update(self._iterated.next_offsets())
-        self.begin(Records())
+        self._end_iteration()
 
     def abandon(self, last: Record | None) -> None:
         """An iteration that has shown *last* ended early; one that was interrupted before has nothing to say any more."""
@@ -79,18 +115,15 @@ class Progress:
 
     def interrupt(self) -> None:
         """The iteration under way, if any, ends here: its last record counts like a poll's, the others come first in the next poll."""
+        rest = self._iterated
         if self.current is not None:
+            where = TopicPartition(self.current.topic, self.current.partition)
             self._consumed.update(self._iterated.through(self.current, inclusive=False))
-            self._handed[TopicPartition(self.current.topic, self.current.partition)] = OffsetAndMetadata(
-                self.current.offset + 1, leader_epoch=self.current.leader_epoch)
+            self._handed[where] = self._iterated.through(self.current, inclusive=True)[where]
             rest = self._iterated.after(self.current)
-            if not rest:
-                self._handed.update(self._iterated.next_offsets())  # with what lies behind the last record and is not handed out
-        else:
-            rest = self._iterated
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
         self._rest = rest.joined(self._rest)
-        self.begin(Records())
+        self._end_iteration()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -103,15 +136,14 @@ class Progress:
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What ``commit()`` stores: everything handed out, of an iteration up to and with the current record."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
-        self._consumed.update(self._handed)
-        self._handed.clear()
+        self._consume_handed()
         return {**self._consumed, **inside}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These were assigned anew or sought: nothing from before counts."""
         gone = set(partitions)
         self.interrupt()  # in the body of a loop: its next record comes from the new position
-        self._rest = self._rest.without(gone)
+        self._rest, self._unseen = self._rest.without(gone), self._unseen.without(gone)
         for where in gone:
             for each in (self._consumed, self._handed, self._saved):
                 each.pop(where, None)
@@ -140,27 +172,57 @@ class Progress:
         """Consumed positions that were not committed yet."""
         return {where: position for where, position in self._consumed.items() if self._saved.get(where) != position.offset}
 
-    def saved(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These were committed."""
-        self._saved.update({where: position.offset for where, position in offsets.items()})
+    def saved(self) -> None:
+        """Hear what was committed since the last time; interceptors are told in that order (C24)."""
+        while (offsets := self._next_stored()) is not None:
+            self._saved.update({where: position.offset for where, position in offsets.items()})
+            if self._interceptors is not None:
+                self._interceptors.on_commit(offsets)
+
+    def _next_stored(self) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+        try:
+            return self._core.stored.popleft()
+        except IndexError:  # at the end, or a second thread, on its way to hear that it must not be here, was quicker
+            return None
+
+    def close(self) -> None:
+        """The consumer was closed, and the last commit told."""
+        chain, self._interceptors = self._interceptors, None
+        if chain is not None:
+            chain.close()
 
 
-def decoder(config: ConsumerConfig) -> Callable[[Record], Record] | None:
-    """A function that applies the deserializers to a record; None when there are none."""
+def decoder(config: ConsumerConfig) -> Decode | None:
+    """A function that applies the deserializers to a record; None when there are none.
+
+    It raises for a record they refuse; or tells ``on_deserialization_error`` of it, and gives None.
+    """
     if config.key_deserializer is None and config.value_deserializer is None:
         return None
     key = _unchanged if config.key_deserializer is None else as_deserializer(config.key_deserializer)
     value = _unchanged if config.value_deserializer is None else as_deserializer(config.value_deserializer)
+    skip = config.on_deserialization_error
 
-    def decode(record: Record) -> Record:
+    def decode(record: Record) -> Record | None:
+        what = "key"
         try:
-            return decoded(record, key(record.topic, record.key, record.headers), value(record.topic, record.value, record.headers))
+            made = key(record.topic, record.key, record.headers)
+            what = "value"
+            return decoded(record, made, value(record.topic, record.value, record.headers))
         except SerializationError as error:
-            where = TopicPartition(record.topic, record.partition)
-            raise SerializationError(f"the record at offset {record.offset}: {error.message}. seek() past it to go on.",
-                                     topic_partition=where) from error
+            refused = _refused(record, what, error)
+            if skip is None:
+                raise refused from error
+            refused.__cause__ = error
+        skip(record, refused)  # what it raises is raised in the error's place, and the record stays in line
+        return None
 
     return decode
+
+
+def _refused(record: Record, what: str, error: SerializationError) -> SerializationError:
+    return SerializationError(f"the {what} of the record at offset {record.offset}: {error.message}. seek() past it to go on.",
+                              topic_partition=TopicPartition(record.topic, record.partition), record=record)
 
 
 def _unchanged(topic: str, data: bytes | None, headers: Headers) -> bytes | None:

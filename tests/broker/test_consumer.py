@@ -16,7 +16,7 @@ import pytest
 from pyclient import AsyncConsumer, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.errors import (
     ClientClosed, ConcurrentUse, ConfigurationError, IllegalState, InvalidTopicError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError,
-    SerializationError, UnsupportedFeature, WakeupError,
+    SerializationError, WakeupError,
 )
 from pyclient.testing import LocalCluster
 from tests.kafka import consumer, make_topic, numbers, produce, read, reading
@@ -453,16 +453,6 @@ def wake_when_busy(reader: Consumer) -> None:
 def swallow(reader: Consumer) -> None:
     with contextlib.suppress(WakeupError):
         reader.poll()
-
-
-def test_group_membership_is_refused_and_assign_is_named(kafka_cluster: LocalCluster, topic: str) -> None:
-    with pytest.raises(UnsupportedFeature, match="assign"):
-        Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers, topics=[topic], group_id="g")
-    with consumer(kafka_cluster) as reader:
-        with pytest.raises(UnsupportedFeature, match="assign"):
-            reader.subscribe([topic])
-        with pytest.raises(UnsupportedFeature, match="assign"):
-            reader.group_metadata()
 
 
 CTRL_C = """

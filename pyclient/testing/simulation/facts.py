@@ -3,12 +3,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
 from pyclient.buffers.delivery import Delivery
-from pyclient.core.fetching.fetcher import Fetcher
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -166,7 +165,7 @@ class Facts:
         """Producer → how many requests it may have in flight on a connection."""
         self.in_line: dict[str, int] = {}
         """Producer → how many batches of a partition it may have under way."""
-        self.fetchers: dict[str, Fetcher] = {}
+        self.fetchers: dict[str, Any] = {}
         """Consumer → who knows what brokers are being asked for now."""
         self.resets: dict[str, str] = {}
         """Consumer → its auto_offset_reset."""

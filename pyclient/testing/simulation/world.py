@@ -11,8 +11,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from pyclient.consumer import AsyncConsumer
 from pyclient.producer import AsyncProducer
-from pyclient.runtime.environment import SEAL_INLINE_BYTES, Environment, using
-from pyclient.runtime.offloading import ASSIGNING
+from pyclient.runtime.environment import ASSIGNING, SEAL_INLINE_BYTES, Environment, using
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls

@@ -1,8 +1,12 @@
 """Fetched data between loop and user: nothing old, nothing lost, nothing twice, and errors in their place."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy
+import pyarrow
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +16,7 @@ from pyclient.buffers.fetchbuffer import Chunk, Failure, FetchBuffer
 from pyclient.buffers.fetched import Records, collect
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.codec.encode import encode_batch
-from pyclient.codec.record import Record
+from pyclient.codec.record import Record, decoded
 from pyclient.errors import CorruptRecordError, KafkaError
 from pyclient.records import OffsetAndMetadata, TopicPartition
 
@@ -363,6 +367,190 @@ def test_without_and_only_part_the_records_by_partition(records: Records, chosen
     assert list(records.without(chosen)) == [record for record in records if here(record) not in chosen]
     assert list(records.only(chosen)) == [record for record in records if here(record) in chosen]
     assert records.without(chosen).positions() == {w: p for w, p in records.positions().items() if w not in chosen}
+
+
+# --- leaving records out ---------------------------------------------------------------------------------------------
+
+
+@st.composite
+def thinned(draw: st.DrawFn) -> tuple[Records, list[Record]]:
+    """What an interceptor may have left of a poll, and which records that is."""
+    records = draw(results())
+    flags = draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
+    return records.select(flags), [record for record, flag in zip(records, flags, strict=True) if flag]
+
+
+@given(thinned())
+def test_what_is_selected_is_a_sequence_and_columns(thin: tuple[Records, list[Record]]) -> None:
+    records, model = thin
+    assert list(records) == model == [records[index] for index in range(len(records))]
+    assert len(records) == len(model)
+    assert records.to_arrow().column("value").to_pylist() == [record.value for record in model]
+    assert list(records.partitions()) == list(dict.fromkeys(map(here, model)))
+
+
+@given(results(), st.integers(1, 4))
+def test_selecting_leaves_the_positions_as_they_are(records: Records, every: int) -> None:
+    flags = [number % every == 0 for number in range(len(records))]
+    assert records.select(flags).next_offsets() == records.next_offsets()
+    assert records.filter(lambda record: False).next_offsets() == records.next_offsets()
+    assert not records.filter(lambda record: False)
+
+
+@given(results(), st.data())
+def test_a_mask_may_be_a_list_an_array_or_what_arrow_computes(records: Records, data: st.DataObject) -> None:
+    flags = data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
+    expected = list(records.select(flags))
+    assert list(records.select(numpy.array(flags, dtype=bool))) == expected
+    assert list(records.select(iter(flags))) == expected
+    assert list(records.select(pyarrow.array([flag or None for flag in flags], pyarrow.bool_()))) == expected
+    odd = pc.equal(pc.bit_wise_and(records.to_arrow()["offset"], 1), pyarrow.scalar(1, pyarrow.int64()))
+    assert list(records.select(odd)) == [record for record in records if record.offset % 2]
+    assert list(records.filter(lambda record: record.offset % 2)) == list(records.select(odd))
+
+
+def test_a_mask_that_fits_not_is_refused() -> None:
+    records = collect(buffer_of(chunk(A, 1, 0, [3])), 10, None)
+    for wrong in ([0, 2], [1, 1, 0], numpy.array([0, 1, 2]), ["yes", "no", "no"]):
+        with pytest.raises(TypeError, match="boolean for each record, and this one has (int|str)"):
+            records.select(wrong)
+    for mask in ([True, False], [True] * 4):
+        with pytest.raises(ValueError, match=f"has {len(mask)} values, and there are 3 records"):
+            records.select(mask)
+
+
+@given(thinned(), st.integers(0, 40))
+def test_what_was_selected_splits_without_losing_positions(thin: tuple[Records, list[Record]], count: int) -> None:
+    records, model = thin
+    head, tail = records.split(count)
+    assert [*head, *tail] == model
+    assert {**head.positions(), **tail.positions()} == records.positions()
+    for where, position in head.positions().items():
+        assert all(record.offset >= position for record in tail if here(record) == where)
+
+
+@given(thinned(), st.data())
+def test_positions_through_a_selected_record_move_over_what_lies_between(thin: tuple[Records, list[Record]], data: st.DataObject) -> None:
+    records, model = thin
+    if not model:
+        return
+    index = data.draw(st.integers(0, len(model) - 1))
+    record = model[index]
+    assert list(records.after(record)) == model[index + 1 :]
+    before, behind = records.through(record, inclusive=False), records.through(record, inclusive=True)
+    assert before[here(record)].offset == record.offset
+    done = set(records.positions()) - {here(each) for each in model[index + 1 :]}
+    assert {where: behind[where].offset for where in done} == {where: records.positions()[where] for where in done}
+    for where, position in behind.items():
+        assert all(each.offset >= position.offset for each in model[index + 1 :] if here(each) == where)
+
+
+@given(results(), st.data())
+def test_narrowing_takes_only_what_is_here_and_in_its_order(records: Records, data: st.DataObject) -> None:
+    flags = data.draw(st.lists(st.booleans(), min_size=len(records), max_size=len(records)))
+    start = data.draw(st.integers(0, 10))
+    for some in (records.select(flags), records[start:], records.select(flags).without([A]), records[:start].joined(records[start:])):  # type: ignore[attr-defined]
+        narrow = records.narrowed(some)  # type: ignore[arg-type]
+        assert list(narrow) == list(some)
+        assert narrow.next_offsets() == records.next_offsets()
+    if len(records) > 1:
+        for wrong in (records.joined(records), records[1:].joined(records[:1])):  # type: ignore[attr-defined]
+            with pytest.raises(ValueError, match="or not in this order"):
+                records.narrowed(wrong)
+        with pytest.raises(ValueError, match="has not"):
+            records[1:].narrowed(records)  # type: ignore[attr-defined]
+
+
+def test_narrowing_refuses_what_another_poll_returned() -> None:
+    records, others = (collect(buffer_of(chunk(A, 1, base, [3])), 10, None) for base in (0, 3))
+    with pytest.raises(ValueError, match="has not"):
+        records.narrowed(others)
+    assert not records.narrowed(Records())
+
+
+# --- decoding while taking -------------------------------------------------------------------------------------------
+
+
+class Decoding:
+    """Leaves out offsets, and fails at others until they are taken from the list."""
+
+    def __init__(self, skipped: Iterable[int] = (), failing: Iterable[int] = (), error: BaseException | None = None) -> None:
+        self.skipped = set(skipped)
+        self.failing = set(failing)
+        self.error = error or LookupError("cannot")
+        self.asked: list[int] = []
+
+    def __call__(self, record: Record) -> Record | None:
+        self.asked.append(record.offset)
+        if record.offset in self.failing:
+            raise self.error
+        return None if record.offset in self.skipped else decoded(record, None, record.offset)
+
+
+@given(counts=st.lists(st.lists(st.integers(0, 5), max_size=3), max_size=4), skipped=st.sets(st.integers(0, 30)), failing=st.sets(st.integers(0, 30), max_size=4),
+       limits=st.lists(st.integers(1, 6), min_size=60, max_size=60))
+def test_C06_what_decodes_comes_once_and_in_order_and_what_fails_is_raised_until_it_does_not(
+    counts: list[list[int]], skipped: set[int], failing: set[int], limits: list[int]
+) -> None:
+    buffer, end, expected = buffer_of(), 0, []
+    for each in counts:
+        buffer.put(chunk(A, 1, end, each, behind=1))
+        expected += within(end, each)
+        end += span(each) + 1
+    decoding = Decoding(skipped, failing)
+    got: list[int] = []
+    position = 0
+    for limit in limits:
+        try:
+            records = collect(buffer, limit, decoding)
+        except LookupError:
+            at_fault = min(offset for offset in decoding.failing if offset in expected)
+            assert decoding.asked[-1] == at_fault
+            assert position <= at_fault
+            assert got == [offset for offset in expected if offset < at_fault and offset not in skipped]
+            decoding.failing.discard(at_fault)
+        else:
+            got += [record.value for record in records]  # type: ignore[misc]
+            position = records.positions().get(A, position)
+    assert got == [offset for offset in expected if offset not in skipped]
+    assert position == end
+
+
+def test_C06_a_record_that_fails_holds_up_its_partition_and_no_other() -> None:
+    buffer = buffer_of(chunk(A, 1, 0, [3]), chunk(A, 1, 3, [1]), chunk(B, 1, 10, [1]))
+    decoding = Decoding(failing=[1])
+    assert offsets(collect(buffer, 100, decoding)) == at(A, 0)
+    for number in range(11, 14):
+        with pytest.raises(LookupError):
+            collect(buffer, 100, decoding)
+        assert offsets(collect(buffer, 100, decoding)) == at(B, number - 1)
+        buffer.put(chunk(B, 1, number, [1]))
+    buffer.renew(A, 2)
+    buffer.put(chunk(A, 2, 2, [1, 1]))
+    assert offsets(collect(buffer, 100, decoding)) == [*at(B, 13), *at(A, 2, 3)]
+
+
+def test_C06_what_breaks_off_in_the_middle_loses_nothing() -> None:
+    buffer = buffer_of(chunk(A, 1, 0, [2]), chunk(B, 1, 0, [4]))
+    decoding = Decoding(failing=[3], error=KeyboardInterrupt())
+    kept: list[Records] = []
+    with pytest.raises(KeyboardInterrupt):
+        collect(buffer, 100, decoding, kept.append)
+    decoding.failing.clear()
+    assert offsets(kept[0]) == [*at(A, 0, 1), *at(B, 0, 1, 2)]
+    assert kept[0].positions() == {A: 2, B: 3}
+    assert offsets(collect(buffer, 100, decoding, kept.append)) == at(B, 3)
+
+
+def test_what_was_decoded_is_not_decoded_again_and_columns_show_the_bytes() -> None:
+    decoding = Decoding(skipped=[2])
+    records = collect(buffer_of(chunk(A, 1, 0, [6])), 5, decoding)
+    expected: list[Any] = [0, 1, 3, 4]
+    assert [record.value for record in records] == [record.value for record in records.split(2)[1].joined(records)][2:] == expected
+    assert [record.value for record in (records[0], records[-1])] == expected[::3]
+    assert decoding.asked == [0, 1, 2, 3, 4]
+    assert records.to_arrow()["value"].to_pylist() == [b"0", b"1", b"3", b"4"]
+    assert records.positions() == {A: 5}
 
 
 @given(results())
