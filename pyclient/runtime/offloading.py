@@ -8,6 +8,7 @@ from typing import Any
 
 from pyclient.runtime.environment import Environment
 
+
 class Offloading:
     """One worker, begun with the first work. *on_end* is called on the loop after each."""
 
