@@ -33,7 +33,12 @@ def by_hand(cluster: LocalCluster, group: str, topics: Any, listener: Any = None
 def poll_until(reader: Consumer, condition: Any) -> list[Any]:
     """All that comes until *condition* holds."""
     found: list[Any] = []
-    eventually(lambda: found.extend(reader.poll(0.05)) or condition(found), LIMIT_S)
+
+    def so() -> bool:
+        found.extend(reader.poll(0.05))
+        return bool(condition(found))
+
+    eventually(so, LIMIT_S)
     return found
 
 
@@ -112,21 +117,21 @@ def test_G10_what_a_listener_raises_is_raised_by_poll_after_all_is_done_and_the_
     fill(kafka_cluster, topic, 4)
     told = Raising()
     raised: list[str] = []
+    found: list[Any] = []
 
-    def polled(reader: Consumer) -> list[Any]:
+    def polled() -> bool:
         try:
-            return list(reader.poll(0.05))
+            found.extend(reader.poll(0.05))
         except LookupError as error:
             raised.append(str(error.args[0]))
-            return []
+        return True
 
     with members() as running:
         reader = by_hand(kafka_cluster, topic, [topic], told)
-        found: list[Any] = []
-        eventually(lambda: found.extend(polled(reader)) or len(found) == 40, LIMIT_S)
+        eventually(lambda: polled() and len(found) == 40, LIMIT_S)
         assert raised == ["assigned"]
         running.append(Member(kafka_cluster, topic, [topic], ledger=told.ledger).start())
-        eventually(lambda: polled(reader) is not None and len(told.owned) == 2 and shared_out([*running, _Owns(told)], partitions), LIMIT_S)
+        eventually(lambda: polled() and len(told.owned) == 2 and shared_out([*running, _Owns(told)], partitions), LIMIT_S)
         assert raised == ["assigned", "revoked", "assigned"]
         with pytest.raises(LookupError, match="revoked"):
             reader.close()
