@@ -16,7 +16,7 @@ from pyclient.errors import KafkaError, raisable
 from pyclient.plugins import AsyncRebalanceListener, RebalanceListener
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.consumer_facade import Commit, ConsumerFacade, Offsets
-from pyclient.runtime.facade import OPTION, AsyncFacade, left, seconds, sooner
+from pyclient.runtime.facade import OPTION, AsyncFacade, seconds
 from pyclient.runtime.given import as_offsets, as_partition, as_partitions, as_time
 from pyclient.runtime.portal import Portal
 from pyclient.runtime.rebalancing import OnLoop, Step, Steps, Tell, WaitFor, next_step
@@ -155,9 +155,10 @@ class Consumer(ConsumerFacade):
                 if records:
                     return records
                 self._progress.hand(records)  # positions can move over what is not handed out
-                came = core.buffer.wait(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
+                came = core.buffer.wait(self._patience(deadline))
                 if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
                     return records
+                self._save()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -385,9 +386,10 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                 if records:
                     return records
                 self._progress.hand(records)
-                came = await core.data(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
+                came = await core.data(self._patience(deadline))
                 if not came and deadline is not None and core.clock() >= deadline:
                     return records
+                self._save()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 

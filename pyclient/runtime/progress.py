@@ -63,14 +63,16 @@ class Progress:
     # ---- iteration --------------------------------------------------------------------------------------------------
 
     def begin(self, records: Records) -> None:
-        """An iteration goes through *records*."""
-        self._iterated, self.current = records, None
+        """An iteration goes through *records*. Positions that moved without records while it waited for them lie behind it, and are no news afterwards."""
+        self._consumed.update(self._handed)
+        self._handed.clear()
+        self._iterate(records)
 
     def exhausted(self) -> None:
         """The iteration asks for more: all of it is consumed."""
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated))
         self._consumed.update(self._iterated.next_offsets())
-        self.begin(Records())
+        self._iterate(Records())
 
     def abandon(self, last: Record | None) -> None:
         """An iteration that has shown *last* ended early; one that was interrupted before has nothing to say any more."""
@@ -90,7 +92,10 @@ class Progress:
             rest = self._iterated
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
         self._rest = rest.joined(self._rest)
-        self.begin(Records())
+        self._iterate(Records())
+
+    def _iterate(self, records: Records) -> None:
+        self._iterated, self.current = records, None
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -130,6 +135,12 @@ class Progress:
             return {}
         self._save_at = now + self._core.config.auto_commit_interval_ms / 1000
         return self.unsaved()
+
+    def save_in(self) -> float | None:
+        """Seconds until `due` has something; None when it will not, as long as nothing more is consumed."""
+        if not self.commits_itself or not self.unsaved():
+            return None
+        return max(0.0, self._save_at - self._core.clock())
 
     @property
     def commits_itself(self) -> bool:

@@ -1,0 +1,119 @@
+"""Members of groups whose poll waits: what goes on meanwhile, on the fake cluster."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pyclient import AsyncConsumer, Consumer, TopicPartition
+from pyclient.errors import WakeupError
+from pyclient.testing import Fail, FakeCluster
+from tests.waiting import eventually
+
+FIRST = TopicPartition("orders", 0)
+COUNT = 3
+UNKNOWN_SERVER_ERROR = -1
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster() as made:
+        made.create_topic("orders")
+        for number in range(COUNT):
+            made.produce("orders", b"%d" % number)
+        yield made
+
+
+def options(cluster: FakeCluster, interval_ms: int) -> dict[str, Any]:
+    return {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g", "topics": ["orders"], "auto_offset_reset": "earliest",
+            "auto_commit_interval_ms": interval_ms, "heartbeat_interval_ms": 100, "retry_backoff_ms": 10}
+
+
+def committed(cluster: FakeCluster) -> int:
+    found = cluster.committed("g").get(FIRST)
+    return 0 if found is None else found.offset
+
+
+@contextlib.contextmanager
+def waiting(reader: Consumer, work: Callable[[], Any]) -> Iterator[None]:
+    """*work* runs in a thread of its own until the block ends."""
+    def go_on() -> None:
+        with contextlib.suppress(WakeupError):
+            work()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        reader.wakeup()
+        thread.join(20)
+
+
+def poll_on(reader: Consumer) -> None:
+    while True:
+        reader.poll()
+
+
+def iterate(reader: Consumer) -> None:
+    for _ in reader:
+        pass
+
+
+@pytest.mark.parametrize("interval_ms", [0, 300])
+@pytest.mark.parametrize("read", [poll_on, iterate])
+def test_C21_what_is_consumed_is_committed_also_while_nothing_more_comes(cluster: FakeCluster, read: Callable[[Consumer], None], interval_ms: int) -> None:
+    with Consumer(**options(cluster, interval_ms)) as reader, waiting(reader, lambda: read(reader)):
+        eventually(lambda: committed(cluster) == COUNT)
+
+
+def test_C21_an_async_poll_that_waits_commits_too(cluster: FakeCluster) -> None:
+    async def run() -> None:
+        async with AsyncConsumer(**options(cluster, 300)) as reader:
+            assert len(await reader.poll(20)) == COUNT
+            waits = asyncio.create_task(reader.poll())
+            await asyncio.to_thread(eventually, lambda: committed(cluster) == COUNT)
+            reader.wakeup()
+            with pytest.raises(WakeupError):
+                await waits
+
+    asyncio.run(run())
+
+
+def test_C22_an_automatic_commit_that_was_refused_is_tried_again_while_nothing_more_comes(cluster: FakeCluster) -> None:
+    cluster.intercept(Fail(UNKNOWN_SERVER_ERROR), "OffsetCommit", times=1)
+    with Consumer(**options(cluster, 100)) as reader, waiting(reader, lambda: poll_on(reader)):
+        eventually(lambda: committed(cluster) == COUNT)
+
+
+def test_S02_a_waiting_poll_is_not_busy_with_commits(cluster: FakeCluster) -> None:
+    with Consumer(**options(cluster, 0)) as reader, waiting(reader, lambda: poll_on(reader)):
+        eventually(lambda: committed(cluster) == COUNT)
+        before = len(cluster.requests("Heartbeat"))
+        eventually(lambda: len(cluster.requests("Heartbeat")) >= before + 5)
+        assert len(cluster.requests("OffsetCommit")) <= 2
+
+
+def test_what_an_iteration_has_shown_is_committed_and_not_where_it_began(cluster: FakeCluster) -> None:
+    with Consumer(**options(cluster, 60_000)) as reader:
+        for record in reader:
+            if record.offset == COUNT - 1:
+                reader.commit()
+                break
+        assert committed(cluster) == COUNT
+        reader.poll(0)
+        reader.commit()
+        assert reader.position(FIRST) == COUNT
+    assert committed(cluster) == COUNT
+
+
+def test_an_iteration_that_is_left_while_it_waits_has_committed_what_it_has_shown(cluster: FakeCluster) -> None:
+    with Consumer(**options(cluster, 60_000)) as reader:
+        with waiting(reader, lambda: iterate(reader)):
+            eventually(lambda: reader.metrics()["records-consumed-total"] == COUNT)
+        assert reader.position(FIRST) == COUNT
+    assert committed(cluster) == COUNT
