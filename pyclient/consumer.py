@@ -330,6 +330,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             case OnLoop(work):
                 return work()
             case WaitFor(make):
+                await self._let_earlier_ones_begin()
                 return await make()
             case Tell(method, partitions):
                 with self._as_listener():

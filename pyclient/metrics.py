@@ -86,6 +86,22 @@ RECORDS_CONSUMED = Metric("records-consumed", METER, "records", "Records returne
 FETCHES = Metric("fetch", METER, "requests", "Fetch requests answered.", (), "consumer")
 FETCH_LATENCY = Metric("fetch-latency", SAMPLE, "ms", "From a fetch's sending to its answer, the broker's wait included.", (), "consumer")
 FETCH_BUFFERED = Metric("fetch-buffer-bytes", GAUGE, "B", "Bytes fetched ahead of poll.", (), "consumer")
+RECORDS_LAG = Metric(
+    "records-lag-max", GAUGE, "records", "How far fetching is behind the end of the assigned partition that it is furthest behind in; left out until one is known.",
+    (), "consumer")
+TIME_BETWEEN_POLLS = Metric("time-between-poll", SAMPLE, "ms", "From a poll's beginning to the next one's.", (), "consumer")
+
+ASSIGNED_PARTITIONS = Metric("assigned-partitions", GAUGE, "partitions", "Partitions this consumer reads.", (), "consumer")
+REBALANCES = Metric("rebalance", METER, "rebalances", "Assignments that were taken over.", (), "consumer")
+FAILED_REBALANCES = Metric("failed-rebalance", METER, "rebalances", "How often the group went on without this member, and its partitions were lost.", (), "consumer")
+COMMITS = Metric("commit", METER, "requests", "Commits answered.", (), "consumer")
+COMMIT_LATENCY = Metric("commit-latency", SAMPLE, "ms", "From a commit's sending to its answer.", (), "consumer")
+HEARTBEATS = Metric("heartbeat", METER, "requests", "Heartbeats answered.", (), "consumer")
+HEARTBEAT_TIME = Metric("heartbeat-response-time", SAMPLE, "ms", "From a heartbeat's sending to its answer.", (), "consumer")
+JOINS = Metric("join", METER, "requests", "JoinGroup requests answered.", (), "consumer")
+JOIN_TIME = Metric("join-time", SAMPLE, "ms", "From a JoinGroup's sending to its answer, the wait for the other members included.", (), "consumer")
+SYNCS = Metric("sync", METER, "requests", "SyncGroup requests answered.", (), "consumer")
+SYNC_TIME = Metric("sync-time", SAMPLE, "ms", "From a SyncGroup's sending to its answer, the wait for the leader included.", (), "consumer")
 
 DECLARED: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 

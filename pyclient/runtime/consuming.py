@@ -14,12 +14,12 @@ from pyclient.core.group.membership import Change, ChangeKind, Membership
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Manager
 from pyclient.errors import BootstrapFailed, ConfigurationError, IllegalState, KafkaError, KafkaTimeout, raisable
-from pyclient.metrics import FETCH_BUFFERED
+from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.client import ClientCore
 from pyclient.runtime.committing import Committing
 from pyclient.runtime.grouping import membership
-from pyclient.runtime.offloading import Offloading
+from pyclient.runtime.offloading import ASSIGNING, Offloading
 
 _log = logging.getLogger(__name__)
 LEAVING: Final = 5.0
@@ -35,7 +35,7 @@ class ConsumerCore(ClientCore):
         super().__init__(config, create_topics=config.allow_auto_create_topics)
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.buffer = FetchBuffer()
-        self._offloading = Offloading(self.environment, "pyclient-assignor", self.driver.wake)
+        self._offloading = Offloading(self.environment, ASSIGNING, self.driver.wake)
         self.membership = membership(self, config, config.group_id, self._offloading, self.buffer.nudge) if config.group_id else None
         self.commits = Committing(self, config, self.membership)
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
@@ -47,6 +47,8 @@ class ConsumerCore(ClientCore):
         self._news = asyncio.Event()
         self._unanswered_since: float | None = None
         self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
+        self.metrics.watch(ASSIGNED_PARTITIONS, lambda: len(self.fetcher.positions))
+        self.metrics.watch(RECORDS_LAG, self.fetcher.largest_lag)
 
     def managers(self) -> Sequence[Manager]:
         """The group, whose requests are calls, and the fetcher first: what they want to know is asked in the same turn."""
@@ -221,6 +223,8 @@ class ConsumerCore(ClientCore):
             self.fetcher.add(change.partitions, self.clock(), held=True)
         else:
             self.fetcher.hold(change.partitions)
+        if change.kind is not ChangeKind.REVOKED:
+            self.metrics.add(REBALANCES if change.kind is ChangeKind.ASSIGNED else FAILED_REBALANCES)
         return change
 
     def end_change(self, change: Change) -> None:

@@ -20,13 +20,13 @@ from pyclient.core.connection import STAGGER, Reconnects, State, company_at
 from pyclient.core.manager import NotSent, Request, Use, earliest
 from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.metrics import (
-    BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, FETCH_LATENCY, FETCHES, PRODUCE_THROTTLE, REQUEST_LATENCY,
-    REQUESTS, REQUESTS_IN_FLIGHT, Metrics,
+    BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, PRODUCE_THROTTLE, REQUEST_LATENCY, REQUESTS, REQUESTS_IN_FLIGHT, Metrics,
 )
 from pyclient.records import Node
 from pyclient.runtime.attempt import Attempt
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import Endpoint, Network, SocketOptions
+from pyclient.runtime.timing import TIMED
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -329,9 +329,11 @@ class Links:
     def _answered(self, host: Host, api: Api, latency: float, throttle: float) -> None:
         now, milliseconds = self._clock(), latency * 1000
         self._metrics.sample(REQUEST_LATENCY, milliseconds, now, str(host.node.id))
-        if api is Api.FETCH:
-            self._metrics.add(FETCHES)
-            self._metrics.sample(FETCH_LATENCY, milliseconds, now)
+        timed = TIMED.get(api)
+        if timed is not None:
+            answers, duration = timed
+            self._metrics.add(answers)
+            self._metrics.sample(duration, milliseconds, now)
         elif api is Api.PRODUCE:
             self._metrics.sample(PRODUCE_THROTTLE, throttle * 1000, now)
 

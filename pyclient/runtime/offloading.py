@@ -4,9 +4,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import Any
+from typing import Any, Final
 
 from pyclient.runtime.environment import Environment
+
+ASSIGNING: Final = "pyclient-assignor"
+"""The worker in which leaders of groups share partitions out."""
 
 
 class Offloading:

@@ -13,6 +13,7 @@ import attrs
 
 from pyclient.core.group.membership import Change, ChangeKind, Identity
 from pyclient.errors import KafkaError, raisable
+from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import ConsumerGroupMetadata, TopicPartition
 from pyclient.runtime.consuming import ConsumerCore
 from pyclient.runtime.given import as_offsets
@@ -63,12 +64,17 @@ class Rebalancing:
         self._progress = progress
         self._group = core.membership
         self._identity = Identity()
+        self._polled_at: float | None = None
         self.listener: object = None
 
     # ---- around a poll ----------------------------------------------------------------------------------------------
 
     def begin_poll(self) -> None:
         """The user polls: as long as it does, max_poll_interval_ms does not run."""
+        now = self._core.clock()
+        if self._polled_at is not None:
+            self._core.metrics.sample(TIME_BETWEEN_POLLS, (now - self._polled_at) * 1000, now)
+        self._polled_at = now
         if self._group is not None:
             self._group.polling = True
 

@@ -7,7 +7,7 @@ from types import FrameType
 
 import attrs
 
-from pyclient.testing.simulation.run import run_seed
+from pyclient.testing.simulation.families import FAMILIES
 from tests.simulation.mutants import everything
 from tests.simulation.mutation import Mutant, applied
 
@@ -50,7 +50,7 @@ def _tried(mutant: Mutant, seed: int) -> str | None:
     signal.setitimer(signal.ITIMER_REAL, HANGS_AFTER_S)
     try:
         with applied(mutant):
-            return run_seed(seed).invariant
+            return FAMILIES[mutant.family].run(seed, None).invariant
     except (_Hangs, BaseExceptionGroup):  # a group, when it was raised in a task
         return "hangs"
     finally:

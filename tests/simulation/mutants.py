@@ -4,7 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from pyclient.testing.simulation.families import FAMILIES
 from pyclient.testing.simulation.sweep import NOT_TAKEN, RARE, rows
+from tests.simulation.mutants_of_groups import BUGS_OF_GROUPS
 from tests.simulation.mutation import DroppedRow, Edit, Mutant
 
 SENDER: Final = "pyclient.core.sending.sender:Sender"
@@ -189,8 +191,8 @@ GUARDS: Final = (
          "not any(where in wheres for wheres in self._under_way.values())", "True"),
     _bug("guard", "Fetcher._is_current inverted", "guard", f"{FETCHER}._is_current", "is position", "is not position"),
     _bug("guard", "Metadata._due inverted", "guard", f"{METADATA}._due",
-         "bool(self._fresh) or (now >= self._not_before and (self._asked or now >= self._refresh_at))",
-         "not (bool(self._fresh) or (now >= self._not_before and (self._asked or now >= self._refresh_at)))"),
+         "return bool(self._fresh) or self._all_unasked or (now >= self._not_before and (self._asked or now >= self._refresh_at))",
+         "return not (bool(self._fresh) or (now >= self._not_before and (self._asked or now >= self._refresh_at)))"),
     _bug("guard", "Metadata._unfinished inverted", "guard", f"{METADATA}._unfinished", "part.leader is None", "part.leader is not None"),
     _bug("guard", "one metadata request at a time: not", "guard", f"{METADATA}.poll", "if self._in_flight:", "if False:"),
     _bug("guard", "Sender sends what is not sealed", "guard", f"{SENDER}._sendable",
@@ -201,11 +203,12 @@ GUARDS: Final = (
 
 def dropped_rows() -> Iterator[Mutant]:
     """Each row of each state table, dropped; those that nothing takes yet cannot be missed."""
-    for table, state, event in rows():
-        yield Mutant(f"{table} without {state} + {event}", "table", "state tables", (DroppedRow(table, state, event),),
-                     {**NOT_TAKEN, **RARE}.get((table, state, event), ""))
+    for family in FAMILIES.values():
+        for table, state, event in rows(family):
+            yield Mutant(f"{table} without {state} + {event}", "table", "state tables", (DroppedRow(table, state, event),),
+                         {**NOT_TAKEN, **RARE}.get((table, state, event), ""), family.name)
 
 
 def everything() -> list[Mutant]:
     """All mutants, by name."""
-    return [*BUGS, *GUARDS, *dropped_rows()]
+    return [*BUGS, *GUARDS, *BUGS_OF_GROUPS, *dropped_rows()]

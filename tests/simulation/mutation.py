@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 
 from pyclient.core.transitions import TABLES
+from pyclient.testing.simulation.invariants import ALONE
 
 
 @attrs.frozen
@@ -44,6 +45,8 @@ class Mutant:
     changes: tuple[Edit | DroppedRow, ...]
     survives: str = ""
     """Why no seed can find it, where none can."""
+    family: str = ALONE
+    """The runs that look for it."""
 
 
 @contextlib.contextmanager

@@ -167,6 +167,11 @@ class Fetcher:
         for where in resumed:
             self._place(where)
 
+    def largest_lag(self) -> int | None:
+        """Offsets between what was fetched and the end of the log, where that is most; None while no end is known. For any thread."""
+        return max((each.high_watermark - each.offset for each in list(self.positions.values()) if each.known and each.high_watermark is not None),
+                   default=None)
+
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""

@@ -267,6 +267,10 @@ class ClassicGroup:
             self._fail(error)
 
     def _begin_generation(self, joined: Joined) -> None:
+        if self._strategies.cooperative and self._options.instance_id is not None and not self.identity.joined:
+            # It is given what it had, without a rebalance (KIP-345): if it was about to bring on the one in which others get what it gave up,
+            # nobody else will.
+            self._join_again("a static member came back")
         self.identity = joined.identity
         self._beat_at, self._alive = None, True
         if joined.leads and not joined.skips_assignment:

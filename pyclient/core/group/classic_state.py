@@ -52,5 +52,5 @@ CLASSIC: Final = Transitions("classic member", {
     **{(state, Event.LOST): State.GIVING_UP for state in (State.GIVING_UP, State.JOINING, State.ASSIGNING, State.SYNCING,
                                                          State.TAKING_OVER, State.STABLE)},
     **{(state, Event.LEFT): State.OUT for state in State},
-    **{(state, Event.REFUSED): State.FAILED for state in State if state is not State.OUT},
+    **{(state, Event.REFUSED): State.FAILED for state in State if state not in (State.OUT, State.FAILED)},
 })

@@ -1,5 +1,5 @@
 """``python -m pyclient.testing.simulation --seed N`` replays a seed exactly; ``--seeds 1..500`` sweeps; ``--soak`` goes on until Ctrl-C;
-``--scenario NAME`` runs a named one."""
+``--scenario NAME`` runs a named one. ``--family groups`` does so with the members of a group."""
 from __future__ import annotations
 
 import argparse
@@ -10,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from pyclient.testing.simulation.run import Outcome, run_seed
+from pyclient.testing.simulation.families import FAMILIES
+from pyclient.testing.simulation.invariants import ALONE
+from pyclient.testing.simulation.run import Outcome
 from pyclient.testing.simulation.scenarios import SCENARIOS, run_scenario
 from pyclient.testing.simulation.shrink import shrunk
 from pyclient.testing.simulation.soak import Soaked, soak
@@ -37,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--seeds", type=_seeds, help="sweep these: FIRST..LAST")
     what.add_argument("--soak", type=int, nargs="?", const=int(time.time()), metavar="FIRST", help="run ever new seeds until Ctrl-C (from the clock's)")
     parser.add_argument("--scenario", choices=SCENARIOS, help="run this one, with --seed N (1)")
+    parser.add_argument("--family", choices=FAMILIES, default=ALONE, help="consumers with all partitions each (alone), or members of one group (groups)")
     parser.add_argument("--jobs", type=int, help="processes (one per core)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what the sweep counted")
     parser.add_argument("--stop-at", type=int, metavar="N", help="stop after so many broken seeds")
@@ -51,9 +54,10 @@ def _seeds(text: str) -> range:
 
 
 def _one(options: argparse.Namespace) -> int:
-    outcome = run_seed(options.seed)
+    run = FAMILIES[options.family].run
+    outcome = run(options.seed, None)
     if outcome.broken is not None and not options.no_shrink:
-        outcome = shrunk(outcome)
+        outcome = shrunk(outcome, run=run)
     print(_told(outcome, options.last))
     return 1 if outcome.broken else 0
 
@@ -65,7 +69,7 @@ def _scenario(options: argparse.Namespace) -> int:
 
 
 def _many(options: argparse.Namespace) -> int:
-    summary = sweep(options.seeds, jobs=options.jobs, seen=_Line(len(options.seeds)), stop_at=options.stop_at)
+    summary = sweep(options.seeds, jobs=options.jobs, seen=_Line(len(options.seeds)), stop_at=options.stop_at, family=options.family)
     if options.json:
         options.json.write_text(json.dumps(summary.as_json(), indent=1))
     print(_summed(summary))
@@ -79,10 +83,10 @@ def _soak(options: argparse.Namespace) -> int:
     found = Soaked()
     with contextlib.suppress(KeyboardInterrupt):
         print(f"soaking from seed {options.soak} on; Ctrl-C ends it", flush=True)
-        soak(options.soak, found, jobs=options.jobs, seen=_Line(None))
+        soak(options.soak, found, jobs=options.jobs, seen=_Line(None), family=options.family)
     print(f"{found.seeds} seeds, {len(found.broken)} broken")
     for seed in found.broken:
-        print(f"  python -m pyclient.testing.simulation --seed {seed}")
+        print(f"  python -m pyclient.testing.simulation --family {options.family} --seed {seed}")
     return 1 if found.broken else 0
 
 

@@ -32,6 +32,13 @@ REFUSALS: Final = (
     (Api.INIT_PRODUCER_ID, 14), (Api.FIND_COORDINATOR, 15), (Api.OFFSET_FETCH, 14), (Api.OFFSET_COMMIT, 16),
 )
 """What brokers say when they cannot now, and a client may ask again: API and error code."""
+MEMBERSHIP_REFUSALS: Final = (
+    (Api.JOIN_GROUP, 25), (Api.JOIN_GROUP, 14), (Api.JOIN_GROUP, 16), (Api.JOIN_GROUP, 81), (Api.JOIN_GROUP, 30), (Api.JOIN_GROUP, -1),
+    (Api.SYNC_GROUP, 25), (Api.SYNC_GROUP, 22), (Api.SYNC_GROUP, 27), (Api.SYNC_GROUP, 16), (Api.SYNC_GROUP, 30),
+    (Api.HEARTBEAT, 25), (Api.HEARTBEAT, 22), (Api.HEARTBEAT, 27), (Api.HEARTBEAT, 16), (Api.HEARTBEAT, 82), (Api.HEARTBEAT, 30),
+    (Api.OFFSET_COMMIT, 25), (Api.OFFSET_COMMIT, 22), (Api.OFFSET_COMMIT, 27), (Api.OFFSET_COMMIT, 14), (Api.LEAVE_GROUP, 16), (Api.LEAVE_GROUP, 25),
+)
+"""What coordinators say to members, right or wrong."""
 POLICY_VIOLATION: Final = 44
 CLOCK_JUMPS_MS: Final = (-DAY_MS, -3_600_000, -2500, 2500, 3_600_000, DAY_MS)
 
@@ -203,19 +210,24 @@ def throttling(strike: Strike) -> None:
 def refusal(strike: Strike) -> None:
     """A broker cannot do one kind of request for now: it says so once, a few times, or as long as it lasts."""
     api, code = REFUSALS[strike.digit(len(REFUSALS))]
-    _refuse(strike, api, code, times=(1, 1, 3, None)[strike.digit(4)])
+    _refuse(strike, api, code, times=(1, 1, 3, None)[strike.digit(4)], broker=strike.choose(strike.world.kafka.alive))
+
+
+def membership_refusal(strike: Strike) -> None:
+    """A coordinator refuses a member's request, perhaps though it has no reason to: once, a few times, or as long as it lasts."""
+    api, code = MEMBERSHIP_REFUSALS[strike.digit(len(MEMBERSHIP_REFUSALS))]
+    broker = strike.choose(strike.world.kafka.alive)
+    _refuse(strike, api, code, times=(1, 1, 3, None)[strike.digit(4)], broker=None if strike.digit(2) else broker)
 
 
 def rejection(strike: Strike) -> None:
     """A broker finds that what it is sent breaks a rule: sent again, it would be refused again."""
-    _refuse(strike, Api.PRODUCE, POLICY_VIOLATION, times=1)
+    _refuse(strike, Api.PRODUCE, POLICY_VIOLATION, times=1, broker=strike.choose(strike.world.kafka.alive))
 
 
-def _refuse(strike: Strike, api: Api, code: int, times: int | None) -> None:
-    broker = strike.choose(strike.world.kafka.alive)
-
-    def refuse(_asked: Asked) -> Fail:
-        strike.hit(f"broker {broker} refuses {api.title} with error {code}")
+def _refuse(strike: Strike, api: Api, code: int, times: int | None, broker: int | None) -> None:
+    def refuse(asked: Asked) -> Fail:
+        strike.hit(f"broker {asked.broker} refuses {api.title} with error {code}")
         return Fail(code)
 
     rule = strike.world.control.intercept(refuse, api=api, broker=broker, times=times)
@@ -325,10 +337,10 @@ def callback_raises(strike: Strike) -> None:
 Kind = Callable[[Strike], None]
 KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
     cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, broker_loss, throttling,
-    refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises,
+    refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises, membership_refusal,
 )}
 
-NOT_FOR_SERVICES: Final = frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
+NOT_FOR_SERVICES: Final = frozenset({"membership_refusal", "broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
 """What any service must live with: these lose nothing that two replicas have, make no timestamp wrong, and need no help of its code."""
 

@@ -54,15 +54,21 @@ class Invariant:
     rule: str
     event: str
     check: Callable[..., None]
+    family: str
+    """The runs that must evaluate it."""
 
 
 INVARIANTS: Final[dict[str, Invariant]] = {}
+ALONE: Final = "alone"
+"""Runs whose consumers have a group each, and all partitions."""
+GROUPS: Final = "groups"
+"""Runs whose consumers share one group."""
 
 
-def holds(event: str, rule: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def holds(event: str, rule: str, family: str = ALONE) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declare a function as an invariant evaluated after *event*."""
     def declare(check: Callable[..., None]) -> Callable[..., None]:
-        INVARIANTS[check.__name__] = Invariant(check.__name__, rule, event, check)
+        INVARIANTS[check.__name__] = Invariant(check.__name__, rule, event, check, family)
         return check
     return declare
 

@@ -8,7 +8,7 @@ import gc
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ class Outcome:
     hits: Mapping[str, int]
     """Fault kind → how often it did something to somebody."""
     hit_in_flight: bool
-    """Whether some fault hit while records were in flight."""
+    """Whether some fault hit while records were in flight, or a group was rebalancing."""
     evaluated: Mapping[str, int]
     transitions: Mapping[tuple[str, str, str], int]
     sent: int
@@ -73,14 +73,17 @@ class Outcome:
 class Run:
     """The state of one run."""
 
+    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind != "membership_refusal")
+    """The faults that it draws from."""
+
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
         self.world = World(seed, config=_settings(Random(f"{seed}/settings")) if config is None else config)
         self.world.seal_inline_bytes = self.world.random("sealing").choice(SEALED_INLINE_BYTES)
-        self.facts = Facts()
+        self.facts = self._new_facts()
         self.judge = Judge(self.world, self.facts)
-        self.plan: Plan = drawn(self.world.random("plan"))
+        self.plan = self._plan(self.world.random("plan"))
         self.faults = planned(self.world.random("faults"), fewest=FEWEST_FAULTS, most=MOST_FAULTS, begin=FAULTS_BEGIN_S,
-                              end=FAULTS_END_S) if faults is None else list(faults)
+                              end=FAULTS_END_S, kinds=self.KINDS) if faults is None else list(faults)
         for broker in self.world.kafka.brokers:
             if self.world.random(f"address {broker}").random() < TWO_ADDRESSES:
                 self.world.network.place(broker, f"10.0.0.{broker}", f"10.9.0.{broker}")
@@ -128,18 +131,40 @@ class Run:
             loop.call_at(fault.at, self._strike, fault)
         loop.call_at(self.facts.calm_from, world.network.thaw)
         producers = [ProducingService(world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.producers))]
-        consumers = [ConsumingService(world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.consumers))]
         done = asyncio.Event()
         async with asyncio.timeout(LONGEST_S), asyncio.TaskGroup() as everybody:
-            for consumer in consumers:
-                everybody.create_task(consumer.run(done), name=consumer.name)
+            for name, life in self._consumers(done).items():
+                everybody.create_task(life, name=name)
             async with asyncio.TaskGroup() as producing:
                 for producer in producers:
                     producing.create_task(producer.run(), name=producer.name)
             await asyncio.sleep(max(0.0, self.facts.calm_from - loop.time()))
-            done.set()
+            await self._see_it_end(done)
         self.judge.after("end")
         await asyncio.sleep(max(2.0, SHORTEST_S - loop.time()))
+
+    # ---- what kinds of runs differ in -------------------------------------------------------------------------------
+
+    def _new_facts(self) -> Facts:
+        return Facts()
+
+    def _plan(self, random: Random) -> Plan:
+        return drawn(random)
+
+    def _consumers(self, done: asyncio.Event) -> Mapping[str, Coroutine[Any, Any, None]]:
+        """The lives of those who read, by name; they end after *done*."""
+        services = [ConsumingService(self.world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.consumers))]
+        return {each.name: each.run(done) for each in services}
+
+    def _in_flight(self) -> bool:
+        """Whether a fault that hits now hits something that matters."""
+        return bool(self.facts.unsettled)
+
+    async def _see_it_end(self, done: asyncio.Event) -> None:
+        """All is produced, and nothing is wrong any more."""
+        done.set()
+
+    # ---- on the way -------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         self.world.loop.after_turn = self._after_turn
@@ -151,7 +176,7 @@ class Run:
 
     def _on_hit(self, fault: Fault, _what: str) -> None:
         self.hits[fault.kind] += 1
-        self.hit_in_flight = self.hit_in_flight or bool(self.facts.unsettled)
+        self.hit_in_flight = self.hit_in_flight or self._in_flight()
 
     def _check_what_is_left(self) -> None:
         loop = self.world.loop

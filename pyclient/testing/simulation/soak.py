@@ -7,6 +7,7 @@ from typing import Final, NoReturn
 
 import attrs
 
+from pyclient.testing.simulation.invariants import ALONE
 from pyclient.testing.simulation.run import Outcome
 from pyclient.testing.simulation.sweep import sweep
 
@@ -29,12 +30,13 @@ class Soaked:
             self.broken.append(outcome.seed)
 
 
-def soak(first: int, found: Soaked, *, jobs: int | None = None, seen: Callable[[Outcome], object] = lambda _: None) -> NoReturn:
-    """Run the seeds from *first* on, past those that break, and count into *found*; only an exception ends it, Ctrl-C's for one."""
+def soak(first: int, found: Soaked, *, jobs: int | None = None, seen: Callable[[Outcome], object] = lambda _: None,
+         family: str = ALONE) -> NoReturn:
+    """Run the seeds of a *family* from *first* on, past those that break, and count into *found*; only an exception ends it, Ctrl-C's for one."""
     def count(outcome: Outcome) -> None:
         found.add(outcome)
         seen(outcome)
 
     for start in itertools.count(first, BATCH):
-        sweep(range(start, start + BATCH), jobs=jobs, seen=count)
+        sweep(range(start, start + BATCH), jobs=jobs, seen=count, family=family)
     raise AssertionError("numbers have no end")

@@ -1,6 +1,7 @@
 """Many seeds on all cores: what broke, and whether the sweep was worth its name."""
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 import signal
@@ -12,15 +13,14 @@ from typing import Any, Final
 import attrs
 
 from pyclient.core.transitions import TABLES
-from pyclient.testing.simulation.faults import KINDS
-from pyclient.testing.simulation.invariants import INVARIANTS
-from pyclient.testing.simulation.run import Outcome, run_seed
+from pyclient.testing.simulation.families import FAMILIES, Family
+from pyclient.testing.simulation.invariants import ALONE, INVARIANTS
+from pyclient.testing.simulation.run import Outcome
 
 RAREST_FAULT: Final = 0.02
 """Every kind of fault must hit something in at least this share of the seeds."""
 LEAST_IN_FLIGHT: Final = 0.95
 """In at least this share of the seeds a fault must hit while records are in flight."""
-LEAST_RECORDS: Final = 1000
 LEAST_FAULTS: Final = 5
 LEAST_SECONDS: Final = 60.0
 CHUNK: Final = 4
@@ -51,6 +51,7 @@ RARE: Final = {
 class Summary:
     """What a sweep found."""
 
+    family: Family = FAMILIES[ALONE]
     seeds: int = 0
     seconds: float = 0.0
     broken: list[Outcome] = attrs.field(factory=list)
@@ -78,21 +79,21 @@ class Summary:
             "hits": sum(outcome.hits.values())})
         if outcome.broken is not None:
             self.broken.append(outcome)
-        elif outcome.sent + outcome.consumed < LEAST_RECORDS or sum(outcome.hits.values()) < LEAST_FAULTS or outcome.virtual_s < LEAST_SECONDS:
+        elif outcome.sent + outcome.consumed < self.family.least_records or sum(outcome.hits.values()) < LEAST_FAULTS or outcome.virtual_s < LEAST_SECONDS:
             self.thin.append(outcome.seed)
 
     def dishonest(self) -> list[str]:
         """Why this sweep proves less than it should; empty when it was honest."""
         found = [f"{kind} hit something in {self.fired_in[kind]} of {self.seeds} seeds only"
-                 for kind in KINDS if self.fired_in[kind] < RAREST_FAULT * self.seeds]
-        found += [f"{name} was never evaluated" for name in INVARIANTS if not self.evaluated[name]]
+                 for kind in self.family.kinds if self.fired_in[kind] < RAREST_FAULT * self.seeds]
+        found += [f"{name} was never evaluated" for name, each in INVARIANTS.items() if each.family == self.family.name and not self.evaluated[name]]
         found += [f"{table}: {state} + {event} was never taken and is not listed with a reason"
-                  for table, state, event in rows() if not self.transitions[table, state, event] and (table, state, event) not in {**NOT_TAKEN, **RARE}]
+                  for table, state, event in rows(self.family) if not self.transitions[table, state, event] and (table, state, event) not in {**NOT_TAKEN, **RARE}]
         found += [f"{' '.join(row)} is listed as never taken, and was" for row in NOT_TAKEN if self.transitions[row]]
         if self.in_flight < LEAST_IN_FLIGHT * self.seeds:
             found.append(f"a fault hit records in flight in {self.in_flight} of {self.seeds} seeds only")
         if self.thin:
-            found.append(f"seeds with under {LEAST_RECORDS} records, {LEAST_FAULTS} hits or {LEAST_SECONDS:.0f} s: {self.thin[:10]}")
+            found.append(f"seeds with under {self.family.least_records} records, {LEAST_FAULTS} hits or {LEAST_SECONDS:.0f} s: {self.thin[:10]}")
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -100,26 +101,26 @@ class Summary:
         return {
             "seeds": self.seeds, "seconds": round(self.seconds, 2), "seeds_per_minute": round(60 * self.seeds / max(self.seconds, 1e-9), 1),
             "broken": [{"seed": each.seed, "invariant": each.invariant, "text": each.broken} for each in self.broken],
-            "faults": {kind: {"seeds": self.fired_in[kind], "hits": self.hits[kind]} for kind in KINDS},
-            "invariants": {name: {"rule": each.rule, "evaluated": self.evaluated[name]} for name, each in INVARIANTS.items()},
+            "faults": {kind: {"seeds": self.fired_in[kind], "hits": self.hits[kind]} for kind in self.family.kinds},
+            "invariants": {name: {"rule": each.rule, "evaluated": self.evaluated[name]} for name, each in INVARIANTS.items() if each.family == self.family.name},
             "transitions": [{"table": table, "state": state, "event": event, "taken": self.transitions[table, state, event],
-                             "reason": {**NOT_TAKEN, **RARE}.get((table, state, event))} for table, state, event in rows()],
+                             "reason": {**NOT_TAKEN, **RARE}.get((table, state, event))} for table, state, event in rows(self.family)],
             "in_flight": self.in_flight, "dishonest": self.dishonest(), "per_seed": self.per_seed,
         }
 
 
-def rows() -> Iterator[tuple[str, str, str]]:
-    """Every row of every state table."""
-    for table in TABLES.values():
+def rows(family: Family) -> Iterator[tuple[str, str, str]]:
+    """Every row of every state table that this family exercises."""
+    for table in [each for each in TABLES.values() if family.exercises(each.name)]:
         for state, event in table.rows:
             yield table.name, state.name, event.name
 
 
 def sweep(seeds: Sequence[int], *, jobs: int | None = None, seen: Callable[[Outcome], object] = lambda _: None,
-          stop_at: int | None = None) -> Summary:
-    """Run *seeds*, on *jobs* processes (left out: one per core); stop after *stop_at* broken ones."""
-    summary, began = Summary(), time.perf_counter()
-    for outcome in _outcomes(seeds, jobs or os.cpu_count() or 1):
+          stop_at: int | None = None, family: str = ALONE) -> Summary:
+    """Run *seeds* of a *family*, on *jobs* processes (left out: one per core); stop after *stop_at* broken ones."""
+    summary, began = Summary(FAMILIES[family]), time.perf_counter()
+    for outcome in _outcomes(summary.family, seeds, jobs or os.cpu_count() or 1):
         summary.add(outcome)
         seen(outcome)
         if stop_at is not None and len(summary.broken) >= stop_at:
@@ -129,10 +130,10 @@ def sweep(seeds: Sequence[int], *, jobs: int | None = None, seen: Callable[[Outc
     return summary
 
 
-def _outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+def _outcomes(family: Family, seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     if jobs == 1:
-        yield from map(run_seed, seeds)
+        yield from (family.run(seed, None) for seed in seeds)
         return
     # Ctrl-C reaches every process of a terminal: the one that sweeps ends the others.
     with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
-        yield from pool.imap_unordered(run_seed, seeds, CHUNK)
+        yield from pool.imap_unordered(functools.partial(family.run, faults=None), seeds, CHUNK)

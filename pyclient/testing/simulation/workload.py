@@ -63,12 +63,13 @@ def drawn(random: Random) -> Plan:
     closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY else None
     return Plan(
         topics=topics, largest_batch=random.choice((1_048_588, 1_048_588, 2000)),
-        producers=[_producer_options(random) for _ in range(producers + (closes_at is not None))],
+        producers=[producer_options(random) for _ in range(producers + (closes_at is not None))],
         consumers=[_consumer_options(random) for _ in range(random.choice((1, 1, 1, 1, 1, 1, 1, 2)))],
         records=-(-1020 // producers), working_s=random.uniform(38.0, 46.0), closes_at=closes_at)
 
 
-def _producer_options(random: Random) -> dict[str, Any]:
+def producer_options(random: Random) -> dict[str, Any]:
+    """A producer's, as a seed has it."""
     request_timeout = random.choice((1500, 3000))
     linger = random.choice((0, 5, 50))
     batch_size = random.choice((1000, 4096, 4096, 16_384, 16_384))
@@ -113,7 +114,7 @@ class ProducingService:
         self._asked = 0
         self._closing = False
         _poison_what_returns(self._producer._core.accumulator.pool)
-        _show_views(self.name, self._producer._core.metadata, judge)
+        show_views(self.name, self._producer._core.metadata, judge)
         _show_batches(self.name, self._producer._core.sender, judge)
         self._due_s = self._options["delivery_timeout_ms"] / 1000
         config = self._producer._core.config
@@ -267,7 +268,7 @@ def _poison_what_returns(pool: Pool) -> None:
     pool.give = poison  # type: ignore[method-assign] # of this pool only
 
 
-def _show_views(name: str, metadata: Any, judge: Judge) -> None:
+def show_views(name: str, metadata: Any, judge: Judge) -> None:
     """Let each view of the cluster that a client adopts be judged."""
     adopt = metadata._on_update
     views = [metadata.cluster]
@@ -314,7 +315,7 @@ class ConsumingService:
 
     def _made(self) -> AsyncConsumer:
         consumer = self._world.consumer(self.name, group_id=self._group, **self._options)
-        _show_views(self.name, consumer._core.metadata, self._judge)
+        show_views(self.name, consumer._core.metadata, self._judge)
         self._facts.resets[self.name] = consumer._core.config.auto_offset_reset
         self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
         self._facts.fetching[self.name] = consumer._core.fetcher._under_way

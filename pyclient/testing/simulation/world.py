@@ -12,6 +12,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from pyclient.consumer import AsyncConsumer
 from pyclient.producer import AsyncProducer
 from pyclient.runtime.environment import SEAL_INLINE_BYTES, Environment, using
+from pyclient.runtime.offloading import ASSIGNING
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
@@ -33,6 +34,9 @@ ENDING_S: Final = 1.0
 """Virtual time that what is cancelled has to end."""
 QUIET: Final = frozenset({"asked", "answered", "high watermark"})
 """Events that are too many for lines of their own text."""
+
+WORK_PER_S: Final = 1000.0
+"""How much work a client's workers get done in a second, each piece by chance sooner or later."""
 
 
 class World:
@@ -59,6 +63,8 @@ class World:
         self.kafka.listeners.append(self._on_event)
         self.seal_inline_bytes = SEAL_INLINE_BYTES
         """Larger batches are compressed by the clients' workers."""
+        self.assignments_per_s = WORK_PER_S
+        """How fast leaders of groups share partitions out."""
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
@@ -139,7 +145,8 @@ class World:
         return Environment(
             network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall,
             random=lambda: self.random(f"client {client}"), seal_inline_bytes=self.seal_inline_bytes,
-            workers=lambda _name: LateExecutor(self.loop, self.random(f"workers {client}")))
+            workers=lambda name: LateExecutor(
+                self.loop, self.random(f"workers {client}"), self.assignments_per_s if name == ASSIGNING else WORK_PER_S))
 
     @contextlib.contextmanager
     def inside(self, client: str) -> Iterator[None]:
@@ -190,16 +197,17 @@ class SimulatedCluster(Controls):
 class LateExecutor(Executor):
     """Runs work a little later on the simulated loop, as a worker thread would at some time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, per_s: float = WORK_PER_S) -> None:
         self._loop = loop
         self._random = random
+        self._per_s = per_s
         self._pending: dict[Future[Any], Callable[[], Any]] = {}
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Take work."""
         future: Future[T] = Future()
         self._pending[future] = lambda: fn(*args, **kwargs)
-        self._loop.call_later(self._random.expovariate(1000), self._run, future)
+        self._loop.call_later(self._random.expovariate(self._per_s), self._run, future)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -507,3 +507,19 @@ def test_a_fenced_instance_has_lost_all_and_does_not_come_back_by_itself() -> No
     member.polls()
     member.world.after(10 * REBALANCE)
     member.sends_nothing()
+
+
+def test_G05_a_static_member_that_comes_back_to_a_cooperative_group_has_it_rebalance_once() -> None:
+    """Found by simulation: it was lost between giving partitions up and joining again, was given the rest without a rebalance, and nobody got the others."""
+    member = Member(OneByOne(protocols=("cooperative",)), instance="i")
+    member.stable(*parts(0, 1))
+    member.joined(member.sends(Api.JOIN_GROUP), generation=2)
+    member.synced(member.sends(Api.SYNC_GROUP), *parts(0, 1))
+    member.takes(ChangeKind.ASSIGNED)
+    member.sends_nothing()
+
+
+def test_G05_a_static_member_that_comes_back_to_an_eager_group_disturbs_nobody() -> None:
+    member = Member(instance="i")
+    member.stable(*parts(0, 1))
+    member.sends_nothing()

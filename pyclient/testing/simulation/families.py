@@ -1,0 +1,37 @@
+"""The kinds of runs there are: each with the faults, rules and state tables that its sweeps must exercise."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from pyclient.testing.simulation.group_run import GroupRun, run_group_seed
+from pyclient.testing.simulation.invariants import ALONE, GROUPS
+from pyclient.testing.simulation.run import Outcome, Run, run_seed
+
+OF_GROUPS: Final = frozenset({"classic member"})
+"""State tables of members of groups."""
+
+
+@attrs.frozen(kw_only=True)
+class Family:
+    """One kind of runs."""
+
+    name: str
+    run: Callable[..., Outcome]
+    """(seed, faults) → outcome; faults None: those it plans."""
+    kinds: Sequence[str]
+    """The faults it draws from."""
+    least_records: int
+    """Sent and consumed, of a seed that is worth its name."""
+
+    def exercises(self, table: str) -> bool:
+        """Whether its sweeps must take the rows of this state table."""
+        return (table in OF_GROUPS) == (self.name == GROUPS)
+
+
+FAMILIES: Final = {each.name: each for each in (
+    Family(name=ALONE, run=run_seed, kinds=Run.KINDS, least_records=1000),
+    Family(name=GROUPS, run=run_group_seed, kinds=GroupRun.KINDS, least_records=500),
+)}

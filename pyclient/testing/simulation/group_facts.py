@@ -1,0 +1,69 @@
+"""What an all-seeing observer knows of a group: who owns what, what was handed to whom, and what counts as done. Judges nothing."""
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import attrs
+
+from pyclient.consumer import AsyncConsumer
+from pyclient.records import TopicPartition
+from pyclient.testing.simulation.facts import Facts, Key
+
+
+@attrs.define(eq=False)
+class Member:
+    """One life of one member, as its user sees it."""
+
+    name: str
+    consumer: AsyncConsumer
+    owned: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """What its listener was told it has, and what the group had committed then (-1: nothing)."""
+    next: dict[TopicPartition, int] = attrs.field(factory=dict)
+    """The offset of the next record of what it has; nothing before the first one."""
+    telling: str = ""
+    """The callback that runs now."""
+    inside: str = ""
+    """The call of the consumer that is under way."""
+
+    @property
+    def group(self) -> Any:
+        """Its membership, as the client keeps it."""
+        return self.consumer._core.membership
+
+
+class GroupFacts(Facts):
+    """Those of a run whose readers share a group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members: dict[str, Member] = {}
+        """Those that live now."""
+        self.done: dict[Key, int] = defaultdict(int)
+        """Up to there, every record of a partition was processed by some member."""
+        self.highest: dict[Key, int] = {}
+        """The highest offset that the group has ever committed."""
+        self.patterns = 0
+        self.finished = False
+        """All that there is was processed and committed: members may go."""
+        self.settled_from = float("inf")
+        """From when on the group must have come to rest."""
+        self.deaths: Counter[str] = Counter()
+        """How lives ended."""
+
+    def tainted(self, where: Key) -> bool:
+        """Whether an unclean election took something of it: offsets mean something else since then."""
+        return bool(self.cuts[where])
+
+    def process(self, where: Key, offset: int) -> None:
+        """Some member is done with a record."""
+        if self.reached(where) >= offset:
+            self.done[where] = max(self.done[where], offset + 1)
+
+    def reached(self, where: Key) -> int:
+        """Up to where nothing is left to do."""
+        return max(self.done[where], self.latest_start[where])
+
+    def read_to_the_end(self) -> bool:
+        """Whether every record of every log was processed."""
+        return all(self.reached(where) >= self.end(where) for where in self.stored)

@@ -1,0 +1,87 @@
+"""One seed of a group: producers, members that share what they write, and faults."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+from pyclient.core.group.classic_state import State
+from pyclient.testing.simulation.facts import Facts
+from pyclient.testing.simulation.faults import KINDS, Fault
+from pyclient.testing.simulation.group_facts import GroupFacts
+from pyclient.testing.simulation.group_invariants import RULES_OF_GROUPS
+from pyclient.testing.simulation.invariants import RECOVERY_S, Invariant
+from pyclient.testing.simulation.members import GROUP, MemberService, committed, group_options, member_options
+from pyclient.testing.simulation.run import Outcome, Run
+from pyclient.testing.simulation.workload import Plan, producer_options
+
+NOT_FOR_GROUPS: Final = frozenset({"callback_raises", "rejection", "clock_jump"})
+"""What is of no matter to members."""
+
+READING_S: Final = 60.0
+"""How long a group at rest may take to come to the end."""
+ASSIGNMENTS_PER_S: Final = (1000.0, 1000.0, 2.0, 0.5)
+"""How fast assignors are: most at once, some take seconds."""
+
+
+class GroupRun(Run):
+    """A run whose consumers are members of one group."""
+
+    KINDS = tuple(kind for kind in KINDS if kind not in NOT_FOR_GROUPS)
+    RULES: Sequence[Invariant] = RULES_OF_GROUPS
+    facts: GroupFacts
+
+    def __init__(self, seed: int, faults: Sequence[Fault] | None = None) -> None:
+        super().__init__(seed, faults)
+        self._commits = asyncio.Event()
+
+    def _new_facts(self) -> Facts:
+        return GroupFacts()
+
+    def _plan(self, random: Random) -> Plan:
+        topics = {f"topic-{number}": random.choice((1, 2, 3, 5)) for number in range(random.choice((1, 1, 2)))}
+        shared = group_options(random)
+        return Plan(topics=topics, largest_batch=1_048_588, producers=[producer_options(random)],
+                    consumers=[member_options(random, shared) for _ in range(random.choice((1, 2, 2, 3, 3, 4)))],
+                    records=400, working_s=random.uniform(35.0, 45.0), closes_at=None)
+
+    def _consumers(self, done: asyncio.Event) -> Mapping[str, Any]:
+        self.world.groups.append(GROUP)
+        self.world.assignments_per_s = self.world.random("assignors").choice(ASSIGNMENTS_PER_S)
+        longest = max(max(each["session_timeout_ms"], each["max_poll_interval_ms"]) for each in self.plan.consumers)
+        self.facts.settled_from = self.facts.calm_from + RECOVERY_S + 2 * longest / 1000
+        services = [MemberService(self.world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.consumers))]
+        return {each.name: each.run() for each in services}
+
+    async def _see_it_end(self, done: asyncio.Event) -> None:
+        """Members stay from the last fault on; the group comes to rest, and reads to the end."""
+        done.set()
+        await asyncio.sleep(max(0.0, self.facts.settled_from - self.world.loop.time()))
+        self.judge.after("at rest")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READING_S):
+                while not self._all_is_committed():
+                    self._commits.clear()
+                    await self._commits.wait()
+        self.facts.finished = True
+        self.judge.after("group end")
+
+    def _in_flight(self) -> bool:
+        return any(member.group.state is not State.STABLE for member in self.facts.members.values())
+
+    def _all_is_committed(self) -> bool:
+        facts = self.facts
+        return facts.read_to_the_end() and all(facts.highest.get(where, 0) >= facts.done[where] or facts.tainted(where) for where in facts.stored)
+
+    def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
+        super()._on_event(event, facts)
+        if event == "committed":
+            committed(self.judge, self.facts, (facts["topic"], facts["partition"]), facts["offset"])
+            self._commits.set()
+
+
+def run_group_seed(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:
+    """Run a seed of a group, as `run_seed` does."""
+    return GroupRun(seed, faults).go()

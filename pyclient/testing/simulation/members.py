@@ -1,0 +1,258 @@
+"""The members of a simulated group: they poll, commit, stall, die, leave and come back, with options and habits from the seed."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from random import Random
+from typing import Any, Final
+
+from pyclient.codec.record import Record
+from pyclient.errors import KafkaError
+from pyclient.records import TopicPartition
+from pyclient.testing.simulation.facts import Key
+from pyclient.testing.simulation.group_facts import GroupFacts, Member
+from pyclient.testing.simulation.invariants import Judge
+from pyclient.testing.simulation.workload import FAREWELL_S, Plan, show_views
+from pyclient.testing.simulation.world import World
+
+GROUP: Final = "group"
+SESSIONS_MS: Final = (6000, 9000)
+POLL_INTERVALS_MS: Final = (6000, 12_000)
+CHANGES_ITS_MIND: Final = 0.005
+"""How likely a step subscribes anew for no reason."""
+COMMON: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+class ListenerFails(Exception):
+    """Raised by a rebalance listener, on purpose."""
+
+
+def group_options(random: Random) -> dict[str, Any]:
+    """What all members of a group have in common."""
+    common = random.choice(COMMON)
+    return {
+        "group_id": GROUP, "session_timeout_ms": random.choice(SESSIONS_MS), "max_poll_interval_ms": random.choice(POLL_INTERVALS_MS),
+        "heartbeat_interval_ms": random.choice((500, 2000)), "auto_offset_reset": "earliest", "enable_auto_commit": random.random() < 0.5,
+        "auto_commit_interval_ms": random.choice((0, 1000, 4000)), "assignors": (common,),
+    }
+
+
+def member_options(random: Random, shared: dict[str, Any]) -> dict[str, Any]:
+    """One member's own: it may know more assignors than the common one, as long as they rebalance alike."""
+    (common,) = shared["assignors"]
+    others = [name for name in COMMON if name != common and (name == "cooperative-sticky") == (common == "cooperative-sticky")]
+    more = random.sample(others, random.choice((0, 0, 1))) if others else []
+    return {
+        **shared, "assignors": (common, *more) if random.random() < 0.5 else (*more, common),
+        "max_poll_records": random.choice((5, 50, 500)), "fetch_max_wait_ms": random.choice((100, 500)),
+        "request_timeout_ms": random.choice((2000, 4000)), "retry_backoff_ms": 50, "retry_backoff_max_ms": 1000,
+        "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
+        "socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 4000, "default_api_timeout_ms": 15_000,
+    }
+
+
+class MemberService:
+    """One service that is a member of the group, over all its lives."""
+
+    def __init__(self, world: World, facts: GroupFacts, judge: Judge, plan: Plan, number: int) -> None:
+        self.name = f"member-{number}"
+        self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
+        self._random = world.random(self.name)
+        self._options = dict(plan.consumers[number])
+        if self._random.random() < 0.2:
+            self._options["group_instance_id"] = self.name
+        self._restless = self._random.choice((0.0, 0.01, 0.03))
+        """How likely each step is its last one for now."""
+        self._stalls = self._random.choice((0.0, 0.0, 0.02))
+        self._pause = self._random.choice((0.0, 0.2, 0.6))
+        self._careless = self._random.random() < 0.3
+        """Its listener raises, or takes its time."""
+        self._commits = self._random.choice((0.1, 0.5, 1.0))
+        """How often it commits, if that is its own business."""
+        self._member: Member = self._born()
+
+    # ---- lives ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Live until everything was read; restless ones die or leave, and come back, until nothing is wrong any more."""
+        await self._idle(self._random.choice((0.0, 0.0, 3.0, 15.0)))
+        while True:
+            self._member = self._born()
+            ending = await self._life()
+            self._facts.deaths[ending] += 1
+            self._world.journal.note(self.name, ending)
+            if ending == "is done":
+                return
+            await self._idle(self._random.choice((0.0, 1.0, 8.0)))
+
+    def _born(self) -> Member:
+        consumer = self._world.consumer(self.name, topics=self._wants(), rebalance_listener=self, **self._options)
+        show_views(self.name, consumer._core.metadata, self._judge)
+        self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
+        self._facts.fetching[self.name] = consumer._core.fetcher._under_way
+        self._facts.views[self.name] = 0
+        return Member(self.name, consumer)
+
+    def _wants(self) -> Any:
+        if self._random.random() < 0.2:
+            self._facts.patterns += 1
+            return re.compile("topic-.*")
+        return list(self._plan.topics)
+
+    async def _life(self) -> str:
+        member, consumer = self._member, self._member.consumer
+        await consumer.__aenter__()
+        self._facts.members[self.name] = member
+        ending = await self._live()
+        if ending == "dies":
+            del self._facts.members[self.name]
+            await consumer._core.close()  # nobody is told, and nothing is committed
+            await asyncio.gather(*(commit for commit, _, _ in consumer._commits if isinstance(commit, asyncio.Task)), return_exceptions=True)
+            return ending
+        with self._inside("close"):
+            try:
+                await consumer.close()
+            except (KafkaError, ListenerFails) as error:
+                self._told(error)
+        del self._facts.members[self.name]
+        return ending
+
+    async def _live(self) -> str:
+        until = self._facts.settled_from + FAREWELL_S
+        while not self._facts.finished and self._world.loop.time() < until:
+            await self._step()
+            if not self._staying and self._random.random() < self._restless:
+                return self._random.choice(("dies", "leaves"))
+            await self._rest()
+        return "is done"
+
+    @property
+    def _staying(self) -> bool:
+        return self._world.loop.time() >= self._facts.calm_from
+
+    async def _idle(self, seconds: float) -> None:
+        """Do nothing for so long, but behave from the last fault on."""
+        await asyncio.sleep(min(seconds, max(0.0, self._facts.calm_from - self._world.loop.time())))
+
+    async def _rest(self) -> None:
+        if not self._staying and self._random.random() < self._stalls:
+            self._world.journal.note(self.name, "does not poll for long")
+            await self._idle(self._random.uniform(0.5, 2.0) * self._options["max_poll_interval_ms"] / 1000)
+        await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.5))
+
+    # ---- steps ------------------------------------------------------------------------------------------------------
+
+    async def _step(self) -> None:
+        await self._try(self._poll)
+        if not self._options["enable_auto_commit"] and (self._staying or self._random.random() < self._commits):
+            await self._try(self._commit)
+        if self._member.group.failure is not None or (not self._staying and self._random.random() < CHANGES_ITS_MIND):
+            await self._try(self._subscribe_anew)
+        self._judge.after("lives on", self._member)
+
+    async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except (KafkaError, ListenerFails) as error:
+            self._told(error)
+
+    async def _subscribe_anew(self) -> None:
+        """What keeps it out of the group lasts until then."""
+        consumer = self._member.consumer
+        with self._inside("unsubscribe"):
+            try:
+                if self._random.random() < 0.5:
+                    await consumer.unsubscribe()
+            finally:
+                await consumer.subscribe(self._wants(), rebalance_listener=self)
+
+    async def _poll(self) -> None:
+        with self._inside("poll"):
+            records = await self._member.consumer.poll(self._random.choice((0.0, 0.3, 2.0)))
+        for record in records:
+            self._took(record)
+        if self._random.random() < 0.3:
+            await asyncio.sleep(0.01)  # it works on them
+        for record in records:
+            self._facts.process((record.topic, record.partition), record.offset)
+
+    def _took(self, record: Record) -> None:
+        member, where = self._member, TopicPartition(record.topic, record.partition)
+        self._facts.consumed += 1
+        self._facts.second.records += 1
+        self._world.journal.note(self.name, f"got offset {record.offset} of {where}")
+        self._judge.after("delivered", member, record)
+        member.next[where] = record.offset + 1
+
+    async def _commit(self) -> None:
+        with self._inside("commit"):
+            if self._random.random() < 0.3:
+                self._member.consumer.commit_async()
+            else:
+                await self._member.consumer.commit(timeout=5.0)
+
+    def _told(self, error: BaseException) -> None:
+        self._world.journal.note(self.name, f"is told {error!r}")
+        if isinstance(error, KafkaError):
+            self._judge.after("refused", self.name, error)
+            self._judge.after("refused a member", self._member, error)
+
+    @contextlib.contextmanager
+    def _inside(self, call: str) -> Iterator[None]:
+        self._member.inside = call
+        try:
+            yield
+        finally:
+            self._member.inside = ""
+
+    # ---- the listener -----------------------------------------------------------------------------------------------
+
+    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """It has these from now on."""
+        async with self._telling("assigned", partitions):
+            for where in partitions:
+                self._member.owned[where] = self._facts.highest.get((where.topic, where.partition), -1)
+
+    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """It has these no longer; it may commit once more."""
+        async with self._telling("revoked", partitions):
+            try:
+                if not self._options["enable_auto_commit"] and self._random.random() < 0.5:
+                    await self._member.consumer.commit(timeout=2.0)
+            except KafkaError as error:
+                self._told(error)
+            finally:
+                self._gone(partitions)
+
+    async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """It had these."""
+        async with self._telling("lost", partitions):
+            self._gone(partitions)
+
+    def _gone(self, partitions: Sequence[TopicPartition]) -> None:
+        for where in partitions:
+            self._member.owned.pop(where, None)
+            self._member.next.pop(where, None)
+
+    @contextlib.asynccontextmanager
+    async def _telling(self, what: str, partitions: Sequence[TopicPartition]) -> Any:
+        member = self._member
+        self._world.journal.note(self.name, f"is told {what} of {[str(where) for where in partitions]}")
+        self._judge.after("tells", member, what, partitions)
+        member.telling = what
+        try:
+            yield
+            if self._careless and not self._staying and self._random.random() < 0.3:
+                await self._idle(self._random.choice((0.1, 3.0, 20.0)))
+        finally:
+            member.telling = ""
+        if self._careless and not self._staying and self._random.random() < 0.2:
+            raise ListenerFails("on purpose")
+
+
+def committed(judge: Judge, facts: GroupFacts, where: Key, offset: int) -> None:
+    """The group's coordinator has stored an offset."""
+    judge.after("group committed", where, offset)
+    facts.highest[where] = max(offset, facts.highest.get(where, -1))

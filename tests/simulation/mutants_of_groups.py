@@ -1,0 +1,84 @@
+"""The deliberate bugs of groups: what members, leaders, commits and the user's thread may get wrong."""
+from __future__ import annotations
+
+from typing import Final
+
+from pyclient.testing.simulation.invariants import GROUPS
+from tests.simulation.mutation import Edit, Mutant
+
+CLASSIC: Final = "pyclient.core.group.classic:ClassicGroup"
+LEADING: Final = "pyclient.core.group.leading:Leading"
+COMMIT: Final = "pyclient.core.group.member_commit:MemberCommit"
+COMMITTING: Final = "pyclient.runtime.committing:Committing"
+REBALANCING: Final = "pyclient.runtime.rebalancing:Rebalancing"
+CORE: Final = "pyclient.runtime.consuming:ConsumerCore"
+PROGRESS: Final = "pyclient.runtime.progress:Progress"
+FETCHER: Final = "pyclient.core.fetching.fetcher:Fetcher"
+CONSUMER: Final = "pyclient.consumer:AsyncConsumer"
+CALLS: Final = "pyclient.core.group.classic_calls"
+
+
+def _bug(name: str, source: str, target: str, old: str, new: str, survives: str = "") -> Mutant:
+    return Mutant(name, "groups", source, (Edit(target, old, new),), survives, GROUPS)
+
+
+BUGS_OF_GROUPS: Final = (
+    # --- being a member
+    _bug("an eager member keeps what it has while it joins", "G06", f"{CLASSIC}._rejoin",
+         "if self._strategies.cooperative else frozenset[str]()", "if True else frozenset[str]()"),
+    _bug("a cooperative member does not join again after it gave partitions up", "G06", f"{CLASSIC}._take_over",
+         'self._join_again("partitions were given up that others wait for")', "pass"),
+    _bug("a cooperative member keeps what it was not given again", "G06", f"{CLASSIC}._take_over",
+         "*([Change(ChangeKind.REVOKED, gone)] if gone else []),", ""),
+    _bug("a member that is not known any more keeps its generation", "G03", f"{CLASSIC}._on_pulse",
+         "self._lose(Identity(), error)", "pass"),
+    _bug("a heartbeat that tells of a rebalance is not heard", "G01", f"{CLASSIC}._felt", "self._rebalancing()", "pass"),
+    _bug("heartbeats stop when the user's thread gives partitions up", "G01", f"{CLASSIC}._beats", "self.state in BEATING", "self.state.name == 'STABLE'"),
+    _bug("no heartbeats", "G01", f"{CLASSIC}.poll", "if self._beats:", "if False:"),
+    _bug("an answer to a heartbeat of an older generation counts", "G02", f"{CLASSIC}._felt",
+         "sent_as != self.identity or", "", "calls of older generations are cancelled: nothing is answered"),
+    _bug("who does not poll stays", "G04", f"{CLASSIC}._away", "return not self.polling and", "return False and"),
+    _bug("a poll that waits counts as silence", "G04", f"{CLASSIC}._away", "not self.polling and", ""),
+    _bug("who comes back has lost nothing", "G04", f"{CLASSIC}.polled", "self._lose_changes()", "self._give_up(ChangeKind.LOST, ())"),
+    _bug("a coordinator that is silent is asked for ever", "G04", f"{CLASSIC}._beat",
+         "self._calls.lose_coordinator(self._options.group_id)", "pass"),
+    _bug("a static member that comes back has nobody join again", "G05", f"{CLASSIC}._begin_generation",
+         'self._join_again("a static member came back")', "pass"),
+    _bug("a member joins again at once after a failure", "busy loops", f"{CLASSIC}._fail", "self._trouble, self._pausing = error, True", "self._trouble = error"),
+    _bug("what is lost was begun already", "Java 20321", f"{CLASSIC}._lose_changes",
+         "under_way = [change for change in self._changes if change.begun]", "under_way = list(self._changes)"),
+    _bug("a change is told twice", "G10", f"{CLASSIC}.carried_out", "self._changes.popleft()", "pass"),
+    _bug("a member is stable before its user has taken over", "N06", f"{CLASSIC}._go_on", "elif self._changes:", "elif False:"),
+    # --- leading
+    _bug("the leader shares out before it knows the topics", "G08", f"{LEADING}.go_on", "if not all(", "if False and not all(",
+         "the leader's own topics are those of all in the simulation, and known before anybody joins"),
+    _bug("an assignment that came too late counts", "G02", f"{CLASSIC}._shared_out",
+         "self.state is not State.ASSIGNING or joined.identity != self.identity", "False"),
+    # --- commits
+    _bug("a commit does not say who commits", "C25", f"{COMMITTING}._as_member", "self._left(deadline), identity, self._instance_id", "self._left(deadline)"),
+    _bug("a commit of what another member has is sent", "C25", f"{COMMIT}.begin",
+         "if assignment is None or self._group.owned.get(where) != assignment:", "if False:"),
+    _bug("a partition that came back is the same one", "C24", f"{COMMIT}.begin",
+         "self._group.owned.get(where) != assignment", "where not in self._group.owned"),
+    _bug("commits are sent while the coordinator takes none", "C25", f"{COMMIT}.may_go", "return self._group.settled", "return True",
+         "the coordinator refuses them, and they are sent again: the unit tests see that they wait"),
+    _bug("commits overtake each other", "C24", f"{COMMITTING}._my_turn", "await self._order.acquire()",
+         "self._order.locked() or await self._order.acquire()"),
+    _bug("what is consumed is not committed before its partition goes", "C23", f"{REBALANCING}._told",
+         "yield from self._save()", "pass", "it is read again, which at-least-once allows: the unit tests see it"),
+    _bug("automatic commits store what was just handed out", "C21", f"{PROGRESS}.hand", "self._handed.update(", "self._consumed.update("),
+    _bug("a commit before a rebalance does not wait for those just begun", "C24", f"{CONSUMER}._take_step",
+         "await self._let_earlier_ones_begin()", "pass"),
+    # --- the user's thread
+    _bug("what is new is read before its listener was told", "N06", f"{CORE}.next_change", "held=True", "held=False",
+         "nothing is handed out before the listener has returned, for it runs inside poll; the unit tests see what is asked for"),
+    _bug("what was revoked is still read", "Java 19781", f"{CORE}.end_change", "self.fetcher.remove(change.partitions)", "pass"),
+    _bug("what was assigned is never read", "a stall", f"{CORE}.end_change", "self.fetcher.release(change.partitions, self.clock())", "pass"),
+    _bug("where a partition stood in another assignment counts in this one", "C24", f"{REBALANCING}._change",
+         "self._progress.forget(change.partitions)", "pass"),
+    _bug("a listener that raises leaves its change undone", "G10", f"{REBALANCING}._change",
+         "finally:\n        self._progress.forget(change.partitions)\n        yield OnLoop(lambda: self._core.end_change(change))",
+         "except ZeroDivisionError:\n        raise\n    self._progress.forget(change.partitions)\n    yield OnLoop(lambda: self._core.end_change(change))"),
+    _bug("a close does not leave", "C26", f"{CORE}.leave", "self.member().leave(", "(lambda *_: finish(None, None))(",
+         "the group notices by the session time-out; the unit tests see the request"),
+)
