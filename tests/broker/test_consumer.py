@@ -16,7 +16,7 @@ import pytest
 from pyclient import AsyncConsumer, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.errors import (
     ClientClosed, ConcurrentUse, ConfigurationError, IllegalState, InvalidTopicError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError,
-    SerializationError, UnsupportedFeature, WakeupError,
+    SerializationError, WakeupError,
 )
 from pyclient.testing import LocalCluster
 from tests.kafka import consumer, make_topic, numbers, produce, read, reading
@@ -455,13 +455,11 @@ def swallow(reader: Consumer) -> None:
         reader.poll()
 
 
-def test_group_membership_is_refused_and_assign_is_named(kafka_cluster: LocalCluster, topic: str) -> None:
-    with pytest.raises(UnsupportedFeature, match="assign"):
-        Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers, topics=[topic], group_id="g")
+def test_subscribing_needs_a_group_and_the_error_names_assign(kafka_cluster: LocalCluster, topic: str) -> None:
     with consumer(kafka_cluster) as reader:
-        with pytest.raises(UnsupportedFeature, match="assign"):
+        with pytest.raises(ConfigurationError, match="assign"):
             reader.subscribe([topic])
-        with pytest.raises(UnsupportedFeature, match="assign"):
+        with pytest.raises(IllegalState, match="group_id"):
             reader.group_metadata()
 
 

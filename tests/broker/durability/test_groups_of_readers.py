@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from pyclient import Admin
 from pyclient.testing import LocalCluster
 from tests.broker.durability.load import Load, load
 from tests.broker.durability.numbering import Verdict, judge
@@ -29,7 +30,7 @@ CATCH_UP_S: Final = 120
 
 
 def struck(cluster: LocalCluster, group: Readers, wish: Wish, running: Load, faults: list[dict[str, Any]]) -> None:
-    """The coordinator and the leaders of what is read take turns; after every third fault a member is killed."""
+    """The coordinator and the leaders of what is read take turns; members are killed in between."""
     began = time.monotonic()
     for number, fault in enumerate(plan(wish.seed, PARTITIONS)):
         if number >= wish.faults and time.monotonic() - began >= wish.seconds:
@@ -37,9 +38,15 @@ def struck(cluster: LocalCluster, group: Readers, wish: Wish, running: Load, fau
         coordinator = number % 2 == 0
         faults.append(strike(cluster, OFFSETS, fault._replace(partition=0), began) if coordinator else strike(cluster, group.topic, fault, began))
         faults[-1]["coordinator"] = coordinator
-        if number % 3 == 2:
+        if number % 3 == 1:
             group.kill()
         eventually(running.progress(), 60)
+
+
+def known(cluster: LocalCluster) -> list[str]:
+    """Every topic, the brokers' own included."""
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        return admin.list_topics(internal=True)
 
 
 @THREE
@@ -72,10 +79,3 @@ def test_every_record_is_delivered_and_no_commit_goes_back_while_brokers_and_mem
     assert back == {}
     assert len(faults) >= wish.faults
     assert running.offered >= wish.rate * 0.95
-
-
-def known(cluster: LocalCluster) -> list[str]:
-    from pyclient import Admin
-
-    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        return admin.list_topics(internal=True)
