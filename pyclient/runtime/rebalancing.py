@@ -6,7 +6,7 @@ user's thread has begun with a change, the group hears that it was carried out, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -14,7 +14,7 @@ import attrs
 from pyclient.core.group.membership import Change, ChangeKind, Identity
 from pyclient.errors import KafkaError, raisable
 from pyclient.metrics import TIME_BETWEEN_POLLS
-from pyclient.records import ConsumerGroupMetadata, TopicPartition
+from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.consuming import ConsumerCore
 from pyclient.runtime.given import as_offsets
 from pyclient.runtime.progress import Progress
@@ -155,41 +155,44 @@ class Rebalancing:
             group.polling = polling
 
     def part(self, reason: str, timeout: float | None, *, clean: bool) -> Steps:
-        """Leave the group: every step is tried, whatever the one before raised (C26)."""
+        """Leave the group within *timeout* seconds: every step is tried, whatever the one before raised (C26)."""
         ends = None if timeout is None else self._core.clock() + timeout
         change: Change = yield OnLoop(self._core.part)
         try:
             if change.kind is ChangeKind.REVOKED and clean:
-                yield from self._save(timeout)
+                yield from self._save(ends)
             if change.partitions:
                 yield from self._tell(change.kind, change.partitions)
             if change.kind is ChangeKind.REVOKED:
-                yield from self._flush(timeout)
+                yield from self._flush(ends)
         finally:
             self._progress.forget(change.partitions)
             self._identity = Identity()
-            yield WaitFor(lambda: self._core.leave(reason, None if ends is None else max(0.0, ends - self._core.clock())))
+            yield WaitFor(lambda: self._core.leave(reason, self._left(ends)))
 
     # ---- commits before partitions go -------------------------------------------------------------------------------
 
-    def _save(self, timeout: float | None = None) -> Steps:
-        """C23: what is consumed is committed before its partition goes, unless the rebalance's time is over."""
+    def _save(self, ends: float | None = None) -> Steps:
+        """C23: what is consumed is committed before its partition goes, unless the time is over."""
         if self._progress.commits_itself:
-            yield from self._commit(self._progress.unsaved, timeout)
+            yield from self._commit(as_offsets(self._progress.unsaved()), ends)
 
-    def _flush(self, timeout: float | None = None) -> Steps:
+    def _flush(self, ends: float | None = None) -> Steps:
         """What `commit_async` was asked for is on its way before the next generation can begin."""
-        yield from self._commit(dict, timeout)
+        yield from self._commit({}, ends)
 
-    def _commit(self, offsets: Callable[[], Any], timeout: float | None) -> Steps:
-        given = as_offsets(offsets())
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], ends: float | None) -> Steps:
+        left = self._left(ends)
         limit = min(self._core.config.default_api_timeout_ms, self._core.config.max_poll_interval_ms) / 1000
         try:
-            yield WaitFor(lambda: self._core.commit(given, limit if timeout is None else min(timeout, limit)))
-            self._progress.saved(given)
+            yield WaitFor(lambda: self._core.commit(offsets, limit if left is None else min(left, limit)))
+            self._progress.saved(offsets)
         except KafkaError as error:
             _log.warning("group %r: what is consumed could not be committed before its partitions go, and is read again: %s",
                          self._core.config.group_id, error)
+
+    def _left(self, ends: float | None) -> float | None:
+        return None if ends is None else max(0.0, ends - self._core.clock())
 
 
 def _method(*names: str) -> Callable[[object], Callable[[Sequence[TopicPartition]], Any] | None]:
