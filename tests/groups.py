@@ -117,10 +117,13 @@ class Crash(Exception):
 
 
 class Member:
-    """A consumer in a thread of its own that reads until it is stopped; *found* is what it is done with, before it says so to anybody."""
+    """A consumer in a thread of its own that reads until it is stopped; *found* is what it is done with, before it says so to anybody.
+
+    *manual*: it commits after every poll, and waits for that, or (``"async"``) does not.
+    """
 
     def __init__(self, cluster: LocalCluster, group: str, topics: Any, *, ledger: Ledger | None = None, use_async: bool = False,
-                 manual: bool = False, listener: Listener | None = None, **options: Any) -> None:
+                 manual: bool | str = False, listener: Listener | None = None, **options: Any) -> None:
         self.listener = listener or Listener(ledger)
         self.found: list[Found] = []
         self.keys: list[bytes | None] = []
@@ -180,7 +183,9 @@ class Member:
             if self._crashing:
                 break
             self._note(records)
-            if self._manual:
+            if self._manual == "async":
+                self.consumer.commit_async(callback=self._told)
+            elif self._manual:
                 await self._commit()
         if self._crashing:
             raise Crash
@@ -191,6 +196,10 @@ class Member:
             self.listener.ledger.breaches.append(f"records of {strange}, which it does not own")
         self.found += [Found(record.partition, record.offset, record.value or b"") for record in records]
         self.keys += [record.key for record in records]
+
+    def _told(self, offsets: object, error: BaseException | None) -> None:
+        if isinstance(error, Exception):
+            self.refused.append(error)
 
     async def _commit(self) -> None:
         try:

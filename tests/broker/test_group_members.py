@@ -1,6 +1,7 @@
 """What becomes of one member of a group on a real broker: put out, replaced, refused, frozen, gone; and its listener."""
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pyclient import Consumer, TopicPartition
+from pyclient import AsyncConsumer, Consumer, TopicPartition
 from pyclient.errors import CommitFailed, GroupMaxSizeReachedError, IllegalState, InconsistentGroupProtocolError, InvalidSessionTimeoutError
 from pyclient.testing import LocalCluster
 from tests.groups import LIMIT_S, MOST, ON_ONE_BROKER, QUICK, Ledger, Listener, Member, commits, describe, evenly, fill, goes_back, members, settled, shared_out
@@ -98,6 +99,42 @@ def test_a_listener_may_commit_and_seek(kafka_cluster: LocalCluster, topic: str,
         told.of("revoked")[0], 10)
     assert sorted({where for parts in told.of("revoked") for where in parts}) == partitions
     assert told.ledger.breaches == []
+
+
+class Awaited:
+    """The same for an async consumer: its methods are awaited."""
+
+    def __init__(self) -> None:
+        self.consumer: Any = None
+        self.told: list[tuple[str, list[TopicPartition]]] = []
+
+    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.told.append(("assigned", list(partitions)))
+        for where in partitions:
+            await self.consumer.seek(where, 5)
+
+    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.told.append(("revoked", list(partitions)))
+        await self.consumer.commit({where: await self.consumer.position(where) for where in partitions})
+
+
+def test_an_async_listener_is_awaited_and_may_commit_and_seek(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    fill(kafka_cluster, topic, 2)
+    told = Awaited()
+
+    async def read() -> list[Any]:
+        found: list[Any] = []
+        given = {**QUICK, "enable_auto_commit": False, "bootstrap_servers": kafka_cluster.bootstrap_servers}
+        async with AsyncConsumer(group_id=topic, topics=[topic], rebalance_listener=told, **given) as reader, asyncio.timeout(LIMIT_S):
+            told.consumer = reader
+            while len(found) < 10:
+                found += await reader.poll(1)
+        return found
+
+    assert sorted((each.partition, each.offset) for each in asyncio.run(read())) == list(itertools.product(range(2), range(5, 10)))
+    assert told.told == [("assigned", partitions), ("revoked", partitions)]
+    assert commits(kafka_cluster, topic) == {where: [10] for where in partitions}
 
 
 class Raising(Listener):
@@ -230,7 +267,7 @@ def test_G07_members_use_a_strategy_that_all_have_and_one_without_any_is_told_so
 
 PROGRAM = """
 import json, sys
-from pyclient import Consumer, TopicPartition
+from pyclient import AsyncConsumer, Consumer, TopicPartition
 from pyclient.errors import KafkaError
 
 class Told:

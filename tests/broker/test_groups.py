@@ -47,10 +47,10 @@ def test_C20_a_second_life_begins_where_the_first_has_committed(kafka_cluster: L
 # --- many, under load ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("manual", [False, True], ids=["auto", "manual"])
+@pytest.mark.parametrize("manual", [False, True, "async"], ids=["auto", "manual", "async"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_members_come_and_go_under_load_and_nothing_is_lost_or_committed_back(
-        kafka_cluster: LocalCluster, topic: str, strategy: str, manual: bool) -> None:
+        kafka_cluster: LocalCluster, topic: str, strategy: str, manual: bool | str) -> None:
     partitions = make_topic(kafka_cluster, topic, PARTITIONS)
     ledger = Ledger()
     everybody: list[Member] = []
@@ -208,6 +208,35 @@ def test_G06_a_cooperative_group_moves_only_what_has_to_move(kafka_cluster: Loca
         [gone] = running[0].listener.of("revoked")
         assert len(gone) == 4
         assert running[1].owned == set(gone)
+
+
+def test_a_group_goes_from_an_eager_to_a_cooperative_strategy_member_by_member(kafka_cluster: LocalCluster, topic: str) -> None:
+    """KIP-429's two rounds of restarts: first all know both, then the eager one is dropped."""
+    partitions = make_topic(kafka_cluster, topic, PARTITIONS)
+    ledger = Ledger()
+    everybody: list[Member] = []
+
+    def comes(*assignors: str) -> None:
+        everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=True, assignors=list(assignors)))
+        running.append(everybody[-1].start())
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+
+    with load(kafka_cluster, topic, partitions=PARTITIONS, producers=1, rate=1000) as sending, members() as running:
+        for _ in range(3):
+            comes("range")
+        for assignors, used in ((["cooperative-sticky", "range"], "cooperative-sticky"), (["cooperative-sticky"], "cooperative-sticky")):
+            for _ in range(3):
+                running.pop(0).stop()
+                comes(*assignors)
+            assert describe(kafka_cluster, topic).assignor == used
+        sending.stop()
+        told, sent = sending.acknowledged(), sending.sent
+        eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
+    found = processed(*(each.found for each in everybody))
+    assert judge(told, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert read_twice(everybody) == 0
+    assert ledger.breaches == []
+    assert goes_back(commits(kafka_cluster, topic)) == {}
 
 
 # --- topics that change ----------------------------------------------------------------------------------------------
