@@ -216,9 +216,10 @@ class Java(Guest):
             folder = Path(name)
             options = folder / "options"
             options.write_text(f"heartbeat.interval.ms={HEARTBEAT_MS}\nfetch.max.wait.ms=100\n")
+            file = "--consumer.config" if self._cluster.version.startswith("3.") else "--command-config"
             command = jvm.command(
                 self.MAIN, "--bootstrap-server", self._cluster.bootstrap_servers, "--topic", self._topic, "--group-id", self._topic,
-                "--assignment-strategy", self._strategy, "--session-timeout", str(SESSION_MS), "--verbose", "--command-config", str(options),
+                "--assignment-strategy", self._strategy, "--session-timeout", str(SESSION_MS), "--verbose", file, str(options),
                 logs=folder, flags=TOOL_HEAP)
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True,
                                   env=jvm.environment()) as process:
@@ -227,6 +228,7 @@ class Java(Guest):
                 for line in process.stdout:
                     self._heard(json.loads(line))
         self._revoked(self.owned)
+        assert self._stopping.is_set(), f"it has ended by itself, with code {process.returncode}"
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         self._stopping.wait()
