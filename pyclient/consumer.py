@@ -271,7 +271,7 @@ class Consumer(ConsumerFacade):
     def _save_all(self, limit: float | None) -> None:
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
-            self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit))
+            self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit, automatic=True))
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         with self._alone():
@@ -493,7 +493,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
             await self._let_earlier_ones_begin()
-            await self._core.commit(as_offsets(unsaved), limit)
+            await self._core.commit(as_offsets(unsaved), limit, automatic=True)
 
     async def _let_earlier_ones_begin(self) -> None:
         """C24: the task of a commit_async takes its place in line with its first step, which must come before this call's."""

@@ -223,7 +223,7 @@ class ConsumerFacade(Facade):
         """Automatic commits: what earlier polls handed out, every auto_commit_interval_ms, also while a poll waits (C21)."""
         self._tell(self._heard_by_nobody)
         if not self._commits and self._core.may_save and (due := self._progress.due()):
-            self._commit_soon(as_offsets(due), _unheard)
+            self._commit_soon(as_offsets(due), _unheard, automatic=True)
 
     def _patience(self, deadline: float | None) -> float | None:
         """Seconds that a poll may wait before it has to look after something; None: without end."""
@@ -231,9 +231,9 @@ class ConsumerFacade(Facade):
         save_in = self._progress.save_in()
         return sooner(sooner(self._core.patience(), ends), None if save_in is None else max(save_in, BREATH))
 
-    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
+    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
         limit = self._config.default_api_timeout_ms / 1000
-        self._commits.append((self._soon(lambda: self._core.commit(offsets, limit)), offsets, callback))
+        self._commits.append((self._soon(lambda: self._core.commit(offsets, limit, automatic=automatic)), offsets, callback))
 
     def _tell(self, ripe: Callable[[], bool] | None = None) -> None:
         """Tell the outcome of commits that have ended, in their order; while nothing else runs, so that callbacks may use the consumer.

@@ -3,20 +3,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from pyclient import AsyncConsumer, Consumer, TopicPartition
+from pyclient import Admin, AsyncConsumer, Consumer, TopicPartition
 from pyclient.errors import WakeupError
 from pyclient.testing import Fail, FakeCluster
 from tests.waiting import eventually
 
 FIRST = TopicPartition("orders", 0)
 COUNT = 3
-UNKNOWN_SERVER_ERROR = -1
+UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC = -1, 3
 
 
 @pytest.fixture
@@ -116,4 +118,31 @@ def test_an_iteration_that_is_left_while_it_waits_has_committed_what_it_has_show
         with waiting(reader, lambda: iterate(reader)):
             eventually(lambda: reader.metrics()["records-consumed-total"] == COUNT)
         assert reader.position(FIRST) == COUNT
+    assert committed(cluster) == COUNT
+
+
+def test_C23_a_topic_that_was_deleted_holds_up_no_rebalance_and_no_automatic_commit_of_the_others(cluster: FakeCluster) -> None:
+    cluster.create_topic("orders-old")
+    cluster.produce("orders-old", b"")
+    given = {**options(cluster, 60_000), "topics": re.compile("orders.*"), "metadata_max_age_ms": 100}
+    with Consumer(**given) as reader:
+        count = 0
+        while count <= COUNT:
+            count += len(reader.poll(20))
+        with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+            admin.delete_topics(["orders-old"])
+        began = time.monotonic()
+        while reader.assignment() != {FIRST} and time.monotonic() < began + 20:
+            reader.poll(0.05)
+        assert reader.assignment() == {FIRST}
+    assert committed(cluster) == COUNT
+
+
+def test_a_commit_by_hand_waits_for_a_topic_that_brokers_do_not_know_yet(cluster: FakeCluster) -> None:
+    with Consumer(**{**options(cluster, 0), "enable_auto_commit": False}) as reader:
+        while not reader.poll(20):
+            pass
+        with cluster.intercept(Fail(UNKNOWN_TOPIC), "OffsetCommit", times=2) as refused:
+            reader.commit()
+            assert refused.hits == 2
     assert committed(cluster) == COUNT
