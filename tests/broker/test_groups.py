@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from pyclient import Producer, TopicPartition
+from pyclient import Admin, Producer, TopicPartition
 from pyclient.errors import FencedInstanceIdError
 from pyclient.plugins import Assignment, ClusterView, MemberView
 from pyclient.testing import LocalCluster
@@ -268,6 +268,22 @@ def test_G08_partitions_that_are_added_to_a_topic_are_picked_up(kafka_cluster: L
         eventually(lambda: evenly(running, partitions), LIMIT_S)
         fill(kafka_cluster, topic, 6)
         eventually(lambda: len(processed(*(each.found for each in running))) == 60, LIMIT_S)
+
+
+def test_G08_a_topic_that_is_deleted_is_given_up_and_the_others_are_read_on(kafka_cluster: LocalCluster, topic: str) -> None:
+    stays, goes = (make_topic(kafka_cluster, f"{topic}-{name}", 2) for name in "ab")
+    for name in "ab":
+        fill(kafka_cluster, f"{topic}-{name}", 2)
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [f"{topic}-a", f"{topic}-b"], metadata_max_age_ms=300, allow_auto_create_topics=False,
+                           auto_commit_interval_ms=60_000).start() for _ in range(2)]
+        eventually(lambda: evenly(running, stays + goes) and sum(len(each.found) for each in running) == 40, LIMIT_S)
+        with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+            admin.delete_topics([f"{topic}-b"])
+        eventually(lambda: evenly(running, stays), LIMIT_S / 2)  # an automatic commit that waited for it would take a minute
+        fill(kafka_cluster, f"{topic}-a", 2)
+        eventually(lambda: sum(len(each.found) for each in running) == 60, LIMIT_S)
+    assert [offsets[-1] for where, offsets in sorted(commits(kafka_cluster, topic).items()) if where in stays] == [20, 20]
 
 
 def test_a_topic_that_comes_after_its_subscribers_is_read(kafka_cluster: LocalCluster, topic: str) -> None:

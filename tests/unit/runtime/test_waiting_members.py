@@ -121,10 +121,11 @@ def test_an_iteration_that_is_left_while_it_waits_has_committed_what_it_has_show
     assert committed(cluster) == COUNT
 
 
-def test_C23_a_topic_that_was_deleted_holds_up_no_rebalance_and_no_automatic_commit_of_the_others(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("topics", [re.compile("orders.*"), ["orders", "orders-old"]], ids=["pattern", "names"])
+def test_C23_G08_a_topic_that_was_deleted_is_given_up_and_holds_up_no_automatic_commit_of_the_others(cluster: FakeCluster, topics: Any) -> None:
     cluster.create_topic("orders-old")
     cluster.produce("orders-old", b"")
-    given = {**options(cluster, 60_000), "topics": re.compile("orders.*"), "metadata_max_age_ms": 100}
+    given = {**options(cluster, 60_000), "topics": topics, "metadata_max_age_ms": 100, "allow_auto_create_topics": False}
     with Consumer(**given) as reader:
         count = 0
         while count <= COUNT:
