@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pyclient.buffers.fetchbuffer import FetchBuffer
 from pyclient.config import ConsumerConfig
-from pyclient.core.fetching.fetcher import READ_COMMITTED, Fetcher, FetchLimits
+from pyclient.core.fetching.fetcher import Fetcher
+from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
 from pyclient.core.group.membership import Change, ChangeKind, Membership
 from pyclient.core.group.subscription import Subscription
@@ -24,6 +26,8 @@ from pyclient.runtime.offloading import ASSIGNING, Offloading
 _log = logging.getLogger(__name__)
 LEAVING: Final = 5.0
 """Seconds to wait for a coordinator to hear that a member leaves: a courtesy, it would notice by itself."""
+PARTING: Final = 0.1
+"""Seconds that brokers may take to answer to the end of a fetch session: what is written reaches them all the same."""
 
 
 class ConsumerCore(ClientCore):
@@ -261,9 +265,21 @@ class ConsumerCore(ClientCore):
 
     async def close(self) -> None:
         """Close, and end a poll that waits."""
-        await super().close()
-        self._offloading.close()
-        self.buffer.wake()
+        try:
+            if self.closed is None and self.loop is not None:
+                self.check_loop()
+                await self._end_sessions()
+        finally:
+            await super().close()
+            self._offloading.close()
+            self.buffer.wake()
+
+    async def _end_sessions(self) -> None:
+        """C07: tell brokers that the fetch sessions are over, where that can be written at once; the answers may take a moment."""
+        for request in self.fetcher.parting.requests(self.links.free):
+            self.links.send(request)
+        with contextlib.suppress(KafkaError):
+            await self.driver.until(lambda: self.fetcher.parting.over or None, PARTING, _late)
 
 
 def reset_time(config: ConsumerConfig, now: int) -> int | None:
@@ -278,7 +294,11 @@ def _limits(config: ConsumerConfig, isolation: int) -> FetchLimits:
         min_bytes=config.fetch_min_bytes, max_wait=config.fetch_max_wait_ms / 1000, max_bytes=config.fetch_max_bytes,
         max_partition_bytes=config.max_partition_fetch_bytes, buffer_memory=config.fetch_buffer_memory,
         decompression_limit=config.decompression_limit_bytes, check_crcs=config.check_crcs, isolation=isolation,
-        rack=config.client_rack, request_timeout=config.request_timeout_ms / 1000)
+        rack=config.client_rack, request_timeout=config.request_timeout_ms / 1000, replica_lease=config.metadata_max_age_ms / 1000)
+
+
+def _late() -> KafkaError:
+    return KafkaTimeout("not every broker has answered to the end of its fetch session")
 
 
 def _never() -> KafkaError:

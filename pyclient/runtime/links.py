@@ -108,6 +108,11 @@ class Links:
         host = self._hosts.get(node) or self._bootstrap.get(node)
         return 0 if host is None or self._closed else self._slots(host, use)
 
+    def free(self, node: int, use: Use) -> int:
+        """The same, and no wish: nothing is opened."""
+        host = self._hosts.get(node)
+        return 0 if host is None or self._closed else self._free(host, use)
+
     def least_loaded(self, use: Use) -> int | None:
         """M04: a ready node with nothing in flight, else the fewest; else one being connected to; if that takes long, one more.
 

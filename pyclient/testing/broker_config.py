@@ -69,6 +69,11 @@ def render_properties(config: Mapping[str, str]) -> str:
     return "".join(f"{name}={one_line(value)}\n" for name, value in config.items())
 
 
+def for_node(value: str, node_id: int) -> str:
+    """A setting as one broker has it: ``{node}`` in it becomes the broker's id, as in ``broker.rack=rack-{node}``."""
+    return value.replace("{node}", str(node_id))
+
+
 def one_line(value: str) -> str:
     """*value* with its line ends escaped, so that PEM certificates can be given as they are."""
     return value.strip().replace("\n", "\\n")

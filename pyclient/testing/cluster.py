@@ -34,7 +34,8 @@ class LocalCluster:
 
     ``mode="auto"`` takes the first that works: the running cluster in ``PYCLIENT_BOOTSTRAP``; containers, when a
     Docker engine answers; Java processes of this machine. ``PYCLIENT_BROKERS=container`` or ``embedded`` decides
-    between the last two. ``config`` are broker settings by Kafka's names (underscores do as well as dots).
+    between the last two. ``config`` are broker settings by Kafka's names (underscores do as well as dots);
+    ``{node}`` in a value becomes the broker's id, as in ``broker_rack="rack-{node}"``.
     ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB).
 
     Brokers are named by node id, 1 to ``brokers``, as in the cluster's metadata. Not thread-safe.

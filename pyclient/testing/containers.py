@@ -28,7 +28,7 @@ from testcontainers.core.network import Network
 
 from pyclient.records import Node
 from pyclient.testing.backend import Kind, Wanted, tail
-from pyclient.testing.broker_config import new_cluster_id, one_line, shared_config
+from pyclient.testing.broker_config import for_node, new_cluster_id, one_line, shared_config
 from pyclient.testing.errors import BrokerStartFailed, ContainersUnavailable
 from pyclient.testing.image import RUN, broker_image
 from pyclient.testing.owners import Owner, is_dead
@@ -175,7 +175,7 @@ class ContainerCluster:
             "log.dirs": DATA,
         }
         config = own | shared_config(self._wanted.brokers) | dict(self._wanted.config)
-        return {"CLUSTER_ID": cluster_id} | {_variable(name): one_line(value) for name, value in config.items()}
+        return {"CLUSTER_ID": cluster_id} | {_variable(name): one_line(for_node(value, node_id)) for name, value in config.items()}
 
     def _watch(self, owner: Owner) -> None:
         """Where shells can: have the containers removed when this process dies, however it dies."""

@@ -16,7 +16,7 @@ from typing import Final
 from pyclient.records import Node
 from pyclient.testing.archive import Training
 from pyclient.testing.backend import Kind, Wanted, tail
-from pyclient.testing.broker_config import new_cluster_id, render_properties, shared_config
+from pyclient.testing.broker_config import for_node, new_cluster_id, render_properties, shared_config
 from pyclient.testing.errors import BrokerStartFailed, NotControllable
 from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
 from pyclient.testing.leash import Leash, kill_group, pause
@@ -89,7 +89,7 @@ class EmbeddedBroker:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self.data),
         }
-        self.properties_file.write_text(render_properties(own | config), "utf-8")
+        self.properties_file.write_text(render_properties(own | {name: for_node(value, self.node_id) for name, value in config.items()}), "utf-8")
 
     def format(self, jvm: Jvm, leash: Leash, arguments: Sequence[str]) -> None:
         """Run Kafka's formatter on the folder. Raises BrokerStartFailed with what it printed."""

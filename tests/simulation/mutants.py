@@ -15,6 +15,8 @@ VERDICTS: Final = "pyclient.core.sending.verdicts"
 METADATA: Final = "pyclient.core.metadata:Metadata"
 CLUSTER: Final = "pyclient.core.cluster"
 FETCHER: Final = "pyclient.core.fetching.fetcher:Fetcher"
+SOURCES: Final = "pyclient.core.fetching.sources:Sources"
+SESSION: Final = "pyclient.core.fetching.sessions:Session"
 LOOKUPS: Final = "pyclient.core.fetching.lookups:OffsetLookups"
 CONNECTION: Final = "pyclient.runtime.connection:Connection"
 LINKS: Final = "pyclient.runtime.links:Links"
@@ -107,7 +109,7 @@ BUGS: Final = (
          "self.accumulator.on_ready()", "pass"),
     # --- fetch
     _bug("fetch", "an answer from before a seek is taken", "franz-go: a seek undone by a late answer", f"{FETCHER}._read",
-         "(position.generation, position.offset) != (generation, offset)", "False"),
+         "(position.generation, position.offset) != (wish.generation, wish.offset)", "False"),
     _bug("fetch", "the position does not move over what was fetched", "Java 15529: position and consumed", f"{FETCHER}._buffer_up",
          "position.read(batches, batches[-1].next_offset)", "pass"),
     _bug("fetch", "the position moves one too far", "Java 15529: position and consumed", f"{FETCHER}._buffer_up",
@@ -119,16 +121,30 @@ BUGS: Final = (
     _bug("fetch", "errors are retried at the network's speed", "Java 20426: busy loops", f"{FETCHER}._pause_after_failure",
          "self._resting[position.where] = now + self._backoff.after(position.failures)", "pass"),
     _bug("fetch", "a drained partition is not asked for again", "Java 20780: stuck poll", f"{FETCHER}.poll",
-         "for where in drained:", "for where in ():"),
-    _bug("fetch", "what was asked for is forgotten when the connection breaks", "Java 20780: stuck poll", f"{FETCHER}._ended",
-         "self._place(where)", "isinstance(outcome, Reply) and self._place(where)",
-         "after a failure they rest, and the end of that pause places them again"),
+         "for where in (*drained, ", "for where in ("),
+    _bug("fetch", "what waits for the answer of its old leader is never asked for", "Java 20780: stuck poll", f"{FETCHER}._ended",
+         "self._place(where)", "pass"),
     _bug("fetch", "fetches stay with the old leader", "C12", f"{FETCHER}._follow_leaders",
          "if self._view == self._metadata.cluster.version:", "if self._view:"),
     _bug("fetch", "a position that the log lost is kept", "C10", f"{FETCHER}._on_error",
          "if isinstance(error, OffsetOutOfRangeError):", "if False:"),
-    _bug("fetch", "no fetch names an epoch", "C11: KIP-320", f"{FETCHER}._request", "position.where: position.epoch for", "position.where: -1 for"),
+    _bug("fetch", "no fetch names an epoch", "C11: KIP-320", f"{FETCHER}._wish", "known.epoch, position.epoch,", "known.epoch, -1,"),
     _bug("fetch", "a log that was cut back is read on", "C11: KIP-320", f"{FETCHER}._on_data", "if diverging is not None and", "if False and"),
+    _bug("fetch", "a session is not told that a partition is wanted from another offset", "C07: KIP-227", f"{SESSION}._news",
+         "elif new != self.partitions.get(where):", "elif where not in self.partitions:"),
+    _bug("fetch", "a session goes on after an answer that was lost", "C07: KIP-227", f"{SESSION}.renew", "self.epoch = FULL", "pass"),
+    _bug("fetch", "what is not to be read any more stays in the session", "C07: KIP-227", f"{SESSION}.leave", "self._left[where] = None", "pass"),
+    _bug("fetch", "a partition that is wanted again is forgotten", "C07: KIP-227", f"{SESSION}.want", "self._left.pop(where, None)", "pass"),
+    _bug("fetch", "a session that the broker has forgotten is asked for again and again", "C07: KIP-227", f"{SESSION}.refused",
+         "self._forget()", "pass"),
+    _bug("fetch", "what a broker is to drop is not told it", "C07: KIP-227", f"{SESSION}.next",
+         "forgotten = {where: self._drop(where) for where in self._left}", "forgotten = {where: self._drop(where) for where in self._left} and {}",
+         "it tells of what was not asked for then, and a new session begins: the unit tests see what is told"),
+    _bug("fetch", "every request of a session is its first", "C07: KIP-227", f"{SESSION}.answered", "self.epoch = following(self.epoch)", "pass",
+         "a broker that is asked in the wrong epoch says so, and a new session begins: the unit tests see the epochs"),
+    _bug("fetch", "an offset out of a follower's range is reset", "C09: aiokafka resets it", f"{FETCHER}._on_error",
+         "node != self._metadata.cluster.leader(position.where)", "False",
+         "leaders here name only replicas that hold the offset, as real ones do: the unit tests let followers refuse it"),
     # --- metadata
     _bug("metadata", "an older leader epoch is believed", "M02: a stale broker's answer", f"{CLUSTER}:_newer",
          "before if before is not None and stale else told", "told"),
@@ -187,8 +203,8 @@ GUARDS: Final = (
          "not (bool(host.links or host.tasks) or host.reconnects.allowed(self._clock()))"),
     _bug("guard", "Reconnects.allowed inverted", "guard", f"{RECONNECTS}.allowed", "now >= self.not_before", "now < self.not_before"),
     _bug("guard", "Fetcher._fetchable inverted", "guard", f"{FETCHER}._fetchable", "return (position.known and", "return not (position.known and"),
-    _bug("guard", "Fetcher._fetchable forgets what is under way", "guard", f"{FETCHER}._fetchable",
-         "not any(where in wheres for wheres in self._under_way.values())", "True"),
+    _bug("guard", "Sources.put forgets what is under way", "guard", f"{SOURCES}.put",
+         "if old in self._under_way and where in self._sessions[old].partitions:", "if False:"),
     _bug("guard", "Fetcher._is_current inverted", "guard", f"{FETCHER}._is_current", "is position", "is not position"),
     _bug("guard", "Metadata._due inverted", "guard", f"{METADATA}._due",
          "return bool(self._fresh) or self._all_unasked or (now >= self._not_before and (self._asked or now >= self._refresh_at))",

@@ -1,31 +1,34 @@
-"""What to fetch from whom, and where what came belongs (C01–C04, C10–C14).
+"""What to fetch from whom, and where what came belongs (C01–C04, C09–C14).
 
 Knows positions, leaders and how much is buffered; decodes nothing but batch headers. One fetch per node at a time;
-a partition is fetched ahead while the user works, at most two answers deep and within ``fetch_buffer_memory``.
+a partition is fetched ahead while the user works, at most two answers deep and within ``fetch_buffer_memory``. A session
+of each node (`sources.py`) knows what its broker was told: what a turn costs follows what has changed since.
 """
 from __future__ import annotations
 
-import datetime
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-import attrs
-
 from pyclient.buffers.fetchbuffer import Chunk, Failure, FetchBuffer
-from pyclient.codec.apis import Api, VersionRange
+from pyclient.codec.apis import Api
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.isolation import committed_only
-from pyclient.core.fetching.lookups import CONSUMER_ID, LATEST, OffsetLookups
+from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
+from pyclient.core.fetching.lookups import LATEST, OffsetLookups
+from pyclient.core.fetching.pace import Pace
+from pyclient.core.fetching.parting import Parting
 from pyclient.core.fetching.positions import Event, Phase, Position
-from pyclient.core.manager import Outcome, Ready, Reply, Request, Use
+from pyclient.core.fetching.replicas import NearReplicas
+from pyclient.core.fetching.requests import BY_NAME, fetch_fields
+from pyclient.core.fetching.sessions import FULL, Asking, Wish
+from pyclient.core.fetching.sources import Sources
+from pyclient.core.fetching.troubles import damaged, is_for_the_user, no_offset, not_in_log, too_large
+from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata, check_topic_name
-from pyclient.errors import (
-    CorruptRecordError, KafkaError, LogTruncationError, NoOffsetForPartition, OffsetOutOfRangeError, RecordTooLargeError,
-    UnknownServerError, error_for,
-)
+from pyclient.errors import CorruptRecordError, KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
 from pyclient.records import NO_LEADER_EPOCH, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -35,32 +38,9 @@ FindCommitted: TypeAlias = Callable[
 """Looks up what is committed of partitions, and tells each (partition, position or None, error or None, now).
 
 Gives a function to call with a partition whose answer nobody wants any more."""
-TOPIC_IDS_SINCE: Final = 13
-READ_COMMITTED: Final = 1
 AHEAD: Final = 2
 """Answers buffered per partition before it rests."""
-SHORT_WAIT: Final = 0.02
-"""Seconds a broker may hold a fetch that leaves partitions out: once those are drained they must not wait for it."""
-SHARE_OF_PACE: Final = 0.25
-"""It may be so much of the time that the user takes between two drains: a slow user is not worth fifty requests a second."""
-SHARE_OF_HOLDING: Final = 0.1
-"""Or so much of the time that nothing has been drained already."""
-
-
-@attrs.frozen(kw_only=True)
-class FetchLimits:
-    """The options that rule fetching, in seconds and bytes."""
-
-    min_bytes: int
-    max_wait: float
-    max_bytes: int
-    max_partition_bytes: int
-    buffer_memory: int
-    decompression_limit: int
-    check_crcs: bool
-    isolation: int
-    rack: str
-    request_timeout: float
+NOBODY: Final = -1
 
 
 class Fetcher:
@@ -84,15 +64,14 @@ class Fetcher:
         self._topic_ids: dict[TopicPartition, Any] = {}  # of the topics that positions stand in
         self._paused: set[TopicPartition] = set()
         self._held: set[TopicPartition] = set()  # assigned, but the user's thread is not ready for them, or done with them
-        self._by_leader: dict[int, dict[TopicPartition, None]] = {}
+        self._sources = Sources()
+        self._near = NearReplicas(limits.rack, limits.replica_lease)
         self._leaderless: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
         self._resting: dict[TopicPartition, float] = {}
-        self._under_way: dict[int, set[TopicPartition]] = {}
         self._reserved = 0
-        self._moved = 0.0  # when data came last, or some was drained
-        self._taken = 0.0  # when some was drained
-        self._pace = 0.0  # seconds that the user takes for what is drained
+        self._pace = Pace()
         self._view = 0
+        self.parting = Parting(self._sources, limits)
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 
@@ -125,7 +104,10 @@ class Fetcher:
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch nothing of these any more."""
-        self._held.update(where for where in partitions if where in self.positions)
+        held = [where for where in partitions if where in self.positions]
+        self._held.update(held)
+        for where in held:
+            self._place(where)
 
     def release(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """End `hold`: read these from where they stand."""
@@ -156,8 +138,11 @@ class Fetcher:
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out and fetch nothing of these until `resume`."""
-        self._paused.update(partitions)
+        paused = list(partitions)
+        self._paused.update(paused)
         self._buffer.pause(self._paused)
+        for where in paused:
+            self._place(where)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """End `pause` for these."""
@@ -181,27 +166,32 @@ class Fetcher:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """One fetch per node that has partitions to fetch and none under way."""
+        if self.parting.begun:
+            return
         self._wake(now)
         self._follow_leaders()
         drained = self._buffer.take_drained()
         if drained:
-            self._pace = min(now - self._taken, 2 * self._pace + SHORT_WAIT)  # grows slowly, falls at once
-            self._moved = self._taken = now
-        for where in drained:
+            self._pace.drained(now)
+        for where in (*drained, *self._near.expire(now), *self._near.give_up(now)):
             self._place(where)
-        if not self._by_leader:
-            return
-        for node in [node for node, wanted in self._by_leader.items() if wanted and node not in self._under_way]:
+        for node in self._sources.idle():
             room = self._room()
-            if room and ready.slots(node, Use.FETCH):
-                wanted = [self.positions[where] for where in self._by_leader.pop(node)]
-                fetchable = [position for position in wanted if self._fetchable(position) and self._stands_in_its_topic(position, now)]
-                if fetchable:
-                    yield self._request(node, fetchable, room, self._patience(now))
+            if room and self._reaches(node, now, ready):
+                asking = self._sources.ask(node, functools.partial(self._wish, now))
+                if asking is not None:
+                    yield self._request(node, asking, room, now)
 
     def next_deadline(self) -> float | None:
-        """The end of the next pause after an error."""
-        return min(self._resting.values()) if self._resting else None
+        """The end of the next pause after an error, or of the patience with a replica that cannot be reached."""
+        if self.parting.begun:
+            return None
+        return earliest(min(self._resting.values()) if self._resting else None, self._near.next_deadline())
+
+    @property
+    def under_way(self) -> list[TopicPartition]:
+        """What brokers are being asked for now."""
+        return self._sources.under_way()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -233,9 +223,7 @@ class Fetcher:
         timestamp = position.reset_to if position.reset_to is not None else self._reset_time()
         if timestamp is None:
             position.advance(Event.NO_POLICY)
-            self._fail(position, NoOffsetForPartition(
-                f"no committed offset for {position.where} and auto_offset_reset=none: seek() to where reading shall begin.",
-                topic_partition=position.where), lasting=True)
+            self._fail(position, no_offset(position), lasting=True)
             return
         generation = position.generation
 
@@ -287,6 +275,7 @@ class Fetcher:
         del self.positions[where]
         self._paused.discard(where)
         self._held.discard(where)
+        self._near.end(where)
         self._buffer.renew(where, None)
         self._unplace(where)
         self._end_search(where)
@@ -311,38 +300,51 @@ class Fetcher:
     # ---- where partitions stand -------------------------------------------------------------------------------------
 
     def _place(self, where: TopicPartition) -> None:
-        """Queue the partition at its leader, if it may be fetched now."""
+        """Queue the partition where it is to be read, if it may be fetched now; if not, it leaves the session it stands in."""
         position = self.positions.get(where)
         if position is None or not self._fetchable(position):
+            self._sources.take(where)
             return
-        leader = self._metadata.cluster.leader(where)
-        if leader is None:
+        node = self._source(where)
+        if node is None:
+            self._sources.take(where)
             self._leaderless[where] = None
             self._metadata.request_update()
         else:
-            self._by_leader.setdefault(leader, {})[where] = None
+            self._sources.put(where, node)
+
+    def _source(self, where: TopicPartition) -> int | None:
+        """The node to read from: a near replica, else the leader."""
+        near = self._near.of(where)
+        return self._metadata.cluster.leader(where) if near is None else near
 
     def _fetchable(self, position: Position) -> bool:
         where = position.where
         return (position.known and where not in self._paused and where not in self._held and where not in self._resting
-                and self._buffer.count(where) < AHEAD and not any(where in wheres for wheres in self._under_way.values()))
+                and self._buffer.count(where) < AHEAD)
 
     def _unplace(self, where: TopicPartition) -> None:
         self._leaderless.pop(where, None)
         self._resting.pop(where, None)
-        for wanted in self._by_leader.values():
-            wanted.pop(where, None)
+        self._sources.take(where)
 
     def _follow_leaders(self) -> None:
         if self._view == self._metadata.cluster.version:
             return
         self._view = self._metadata.cluster.version
-        waiting = [*self._leaderless, *(where for wanted in self._by_leader.values() for where in wanted)]
+        waiting = [*self._leaderless, *self._sources.wanted()]
         self._leaderless.clear()
-        self._by_leader.clear()
         for where in waiting:
             self._surface_topic_error(where)
+        for where in (*waiting, *self._near.follow(self._metadata.cluster), *self._sources.outdated(self._is_true)):
             self._place(where)
+        self._sources.forget_nodes(self._metadata.cluster.nodes.__contains__)
+
+    def _is_true(self, where: TopicPartition, node: int, wish: Wish) -> bool:
+        """Whether the view of the cluster still says what a broker was told."""
+        known = self._metadata.cluster.partition(where)
+        return (known is not None and node == self._source(where) and wish.leader_epoch == known.epoch
+                and wish.topic_id == self._metadata.cluster.topics[where.topic].id)
 
     def _surface_topic_error(self, where: TopicPartition) -> None:
         """M03: an error of the topic that waiting cannot cure is raised by poll, once for each time it is told."""
@@ -375,91 +377,68 @@ class Fetcher:
             return min(self._limits.max_bytes, self._limits.buffer_memory)  # a broker sends one batch even if it is larger
         return min(room, self._limits.max_bytes) if room >= self._limits.max_partition_bytes else 0
 
-    def _patience(self, now: float) -> float:
-        """Seconds that a broker may wait for records.
-
-        While the user works on what is buffered, its partitions are left out of the request, and once they are drained they wait
-        behind it: so little, or little beside the time the user takes for each drain, in which they are fetched anew.
-        """
-        if not self._buffer.ready():
-            return self._limits.max_wait
-        wait = max(SHORT_WAIT, SHARE_OF_PACE * self._pace, SHARE_OF_HOLDING * (now - self._moved))
-        return min(wait, self._limits.max_wait)
+    def _reaches(self, node: int, now: float, ready: Ready) -> bool:
+        is_ready = bool(ready.slots(node, Use.FETCH))
+        self._near.reached(node, ready=is_ready, now=now)
+        return is_ready
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def _request(self, node: int, wanted: list[Position], room: int, wait: float) -> Request:
-        asked = {position.where: (position, position.generation, position.offset) for position in wanted}
-        epochs = {position.where: position.epoch for position in wanted}
-        self._under_way[node] = set(asked)
-        reserved = min(room, len(asked) * self._limits.max_partition_bytes)
-        self._reserved += reserved
-        cluster = self._metadata.cluster
-        ids = {where.topic: cluster.topics[where.topic].id for where in asked}
-        by_id = all(ids.values())
-        names = {topic_id: name for name, topic_id in ids.items()}
+    def _wish(self, now: float, where: TopicPartition) -> Wish | None:
+        """What to ask for of a partition now; None if it is not to be fetched any more."""
+        position, known = self.positions.get(where), self._metadata.cluster.partition(where)
+        if position is None or known is None or not (self._fetchable(position) and self._stands_in_its_topic(position, now)):
+            return None
+        return Wish(position.offset, position.generation, known.epoch, position.epoch, self._metadata.cluster.topics[where.topic].id)
 
-        def fields(version: int) -> dict[str, object]:
-            offsets = {where: offset for where, (_, _, offset) in asked.items()}
-            return self._fields(version, offsets, epochs, ids, room, wait)
+    def _request(self, node: int, asking: Asking, room: int, now: float) -> Request:
+        reserved = min(room, len(self._sources.session(node).partitions) * self._limits.max_partition_bytes)
+        self._reserved += reserved
+        wait = min(self._pace.patience(now), self._limits.max_wait) if self._buffer.ready() else self._limits.max_wait
 
         def done(now: float, outcome: Outcome) -> None:
             self._reserved -= reserved
-            self._ended(now, node, asked, outcome, names)
+            self._ended(now, node, asking, outcome)
 
-        return Request(node=node, use=Use.FETCH, api=Api.FETCH, fields=fields, done=done,
+        return Request(node=node, use=Use.FETCH, api=Api.FETCH, done=done,
+                       fields=fetch_fields(asking, self._limits, rack=self._near.rack(now), max_bytes=room, wait=wait),
                        timeout=self._limits.request_timeout + self._limits.max_wait,
-                       versions=None if by_id else VersionRange(0, TOPIC_IDS_SINCE - 1))
-
-    def _fields(self, version: int, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], ids: Mapping[str, Any],
-                room: int, wait: float) -> dict[str, object]:
-        topics: dict[str, list[dict[str, object]]] = {}
-        for where, offset in offsets.items():
-            known = self._metadata.cluster.partition(where)
-            topics.setdefault(where.topic, []).append({
-                "partition": where.partition, "fetch_offset": offset,
-                "current_leader_epoch": known.epoch if known is not None else -1, "last_fetched_epoch": epochs[where],
-                "partition_max_bytes": self._limits.max_partition_bytes})
-        name = "topic_id" if version >= TOPIC_IDS_SINCE else "topic"
-        return {
-            "replica_id": CONSUMER_ID, "max_wait": datetime.timedelta(seconds=wait), "min_bytes": self._limits.min_bytes,
-            "max_bytes": room, "isolation_level": self._limits.isolation, "rack_id": self._limits.rack, "forgotten_topics_data": (),
-            "topics": [{name: ids[topic] if version >= TOPIC_IDS_SINCE else topic, "partitions": parts}
-                       for topic, parts in topics.items()],
-        }
+                       versions=BY_NAME if asking.by_name else None)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
-    def _ended(self, now: float, node: int, asked: Mapping[TopicPartition, tuple[Position, int, int]], outcome: Outcome,
-               names: Mapping[Any, str]) -> None:
-        self._under_way.pop(node, None)
+    def _ended(self, now: float, node: int, asking: Asking, outcome: Outcome) -> None:
+        moving = self._sources.ended(node)
         if not isinstance(outcome, Reply):
             self._metadata.request_update()
-            self._rest(now, asked, outcome.cause)
+            self._give_up(now, node, outcome.cause)
         elif code := getattr(outcome.message, "error_code", 0):  # since version 7
-            self._rest(now, asked, error_for(code))
+            self._refused(now, node, asking, error_for(code))
         else:
-            self._read(now, asked, outcome.message, names)
-        # Those that got nothing stand first in the next request: a full answer must not go to the same ones again and again.
-        for where in sorted(asked, key=lambda where: asked[where][0].offset != asked[where][2]):
+            self._read(now, node, outcome.message)
+        for where in moving:
             self._place(where)
 
-    def _read(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], message: Any,
-              names: Mapping[Any, str]) -> None:
+    def _refused(self, now: float, node: int, asking: Asking, error: KafkaError) -> None:
+        """C07: an error of the session is none of its partitions: all are asked for again, at once if that can be another request."""
+        _log.debug("node %d refused a fetch of session %d in its epoch %d: %s", node, asking.id, asking.epoch, error)
+        if not self._sources.session(node).refused(error) or asking.epoch == FULL:
+            self._give_up(now, node, error)
+
+    def _read(self, now: float, node: int, message: Any) -> None:
         nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack)
                  for each in getattr(message, "node_endpoints", ())}
-        for topic in message.responses:
-            name = topic.topic if hasattr(topic, "topic") else names.get(topic.topic_id)
-            for part in topic.partitions:
-                position, generation, offset = asked.get(TopicPartition(str(name), part.partition_index), (None, 0, 0))
-                if position is None or not self._is_current(position) or (position.generation, position.offset) != (generation, offset):
-                    continue  # C03: a seek or a new assignment overtook this answer
-                if not position.known:
-                    continue  # told twice, and the first time ended it
-                if part.error_code:
-                    self._on_error(now, position, part, nodes)
-                else:
-                    self._on_data(now, position, part)
+        for where, wish, part in self._sources.session(node).answered(message):
+            position = self.positions.get(where)
+            if position is None or (position.generation, position.offset) != (wish.generation, wish.offset):
+                continue  # C03: a seek or a new assignment overtook this answer
+            if not position.known:
+                continue  # told twice, and the first time ended it
+            if part.error_code:
+                self._on_error(now, node, position, part, nodes)
+            else:
+                self._on_data(now, position, part)
+            self._place(where)
 
     def _on_data(self, now: float, position: Position, part: Any) -> None:
         diverging = getattr(part, "diverging_epoch", None)  # since version 12; without a divergence both are -1
@@ -467,8 +446,11 @@ class Fetcher:
             self._diverged(now, position, diverging.epoch, diverging.end_offset)
             return
         position.high_watermark = part.high_watermark
-        if not part.records:
+        if getattr(part, "preferred_read_replica", NOBODY) != NOBODY:  # since version 11
+            self._go_near(now, position, part.preferred_read_replica)
+        elif not part.records:
             position.failures = 0
+        if not part.records:
             return
         try:
             batches = read_batches(part.records, decompression_limit=self._limits.decompression_limit,
@@ -476,20 +458,18 @@ class Fetcher:
             fresh = [batch for batch in batches if batch.next_offset > position.offset]
             data = self._readable(fresh, part)
         except CorruptRecordError as error:
-            self._fail(position, self._corrupt(position, error), lasting=True)
+            self._fail(position, damaged(position, error), lasting=True)
             position.advance(Event.SOUGHT)  # waits for a seek: what follows cannot be told apart
             position.advance(Event.NO_POLICY)
             return
         if fresh:
             position.failures = 0
-            self._moved = now
+            self._pace.came(now)
             self._buffer_up(position, fresh, data)
             return
         self._pause_after_failure(now, position)  # what came does not help: not again at once
         if not batches:
-            self._fail(position, RecordTooLargeError(
-                f"the batch at offset {position.offset} of {position.where} does not fit max_partition_fetch_bytes="
-                f"{self._limits.max_partition_bytes}: raise it.", topic_partition=position.where), lasting=False)
+            self._fail(position, too_large(position, self._limits.max_partition_bytes), lasting=False)
 
     def _readable(self, batches: list[RecordBatch], part: Any) -> list[RecordBatch]:
         """Without control batches, which only move the position (C04), and without what the isolation level hides."""
@@ -503,9 +483,19 @@ class Fetcher:
         self._buffer.put(Chunk(position.where, position.generation, start, data, position.offset,
                                sum(batch.size for batch in batches), position.epoch))
 
-    def _on_error(self, now: float, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
+    def _go_near(self, now: float, position: Position, replica: int) -> None:
+        """C09: the leader wants us to read from a nearer replica."""
+        if not self._near.begin(position.where, replica, self._metadata.cluster, now):
+            self._metadata.request_update()
+            self._pause_after_failure(now, position)
+
+    def _on_error(self, now: float, node: int, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
         error = error_for(part.error_code, topic_partition=position.where)
         hint = getattr(part, "current_leader", None)
+        self._near.end(position.where)
+        if isinstance(error, OffsetOutOfRangeError) and node != self._metadata.cluster.leader(position.where):
+            self._pause_after_failure(now, position)  # C09: only the leader knows what the log holds
+            return
         if isinstance(error, OffsetOutOfRangeError):
             if position.history:
                 # C11: also said of an offset in the log, when the broker knows nothing of the epoch: no reason to report a loss.
@@ -517,7 +507,7 @@ class Fetcher:
             self._metadata.request_update()
         if hint is not None and self._follow_hint(position.where, hint, nodes):
             return
-        if _is_for_the_user(error):
+        if is_for_the_user(error):
             self._fail(position, error, lasting=False)
         self._pause_after_failure(now, position)
 
@@ -551,9 +541,7 @@ class Fetcher:
             self._look_up(position, now)
             return
         position.advance(Event.NO_POLICY)
-        self._fail(position, OffsetOutOfRangeError(
-            f"offset {position.offset} of {position.where} {why} and auto_offset_reset=none: seek() to an offset "
-            "between beginning_offsets() and end_offsets().", topic_partition=position.where), lasting=True)
+        self._fail(position, not_in_log(position, why), lasting=True)
 
     def _diverged(self, now: float, position: Position, epoch: int, end: int) -> None:
         """C11: what was fetched last is not in the log any more. Read on where the logs part, or at what the user has not got if that is before.
@@ -581,19 +569,15 @@ class Fetcher:
         position.advance(Event.NO_POLICY)
         self._fail(position, LogTruncationError(position.where, offset=reached, divergent_offset=cut, leader_epoch=epoch), lasting=True)
 
-    def _rest(self, now: float, asked: Mapping[TopicPartition, tuple[Position, int, int]], cause: KafkaError) -> None:
-        for position, _, _ in asked.values():
-            if self._is_current(position):
+    def _give_up(self, now: float, node: int, cause: KafkaError) -> None:
+        """All that was asked of a node: it is asked again later, or somebody else is."""
+        session = self._sources.session(node)
+        session.renew()
+        for where in list(session.partitions):
+            position = self.positions.get(where)
+            if position is not None:
+                self._near.end(where)
                 self._pause_after_failure(now, position)
-                if _is_for_the_user(cause):
+                if is_for_the_user(cause):
                     self._fail(position, cause, lasting=False)
-
-    def _corrupt(self, position: Position, error: CorruptRecordError) -> CorruptRecordError:
-        return CorruptRecordError(
-            f"the data of {position.where} at offset {position.offset} is damaged: {error.message}. seek() past it to go on.",
-            topic_partition=position.where)
-
-
-def _is_for_the_user(error: KafkaError) -> bool:
-    """C13: raised by poll, though reading is tried again: what waiting will hardly cure, and data the broker calls damaged."""
-    return isinstance(error, CorruptRecordError) or not (error.retriable or isinstance(error, UnknownServerError))
+                self._place(where)

@@ -28,6 +28,9 @@ from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
 PIN: Final = "subscription"
+AT_ONCE: Final = 2
+"""Attempts to join without a pause: the second one with the id that the first one got."""
+_ANEW: Final = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
 _LASTING: Final = (
     FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError, InvalidGroupIdError, GroupMaxSizeReachedError,
     AuthorizationError, UnsupportedVersionError,
@@ -67,6 +70,7 @@ class ClassicGroup:
         self._again = ""  # why it must join again once it is stable
         self._reason = "joining for the first time"
         self._request: Call | None = None  # joining or syncing
+        self._leads: Joined | None = None  # the generation that this leads
         self._failures = 0
         self._pausing = False  # before it joins again
         self._join_at: float | None = None  # the end of the pause
@@ -254,11 +258,18 @@ class ClassicGroup:
             self._not_joined(error)
         elif isinstance(answer, KnownAs):
             self.identity = Identity(member_id=answer.member_id)
-            self._join()
+            self._join_once_more()
         else:
             self._begin_generation(answer)
 
+    def _join_once_more(self) -> None:
+        """At once, but not at the network's speed should the coordinator say the same again and again."""
+        self._failures += 1
+        self._pausing = self._failures > AT_ONCE
+
     def _not_joined(self, error: BaseException) -> None:
+        if isinstance(error, _ANEW):
+            self._join_once_more()
         if isinstance(error, UnknownMemberIdError):
             self._lose(Identity(), error)
         elif isinstance(error, IllegalGenerationError):
@@ -280,14 +291,15 @@ class ClassicGroup:
         else:
             self._advance(Event.FOLLOWS)
             self._sync(joined, {})
+        self._leads = joined if joined.leads else None
         if joined.leads:
             self._leading.begin(joined, self._shared_out)
         else:
             self._leading.end()
 
     def _shared_out(self, joined: Joined, assignments: Mapping[str, bytes], error: BaseException | None) -> None:
-        """The leader's work is done; it counts only in its own generation."""
-        if self.state is not State.ASSIGNING or joined.identity != self.identity:
+        """The leader's work is done; it counts only in its own generation. (Numbers come again: a coordinator that moves forgets one that was not shared out.)"""
+        if self.state is not State.ASSIGNING or joined is not self._leads:
             return
         if error is None:
             self._advance(Event.SHARED_OUT)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from pyclient.errors import ConfigurationError, IllegalState
+from pyclient.testing.broker_config import for_node
 from pyclient.testing.errors import FakeClusterDefect
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
@@ -75,7 +76,8 @@ class FakeCluster(Controls):
         if self._kafka is not None:
             raise IllegalState("this cluster was started before: make another one")
         sockets = {number: socket.create_server((LOCALHOST, 0)) for number in range(1, self._count + 1)}
-        nodes = [Broker(number, LOCALHOST, sock.getsockname()[1]) for number, sock in sockets.items()]
+        nodes = [Broker(number, LOCALHOST, sock.getsockname()[1], rack=for_node(self._settings.broker_rack, number) or None)
+                 for number, sock in sockets.items()]
         self._thread = thread = LoopThread("pyclient-fake-cluster")
         self._kafka = Kafka(nodes, clock=thread.loop.time, wall=_wall_ms, random=self._random, settings=self._settings,
                             profile=self._profile)

@@ -48,6 +48,8 @@ class Settings:
     offset_metadata_max_bytes: int = 4096
     max_incremental_fetch_session_cache_slots: int = 1000
     fetch_max_bytes: int = 55 * MIB
+    broker_rack: str = ""
+    """Where brokers stand; ``{node}`` in it becomes the broker's id."""
     replica_selector_class: str = ""
     """Any rack-aware selector makes leaders send consumers to a replica in their rack (KIP-392)."""
     replica_lag_time_max_ms: int = 30_000

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import attrs
 
 from pyclient.buffers.delivery import Delivery
+from pyclient.core.fetching.fetcher import Fetcher
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -165,8 +165,8 @@ class Facts:
         """Producer → how many requests it may have in flight on a connection."""
         self.in_line: dict[str, int] = {}
         """Producer → how many batches of a partition it may have under way."""
-        self.fetching: dict[str, Mapping[int, Collection[object]]] = {}
-        """Consumer → node → the partitions it is being asked for now."""
+        self.fetchers: dict[str, Fetcher] = {}
+        """Consumer → who knows what brokers are being asked for now."""
         self.resets: dict[str, str] = {}
         """Consumer → its auto_offset_reset."""
         self.max_age: dict[str, float] = {}

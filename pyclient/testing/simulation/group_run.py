@@ -22,6 +22,8 @@ NOT_FOR_GROUPS: Final = frozenset({"callback_raises", "rejection", "clock_jump"}
 
 READING_S: Final = 60.0
 """How long a group at rest may take to come to the end."""
+GROWS: Final = 0.3
+"""How many runs give a topic more partitions."""
 ASSIGNMENTS_PER_S: Final = (1000.0, 1000.0, 2.0, 0.5)
 """How fast assignors are: most at once, some take seconds."""
 
@@ -51,9 +53,26 @@ class GroupRun(Run):
         self.world.groups.append(GROUP)
         self.world.assignments_per_s = self.world.random("assignors").choice(ASSIGNMENTS_PER_S)
         longest = max(max(each["session_timeout_ms"], each["max_poll_interval_ms"]) for each in self.plan.consumers)
-        self.facts.settled_from = self.facts.calm_from + RECOVERY_S + 2 * longest / 1000
+        noticed = self._plan_growth()
+        self.facts.settled_from = max(self.facts.calm_from, noticed) + RECOVERY_S + 2 * longest / 1000
         services = [MemberService(self.world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.consumers))]
         return {each.name: each.run() for each in services}
+
+    def _plan_growth(self) -> float:
+        """Perhaps a topic gets more partitions on the way (G08); until when everybody must have noticed."""
+        random = self.world.random("growth")
+        if random.random() >= GROWS:
+            return 0.0
+        at, name, more = random.uniform(3.0, 20.0), random.choice(list(self.plan.topics)), random.choice((1, 3))
+        self.world.loop.call_at(at, self._grow, name, more)
+        oldest: int = max(each["metadata_max_age_ms"] for each in self.plan.consumers)
+        return at + oldest / 1000
+
+    def _grow(self, name: str, more: int) -> None:
+        kafka = self.world.kafka
+        topic = kafka.topics[name]
+        kafka.add_partitions(topic, kafka.placed(0, more, kafka.settings.default_replication_factor))
+        self.world.journal.note("cluster", f"{name} has {len(topic.partitions)} partitions now")
 
     async def _see_it_end(self, done: asyncio.Event) -> None:
         """Members stay from the last fault on; the group comes to rest, and reads to the end."""

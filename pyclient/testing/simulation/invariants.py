@@ -358,7 +358,8 @@ def what_may_be_stored_already_goes_alone(judge: Judge, who: str, batch: Any, _n
 @holds("written", "C14")
 def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
     """No two answers with the same records are under way."""
-    wanted = [where for asked in judge.facts.fetching.get(link.client, {}).values() for where in asked]
+    fetcher = judge.facts.fetchers.get(link.client)
+    wanted = fetcher.under_way if fetcher is not None else []
     if len(wanted) != len(set(wanted)):
         raise breach(a_partition_is_fetched_once_at_a_time, f"{link.client} fetches twice: {sorted(map(str, wanted))}")
 

@@ -46,7 +46,7 @@ def member_options(random: Random, shared: dict[str, Any]) -> dict[str, Any]:
     more = random.sample(others, random.choice((0, 0, 1))) if others else []
     return {
         **shared, "assignors": (common, *more) if random.random() < 0.5 else (*more, common),
-        "max_poll_records": random.choice((5, 50, 500)), "fetch_max_wait_ms": random.choice((100, 500)),
+        "client_rack": random.choice(("", "", "rack-1", "rack-2", "rack-3")), "max_poll_records": random.choice((5, 50, 500)), "fetch_max_wait_ms": random.choice((100, 500)),
         "request_timeout_ms": random.choice((2000, 4000)), "retry_backoff_ms": 50, "retry_backoff_max_ms": 1000,
         "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000, "metadata_max_age_ms": random.choice((3000, 30_000)),
         "socket_connection_setup_timeout_ms": 2000, "socket_connection_setup_timeout_max_ms": 4000, "default_api_timeout_ms": 15_000,
@@ -91,7 +91,7 @@ class MemberService:
         consumer = self._world.consumer(self.name, topics=self._wants(), rebalance_listener=self, **self._options)
         show_views(self.name, consumer._core.metadata, self._judge)
         self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
-        self._facts.fetching[self.name] = consumer._core.fetcher._under_way
+        self._facts.fetchers[self.name] = consumer._core.fetcher
         self._facts.views[self.name] = 0
         return Member(self.name, consumer)
 

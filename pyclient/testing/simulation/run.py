@@ -283,7 +283,7 @@ def _settings(random: Random) -> dict[str, object]:
     return {
         "replica_lag_ms": random.choice((0, 5, 30)), "failure_detection_ms": random.choice((0, 300, 2000)),
         "coordinator_load_ms": random.choice((0, 100, 1000)), "min.insync.replicas": random.choice((1, 2)),
-        "replica_lag_time_max_ms": 500, "log_message_timestamp_type": random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
+        "replica_lag_time_max_ms": 500, "replica_selector_class": "rack-aware", "log_message_timestamp_type": random.choice(("CreateTime", "CreateTime", "LogAppendTime")),
     }
 
 

@@ -310,15 +310,16 @@ class ConsumingService:
         """How often it still jumps somewhere: each time it may read all it has read again."""
         self._restless = self._random.random() < 0.3
         self._pause = self._random.choice((0.0, 0.2, 0.6))
+        self._rack = world.random(f"{self.name} in a rack").choice(("", "", "rack-1", "rack-2", "rack-3"))
         self._leaving = False
         self._consumer: AsyncConsumer = self._made()
 
     def _made(self) -> AsyncConsumer:
-        consumer = self._world.consumer(self.name, group_id=self._group, **self._options)
+        consumer = self._world.consumer(self.name, group_id=self._group, client_rack=self._rack, **self._options)
         show_views(self.name, consumer._core.metadata, self._judge)
         self._facts.resets[self.name] = consumer._core.config.auto_offset_reset
         self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
-        self._facts.fetching[self.name] = consumer._core.fetcher._under_way
+        self._facts.fetchers[self.name] = consumer._core.fetcher
         self._facts.views[self.name] = 0
         return consumer
 

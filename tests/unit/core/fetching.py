@@ -4,13 +4,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import attrs
 import pytest
 
 from pyclient.buffers.fetchbuffer import FetchBuffer
 from pyclient.buffers.fetched import collect
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
-from pyclient.core.fetching.fetcher import Fetcher, FetchLimits
+from pyclient.core.fetching.fetcher import Fetcher
+from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, OffsetLookups
 from pyclient.core.manager import Use
 from pyclient.errors import (
@@ -22,6 +24,8 @@ from tests.unit.core.world import DOUBLING, Sent, World, answer, make_metadata, 
 A0, A1, A2, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0)
 MAX_WAIT, PARTITION_BYTES, MAX_BYTES, MEMORY = 0.5, 1000, 5000, 4000
 OUT_OF_RANGE, NOT_LEADER, FENCED_EPOCH, FORBIDDEN, CORRUPT = 1, 6, 74, 29, 2
+LIMITS = FetchLimits(min_bytes=1, max_wait=MAX_WAIT, max_bytes=MAX_BYTES, max_partition_bytes=PARTITION_BYTES, buffer_memory=MEMORY,
+                     decompression_limit=100_000, check_crcs=True, isolation=0, rack="r1", request_timeout=30.0, replica_lease=300.0)
 Tell = Callable[[TopicPartition, int | OffsetAndMetadata | None, KafkaError | None], None]
 TellNow = Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]
 
@@ -29,18 +33,16 @@ TellNow = Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None,
 class Fetching:
     """A fetcher in its world; topic a has leaders 1, 1, 2 and topic b has 2."""
 
-    def __init__(self, *, reset: int | None = EARLIEST, group: bool = False, isolation: int = 0, **limits: int) -> None:
+    def __init__(self, *, reset: int | None = EARLIEST, group: bool = False, isolation: int = 0, **limits: Any) -> None:
         self.world = World()
         self.metadata = make_metadata()
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=30.0, backoff=DOUBLING)
         self.buffer = FetchBuffer()
         self.asked_for: list[tuple[Sequence[TopicPartition], Tell]] = []
         self.unwanted: list[TopicPartition] = []
-        bounds = {"max_bytes": MAX_BYTES, "max_partition_bytes": PARTITION_BYTES, "buffer_memory": MEMORY, **limits}
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups,
-            FetchLimits(min_bytes=1, max_wait=MAX_WAIT, decompression_limit=100_000, check_crcs=True, isolation=isolation, rack="r1",
-                        request_timeout=30.0, **bounds),
+            attrs.evolve(LIMITS, **{"isolation": isolation, **limits}),
             backoff=DOUBLING, reset_time=lambda: reset,
             find_committed=self._find_committed if group else None)
         self.knows()

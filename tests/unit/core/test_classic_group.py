@@ -451,6 +451,26 @@ def test_the_result_of_an_older_generation_is_not_handed_in_for_a_newer_one() ->
     assert member.sends(Api.SYNC_GROUP).body.generation_id == 2
 
 
+def test_G02_the_result_of_a_generation_whose_number_comes_again_is_not_handed_in() -> None:
+    """Found by simulation: a coordinator moved before the assignment was stored; its successor counted from the generation before."""
+    member = Member(offload_now=False)
+    lead(member)
+    member.turn()
+    (old,) = member.offloaded
+    member.offloaded = []
+    member.beats().reply(error_code=ILLEGAL_GENERATION)
+    lead_again = member.sends(Api.JOIN_GROUP)
+    member.joined(lead_again, generation=1, leader=MEMBER, members={MEMBER: wishes(), "other": wishes()})
+    member.turn()
+    (new,) = member.offloaded
+    member.offloaded = [old]
+    member.finish_offloaded()
+    member.sends_nothing()
+    member.offloaded = [new]
+    member.finish_offloaded()
+    assert len(member.sends(Api.SYNC_GROUP).body.assignments) == 2
+
+
 def test_an_assignor_that_raises_is_told_to_the_user_and_the_member_joins_again_after_a_pause() -> None:
     assignor = OneByOne()
     assignor.error = ValueError("cannot share")
@@ -541,3 +561,17 @@ def test_G05_a_static_member_that_comes_back_to_an_eager_group_disturbs_nobody()
     member = Member(instance="i")
     member.stable(*parts(0, 1))
     member.sends_nothing()
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCING, MEMBER_ID_REQUIRED])
+def test_a_coordinator_that_says_the_same_again_and_again_is_not_asked_at_the_networks_speed(code: int) -> None:
+    """Found by simulation: four hundred JoinGroup requests in a second."""
+    member = Member()
+    member.subscribes()
+    member.polls()
+    for _ in range(3):
+        member.refused(member.sends(Api.JOIN_GROUP), code)
+    member.sends_nothing()
+    member.world.after(60.0)
+    member.polls()
+    member.sends(Api.JOIN_GROUP)

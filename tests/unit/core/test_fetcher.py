@@ -11,7 +11,7 @@ from pyclient.buffers.fetchbuffer import Chunk
 from pyclient.buffers.fetched import collect
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.encode import encode_batch, encode_values
-from pyclient.core.fetching.fetcher import READ_COMMITTED
+from pyclient.core.fetching.limits import READ_COMMITTED
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.core.manager import Use
 from pyclient.errors import (
@@ -250,7 +250,7 @@ def test_C08_the_request_says_the_same_in_every_version_and_names_topics_by_id_s
     assert (part.partition, part.fetch_offset, part.partition_max_bytes) == (0, 17, PARTITION_BYTES)
     assert (getattr(part, "current_leader_epoch", 4), getattr(body, "rack_id", "r1")) == (4, "r1")
     assert getattr(body, "session_id", 0) == 0
-    assert getattr(body, "session_epoch", -1) == -1
+    assert getattr(body, "session_epoch", 0) == 0
     gives(sent, {A0: batch(17)})
     assert fetching.offsets() == [17]
 

@@ -1,4 +1,4 @@
-"""The fetcher through any sequence of events: nothing is missed, doubled, starved, or asked in a loop (C01, C03, C14)."""
+"""The fetcher through any sequence of events: nothing is missed, doubled, starved, or asked in a loop (C01–C03, C07, C09, C14)."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,10 +12,9 @@ from pyclient.errors import (
     RecordTooLargeError,
 )
 from pyclient.records import TopicPartition
-from tests.unit.core.fetching import (
-    A0, A1, A2, B0, NOT_LEADER, Fetching, asks, batch, gives,
-)
-from tests.unit.core.world import topic
+from tests.unit.core.fetch_sessions import Answer, Model
+from tests.unit.core.fetching import A0, A1, A2, B0, NOT_LEADER, OUT_OF_RANGE, Fetching, batch, gives
+from tests.unit.core.world import Sent, topic, topic_id
 
 
 # --- under any events ------------------------------------------------------------------------------------------------
@@ -32,6 +31,8 @@ class AnyEvents(RuleBasedStateMachine):
         self.fetching = Fetching(max_bytes=1500, buffer_memory=1500, max_partition_bytes=400)
         self.next: dict[TopicPartition, int] = {}
         self.epoch = 0
+        self.brokers = {node: Model() for node in (1, 2, 3)}
+        self.heard: dict[Sent, Answer] = {}  # what brokers make of the requests under way
 
     # the user
 
@@ -72,24 +73,60 @@ class AnyEvents(RuleBasedStateMachine):
     # the cluster
 
     @precondition(lambda self: self.fetching.world.in_flight)
-    @rule(data=st.data(), counts=st.lists(st.sampled_from([0, 1, 3, None, "error", "cut"]), min_size=4, max_size=4))
+    @rule(data=st.data(), counts=st.lists(st.sampled_from([0, 1, 3, None, "error", "cut", 1, 2, 3]), min_size=4, max_size=4))
     def answer(self, data: st.DataObject, counts: list[Any]) -> None:
         sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
         told: dict[TopicPartition, bytes | int | dict[str, object]] = {}
-        for (where, offset), count in zip(asks(sent).items(), counts, strict=False):
+        for (where, offset), count in zip(self.reads(sent).items(), counts, strict=False):
             if count == "error":
                 told[where] = NOT_LEADER
             elif count == "cut":
                 told[where] = batch(offset)[:-1]
             elif count is not None:
                 told[where] = batch(offset, count) if count else b""
-        gives(sent, told)
+        self.tell(sent, told)
+
+    @precondition(lambda self: self.fetching.world.in_flight)
+    @rule(data=st.data(), replica=st.sampled_from([1, 2, 3, 9]))
+    def name_a_nearer_replica(self, data: st.DataObject, replica: int) -> None:
+        sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
+        self.tell(sent, {where: {"preferred_read_replica": replica} for where in self.reads(sent)})
+
+    @precondition(lambda self: self.fetching.world.in_flight)
+    @rule(data=st.data())
+    def a_follower_has_not_got_it(self, data: st.DataObject) -> None:
+        sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
+        leader = self.fetching.metadata.cluster.leader
+        self.tell(sent, {where: OUT_OF_RANGE for where in self.reads(sent) if leader(where) != sent.node})
 
     @precondition(lambda self: self.fetching.world.in_flight)
     @rule(lost=st.booleans())
     def fail(self, lost: bool) -> None:
         sent = self.fetching.world.in_flight[0]
+        self.heard.pop(sent)
         sent.is_lost() if lost else sent.is_not_sent()
+
+    @rule(node=st.sampled_from([1, 2, 3]), room=st.booleans())
+    def a_broker_forgets_its_sessions(self, node: int, room: bool) -> None:
+        self.brokers[node].restart()
+        self.brokers[node].room = room
+
+    def reads(self, sent: Sent) -> dict[TopicPartition, int]:
+        """Partition → offset of what a request makes a broker read."""
+        names = {topic_id(name): name for name in "ab"}
+        return {TopicPartition(names[key], number): want.offset for (key, number), want in self.heard[sent].reads.items()}  # type: ignore[index]
+
+    def tell(self, sent: Sent, told: dict[TopicPartition, Any]) -> None:
+        answer = self.heard.pop(sent)
+        gives(sent, {} if answer.code else told, session_id=answer.session, error_code=answer.code)
+
+    def hear(self) -> None:
+        """Requests reach their brokers."""
+        for sent in self.fetching.world.in_flight:
+            if sent not in self.heard:
+                fields = sent.request.fields
+                assert fields is not None
+                self.heard[sent] = self.brokers[sent.node].answer(fields(sent.version), sent.version)
 
     @rule(leaders=st.tuples(*[st.sampled_from([-1, 1, 2, 3])] * 4))
     def leaders_move(self, leaders: tuple[int, int, int, int]) -> None:
@@ -108,11 +145,18 @@ class AnyEvents(RuleBasedStateMachine):
     def it_rests_within_its_bounds(self) -> None:
         fetching = self.fetching
         fetching.turn()
+        self.hear()
         under_way = [sent.node for sent in fetching.world.in_flight]
         assert len(under_way) == len(set(under_way))
-        asked = [where for sent in fetching.world.in_flight for where in asks(sent)]
+        asked = [where for sent in fetching.world.in_flight for where in self.reads(sent)]
         assert len(asked) == len(set(asked))
         assert all(fetching.buffer.count(where) <= 3 for where in ALL)
+
+    @invariant()
+    def a_broker_reads_what_is_to_be_read_of_it(self) -> None:
+        in_flight = self.fetching.world.in_flight
+        if not any(self.heard[sent].code for sent in in_flight):
+            assert {where for sent in in_flight for where in self.reads(sent)} == set(self.fetching.fetcher.under_way)
 
     def teardown(self) -> None:
         """Once nothing fails any more, every partition is read on."""
@@ -124,8 +168,11 @@ class AnyEvents(RuleBasedStateMachine):
         for _ in range(30):
             fetching.world.after(64.0)
             fetching.turn()
+            self.hear()
             for sent in list(fetching.world.in_flight):
-                gives(sent, {where: batch(offset) for where, offset in asks(sent).items()})
+                self.tell(sent, {where: batch(offset) for where, offset in self.reads(sent).items()})
+            fetching.turn()
+            self.hear()
             for _ in range(5):
                 self.poll(1000)
         assert all(self.next[where] >= offset for where, offset in goal.items())

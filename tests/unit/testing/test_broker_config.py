@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyclient.testing.broker_config import OWNED, new_cluster_id, normalized, render_properties, shared_config
+from pyclient.testing.broker_config import OWNED, for_node, new_cluster_id, normalized, render_properties, shared_config
 
 
 def test_underscores_stand_for_dots_and_booleans_are_lower_case() -> None:
@@ -49,3 +49,8 @@ def test_a_cluster_id_is_a_uuid_that_no_tool_takes_for_an_option() -> None:
         drawn = new_cluster_id()
         assert not drawn.startswith("-")
         assert len(base64.urlsafe_b64decode(drawn + "==")) == 16
+
+
+def test_the_brokers_id_stands_where_a_setting_says_node() -> None:
+    assert [for_node("rack-{node}", number) for number in (1, 12)] == ["rack-1", "rack-12"]
+    assert for_node("1000", 1) == "1000"

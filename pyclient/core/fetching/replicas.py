@@ -1,0 +1,118 @@
+"""Which replica is read instead of the leader, because it is nearer (KIP-392, C09).
+
+Knows leases and who could not be reached; does not fetch. A lease ends with its time, an error, another leader, or when
+the replica goes offline; then the leader is asked again, and may name the same one.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from pyclient.core.cluster import Cluster
+from pyclient.core.manager import earliest
+from pyclient.records import TopicPartition
+
+REACH_LIMIT: Final = 3.0
+"""Seconds a replica may be out of reach before its partitions are read from their leaders."""
+
+
+class Lease(NamedTuple):
+    """A replica that the leader of an epoch named, until when it may be read."""
+
+    until: float
+    leader: int
+    leader_epoch: int
+
+
+class NearReplicas:
+    """The leases of all partitions. *lease* is their length in seconds, *rack* what brokers are told of where we are."""
+
+    def __init__(self, rack: str, lease: float) -> None:
+        self._rack = rack
+        self._lease = lease
+        self._at: dict[TopicPartition, int] = {}
+        self._leases: dict[int, dict[TopicPartition, Lease]] = {}  # by replica, the oldest first
+        self._missed: dict[int, float] = {}  # since when a replica cannot be reached
+        self._alone_until = 0.0
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def rack(self, now: float) -> str:
+        """Where we are; nothing while a replica that leaders would name cannot be reached: they serve us themselves then."""
+        return self._rack if now >= self._alone_until else ""
+
+    def of(self, where: TopicPartition) -> int | None:
+        """The replica to read instead of the leader."""
+        return self._at.get(where)
+
+    def begin(self, where: TopicPartition, replica: int, cluster: Cluster, now: float) -> bool:
+        """The leader says: read from this one. False when nobody knows where that is."""
+        self.end(where)
+        known = cluster.partition(where)
+        if known is None or known.leader is None or replica not in cluster.nodes or replica in known.offline:
+            return False
+        if replica != known.leader:
+            self._at[where] = replica
+            self._leases.setdefault(replica, {})[where] = Lease(now + self._lease, known.leader, known.epoch)
+        return True
+
+    def end(self, where: TopicPartition) -> None:
+        """Read from the leader again."""
+        replica = self._at.pop(where, None)
+        if replica is None:
+            return
+        leases = self._leases[replica]
+        del leases[where]
+        if not leases:
+            del self._leases[replica]
+            self._missed.pop(replica, None)
+
+    # ---- what ends by itself: each gives the partitions to read from their leaders again ----------------------------
+
+    def expire(self, now: float) -> list[TopicPartition]:
+        """Leases whose time is over."""
+        return self._ended([where for leases in self._leases.values() for where in _over(leases, now)])
+
+    def follow(self, cluster: Cluster) -> list[TopicPartition]:
+        """Leases of leaders that are none any more, or to replicas that went offline."""
+        return self._ended([where for replica, leases in self._leases.items() for where, lease in leases.items()
+                            if not _holds(cluster, where, replica, lease)])
+
+    def give_up(self, now: float) -> list[TopicPartition]:
+        """Leases to replicas that nobody could reach for a while. Leaders, who may, would name them again: they are not asked to."""
+        lost = [replica for replica, since in self._missed.items() if now >= since + REACH_LIMIT]
+        if lost:
+            self._alone_until = now + self._lease
+        return self._ended([where for replica in lost for where in self._leases[replica]])
+
+    def _ended(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        for where in partitions:
+            self.end(where)
+        return partitions
+
+    # ---- who can be reached -----------------------------------------------------------------------------------------
+
+    def reached(self, node: int, *, ready: bool, now: float) -> None:
+        """Whether a request could be written to a node just now."""
+        if ready:
+            self._missed.pop(node, None)
+        elif node in self._leases:
+            self._missed.setdefault(node, now)
+
+    def next_deadline(self) -> float | None:
+        """When the next one is given up."""
+        return earliest(*(since + REACH_LIMIT for since in self._missed.values()))
+
+
+def _over(leases: dict[TopicPartition, Lease], now: float) -> Iterator[TopicPartition]:
+    for where, lease in leases.items():
+        if now < lease.until:
+            return
+        yield where
+
+
+def _holds(cluster: Cluster, where: TopicPartition, replica: int, lease: Lease) -> bool:
+    known = cluster.partition(where)
+    return (known is not None and (known.leader, known.epoch) == (lease.leader, lease.leader_epoch)
+            and replica in cluster.nodes and replica not in known.offline)

@@ -1,0 +1,224 @@
+"""Fetch sessions (KIP-227): what a broker has been told of our partitions, and what it has to be told next (C07, C08).
+
+One session per node. Knows partitions and what is wanted of each; knows no positions, no requests and no time. Its work
+follows what changes: a partition that stays as it was costs nothing, in the request, in the answer, or here.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+import attrs
+
+from pyclient.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError, KafkaError
+from pyclient.records import TopicPartition
+
+NO_SESSION: Final = 0
+FULL: Final = 0
+"""The epoch of a request that names every partition, and begins a session if the broker has room for one."""
+FINAL: Final = -1
+LAST_EPOCH: Final = 2**31 - 1
+
+
+class Wish(NamedTuple):
+    """What is wanted of one partition. *generation* is not sent: it tells for which seek or assignment the answer is."""
+
+    offset: int
+    generation: int
+    leader_epoch: int
+    last_epoch: int
+    topic_id: UUID | None
+
+
+Told: TypeAlias = tuple[TopicPartition, Wish, Any]
+"""A partition of an answer: which, what was wanted of it, and what the broker says."""
+
+
+@attrs.frozen(kw_only=True)
+class Asking:
+    """What one request says of its session."""
+
+    id: int
+    epoch: int
+    wishes: Mapping[TopicPartition, Wish]
+    """All partitions, or in a session those that are new or wanted otherwise; in the order in which they are to be read."""
+    forgotten: Mapping[TopicPartition, Wish]
+    """What is not wanted any more, as it was wanted last; of a topic made anew what was wanted of the old one."""
+    by_name: bool
+    """Some topic has no id: before version 13 only."""
+    everything: Mapping[TopicPartition, Wish]
+    """All that is to be read: what to say to a broker that proves too old for sessions."""
+
+    def forgets(self, *, by_id: bool) -> list[tuple[TopicPartition, Wish]]:
+        """What the broker is to drop; a new session has nothing to drop. By name it would drop what is told in the same request with it."""
+        if self.epoch == FULL:
+            return []
+        return [(where, wish) for where, wish in self.forgotten.items() if by_id or where not in self.wishes]
+
+
+@attrs.define(eq=False)
+class _Topic:
+    name: str
+    partitions: int = 0
+
+
+class Session:
+    """The session at one node. `want` and `leave` say what shall change; `next` makes the request that says so."""
+
+    def __init__(self) -> None:
+        self.id = NO_SESSION
+        self.epoch = FULL
+        self.partitions: dict[TopicPartition, Wish] = {}
+        """As the broker was told last, those that were served last at the end."""
+        self._wanted: dict[TopicPartition, None] = {}
+        self._left: dict[TopicPartition, None] = {}  # of `partitions`
+        self._topics: dict[UUID, _Topic] = {}
+        self._nameless = 0  # partitions of topics without an id
+        self._by_name = False
+
+    def __repr__(self) -> str:
+        return (f"<Session {self.id} epoch {self.epoch}: {len(self.partitions)} partitions, "
+                f"{len(self._wanted)} to add or change, {len(self._left)} to forget>")
+
+    # ---- what shall change ------------------------------------------------------------------------------------------
+
+    def want(self, where: TopicPartition) -> None:
+        """Read this partition from the next request on, or read it otherwise than until now."""
+        self._left.pop(where, None)
+        self._wanted[where] = None
+
+    def leave(self, where: TopicPartition) -> None:
+        """Do not read this partition any more."""
+        self._wanted.pop(where, None)
+        if where in self.partitions:
+            self._left[where] = None
+
+    @property
+    def wanted(self) -> tuple[TopicPartition, ...]:
+        """What `want` named since the last request."""
+        return tuple(self._wanted)
+
+    @property
+    def reads(self) -> bool:
+        """Whether a request now would read anything. While none does, what is to be forgotten waits: an empty session ends."""
+        return bool(self._wanted) or len(self.partitions) > len(self._left)
+
+    # ---- requests ---------------------------------------------------------------------------------------------------
+
+    def next(self, wish: Callable[[TopicPartition], Wish | None]) -> Asking | None:
+        """What the next request says, or None when it would read nothing. *wish* gives None for what is not to be read after all."""
+        news = self._news(wish)
+        if not news and len(self.partitions) <= len(self._left):
+            return None
+        forgotten = {where: self._drop(where) for where in self._left}
+        self._left = {}
+        for where, new in news.items():
+            if where in self.partitions:
+                old = self._drop(where)
+                if old.topic_id != new.topic_id:
+                    forgotten[where] = old
+            self._hold(where, new)
+        if bool(self._nameless) != self._by_name:
+            self.renew()  # a session is by name or by id for good
+        if self.epoch == FULL:
+            self._by_name = bool(self._nameless)
+            news = self.partitions
+        return Asking(id=self.id, epoch=self.epoch, wishes=news, forgotten=forgotten, by_name=self._by_name,
+                      everything=self.partitions)
+
+    def _news(self, wish: Callable[[TopicPartition], Wish | None]) -> dict[TopicPartition, Wish]:
+        wanted, self._wanted = self._wanted, {}
+        news = {}
+        for where in wanted:
+            new = wish(where)
+            if new is None:
+                self.leave(where)
+            elif new != self.partitions.get(where):
+                news[where] = new
+        return news
+
+    def farewell(self) -> Asking | None:
+        """What ends the session, if there is one; nothing can be asked after that."""
+        if self.id == NO_SESSION:
+            return None
+        return Asking(id=self.id, epoch=FINAL, wishes={}, forgotten={}, by_name=self._by_name, everything={})
+
+    # ---- what became of them ----------------------------------------------------------------------------------------
+
+    def answered(self, message: Any) -> list[Told]:
+        """The partitions that the broker tells something of. An answer that does not fit the session ends it, and counts all the same:
+        what it says of partitions that were asked for is no less true."""
+        told, strangers = self._read(message)
+        given: int = getattr(message, "session_id", NO_SESSION)  # since version 7
+        if self.epoch == FULL:
+            self._begun(given, fits=not strangers and len(told) == len(self.partitions))
+        elif given == NO_SESSION:
+            self._forget()
+        elif strangers or given != self.id:
+            self.renew()
+        else:
+            self.epoch = following(self.epoch)
+        return told
+
+    def _begun(self, given: int, *, fits: bool) -> None:
+        self.id = given
+        self.epoch = following(FULL) if fits and given != NO_SESSION else FULL
+
+    def _read(self, message: Any) -> tuple[list[Told], int]:
+        told, strangers = [], 0
+        for topic in message.responses:
+            by_name = hasattr(topic, "topic")
+            known = None if by_name else self._topics.get(topic.topic_id)
+            name = topic.topic if by_name else known.name if known is not None else ""
+            for part in topic.partitions:
+                where = TopicPartition(name, part.partition_index)
+                wish = self.partitions.get(where)
+                if wish is None or not (by_name or wish.topic_id == topic.topic_id):
+                    strangers += 1
+                else:
+                    told.append((where, wish, part))
+        return told, strangers
+
+    def refused(self, error: KafkaError) -> bool:
+        """The broker says that the session is not as we believe: the next request begins another. False: it says something else."""
+        match error:
+            case FetchSessionIdNotFoundError():
+                self._forget()
+            case InvalidFetchSessionEpochError() | FetchSessionTopicIdError():
+                self.renew()
+            case _:
+                return False
+        return True
+
+    def renew(self) -> None:
+        """Nobody knows what the broker has understood: the next request begins another session, and ends this one by naming it."""
+        self.epoch = FULL
+
+    def _forget(self) -> None:
+        self.id, self.epoch = NO_SESSION, FULL
+
+    # ---- partitions and their topics --------------------------------------------------------------------------------
+
+    def _hold(self, where: TopicPartition, wish: Wish) -> None:
+        self.partitions[where] = wish
+        if wish.topic_id is None:
+            self._nameless += 1
+        else:
+            self._topics.setdefault(wish.topic_id, _Topic(where.topic)).partitions += 1
+
+    def _drop(self, where: TopicPartition) -> Wish:
+        wish = self.partitions.pop(where)
+        if wish.topic_id is None:
+            self._nameless -= 1
+        else:
+            topic = self._topics[wish.topic_id]
+            topic.partitions -= 1
+            if not topic.partitions:
+                del self._topics[wish.topic_id]
+        return wish
+
+
+def following(epoch: int) -> int:
+    """The epoch of the next request of a session."""
+    return 1 if epoch == LAST_EPOCH else epoch + 1

@@ -1,0 +1,93 @@
+"""From which node each partition is read: one session per node, one request under way to each (C02).
+
+Knows nodes, sessions and who is under way; does not know why a partition is read from there, or not at all.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pyclient.core.fetching.sessions import Asking, Session, Wish
+from pyclient.records import TopicPartition
+
+
+class Sources:
+    """Puts each partition into one session at a time: what one node is just asked for, no other one is asked for."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, Session] = {}  # the node asked longest ago first
+        self._at: dict[TopicPartition, int] = {}  # where it is wanted, or was told last
+        self._under_way: dict[int, dict[TopicPartition, None]] = {}  # and what moves elsewhere as soon as the answer is there
+
+    def put(self, where: TopicPartition, node: int) -> None:
+        """Read this partition from *node*, with its next request."""
+        old = self._at.get(where, node)
+        if old != node:
+            self._sessions[old].leave(where)
+            if old in self._under_way and where in self._sessions[old].partitions:
+                self._under_way[old][where] = None
+                return
+        self._at[where] = node
+        self.session(node).want(where)
+
+    def take(self, where: TopicPartition) -> None:
+        """Read this partition no more."""
+        node = self._at.get(where)
+        if node is None:
+            return
+        session = self._sessions[node]
+        session.leave(where)
+        if where not in session.partitions:
+            del self._at[where]
+
+    def session(self, node: int) -> Session:
+        """The session at a node."""
+        return self._sessions.setdefault(node, Session())
+
+    def idle(self) -> list[int]:
+        """The nodes that have something to read, and no request under way."""
+        return [node for node, session in self._sessions.items() if node not in self._under_way and session.reads]
+
+    def ask(self, node: int, wish: Callable[[TopicPartition], Wish | None]) -> Asking | None:
+        """What to ask a node now, if anything; its request is under way from now on."""
+        session = self._sessions[node]
+        asking = session.next(wish)
+        if asking is None:
+            return None
+        self._sessions[node] = self._sessions.pop(node)
+        self._under_way[node] = {}
+        for where in asking.forgotten:
+            if where not in session.partitions and self._at.get(where) == node:
+                del self._at[where]
+        return asking
+
+    def ended(self, node: int) -> list[TopicPartition]:
+        """The request to this node has ended; gives what waited for that to be read elsewhere, if it is to be read still."""
+        return list(self._under_way.pop(node))
+
+    def wanted(self) -> list[TopicPartition]:
+        """What the next requests are to ask for anew, or otherwise than until now."""
+        return [where for session in self._sessions.values() for where in session.wanted]
+
+    def under_way(self) -> list[TopicPartition]:
+        """What nodes are being asked for."""
+        return [where for node in self._under_way for where in self._sessions[node].partitions]
+
+    def outdated(self, is_true: Callable[[TopicPartition, int, Wish], bool]) -> list[TopicPartition]:
+        """Partitions of which (where, node, wish), as the node was told it, is not true any more."""
+        return [where for node, session in self._sessions.items() for where, wish in session.partitions.items()
+                if self._at.get(where) == node and not is_true(where, node, wish)]
+
+    def forget_nodes(self, alive: Callable[[int], bool]) -> None:
+        """Drop the sessions of nodes that are gone and read nothing any more."""
+        for node in [node for node, session in self._sessions.items()
+                     if not alive(node) and node not in self._under_way and not session.reads]:
+            del self._sessions[node]
+            for where in [where for where, at in self._at.items() if at == node]:
+                del self._at[where]
+
+    def farewells(self) -> Iterator[tuple[int, Asking, bool]]:
+        """What ends each session there is: (node, what to say, whether a request to it is under way)."""
+        for node, session in self._sessions.items():
+            asking = session.farewell()
+            if asking is not None:
+                yield node, asking, node in self._under_way

@@ -1,0 +1,136 @@
+"""Fetch sessions and reading from the replica in our rack, on real brokers (C02, C07, C09)."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pyclient import Admin, Consumer, Producer, TopicPartition
+from pyclient.testing import LocalCluster
+from tests.kafka import consumer, make_topic, numbers, produce
+from tests.waiting import eventually
+
+RACKS = pytest.mark.kafka(
+    brokers=3, broker_rack="rack-{node}", replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
+ONE_SESSION = pytest.mark.kafka(max_incremental_fetch_session_cache_slots=1)
+
+
+def leader_of(cluster: LocalCluster, topic: str) -> int:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        leader = admin.describe_topics([topic])[topic].partitions[0].leader
+    assert leader is not None
+    return leader
+
+
+def reads(reader: Consumer, values: list[bytes]) -> None:
+    found: list[bytes | None] = []
+    while len(found) < len(values):
+        records = reader.poll(20)
+        assert records, f"{len(found)} of {len(values)} records, and no more"
+        found += [record.value for record in records]
+    assert found == values
+
+
+def asked(reader: Consumer, node: int) -> float:
+    """How many requests a node got; while a consumer reads on, fetches."""
+    return reader.metrics().get(f"request-total{{node={node}}}", 0.0)
+
+
+@RACKS
+def test_C09_the_replica_in_our_rack_is_read_and_the_leader_when_that_is_gone(kafka_cluster: LocalCluster) -> None:
+    (where,) = make_topic(kafka_cluster, "near", replicas=3)
+    leader = leader_of(kafka_cluster, "near")
+    near = leader % 3 + 1
+    with consumer(kafka_cluster, client_rack=f"rack-{near}", fetch_max_wait_ms=100) as reader:
+        reader.assign([where])
+        with writes(kafka_cluster, where) as write:
+            reads(reader, write(20))
+            before = {node: asked(reader, node) for node in (leader, near)}
+            for _ in range(5):
+                reads(reader, write(20))
+            eventually(lambda: asked(reader, near) >= before[near] + 5)
+            assert asked(reader, leader) <= before[leader] + 3, "it asks the leader too"
+            kafka_cluster.kill(near)
+            try:
+                reads(reader, write(20))
+            finally:
+                kafka_cluster.start(near)
+
+
+@RACKS
+def test_C09_the_leader_in_our_rack_is_read_itself(kafka_cluster: LocalCluster) -> None:
+    (where,) = make_topic(kafka_cluster, "at-home", replicas=3)
+    leader = leader_of(kafka_cluster, "at-home")
+    produce(kafka_cluster, "at-home", numbers(100))
+    with consumer(kafka_cluster, client_rack=f"rack-{leader}") as reader:
+        reader.assign([where])
+        reads(reader, numbers(100))
+
+
+@contextmanager
+def writes(cluster: LocalCluster, where: TopicPartition) -> Iterator[Writes]:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        yield Writes(producer, where)
+
+
+class Writes:
+    """Writes as many numbers as asked for, acknowledged, and gives them."""
+
+    def __init__(self, producer: Producer, where: TopicPartition) -> None:
+        self._producer = producer
+        self._where = where
+        self._next = 0
+
+    def __call__(self, count: int) -> list[bytes]:
+        values = [b"%d" % number for number in range(self._next, self._next + count)]
+        self._next += count
+        for value in values:
+            self._producer.send(self._where.topic, value, partition=self._where.partition)
+        self._producer.flush(30)
+        return values
+
+
+@ONE_SESSION
+def test_C07_consumers_for_which_a_broker_has_no_room_read_on_and_one_that_closes_makes_room(kafka_cluster: LocalCluster) -> None:
+    partitions = make_topic(kafka_cluster, "crowded", partitions=20)
+    where = partitions[0]
+    with writes(kafka_cluster, where) as write, consumer(kafka_cluster) as second:
+        values = write(10)
+        with consumer(kafka_cluster) as first:
+            first.assign(partitions)
+            second.assign(partitions)
+            reads(first, values)
+            reads(second, values)
+            values = write(10)
+            reads(first, values)
+            reads(second, values)
+        for _ in range(5):
+            reads(second, write(10))
+
+
+def test_C07_a_session_of_many_partitions_reads_what_comes_in_each_and_forgets_what_is_paused(kafka_cluster: LocalCluster) -> None:
+    partitions = make_topic(kafka_cluster, "many", partitions=50)
+    with consumer(kafka_cluster) as reader, Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        reader.assign(partitions)
+        for turn in range(3):
+            paused = partitions[turn * 10:turn * 10 + 10]
+            reader.pause(*paused)
+            for where in partitions:
+                producer.send(where.topic, b"%d" % turn, partition=where.partition)
+            producer.flush(30)
+            wanted = {where for where in partitions if where not in paused}
+            assert took(reader, len(wanted)) == wanted
+            reader.resume(*paused)
+            assert took(reader, len(paused)) == set(paused)
+
+
+def took(reader: Consumer, count: int) -> set[TopicPartition]:
+    """Where the next *count* records are from."""
+    found: list[TopicPartition] = []
+    while len(found) < count:
+        records = reader.poll(20)
+        assert records, f"{len(found)} of {count} records, and no more"
+        found += [TopicPartition(record.topic, record.partition) for record in records]
+    assert len(found) == count
+    return set(found)

@@ -1,0 +1,281 @@
+"""Reading from the replica in our rack instead of the leader (C09): whom the fetcher asks, and when it asks the leader again."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient.codec.apis import Api
+from pyclient.core.fetching.replicas import REACH_LIMIT, NearReplicas
+from pyclient.records import TopicPartition
+from tests.unit.core.fetching import A0, A1, A2, NOT_LEADER, OUT_OF_RANGE, Fetching, asks, batch, gives, settle_metadata
+from tests.unit.core.world import Sent, answer, topic, view
+
+LEASE = 300.0
+NOT_AVAILABLE = 78
+SESSION = 77
+
+
+@pytest.fixture
+def fetching() -> Fetching:
+    return Fetching()
+
+
+def goes_near(fetching: Fetching, *partitions: TopicPartition, replica: int = 3) -> Sent:
+    """These are read, their leader names the replica, which is asked."""
+    fetching.reads(*partitions)
+    gives(fetching.fetches(), {where: {"preferred_read_replica": replica} for where in partitions})
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (replica, dict.fromkeys(partitions, 0))
+    return sent
+
+
+def test_C09_brokers_are_told_our_rack_and_the_replica_that_the_leader_names_is_read(fetching: Fetching) -> None:
+    fetching.reads(A0)
+    sent = fetching.fetches()
+    assert (sent.node, sent.body.rack_id) == (1, "r1")
+    gives(sent, {A0: {"preferred_read_replica": 3}})
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (3, {A0: 0})
+    gives(sent, {A0: batch(0)})
+    assert fetching.fetches().node == 3
+    assert fetching.offsets() == [0]
+
+
+def test_C09_only_the_partition_that_the_leader_names_one_for_is_read_elsewhere(fetching: Fetching) -> None:
+    fetching.reads(A0, A1)
+    gives(fetching.fetches(), {A0: {"preferred_read_replica": 3}, A1: b""}, session_id=SESSION)
+    sent = {each.node: each for each in fetching.turn()}
+    assert {node: asks(each) for node, each in sent.items()} == {3: {A0: 0}, 1: {}}
+    assert [part for each in sent[1].body.forgotten_topics_data for part in each.partitions] == [0]
+
+
+def test_C09_when_the_lease_is_over_the_leader_is_asked_again(fetching: Fetching) -> None:
+    sent = goes_near(fetching, A0, A1)
+    fetching.world.after(LEASE - 1)
+    gives(sent, {A0: b""}, session_id=5)
+    sent = fetching.fetches()
+    assert sent.node == 3
+    fetching.world.after(1)
+    assert fetching.turn() == []  # what it was asked for is not asked of another
+    gives(sent, {A0: batch(0)}, session_id=5)
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (1, {A0: 1, A1: 0})
+    gives(sent, {A0: {"preferred_read_replica": 3}})
+    assert {each.node for each in fetching.turn()} == {1, 3}
+
+
+@pytest.mark.parametrize("offset", [0, 7])
+def test_C09_an_offset_out_of_a_followers_range_is_asked_of_the_leader_and_nothing_is_reset(fetching: Fetching, offset: int) -> None:
+    sent = goes_near(fetching, A0)
+    if offset:
+        gives(sent, {A0: batch(0, 7)})
+        sent = fetching.fetches()
+    gives(sent, {A0: OUT_OF_RANGE})
+    assert fetching.turn() == []
+    fetching.world.after(1.0)
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (1, {A0: offset})
+    gives(sent, {A0: OUT_OF_RANGE})
+    if offset:
+        assert fetching.turn()[0].node == 1  # C11: it may be the epoch that is not known
+    else:
+        assert fetching.looks_up()[1] == {A0: -2}
+
+
+def test_C09_a_follower_and_a_leader_that_never_agree_are_not_asked_at_the_networks_speed(fetching: Fetching) -> None:
+    sent = goes_near(fetching, A0)
+    for pause in (1, 2, 4):
+        gives(sent, {A0: OUT_OF_RANGE})
+        assert fetching.turn() == []
+        assert fetching.fetcher.next_deadline() == fetching.world.now + pause
+        fetching.world.after(pause)
+        gives(fetching.fetches(), {A0: {"preferred_read_replica": 3}})
+        sent = fetching.fetches()
+        assert sent.node == 3
+
+
+@pytest.mark.parametrize("code", [NOT_LEADER, NOT_AVAILABLE, 9, 56, 74, 3, -1])
+def test_C09_any_error_of_a_follower_ends_the_lease_and_the_leader_is_asked_after_a_pause(fetching: Fetching, code: int) -> None:
+    sent = goes_near(fetching, A0)
+    gives(sent, {A0: code})
+    assert fetching.turn() == []
+    fetching.world.after(1.0)
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (1, {A0: 0})
+
+
+def test_C09_what_comes_back_to_a_leader_that_was_told_of_nothing_else_is_in_its_session_still(fetching: Fetching) -> None:
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: {"preferred_read_replica": 3}}, session_id=SESSION)
+    gives(fetching.fetches(), {A0: NOT_LEADER})
+    fetching.world.after(1.0)
+    sent = fetching.fetches()
+    assert (sent.node, sent.body.session_epoch, asks(sent), fetching.fetcher.under_way) == (1, 1, {}, [A0])
+
+
+def test_C09_an_offset_out_of_the_range_of_one_that_leads_no_more_is_asked_of_the_leader(fetching: Fetching) -> None:
+    fetching.reads(A0)
+    sent = fetching.fetches()
+    fetching.knows(topic("a", 2, 1, 2, epoch=1), topic("b", 2))
+    assert fetching.turn() == []
+    gives(sent, {A0: OUT_OF_RANGE})
+    assert fetching.turn() == []
+    fetching.world.after(1.0)
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (2, {A0: 0})
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_C09_after_a_lost_connection_the_leader_is_asked(fetching: Fetching, lost: bool) -> None:
+    sent = goes_near(fetching, A0, A1)
+    sent.is_lost() if lost else sent.is_not_sent()
+    fetching.world.after(1.0)
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (1, {A0: 0, A1: 0})
+
+
+def test_C09_a_new_leader_ends_the_lease(fetching: Fetching) -> None:
+    gives(goes_near(fetching, A0), {A0: b""})
+    near = fetching.fetches()
+    fetching.knows(topic("a", 2, 1, 2, epoch=1), topic("b", 2))
+    gives(near, {A0: batch(0)})
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (2, {A0: 1})
+
+
+def test_C09_the_same_leader_in_a_new_epoch_ends_the_lease(fetching: Fetching) -> None:
+    gives(goes_near(fetching, A0), {A0: b""})
+    near = fetching.fetches()
+    fetching.knows(topic("a", 1, 1, 2, epoch=1), topic("b", 2))
+    gives(near, {A0: b""})
+    assert fetching.fetches().node == 1
+
+
+@pytest.mark.parametrize("how", ["not a broker any more", "offline"])
+def test_C09_a_replica_that_goes_offline_ends_the_lease(fetching: Fetching, how: str) -> None:
+    near = goes_near(fetching, A0)
+    if how == "offline":
+        tells_offline(fetching, 3)
+    else:
+        fetching.knows(nodes=(1, 2))
+    assert fetching.turn() == []
+    gives(near, {A0: batch(0)})
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (1, {A0: 1})
+
+
+def test_C09_another_view_of_the_same_cluster_ends_nothing(fetching: Fetching) -> None:
+    near = goes_near(fetching, A0)
+    fetching.knows()
+    gives(near, {A0: batch(0)})
+    assert fetching.fetches().node == 3
+
+
+@pytest.mark.parametrize("replica", [9, 3])
+def test_C09_a_replica_that_nobody_knows_or_that_is_offline_is_not_asked_nor_the_leader_at_the_networks_speed(fetching: Fetching, replica: int) -> None:
+    tells_offline(fetching, 3)
+    fetching.reads(A0)
+    settle_metadata(fetching)
+    tells_offline(fetching, 3)
+    gives(fetching.fetches(), {A0: {"preferred_read_replica": replica}})
+    assert fetching.turn() == []
+    fetching.world.after(64.0)
+    assert fetching.world.turn(fetching.metadata)
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent)) == (1, {A0: 0})
+
+
+def test_C09_a_leader_that_names_itself_is_asked_on(fetching: Fetching) -> None:
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: {"preferred_read_replica": 1}})
+    assert fetching.fetches().node == 1
+
+
+def test_C09_records_beside_the_name_of_a_replica_are_taken(fetching: Fetching) -> None:
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: {"preferred_read_replica": 3, "records": batch(0)}})
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent), fetching.offsets()) == (3, {A0: 1}, [0])
+
+
+def test_C09_a_follower_that_cannot_be_reached_is_given_up_and_leaders_do_not_hear_our_rack_for_a_while(fetching: Fetching) -> None:
+    fetching.world.nodes = {1, 2}
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: {"preferred_read_replica": 3}})
+    assert fetching.turn() == []
+    assert 3 in fetching.world.wished
+    assert fetching.fetcher.next_deadline() == fetching.world.now + REACH_LIMIT
+    fetching.world.after(REACH_LIMIT - 1)
+    assert fetching.turn() == []
+    fetching.world.after(1)
+    sent = fetching.fetches()
+    assert (sent.node, asks(sent), sent.body.rack_id) == (1, {A0: 0}, "")
+    assert fetching.fetcher.next_deadline() is None
+    fetching.world.after(LEASE)
+    gives(sent, {A0: batch(0)})
+    assert fetching.fetches().body.rack_id == "r1"
+
+
+def test_C09_a_follower_that_can_be_reached_in_time_is_asked(fetching: Fetching) -> None:
+    fetching.world.nodes = {1, 2}
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: {"preferred_read_replica": 3}})
+    assert fetching.turn() == []
+    fetching.world.after(REACH_LIMIT / 2)
+    fetching.world.nodes = {1, 2, 3}
+    sent = fetching.fetches()
+    assert (sent.node, sent.body.rack_id) == (3, "r1")
+    fetching.world.after(REACH_LIMIT)
+    fetching.turn()
+    gives(sent, {A0: batch(0)})
+    assert fetching.fetches().node == 3
+
+
+def test_C09_a_leader_that_cannot_be_reached_is_waited_for(fetching: Fetching) -> None:
+    fetching.world.nodes = {2}
+    fetching.reads(A0, A2)
+    gives(fetching.fetches(), {A2: {"preferred_read_replica": 3}})
+    assert fetching.turn() == []
+    fetching.world.after(REACH_LIMIT)
+    assert [each.node for each in fetching.turn()] == [2]
+    assert fetching.fetcher.next_deadline() is None
+
+
+def test_C09_what_is_given_up_holds_no_lease(fetching: Fetching) -> None:
+    near = goes_near(fetching, A0)
+    fetching.fetcher.assign([], fetching.world.now)
+    gives(near, {A0: batch(0)})
+    fetching.reads(A0)
+    assert fetching.fetches().node == 1
+
+
+def test_leases_end_one_by_one_and_a_new_one_begins_its_time_anew() -> None:
+    cluster = Fetching().metadata.cluster
+    near = NearReplicas("r1", LEASE)
+    for number, where in enumerate((A0, A1, A2)):
+        assert near.begin(where, 3, cluster, 10.0 * number)
+    assert near.begin(A0, 3, cluster, 15.0)
+    assert (len(near), near.of(A0), near.of(TopicPartition("b", 0))) == (3, 3, None)
+    assert near.expire(LEASE + 9) == []
+    assert near.expire(LEASE + 14) == [A1]
+    assert near.expire(LEASE + 20) == [A2, A0]
+    near.end(A0)
+    assert len(near) == 0
+
+
+def test_a_lease_belongs_to_one_leader_even_of_brokers_that_tell_no_epochs() -> None:
+    fetching = Fetching()
+    fetching.knows(topic("a", 1, 1, 2, epoch=-1))
+    near = NearReplicas("r1", LEASE)
+    assert near.begin(A0, 3, fetching.metadata.cluster, 0.0)
+    assert near.begin(A1, 1, fetching.metadata.cluster, 0.0)
+    assert len(near) == 1  # the leader needs none
+    assert near.follow(fetching.metadata.cluster) == []
+    fetching.knows(topic("a", 2, 1, 2, epoch=-1))
+    assert near.follow(fetching.metadata.cluster) == [A0]
+
+
+def tells_offline(fetching: Fetching, replica: int) -> None:
+    """The cluster says that a replica of a-0 is offline, in no new epoch."""
+    told = topic("a", 1, 1, 2)
+    told["partitions"][0]["offline_replicas"] = [replica]  # type: ignore[index]
+    fetching.metadata.hint(fetching.metadata.cluster.updated(answer(Api.METADATA, 13, **view(told, topic("b", 2)))))

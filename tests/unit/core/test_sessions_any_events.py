@@ -1,0 +1,169 @@
+"""A fetch session against brokers, through any sequence of events: what is read is what is wanted (C07, C08).
+
+Twice: against a model as small as KIP-227 can be said in, and against the fake cluster's sessions, which real brokers are compared with.
+"""
+from __future__ import annotations
+
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid5
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from pyclient.core.fetching.requests import TOPIC_IDS_SINCE, fetch_fields
+from pyclient.core.fetching.sessions import Session, Wish
+from pyclient.errors import error_for
+from pyclient.records import TopicPartition
+from pyclient.testing.fake.families.sessions import Key, Sessions
+from pyclient.testing.fake.families.sessions import Wish as FakeWish
+from pyclient.testing.fake.refused import Refused
+from tests.unit.core.fetch_sessions import Answer, Broker, Model, Want, forgotten, name, wishes
+from tests.unit.core.fetching import LIMITS
+from tests.unit.core.world import topic_id
+
+ALL = [TopicPartition(topic, number) for topic in "abc" for number in range(2)]
+PLACES = st.sampled_from(ALL)
+
+class Fake:
+    """The fake cluster's sessions."""
+
+    def __init__(self) -> None:
+        self.room = True
+        self._kafka = SimpleNamespace(settings=SimpleNamespace(max_incremental_fetch_session_cache_slots=1), clock=lambda: 0.0, random=Random(1))
+        self._sessions = Sessions(self._kafka)  # type: ignore[arg-type]
+
+    def answer(self, body: dict[str, Any], version: int) -> Answer:
+        self._kafka.settings.max_incremental_fetch_session_cache_slots = int(self.room)
+        told = {key: FakeWish(want.offset, 1, want.leader_epoch, -1) for key, want in wishes(body, version).items()}
+        number, epoch, by_id = body["session_id"], body["session_epoch"], version >= TOPIC_IDS_SINCE
+        if epoch in (0, -1):
+            self._sessions.end(number)
+            answers = {key: {"error_code": 0, "high_watermark": 1, "log_start_offset": 0, "records": b""} for key in told}
+            begun = self._sessions.begun(told, answers, by_id=by_id) if epoch == 0 and told else 0
+            return Answer(0, begun, wishes(body, version), tuple(told))
+        try:
+            session = self._sessions.resumed(number, epoch, told, forgotten(body, version), by_id=by_id)
+        except Refused as refused:
+            return Answer(refused.code)
+        assert session is not None, "an empty session ends: nothing may be asked that reads nothing"
+        reads = {key: Want(cached.wish.offset, cached.wish.leader_epoch) for key, cached in session.partitions.items()}
+        return Answer(0, session.id, reads, tuple(told))
+
+    def restart(self) -> None:
+        self._sessions.expire()
+
+
+class AnyEvents(RuleBasedStateMachine):
+    """One session and one broker. The client's next request after any trouble reads what its user wants by then."""
+
+    broker: Broker
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = Session()
+        self.wants: dict[TopicPartition, Wish] = {}
+        self.ids: dict[str, UUID | None] = {topic: topic_id(topic) for topic in "abc"}
+        self.newest = 17
+        self.generation = 0
+
+    # the user
+
+    @rule(where=PLACES, offset=st.integers(0, 3), epoch=st.integers(0, 1))
+    def want(self, where: TopicPartition, offset: int, epoch: int) -> None:
+        self.wants[where] = Wish(offset, 0, epoch, -1, self.ids[where.topic])
+        self.session.want(where)
+
+    @rule(where=PLACES)
+    def leave(self, where: TopicPartition) -> None:
+        self.wants.pop(where, None)
+        self.session.leave(where)
+
+    @rule(where=PLACES)
+    def is_not_to_be_read_after_all(self, where: TopicPartition) -> None:
+        self.wants.pop(where, None)
+        self.session.want(where)
+
+    @rule(topic=st.sampled_from("abc"), how=st.sampled_from(["anew", "nameless"]))
+    def another_id(self, topic: str, how: str) -> None:
+        self.generation += 1
+        self.ids[topic] = uuid5(topic_id(topic), str(self.generation)) if how == "anew" else None
+        for where in [where for where in self.wants if where.topic == topic]:
+            self.wants[where] = self.wants[where]._replace(topic_id=self.ids[topic])
+            self.session.want(where)
+
+    # the broker
+
+    @rule(restarts=st.booleans(), room=st.booleans(), newest=st.sampled_from([6, 12, 17]))
+    def broker_changes(self, restarts: bool, room: bool, newest: int) -> None:
+        self.broker.room = room
+        if restarts or newest != self.newest:  # only a new process speaks other versions
+            self.newest = newest
+            self.broker.restart()
+
+    @rule(what=st.sampled_from(["answered", "answered", "answered", "not sent", "lost", "throttled", "stranger"]), missing=st.booleans())
+    def exchange(self, what: str, missing: bool) -> None:
+        asking = self.session.next(self.wants.get)
+        if asking is None:
+            assert not self.wants
+            return
+        version = min(self.newest, 12) if asking.by_name else self.newest
+        answer = Answer() if what == "not sent" else self.ask(fetch_fields(asking, LIMITS, rack="", max_bytes=1, wait=0)(version), version)
+        if answer.code:
+            assert asking.epoch > 0, "a full request fits any broker"
+            assert self.session.refused(error_for(answer.code))
+            self.exchange("answered", missing=False)
+        elif what == "not sent":
+            self.session.renew()
+        else:
+            self.reads_what_is_wanted(answer, version)
+            self.hear(answer, version, what, answer.told[int(missing and asking.epoch == 0):])
+
+    def hear(self, answer: Answer, version: int, what: str, told: tuple[Key, ...]) -> None:
+        """What of the answer reaches the client."""
+        if what == "lost":
+            self.session.renew()
+        elif what == "throttled":
+            self.session.answered(self.message(version, answer.session if self.session.epoch else 0, ()))
+        else:
+            strangers = ((topic_id("z") if version >= TOPIC_IDS_SINCE else "z", 0),) if what == "stranger" else ()
+            read = self.session.answered(self.message(version, answer.session, (*told, *strangers)))
+            assert [wish for _, wish, _ in read] == [self.wants[where] for where, _, _ in read]
+            assert len(read) == len(told)
+
+    def ask(self, body: dict[str, Any], version: int) -> Answer:
+        if version < 7:
+            return Answer(0, 0, wishes(body, version), tuple(wishes(body, version)))
+        return self.broker.answer(body, version)
+
+    def reads_what_is_wanted(self, answer: Answer, version: int) -> None:
+        wanted = {(wish.topic_id if version >= TOPIC_IDS_SINCE else where.topic, where.partition): Want(wish.offset, wish.leader_epoch)
+                  for where, wish in self.wants.items()}
+        assert answer.reads == wanted
+
+    def message(self, version: int, session: int, told: tuple[Key, ...]) -> Any:
+        topics = [SimpleNamespace(**{name(version): topic}, partitions=[SimpleNamespace(partition_index=number)]) for topic, number in told]
+        return SimpleNamespace(responses=topics, **({"session_id": session} if version >= 7 else {}))
+
+    @invariant()
+    def it_reads_while_something_is_wanted(self) -> None:
+        assert self.session.reads or not self.wants
+
+
+class AgainstTheModel(AnyEvents):
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker = Model()
+
+
+class AgainstTheFake(AnyEvents):
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker = Fake()
+
+
+TestAgainstTheModel = AgainstTheModel.TestCase
+TestAgainstTheFake = AgainstTheFake.TestCase
+TestAgainstTheModel.settings = TestAgainstTheFake.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
