@@ -13,12 +13,13 @@ import pytest
 
 from pyclient import Admin, AsyncConsumer, Consumer, TopicPartition
 from pyclient.errors import WakeupError
-from pyclient.testing import Fail, FakeCluster
+from pyclient.testing import Delay, Fail, FakeCluster
 from tests.waiting import eventually
 
 FIRST = TopicPartition("orders", 0)
 COUNT = 3
 UNKNOWN_SERVER_ERROR, UNKNOWN_TOPIC = -1, 3
+DELAY_S = 0.5
 
 
 @pytest.fixture
@@ -147,3 +148,26 @@ def test_a_commit_by_hand_waits_for_a_topic_that_brokers_do_not_know_yet(cluster
             reader.commit()
             assert refused.hits == 2
     assert committed(cluster) == COUNT
+
+
+def test_an_automatic_commit_does_not_wait_for_a_topic_that_brokers_do_not_know(cluster: FakeCluster) -> None:
+    cluster.intercept(Fail(UNKNOWN_TOPIC), "OffsetCommit", times=1)
+    given = {**options(cluster, 100), "retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+    with Consumer(**given) as reader, waiting(reader, lambda: poll_on(reader)):
+        eventually(lambda: committed(cluster) == COUNT)
+
+
+def test_users_callbacks_are_told_between_polls_and_not_in_one_that_waits(cluster: FakeCluster) -> None:
+    told: list[Any] = []
+    with Consumer(**options(cluster, 50)) as reader:
+        while not reader.poll(20):
+            pass
+        cluster.intercept(Delay(DELAY_S), "OffsetCommit", times=1)  # it ends while the poll waits
+        reader.commit_async(callback=lambda _, error: told.extend([error, reader.position(FIRST)]))
+        with waiting(reader, lambda: poll_on(reader)):
+            eventually(lambda: committed(cluster) == COUNT)
+            before = len(cluster.requests("Heartbeat"))
+            eventually(lambda: len(cluster.requests("Heartbeat")) >= before + 4)
+            assert told == []
+        reader.poll(0)
+    assert told == [None, COUNT]
