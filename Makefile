@@ -53,7 +53,7 @@ soak: setup ## simulate ever new seeds until Ctrl-C, past those that break; SEED
 
 durability: setup jars ## three brokers that are killed, paused and restarted under load; FOR=60 RATE=22000 FAULTS=9 SEED=7
 	@PYCLIENT_DURABILITY_SECONDS=$${FOR:-60} PYCLIENT_DURABILITY_RATE=$${RATE:-22000} PYCLIENT_DURABILITY_FAULTS=$${FAULTS:-9} \
-		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py $(ARGS)
+		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py tests/broker/durability/test_groups_of_readers.py $(ARGS)
 
 test-containers: setup jars ## tests/broker and tests/containers against brokers in containers, nothing skipped
 	@mkdir -p $(JUNIT)

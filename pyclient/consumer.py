@@ -16,7 +16,7 @@ from pyclient.errors import KafkaError, raisable
 from pyclient.plugins import AsyncRebalanceListener, RebalanceListener
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.consumer_facade import Commit, ConsumerFacade, Offsets
-from pyclient.runtime.facade import OPTION, AsyncFacade, left, seconds, sooner
+from pyclient.runtime.facade import OPTION, AsyncFacade, seconds
 from pyclient.runtime.given import as_offsets, as_partition, as_partitions, as_time
 from pyclient.runtime.portal import Portal
 from pyclient.runtime.rebalancing import OnLoop, Step, Steps, Tell, WaitFor, next_step
@@ -161,9 +161,10 @@ class Consumer(ConsumerFacade):
                 if records:
                     return records
                 self._pass_over(records)
-                came = core.buffer.wait(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
+                came = core.buffer.wait(self._patience(deadline))
                 if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
                     return records
+                self._save()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -277,7 +278,7 @@ class Consumer(ConsumerFacade):
     def _save_all(self, limit: float | None) -> None:
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
-            self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit))
+            self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit, automatic=True))
             self._progress.saved()
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -395,9 +396,10 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                     return records
                 if self._pass_over(records):
                     await asyncio.sleep(0)  # the loop has other work, and a long line may be left out
-                came = await core.data(sooner(core.patience(), None if deadline is None else left(deadline, core.clock)))
+                came = await core.data(self._patience(deadline))
                 if not came and deadline is not None and core.clock() >= deadline:
                     return records
+                self._save()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
@@ -501,7 +503,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
         unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
         if unsaved or self._commits:
             await self._let_earlier_ones_begin()
-            await self._core.commit(as_offsets(unsaved), limit)
+            await self._core.commit(as_offsets(unsaved), limit, automatic=True)
             self._progress.saved()
 
     async def _let_earlier_ones_begin(self) -> None:

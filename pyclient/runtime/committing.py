@@ -34,8 +34,9 @@ class Committing:
             raise IllegalState("committing needs a group: give the consumer a group_id")
         return self._group_id
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, as_member: bool) -> None:
-        """Store *offsets*, after all commits asked for before.
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, as_member: bool,
+                     automatic: bool = False) -> None:
+        """Store *offsets*, after all commits asked for before; an *automatic* one does not wait for topics that brokers do not know.
 
         Raises:
             CommitFailed: they are not this member's to commit (any more).
@@ -49,9 +50,9 @@ class Committing:
         await self._my_turn(timeout)
         try:
             if offsets and commit is not None:
-                await self._as_member(commit, offsets, deadline)
+                await self._as_member(commit, offsets, deadline, automatic=automatic)
             elif offsets:
-                await self._send(offsets, self._left(deadline))
+                await self._send(offsets, self._left(deadline), automatic=automatic)
         finally:
             self._order.release()
 
@@ -62,21 +63,22 @@ class Committing:
         except TimeoutError:
             raise KafkaTimeout(f"commits asked for before this one have not ended after {timeout} s; nothing was sent for it") from None
 
-    async def _as_member(self, commit: MemberCommit, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None) -> None:
+    async def _as_member(self, commit: MemberCommit, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None, *,
+                         automatic: bool) -> None:
         while True:
             await self._core.driver.until(lambda: commit.may_go or None, self._left(deadline), self._rebalancing)
             identity = commit.begin()
             try:
-                await self._send(offsets, self._left(deadline), identity, self._instance_id)
+                await self._send(offsets, self._left(deadline), identity, self._instance_id, automatic=automatic)
             except KafkaError as error:
                 commit.refused(error)
             else:
                 return
 
     async def _send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], left: float | None,
-                    identity: Identity = NOBODY, instance_id: str | None = None) -> None:
+                    identity: Identity = NOBODY, instance_id: str | None = None, *, automatic: bool) -> None:
         await self._core.call(lambda finish, until: commit_call(
-            self.group(), offsets, finish, until, identity=identity, instance_id=instance_id), left)
+            self.group(), offsets, finish, until, identity=identity, instance_id=instance_id, automatic=automatic), left)
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._core.clock())

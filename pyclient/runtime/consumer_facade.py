@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from typing_extensions import Unpack
 
@@ -18,7 +18,7 @@ from pyclient.errors import ConcurrentUse, ConfigurationError, IllegalState, Wak
 from pyclient.option_types import ConsumerOptions
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.consuming import ConsumerCore
-from pyclient.runtime.facade import Facade, seconds
+from pyclient.runtime.facade import Facade, left, seconds, sooner
 from pyclient.runtime.given import as_offsets, as_partition, as_partitions, as_subscription, check_offset
 from pyclient.runtime.progress import Progress
 from pyclient.runtime.rebalancing import Rebalancing, check_listener
@@ -28,6 +28,8 @@ T = TypeVar("T")
 Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
 Commit: TypeAlias = "concurrent.futures.Future[None] | asyncio.Task[None]"
+BREATH: Final = 0.1
+"""Seconds that a waiting poll lets pass at least before it looks whether an automatic commit is due."""
 
 
 class ConsumerFacade(Facade):
@@ -176,7 +178,6 @@ class ConsumerFacade(Facade):
             self._progress.hand(records)
             return False
         self._progress.pass_over(records)
-        self._tell(_unheard)
         self._save()
         return True
 
@@ -227,14 +228,20 @@ class ConsumerFacade(Facade):
         return as_offsets(self._progress.committable() if offsets is None else offsets)
 
     def _save(self) -> None:
-        """Automatic commits: what earlier polls handed out, every auto_commit_interval_ms."""
-        due = self._progress.due()
-        if due and not self._commits and self._core.may_save:
-            self._commit_soon(as_offsets(due), _unheard)
+        """Automatic commits: what earlier polls handed out, every auto_commit_interval_ms, also while a poll waits (C21)."""
+        self._tell(_unheard)
+        if not self._commits and self._core.may_save and (due := self._progress.due()):
+            self._commit_soon(as_offsets(due), _unheard, automatic=True)
 
-    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
+    def _patience(self, deadline: float | None) -> float | None:
+        """Seconds that a poll may wait before it has to look after something; None: without end."""
+        ends = None if deadline is None else left(deadline, self._core.clock)
+        save_in = self._progress.save_in()
+        return sooner(sooner(self._core.patience(), ends), None if save_in is None else max(save_in, BREATH))
+
+    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
         limit = self._config.default_api_timeout_ms / 1000
-        self._commits.append((self._soon(lambda: self._core.commit(offsets, limit)), offsets, callback))
+        self._commits.append((self._soon(lambda: self._core.commit(offsets, limit, automatic=automatic)), offsets, callback))
 
     def _tell(self, only: OnCommit | None = None) -> None:
         """Tell the outcome of commits that have ended, in their order; while nothing else runs, so that callbacks may use the consumer.

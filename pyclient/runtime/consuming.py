@@ -210,9 +210,9 @@ class ConsumerCore(ClientCore):
                                      "partitions to read without one", option="group_id")
         return self.membership
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, automatic: bool = False) -> None:
         """Store offsets for the group, as `Committing.commit`."""
-        await self.commits.commit(offsets, timeout, as_member=self._subscribed)
+        await self.commits.commit(offsets, timeout, as_member=self._subscribed, automatic=automatic)
         if offsets:
             self.stored.append(offsets)
 

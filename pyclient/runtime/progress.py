@@ -163,6 +163,12 @@ class Progress:
         self._save_at = now + self._core.config.auto_commit_interval_ms / 1000
         return self.unsaved()
 
+    def save_in(self) -> float | None:
+        """Seconds until `due` has something; None when it will not, as long as nothing more is consumed."""
+        if not self.commits_itself or not self.unsaved():
+            return None
+        return max(0.0, self._save_at - self._core.clock())
+
     @property
     def commits_itself(self) -> bool:
         """Whether enable_auto_commit applies."""

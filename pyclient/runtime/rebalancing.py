@@ -189,7 +189,7 @@ class Rebalancing:
         left = self._left(ends)
         limit = min(self._core.config.default_api_timeout_ms, self._core.config.max_poll_interval_ms) / 1000
         try:
-            yield WaitFor(lambda: self._core.commit(offsets, limit if left is None else min(left, limit)))
+            yield WaitFor(lambda: self._core.commit(offsets, limit if left is None else min(left, limit), automatic=True))
             self._progress.saved()
         except KafkaError as error:
             _log.warning("group %r: what is consumed could not be committed before its partitions go, and is read again: %s",

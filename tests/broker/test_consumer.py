@@ -455,6 +455,14 @@ def swallow(reader: Consumer) -> None:
         reader.poll()
 
 
+def test_subscribing_needs_a_group_and_the_error_names_assign(kafka_cluster: LocalCluster, topic: str) -> None:
+    with consumer(kafka_cluster) as reader:
+        with pytest.raises(ConfigurationError, match="assign"):
+            reader.subscribe([topic])
+        with pytest.raises(IllegalState, match="group_id"):
+            reader.group_metadata()
+
+
 CTRL_C = """
 import sys
 from pyclient import Consumer, TopicPartition

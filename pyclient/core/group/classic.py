@@ -36,6 +36,8 @@ _LASTING: Final = (
     AuthorizationError, UnsupportedVersionError,
 )
 """Joining again as it is would not help, or harm others: a fenced instance would fence the one that took its place (G03)."""
+_TELLING: Final = (UnknownMemberIdError, IllegalGenerationError, FencedInstanceIdError)
+"""What a refused commit says of the member. Anything else is about the offsets: whose right to a topic is gone keeps reading the others."""
 
 
 class ClassicGroup:
@@ -153,7 +155,7 @@ class ClassicGroup:
             return
         if isinstance(error, RebalanceInProgressError):
             self._rebalancing()
-        else:
+        elif isinstance(error, _TELLING):
             self._on_pulse(error)
 
     # ---- the manager ------------------------------------------------------------------------------------------------

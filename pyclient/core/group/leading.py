@@ -15,7 +15,7 @@ from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.group.classic_calls import Joined
 from pyclient.core.group.strategies import COOPERATIVE, Strategies
 from pyclient.core.metadata import Metadata, check_topic_name
-from pyclient.errors import IllegalState, InconsistentGroupProtocolError, KafkaError, ProtocolError
+from pyclient.errors import IllegalState, InconsistentGroupProtocolError, KafkaError, ProtocolError, UnknownTopicOrPartitionError
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
 from pyclient.records import Node
 
@@ -139,7 +139,8 @@ def _can_be_asked(name: str) -> bool:
 
 
 def _there(topic: Topic | None) -> bool:
-    return topic is not None and bool(topic.partitions)
+    """A view keeps what was known of a topic that brokers do not find; to a group it is gone."""
+    return topic is not None and bool(topic.partitions) and topic.error != UnknownTopicOrPartitionError.code
 
 
 def _known(cluster: Cluster, name: str) -> bool:

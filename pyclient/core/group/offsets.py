@@ -2,26 +2,30 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
 from pyclient.core.group.answers import refused
 from pyclient.core.group.membership import Identity
-from pyclient.errors import UnknownServerError
+from pyclient.errors import UnknownServerError, UnknownTopicIdError, UnknownTopicOrPartitionError, error_for
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
 NOTHING_COMMITTED: Final = -1
 NOBODY: Final = Identity()
+_TOPIC_IS_GONE: Final = (UnknownTopicOrPartitionError.code, UnknownTopicIdError.code)
 _BROKERS_RETENTION: Final = datetime.timedelta(milliseconds=-1)
 
 
 def commit_call(
     group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], finish: Finish, deadline: float | None, *,
-    identity: Identity = NOBODY, instance_id: str | None = None,
+    identity: Identity = NOBODY, instance_id: str | None = None, automatic: bool = False,
 ) -> Call:
-    """Store *offsets* for *group*, as the member that *identity* names; the result is None."""
+    """Store *offsets* for *group*, as the member that *identity* names; the result is None.
+
+    Nobody waits for an *automatic* one: a topic that the brokers do not know fails it, when the others' offsets are stored.
+    """
 
     def fields(version: int) -> dict[str, object]:
         return {
@@ -31,22 +35,23 @@ def commit_call(
         }
 
     def judge(message: Any) -> Verdict:
-        return _read_commit(group, offsets, message.topics)
+        return _read_commit(group, offsets, message.topics, _TOPIC_IS_GONE if automatic else ())
 
     return Call(what=f"committing {len(offsets)} offsets of group {group!r}", api=Api.OFFSET_COMMIT,
                 target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
-def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any) -> Verdict:
+def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, final: Container[int | None]) -> Verdict:
+    """*final*: codes that are not worth another try, and count when there is no other."""
     answered = {TopicPartition(topic.name, part.partition_index): part.error_code for topic in topics for part in topic.partitions}
     for where, code in answered.items():
-        if code:
+        if code and code not in final:
             return refused(code, group, where)
     for where in offsets:
         if where not in answered:
             return UnknownServerError(f"group {group!r}: the answer leaves out {where}: its offset may or may not be stored",
                                       topic_partition=where)
-    return Done(None)
+    return next((error_for(code, f"group {group!r}", topic_partition=where) for where, code in answered.items() if code), Done(None))
 
 
 def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Finish, deadline: float | None) -> Call:

@@ -48,10 +48,10 @@ def struck(cluster: LocalCluster, topic: str, wish: Wish, running: Load, faults:
         eventually(running.progress(), 60)
 
 
-def keep(cluster: LocalCluster, wish: Wish, **facts: Any) -> None:
+def keep(cluster: LocalCluster, wish: Wish, of: str, **facts: Any) -> None:
     """The run's record, also of a run that failed."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    file = KEPT / f"{cluster.kind}-seed-{wish.seed}.json"
+    file = KEPT / f"{of}-{cluster.kind}-seed-{wish.seed}.json"
     file.write_text(json.dumps({"cluster": cluster.description, **wish._asdict(), **facts}, indent=2) + "\n")
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_lost_doubled_or_reordered_while_leaders_are_killed_paused_an
         verdicts = {name: judge(promised, sent, read(kafka_cluster, topic, PARTITIONS)) for name, read in WITNESSES.items()}
         facts["verdicts"] = {name: verdict._asdict() for name, verdict in verdicts.items()}
     finally:
-        keep(kafka_cluster, wish, **facts, leader_changes=sum(len(each["moved"]) for each in faults), struck=faults)
+        keep(kafka_cluster, wish, "producers", **facts, leader_changes=sum(len(each["moved"]) for each in faults), struck=faults)
     print(json.dumps(facts))
     assert promised == {stream: list(range(count)) for stream, count in sent.items()}, "each record is acknowledged"
     assert len(faults) >= wish.faults

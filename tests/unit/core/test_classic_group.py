@@ -9,7 +9,8 @@ from pyclient.core.group.classic_state import State
 from pyclient.core.group.membership import ChangeKind, Identity
 from pyclient.core.manager import Use
 from pyclient.errors import (
-    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, IllegalState, ProtocolError, RebalanceInProgressError, UnknownServerError,
+    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, IllegalState, KafkaError, ProtocolError, RebalanceInProgressError,
+    TopicAuthorizationError, UnknownServerError,
 )
 from tests.unit.core.groups import (
     FENCED_INSTANCE, HEARTBEAT, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCE, REBALANCING, SESSION, UNKNOWN_MEMBER, Member,
@@ -208,6 +209,23 @@ def test_G02_an_answer_to_an_older_generation_is_ignored() -> None:
     late.reply(error_code=UNKNOWN_MEMBER)
     assert member.group.identity == Identity(2, MEMBER)
     assert member.group.state is State.SYNCING
+
+
+@pytest.mark.parametrize("error", [TopicAuthorizationError(), GroupAuthorizationError(), UnknownServerError()])
+def test_C25_a_commit_that_is_refused_for_other_reasons_leaves_the_member_in_its_group(error: KafkaError, caplog: pytest.LogCaptureFixture) -> None:
+    member = Member()
+    member.stable(*parts(0))
+    member.group.refused(error, member.group.identity)
+    assert member.group.state is State.STABLE
+    assert member.group.failure is None
+    assert caplog.messages == [], "who committed is told"
+
+
+def test_C25_a_commit_that_says_that_another_took_the_place_ends_the_membership() -> None:
+    member = Member(instance="one")
+    member.stable(*parts(0))
+    member.group.refused(FencedInstanceIdError(), member.group.identity)
+    assert isinstance(member.group.failure, FencedInstanceIdError)
 
 
 @pytest.mark.parametrize(("code", "kept"), [(UNKNOWN_MEMBER, ""), (ILLEGAL_GENERATION, MEMBER)])

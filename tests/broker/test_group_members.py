@@ -1,0 +1,354 @@
+"""What becomes of one member of a group on a real broker: put out, replaced, refused, frozen, gone; and its listener."""
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pyclient import AsyncConsumer, Consumer, TopicPartition
+from pyclient.errors import CommitFailed, GroupMaxSizeReachedError, IllegalState, InconsistentGroupProtocolError, InvalidSessionTimeoutError
+from pyclient.testing import LocalCluster
+from tests.groups import LIMIT_S, MOST, ON_ONE_BROKER, QUICK, Ledger, Listener, Member, commits, describe, evenly, fill, goes_back, members, settled, shared_out
+from tests.kafka import make_topic
+from tests.waiting import eventually
+
+pytestmark = [ON_ONE_BROKER, pytest.mark.timeout(180)]
+
+
+def by_hand(cluster: LocalCluster, group: str, topics: Any, listener: Any = None, **options: Any) -> Consumer:
+    """A member that polls when the test does."""
+    given = {**QUICK, "enable_auto_commit": False, **options}
+    return Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id=group, topics=topics, rebalance_listener=listener, **given)
+
+
+def poll_until(reader: Consumer, condition: Any) -> list[Any]:
+    """All that comes until *condition* holds."""
+    found: list[Any] = []
+
+    def so() -> bool:
+        found.extend(reader.poll(0.05))
+        return bool(condition(found))
+
+    eventually(so, LIMIT_S)
+    return found
+
+
+def test_G04_who_does_not_poll_is_put_out_and_joins_again_with_its_next_poll(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    fill(kafka_cluster, topic, 4)
+    ledger = Ledger()
+    told = Listener(ledger)
+    with members() as running, by_hand(kafka_cluster, topic, [topic], told, max_poll_interval_ms=1000) as slow:
+        assert len(poll_until(slow, lambda found: found)) > 0
+        running.append(Member(kafka_cluster, topic, [topic], ledger=ledger).start())
+        poll_until(slow, lambda _: len(told.owned) == 2 and len(running[0].owned) == 2)
+        had = told.owned
+        eventually(lambda: shared_out(running, partitions), LIMIT_S)  # while this one does not poll
+        assert told.owned == had, "it is told by its own poll only"
+        with pytest.raises(CommitFailed, match="max_poll_interval_ms"):
+            slow.commit({next(iter(had)): 1})
+        slow.poll(0)
+        assert told.of("lost") == [tuple(sorted(had))]
+        poll_until(slow, lambda _: len(told.owned) == 2 and len(running[0].owned) == 2)
+        slow.commit()
+    assert ledger.breaches == []
+    assert goes_back(commits(kafka_cluster, topic)) == {}
+
+
+class Busy(Listener):
+    """Commits what goes, and begins at offset 5 of what comes."""
+
+    consumer: Consumer
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        super().on_partitions_assigned(partitions)
+        for where in partitions:
+            if self.consumer.committed([where])[where] is None:
+                self.consumer.seek(where, 5)
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.consumer.commit({where: self.consumer.position(where) for where in partitions})
+        super().on_partitions_revoked(partitions)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_listener_may_commit_and_seek(kafka_cluster: LocalCluster, topic: str, strategy: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    fill(kafka_cluster, topic, 4)
+    told = Busy()
+    with members() as running, by_hand(kafka_cluster, topic, [topic], told, assignors=[strategy]) as reader:
+        told.consumer = reader
+        found = poll_until(reader, lambda found: len(found) >= 20)
+        assert sorted((each.partition, each.offset) for each in found) == list(itertools.product(range(4), range(5, 10)))
+        running.append(Member(kafka_cluster, topic, [topic], ledger=told.ledger, assignors=[strategy]).start())
+        poll_until(reader, lambda _: len(told.owned) == 2 and len(running[0].owned) == 2)
+        fill(kafka_cluster, topic, 4, each=1)
+        eventually(lambda: len(running[0].found) == 2, LIMIT_S)
+        assert {each.offset for each in running[0].found} == {10}, "it goes on where the first one has committed"
+    assert {where: offsets[0] for where, offsets in commits(kafka_cluster, topic).items() if where in told.of("revoked")[0]} == dict.fromkeys(
+        told.of("revoked")[0], 10)
+    assert sorted({where for parts in told.of("revoked") for where in parts}) == partitions
+    assert told.ledger.breaches == []
+
+
+class Awaited:
+    """The same for an async consumer: its methods are awaited."""
+
+    def __init__(self) -> None:
+        self.consumer: Any = None
+        self.told: list[tuple[str, list[TopicPartition]]] = []
+
+    async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        self.told.append(("assigned", list(partitions)))
+        for where in partitions:
+            await self.consumer.seek(where, 5)
+
+    async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        self.told.append(("revoked", list(partitions)))
+        await self.consumer.commit({where: await self.consumer.position(where) for where in partitions})
+
+
+def test_an_async_listener_is_awaited_and_may_commit_and_seek(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    fill(kafka_cluster, topic, 2)
+    told = Awaited()
+
+    async def read() -> list[Any]:
+        found: list[Any] = []
+        given = {**QUICK, "enable_auto_commit": False, "bootstrap_servers": kafka_cluster.bootstrap_servers}
+        async with AsyncConsumer(group_id=topic, topics=[topic], rebalance_listener=told, **given) as reader, asyncio.timeout(LIMIT_S):
+            told.consumer = reader
+            while len(found) < 10:
+                found += await reader.poll(1)
+        return found
+
+    assert sorted((each.partition, each.offset) for each in asyncio.run(read())) == list(itertools.product(range(2), range(5, 10)))
+    assert told.told == [("assigned", partitions), ("revoked", partitions)]
+    assert commits(kafka_cluster, topic) == {where: [10] for where in partitions}
+
+
+class Raising(Listener):
+    """Raises at every turn."""
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        super().on_partitions_assigned(partitions)
+        raise LookupError("assigned")
+
+    def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        super().on_partitions_revoked(partitions)
+        raise LookupError("revoked")
+
+
+def test_G10_what_a_listener_raises_is_raised_by_poll_after_all_is_done_and_the_group_goes_on(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    fill(kafka_cluster, topic, 4)
+    told = Raising()
+    raised: list[str] = []
+    found: list[Any] = []
+
+    def polled() -> bool:
+        try:
+            found.extend(reader.poll(0.05))
+        except LookupError as error:
+            raised.append(str(error.args[0]))
+        return True
+
+    with members() as running:
+        reader = by_hand(kafka_cluster, topic, [topic], told)
+        eventually(lambda: polled() and len(found) == 40, LIMIT_S)
+        assert raised == ["assigned"]
+        running.append(Member(kafka_cluster, topic, [topic], ledger=told.ledger).start())
+        eventually(lambda: polled() and len(told.owned) == 2 and shared_out([*running, _Owns(told)], partitions), LIMIT_S)
+        assert raised == ["assigned", "revoked", "assigned"]
+        with pytest.raises(LookupError, match="revoked"):
+            reader.close()
+        eventually(lambda: shared_out(running, partitions), LIMIT_S)
+    assert told.ledger.breaches == []
+
+
+class _Owns(Member):
+    """A listener's partitions, to be counted with the members'."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener, self.fault = listener, None
+
+
+# --- leaving and coming back -----------------------------------------------------------------------------------------
+
+
+def test_C26_who_closes_leaves_at_once(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [topic], session_timeout_ms=60_000).start() for _ in range(2)]
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        began = time.monotonic()
+        running.pop().stop()
+        eventually(lambda: shared_out(running, partitions), LIMIT_S)
+        assert time.monotonic() - began < 20, "not when its session ends"
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_member_unsubscribes_and_subscribes_to_something_else(kafka_cluster: LocalCluster, topic: str, strategy: str) -> None:
+    first, second = (make_topic(kafka_cluster, f"{topic}-{name}", 2) for name in "ab")
+    for name in "ab":
+        fill(kafka_cluster, f"{topic}-{name}", 2)
+    told = Listener()
+    with by_hand(kafka_cluster, topic, [f"{topic}-a"], told, assignors=[strategy], enable_auto_commit=True) as reader:
+        assert {each.topic for each in poll_until(reader, lambda found: len(found) == 20)} == {f"{topic}-a"}
+        reader.subscribe([f"{topic}-b"], rebalance_listener=told)
+        assert {each.topic for each in poll_until(reader, lambda found: len(found) == 20)} == {f"{topic}-b"}
+        assert told.owned == set(second) == reader.assignment()
+        reader.subscribe([f"{topic}-a", f"{topic}-b"], rebalance_listener=told)
+        assert poll_until(reader, lambda _: told.owned == {*first, *second}) == [], "it goes on where it was"
+        reader.unsubscribe()
+        assert reader.assignment() == told.owned == frozenset()
+        assert describe(kafka_cluster, topic).state == "EMPTY"
+        with pytest.raises(IllegalState):
+            reader.seek(first[0], 0)
+        reader.subscribe([f"{topic}-a"], rebalance_listener=told)
+        fill(kafka_cluster, f"{topic}-a", 2, each=1)
+        assert [each.offset for each in poll_until(reader, lambda found: len(found) == 2)] == [10, 10]
+    assert told.ledger.breaches == []
+    assert describe(kafka_cluster, topic).state == "EMPTY"
+    assert goes_back(commits(kafka_cluster, topic)) == {}
+
+
+# --- refused ---------------------------------------------------------------------------------------------------------
+
+
+def test_G03_a_group_that_is_full_says_so(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 1)
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [topic]).start() for _ in range(MOST)]
+        eventually(lambda: len(settled(kafka_cluster, topic, partitions).members) == MOST, LIMIT_S)
+        with by_hand(kafka_cluster, topic, [topic]) as one_too_many, pytest.raises(GroupMaxSizeReachedError, match="group.*GROUP_MAX_SIZE_REACHED"):
+            poll_until(one_too_many, lambda _: False)
+
+
+@pytest.mark.parametrize("session_ms", [100, 7_200_000])
+def test_G03_a_session_timeout_that_the_brokers_do_not_allow_is_an_error_that_says_so(kafka_cluster: LocalCluster, topic: str, session_ms: int) -> None:
+    make_topic(kafka_cluster, topic, 1)
+    with by_hand(kafka_cluster, topic, [topic], session_timeout_ms=session_ms, heartbeat_interval_ms=30) as reader:
+        for _ in range(2):
+            with pytest.raises(InvalidSessionTimeoutError, match="group.*INVALID_SESSION_TIMEOUT"):
+                poll_until(reader, lambda _: False)
+
+
+def test_G07_members_use_a_strategy_that_all_have_and_one_without_any_is_told_so(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    with members() as running:
+        running.append(Member(kafka_cluster, topic, [topic], assignors=["range", "roundrobin"]).start())
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        assert describe(kafka_cluster, topic).assignor == "range"
+        running.append(Member(kafka_cluster, topic, [topic], assignors=["sticky", "roundrobin"]).start())
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        assert describe(kafka_cluster, topic).assignor == "roundrobin"
+        with by_hand(kafka_cluster, topic, [topic], assignors=["sticky"]) as alone:
+            with pytest.raises(InconsistentGroupProtocolError, match="INCONSISTENT_GROUP_PROTOCOL"):
+                poll_until(alone, lambda _: False)
+            assert evenly(running, partitions), "the others do not notice"
+            while running:
+                running.pop().stop()
+            alone.subscribe([topic])
+            poll_until(alone, lambda _: alone.assignment() == set(partitions))
+
+
+# --- frozen ----------------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import json, sys
+from pyclient import AsyncConsumer, Consumer, TopicPartition
+from pyclient.errors import KafkaError
+
+class Told:
+    def on_partitions_assigned(self, partitions): say("assigned", [p.partition for p in partitions])
+    def on_partitions_revoked(self, partitions): say("revoked", [p.partition for p in partitions])
+    def on_partitions_lost(self, partitions): say("lost", [p.partition for p in partitions])
+
+def say(*words): print(json.dumps(words), flush=True)
+
+servers, topic, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+with Consumer(bootstrap_servers=servers, group_id=topic, topics=[topic], rebalance_listener=Told(), enable_auto_commit=False, **options) as consumer:
+    for order in map(str.strip, sys.stdin):
+        try:
+            done = consumer.commit() if order == "commit" else len(consumer.poll(0.2))
+        except KafkaError as error:
+            say("raised", type(error).__name__, str(error))
+        else:
+            say("done", done)
+"""
+
+
+class Remote:
+    """A member in a process of its own, which does what it is told and nothing in between."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.told: list[Any] = []
+        self.owned: set[int] = set()
+
+    def does(self, order: str) -> list[Any]:
+        """Its last word: done or raised."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(order, file=self._process.stdin, flush=True)
+        while True:
+            kind, *rest = word = json.loads(self._process.stdout.readline())
+            if kind in ("done", "raised"):
+                return list(word)
+            self.told.append(word)
+            self.owned = self.owned | set(rest[0]) if kind == "assigned" else self.owned - set(rest[0])
+
+    def freeze(self) -> None:
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+
+@contextmanager
+def remote(cluster: LocalCluster, topic: str, **options: Any) -> Iterator[Remote]:
+    command = [sys.executable, "-c", PROGRAM, cluster.bootstrap_servers, topic, json.dumps({**QUICK, **options})]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        found = Remote(process)
+        try:
+            yield found
+        finally:
+            found.thaw()
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(LIMIT_S)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_frozen_member_is_put_out_and_finds_out_when_it_goes_on(kafka_cluster: LocalCluster, topic: str, strategy: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    fill(kafka_cluster, topic, 4)
+    with members() as running, remote(kafka_cluster, topic, assignors=[strategy], session_timeout_ms=1000) as frozen:
+        eventually(lambda: frozen.does("poll")[0] == "done" and frozen.owned == {0, 1, 2, 3}, LIMIT_S)
+        running.append(Member(kafka_cluster, topic, [topic], assignors=[strategy]).start())
+        eventually(lambda: frozen.does("poll") and len(frozen.owned) == 2 and len(running[0].owned) == 2, LIMIT_S)
+        fill(kafka_cluster, topic, 4)
+        had = set(frozen.owned)
+        eventually(lambda: frozen.does("poll")[1] > 0, LIMIT_S)
+        frozen.freeze()
+        eventually(lambda: shared_out(running, partitions), LIMIT_S)
+        frozen.thaw()
+        outcome = frozen.does("commit")
+        assert outcome[:2] == ["raised", "CommitFailed"], outcome
+        heard = len(frozen.told)
+        eventually(lambda: frozen.does("poll") and len(frozen.owned) == 2 and len(running[0].owned) == 2, LIMIT_S)
+        assert frozen.told[heard][0] == "lost"
+        assert set(frozen.told[heard][1]) == had
+        assert frozen.does("commit")[0] == "done"
+    assert goes_back(commits(kafka_cluster, topic)) == {}

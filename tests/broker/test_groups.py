@@ -1,0 +1,296 @@
+"""Groups of our consumers on a real broker: what is shared out, moved and committed, as the brokers themselves and librdkafka see it."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+
+from pyclient import Admin, Producer, TopicPartition
+from pyclient.errors import FencedInstanceIdError
+from pyclient.plugins import Assignment, ClusterView, MemberView
+from pyclient.testing import LocalCluster
+from tests.broker.durability.load import load
+from tests.broker.durability.numbering import Verdict, judge
+from tests.groups import LIMIT_S, ON_ONE_BROKER, Ledger, Member, commits, counts, describe, evenly, fill, goes_back, members, processed, settled, shared_out
+from tests.kafka import make_topic
+from tests.waiting import eventually
+
+pytestmark = [ON_ONE_BROKER, pytest.mark.timeout(180)]
+
+STRATEGIES: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+PARTITIONS: Final = 8
+
+
+# --- one member ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manual", [False, True], ids=["auto", "manual"])
+def test_C20_a_second_life_begins_where_the_first_has_committed(kafka_cluster: LocalCluster, topic: str, manual: bool) -> None:
+    partitions = make_topic(kafka_cluster, topic, 3)
+    fill(kafka_cluster, topic, 3)
+    with members() as running:
+        running.append(Member(kafka_cluster, topic, [topic], manual=manual).start())
+        eventually(lambda: len(running[0].found) == 30, LIMIT_S)
+    assert {where: offsets[-1] for where, offsets in commits(kafka_cluster, topic).items()} == dict.fromkeys(partitions, 10)
+    fill(kafka_cluster, topic, 3)
+    with members() as again:
+        again.append(Member(kafka_cluster, topic, [topic], manual=manual).start())
+        eventually(lambda: len(again[0].found) >= 30, LIMIT_S)
+    assert [found.offset for found in processed(again[0].found)] == list(range(10, 20)) * 3
+    assert len(again[0].found) == 30
+
+
+# --- many, under load ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("manual", [False, True, "async"], ids=["auto", "manual", "async"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_members_come_and_go_under_load_and_nothing_is_lost_or_committed_back(
+        kafka_cluster: LocalCluster, topic: str, strategy: str, manual: bool | str) -> None:
+    partitions = make_topic(kafka_cluster, topic, PARTITIONS)
+    ledger = Ledger()
+    everybody: list[Member] = []
+
+    def come(count: int) -> None:
+        for number in range(len(everybody), len(everybody) + count):
+            everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=manual, use_async=number % 2 == 1, assignors=[strategy]))
+            running.append(everybody[-1].start())
+        quiet()
+
+    def go(count: int, *, crash: bool = False) -> None:
+        for each in [running.pop(0) for _ in range(count)]:
+            each.stop(crash=crash)
+        quiet()
+
+    def quiet() -> None:
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        before = {stream: len(told) for stream, told in sending.deliveries.items()}
+        eventually(lambda: all(len(told) > before[stream] for stream, told in sending.deliveries.items()), LIMIT_S)
+
+    with load(kafka_cluster, topic, partitions=PARTITIONS, producers=1, rate=2000) as sending, members() as running:
+        come(1)
+        come(3)
+        come(4)
+        assert counts(running) == [1] * 8
+        assert describe(kafka_cluster, topic).assignor == strategy
+        go(4)
+        assert counts(running) == [2] * 4
+        assert read_twice(everybody) == 0, "who leaves in order has committed what it was done with"
+        go(3, crash=True)
+        come(2)
+        sending.stop()
+        told, sent = sending.acknowledged(), sending.sent
+        eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
+        shares = settled(kafka_cluster, topic, partitions)
+        assert sorted(map(len, shares.members.values())) == [2, 3, 3]
+    found = processed(*(each.found for each in everybody))
+    assert judge(told, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert ledger.breaches == []
+    assert [each.listener.of("lost") for each in everybody] == [[]] * len(everybody)
+    assert [each.refused for each in everybody] == [[]] * len(everybody)
+    history = commits(kafka_cluster, topic)
+    assert goes_back(history) == {}
+    assert {where: offsets[-1] for where, offsets in history.items()} == {
+        where: sum(count for stream, count in sent.items() if stream.partition == where.partition) for where in partitions}
+
+
+def read_twice(group: Sequence[Member]) -> int:
+    found = [each for member in group for each in list(member.found)]
+    return len(found) - len(set(found))
+
+
+# --- how many read what ----------------------------------------------------------------------------------------------
+
+
+def test_of_four_partitions_a_group_of_four_gets_one_each_and_a_group_of_two_gets_two_each(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    with members() as four, members() as two:
+        four += [Member(kafka_cluster, f"{topic}-a", [topic]).start() for _ in range(4)]
+        two += [Member(kafka_cluster, f"{topic}-b", [topic]).start() for _ in range(2)]
+        eventually(lambda: shared_out(four, partitions) and counts(four) == [1, 1, 1, 1], LIMIT_S)
+        eventually(lambda: shared_out(two, partitions) and counts(two) == [2, 2], LIMIT_S)
+        fill(kafka_cluster, topic, 4)
+        for group in (four, two):
+            eventually(lambda group=group: sum(len(each.found) for each in group) == 40, LIMIT_S)  # type: ignore[misc]
+            assert read_twice(group) == 0
+            assert all({found.partition for found in each.found} == {where.partition for where in each.owned} for each in group)
+
+
+def test_of_three_partitions_and_four_members_one_is_idle_without_error(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 3)
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [topic]).start() for _ in range(4)]
+        eventually(lambda: shared_out(running, partitions) and counts(running) == [0, 1, 1, 1] and len(describe(kafka_cluster, topic).members) == 4, LIMIT_S)
+        fill(kafka_cluster, topic, 3)
+        eventually(lambda: sum(len(each.found) for each in running) == 30, LIMIT_S)
+        assert sorted(len(each.found) for each in running) == [0, 10, 10, 10]
+
+
+def test_keys_go_where_a_java_service_puts_them_and_each_group_gets_every_record(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 3)
+    with members() as one, members() as three:
+        one.append(Member(kafka_cluster, f"{topic}-1", [topic]).start())
+        three += [Member(kafka_cluster, f"{topic}-2", [topic]).start() for _ in range(3)]
+        eventually(lambda: shared_out(one, partitions) and shared_out(three, partitions) and counts(three) == [1, 1, 1], LIMIT_S)
+        with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers,
+                      partitioner="examples.java_hashcode_partitioner:JavaHashCodePartitioner") as producer:
+            for key in (b"1", b"2", b"3"):
+                producer.send(topic, b"value", key)
+        eventually(lambda: len(one[0].found) == 3 and all(len(each.found) == 1 for each in three), LIMIT_S)
+        assert sorted(key or b"" for key in one[0].keys) == [b"1", b"2", b"3"]
+        expected = {1: [b"1"], 2: [b"2"], 0: [b"3"]}
+        assert {each.found[0].partition: each.keys for each in three} == expected
+
+
+class Broadcast:
+    """Every member gets everything."""
+
+    name = "broadcast"
+    protocols = ("eager",)
+
+    def assign(self, cluster: ClusterView, group: Mapping[str, MemberView], /) -> Mapping[str, Assignment]:
+        return {member: Assignment(tuple(TopicPartition(topic, part.partition) for topic in view.topics for part in cluster.topics[topic]))
+                for member, view in group.items()}
+
+
+def test_a_users_assignor_may_give_a_partition_to_all_members(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [topic], assignors=[Broadcast()]).start() for _ in range(3)]
+        eventually(lambda: all(each.owned == set(partitions) for each in running) and len(describe(kafka_cluster, topic).members) == 3, LIMIT_S)
+        fill(kafka_cluster, topic, 2)
+        eventually(lambda: all(len(each.found) == 20 for each in running), LIMIT_S)
+
+
+# --- who stays what it is --------------------------------------------------------------------------------------------
+
+
+def test_G05_a_static_member_that_restarts_moves_no_partition(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [topic], group_instance_id=name).start() for name in "ab"]
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        stays, goes = running
+        had, heard = goes.owned, len(stays.listener.told)
+        running.remove(goes)
+        goes.stop()
+        fill(kafka_cluster, topic, 4)
+        running.append(Member(kafka_cluster, topic, [topic], group_instance_id="b").start())
+        eventually(lambda: running[1].owned == had and len(running[1].found) == 20, LIMIT_S)
+        assert len(stays.listener.told) == heard, "nobody else hears of it"
+
+
+def test_G03_of_two_with_one_instance_id_the_first_is_told_that_it_was_replaced(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    with members() as running:
+        first = Member(kafka_cluster, topic, [topic], group_instance_id="one").start()
+        eventually(lambda: shared_out([first], partitions), LIMIT_S)
+        running.append(Member(kafka_cluster, topic, [topic], group_instance_id="one").start())
+        eventually(lambda: shared_out(running, partitions), LIMIT_S)
+        eventually(lambda: first.fault is not None, LIMIT_S)
+        with pytest.raises(FencedInstanceIdError):
+            first.stop()
+        assert first.listener.of("lost") == [tuple(partitions)]
+        assert shared_out(running, partitions), "and does not come back to throw the other one out"
+
+
+def test_G06_a_cooperative_group_moves_only_what_has_to_move(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 8)
+    with members() as running:
+        running.append(Member(kafka_cluster, topic, [topic], assignors=["cooperative-sticky"]).start())
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        running.append(Member(kafka_cluster, topic, [topic], assignors=["cooperative-sticky"]).start())
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        [gone] = running[0].listener.of("revoked")
+        assert len(gone) == 4
+        assert running[1].owned == set(gone)
+
+
+def test_a_group_goes_from_an_eager_to_a_cooperative_strategy_member_by_member(kafka_cluster: LocalCluster, topic: str) -> None:
+    """KIP-429's two rounds of restarts: first all know both, then the eager one is dropped."""
+    partitions = make_topic(kafka_cluster, topic, PARTITIONS)
+    ledger = Ledger()
+    everybody: list[Member] = []
+
+    def comes(*assignors: str) -> None:
+        everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=True, assignors=list(assignors)))
+        running.append(everybody[-1].start())
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+
+    with load(kafka_cluster, topic, partitions=PARTITIONS, producers=1, rate=1000) as sending, members() as running:
+        for _ in range(3):
+            comes("range")
+        for assignors, used in ((["cooperative-sticky", "range"], "cooperative-sticky"), (["cooperative-sticky"], "cooperative-sticky")):
+            for _ in range(3):
+                running.pop(0).stop()
+                comes(*assignors)
+            assert describe(kafka_cluster, topic).assignor == used
+        sending.stop()
+        told, sent = sending.acknowledged(), sending.sent
+        eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
+    found = processed(*(each.found for each in everybody))
+    assert judge(told, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert read_twice(everybody) == 0
+    assert ledger.breaches == []
+    assert goes_back(commits(kafka_cluster, topic)) == {}
+
+
+# --- topics that change ----------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_reads_a_topic_that_is_created_later(kafka_cluster: LocalCluster, topic: str) -> None:
+    first = make_topic(kafka_cluster, f"{topic}-a", 2)
+    with members() as running:
+        pattern = re.compile(re.escape(topic) + "-.")
+        running += [Member(kafka_cluster, topic, pattern, metadata_max_age_ms=300).start() for _ in range(2)]
+        eventually(lambda: evenly(running, first), LIMIT_S)
+        assert running[0].consumer.subscription() == {f"{topic}-a"}
+        make_topic(kafka_cluster, f"{topic}-other", 2)
+        second = make_topic(kafka_cluster, f"{topic}-b", 2)
+        eventually(lambda: evenly(running, first + second), LIMIT_S)
+        fill(kafka_cluster, f"{topic}-b", 2)
+        eventually(lambda: sum(len(each.found) for each in running) == 20, LIMIT_S)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_G08_partitions_that_are_added_to_a_topic_are_picked_up(kafka_cluster: LocalCluster, topic: str, strategy: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [topic], metadata_max_age_ms=300, assignors=[strategy]).start() for _ in range(2)]
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)
+        partitions += [TopicPartition(topic, number) for number in range(2, 6)]
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        fill(kafka_cluster, topic, 6)
+        eventually(lambda: len(processed(*(each.found for each in running))) == 60, LIMIT_S)
+
+
+def test_G08_a_topic_that_is_deleted_is_given_up_and_the_others_are_read_on(kafka_cluster: LocalCluster, topic: str) -> None:
+    stays, goes = (make_topic(kafka_cluster, f"{topic}-{name}", 2) for name in "ab")
+    for name in "ab":
+        fill(kafka_cluster, f"{topic}-{name}", 2)
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [f"{topic}-a", f"{topic}-b"], metadata_max_age_ms=300, allow_auto_create_topics=False,
+                           auto_commit_interval_ms=60_000).start() for _ in range(2)]
+        eventually(lambda: evenly(running, stays + goes) and sum(len(each.found) for each in running) == 40, LIMIT_S)
+        with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+            admin.delete_topics([f"{topic}-b"])
+        eventually(lambda: evenly(running, stays), LIMIT_S / 2)  # an automatic commit that waited for it would take a minute
+        fill(kafka_cluster, f"{topic}-a", 2)
+        eventually(lambda: sum(len(each.found) for each in running) == 60, LIMIT_S)
+    assert [offsets[-1] for where, offsets in sorted(commits(kafka_cluster, topic).items()) if where in stays] == [20, 20]
+
+
+def test_a_topic_that_comes_after_its_subscribers_is_read(kafka_cluster: LocalCluster, topic: str) -> None:
+    with members() as running:
+        running += [Member(kafka_cluster, topic, [topic], metadata_max_age_ms=300, allow_auto_create_topics=False).start() for _ in range(2)]
+        eventually(lambda: len(describe(kafka_cluster, topic).members) == 2, LIMIT_S)
+        partitions = make_topic(kafka_cluster, topic, 2)
+        fill(kafka_cluster, topic, 2)
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        eventually(lambda: sum(len(each.found) for each in running) == 20, LIMIT_S)

@@ -1,0 +1,244 @@
+"""Members of our groups that are other clients: librdkafka, kafka-python, aiokafka, Java. Each reads, commits what it has read, and tells what it owns."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioRange
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as AioRoundRobin
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor as AioSticky
+from aiokafka.errors import KafkaError as AioError
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import KafkaError, KafkaException
+
+from pyclient import TopicPartition
+from pyclient.testing import LocalCluster
+from pyclient.testing.jvm import TOOL_HEAP, prepare_jvm
+from tests.broker.durability.numbering import Found
+from tests.groups import LIMIT_S, Ledger, Listener
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own version in a way that importlib left behind
+    from kafka import KafkaConsumer
+    from kafka import errors as python_errors
+    from kafka.consumer.subscription_state import ConsumerRebalanceListener as PythonListener
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor as PythonCooperative
+    from kafka.coordinator.assignors.range import RangePartitionAssignor as PythonRange
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor as PythonRoundRobin
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor as PythonSticky
+
+SESSION_MS: Final = 10_000
+HEARTBEAT_MS: Final = 100
+POLL_S: Final = 0.1
+OUTDATED: Final = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS)
+
+
+def ours(partitions: Iterable[Any]) -> list[TopicPartition]:
+    """Their partitions, as ours."""
+    return [TopicPartition(each.topic, each.partition) for each in partitions]
+
+
+class Guest:
+    """A member in a thread of its own; ends by `stop`."""
+
+    strategies: ClassVar[Mapping[str, Any]]
+    """Ours by name, and what the client calls them."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, strategy: str, ledger: Ledger) -> None:
+        self.listener = Listener(ledger)
+        self.found: list[Found] = []
+        self.fault: BaseException | None = None
+        self._cluster, self._topic, self._strategy = cluster, topic, self.strategies[strategy]
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._guard, name="guest", daemon=True)
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        return self.listener.owned
+
+    def start(self) -> Guest:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Leave, and raise what went wrong."""
+        self._stopping.set()
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive(), "it does not end"
+        if self.fault is not None:
+            raise self.fault
+
+    def _guard(self) -> None:
+        try:
+            self._live()
+        except BaseException as fault:  # noqa: BLE001 raised in the test
+            self.fault = fault
+
+    def _live(self) -> None:
+        raise NotImplementedError
+
+    def _assigned(self, partitions: Iterable[Any]) -> None:
+        if found := ours(partitions):
+            self.listener.on_partitions_assigned(found)
+
+    def _revoked(self, partitions: Iterable[Any]) -> None:
+        if found := [where for where in ours(partitions) if where in self.owned]:
+            self.listener.on_partitions_revoked(found)
+
+
+class Confluent(Guest):
+    """librdkafka's."""
+
+    strategies: ClassVar[Mapping[str, Any]] = {"range": "range", "roundrobin": "roundrobin", "cooperative-sticky": "cooperative-sticky"}
+
+    def _live(self) -> None:
+        reader = ConfluentConsumer({
+            "bootstrap.servers": self._cluster.bootstrap_servers, "group.id": self._topic, "partition.assignment.strategy": self._strategy,
+            "auto.offset.reset": "earliest", "enable.auto.commit": False, "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS, "fetch.wait.max.ms": 100})
+        reader.subscribe([self._topic], on_assign=lambda _, parts: self._assigned(parts), on_revoke=lambda _, parts: self._revoked(parts),
+                         on_lost=lambda _, parts: self._revoked(parts))
+        try:
+            while not self._stopping.is_set():
+                self._read(reader)
+        finally:
+            reader.close()
+
+    def _read(self, reader: Any) -> None:
+        message = reader.poll(POLL_S)
+        if message is None:
+            return
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        self.found.append(Found(message.partition(), message.offset(), message.value()))
+        try:
+            reader.commit(message, asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() not in OUTDATED:  # a cooperative member reads on in a rebalance, and hears of the new generation afterwards
+                raise
+
+
+class Python(Guest):
+    """kafka-python's."""
+
+    strategies: ClassVar[Mapping[str, Any]] = {"range": PythonRange, "roundrobin": PythonRoundRobin, "sticky": PythonSticky, "cooperative-sticky": PythonCooperative}
+
+    def _live(self) -> None:
+        guest = self
+
+        class Told(PythonListener):  # type: ignore[misc]
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                guest._assigned(assigned)
+
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                guest._revoked(revoked)
+
+        reader = KafkaConsumer(
+            bootstrap_servers=self._cluster.bootstrap_servers, group_id=self._topic, partition_assignment_strategy=[self._strategy],
+            auto_offset_reset="earliest", enable_auto_commit=False, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
+            fetch_max_wait_ms=100)
+        reader.subscribe([self._topic], listener=Told())
+        try:
+            while not self._stopping.is_set():
+                self._read(reader)
+        finally:
+            reader.close()
+            self._revoked(self.owned)
+
+    def _read(self, reader: Any) -> None:
+        polled = reader.poll(int(POLL_S * 1000))
+        self.found += [Found(record.partition, record.offset, record.value) for records in polled.values() for record in records]
+        if polled:
+            with contextlib.suppress(python_errors.RebalanceInProgressError):  # the next poll joins, and the next commit has it
+                reader.commit()
+
+
+class Aio(Guest):
+    """aiokafka's: it rebalances beside the reader, so what is read at that moment may come again."""
+
+    strategies: ClassVar[Mapping[str, Any]] = {"range": AioRange, "roundrobin": AioRoundRobin, "sticky": AioSticky}
+
+    def _live(self) -> None:
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        guest = self
+
+        class Told(ConsumerRebalanceListener):  # type: ignore[misc]
+            async def on_partitions_assigned(self, assigned: Any) -> None:
+                guest._assigned(assigned)
+
+            async def on_partitions_revoked(self, revoked: Any) -> None:
+                guest._revoked(revoked)
+
+        reader = AIOKafkaConsumer(
+            bootstrap_servers=self._cluster.bootstrap_servers, group_id=self._topic, partition_assignment_strategy=[self._strategy],
+            auto_offset_reset="earliest", enable_auto_commit=False, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
+            fetch_max_wait_ms=100)
+        reader.subscribe([self._topic], listener=Told())
+        await reader.start()
+        try:
+            while not self._stopping.is_set():
+                polled = await reader.getmany(timeout_ms=int(POLL_S * 1000))
+                self.found += [Found(record.partition, record.offset, record.value) for records in polled.values() for record in records]
+                with contextlib.suppress(AioError):  # what was read is read again by whoever got it
+                    await reader.commit()
+        finally:
+            await reader.stop()
+            self._revoked(self.owned)
+
+
+class Java(Guest):
+    """Kafka's own verifiable consumer: every event a line of JSON. It is heard a little late, so it keeps a ledger of its own."""
+
+    MAIN: Final = "org.apache.kafka.tools.VerifiableConsumer"
+    strategies: ClassVar[Mapping[str, Any]] = {
+        name: f"org.apache.kafka.clients.consumer.{java}" for name, java in (
+            ("range", "RangeAssignor"), ("roundrobin", "RoundRobinAssignor"), ("sticky", "StickyAssignor"),
+            ("cooperative-sticky", "CooperativeStickyAssignor"))}
+
+    def __init__(self, cluster: LocalCluster, topic: str, strategy: str, ledger: Ledger) -> None:
+        super().__init__(cluster, topic, strategy, Ledger())
+
+    def _live(self) -> None:
+        jvm = prepare_jvm(self._cluster.version)
+        with tempfile.TemporaryDirectory(prefix="pyclient-guest-") as name:
+            folder = Path(name)
+            options = folder / "options"
+            options.write_text(f"heartbeat.interval.ms={HEARTBEAT_MS}\nfetch.max.wait.ms=100\n")
+            file = "--consumer.config" if self._cluster.version.startswith("3.") else "--command-config"
+            command = jvm.command(
+                self.MAIN, "--bootstrap-server", self._cluster.bootstrap_servers, "--topic", self._topic, "--group-id", self._topic,
+                "--assignment-strategy", self._strategy, "--session-timeout", str(SESSION_MS), "--verbose", file, str(options),
+                logs=folder, flags=TOOL_HEAP)
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True,
+                                  env=jvm.environment()) as process:
+                threading.Thread(target=self._end, args=(process,), daemon=True).start()
+                assert process.stdout is not None
+                for line in process.stdout:
+                    self._heard(json.loads(line))
+        self._revoked(self.owned)
+        assert self._stopping.is_set(), f"it has ended by itself, with code {process.returncode}"
+
+    def _end(self, process: subprocess.Popen[str]) -> None:
+        self._stopping.wait()
+        process.send_signal(signal.SIGTERM)
+
+    def _heard(self, event: Mapping[str, Any]) -> None:
+        match event["name"]:
+            case "partitions_assigned":
+                self._assigned(TopicPartition(each["topic"], each["partition"]) for each in event["partitions"])
+            case "partitions_revoked":
+                self._revoked(TopicPartition(each["topic"], each["partition"]) for each in event["partitions"])
+            case "record_data":
+                self.found.append(Found(event["partition"], event["offset"], event["value"].encode()))
