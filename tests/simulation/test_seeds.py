@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from pyclient.testing.simulation.faults import Fault
+from pyclient.testing.simulation.invariants import ALONE, GROUPS
 from pyclient.testing.simulation.run import Outcome, run_seed
 from pyclient.testing.simulation.shrink import shrunk
 from pyclient.testing.simulation.sweep import Summary, sweep
@@ -21,25 +22,29 @@ pytestmark = pytest.mark.timeout(1800)  # minutes of work, done once
 SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_SEEDS", "500")) + 1)
 
 
-@pytest.fixture(scope="module")
-def swept() -> Summary:
-    return sweep(SEEDS, jobs=2)
+GROUP_SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_GROUP_SEEDS", "150")) + 1)
+
+
+@pytest.fixture(scope="module", params=[ALONE, GROUPS])
+def swept(request: pytest.FixtureRequest) -> Summary:
+    return sweep(SEEDS if request.param == ALONE else GROUP_SEEDS, jobs=2, family=request.param)
 
 
 def test_every_invariant_holds_in_every_seed(swept: Summary) -> None:
-    assert swept.seeds == len(SEEDS)
-    assert not swept.broken, "\n".join(f"python -m pyclient.testing.simulation --seed {each.seed}  # {each.broken}" for each in swept.broken)
+    assert swept.seeds == len(SEEDS if swept.family.name == ALONE else GROUP_SEEDS)
+    assert not swept.broken, "\n".join(f"python -m pyclient.testing.simulation --family {swept.family.name} --seed {each.seed}  # {each.broken}" for each in swept.broken)
 
 
 def test_the_sweep_was_honest(swept: Summary) -> None:
     assert not swept.dishonest()
 
 
-def test_a_seed_gives_the_same_events_in_another_process_whatever_its_hash_seed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", [ALONE, GROUPS])
+def test_a_seed_gives_the_same_events_in_another_process_whatever_its_hash_seed(tmp_path: Path, family: str) -> None:
     def digests(hash_seed: str) -> list[str]:
         file = tmp_path / f"{hash_seed}.json"
         subprocess.run(
-            [sys.executable, "-m", "pyclient.testing.simulation", "--seeds", "1..8", "--jobs", "1", "--json", file],
+            [sys.executable, "-m", "pyclient.testing.simulation", "--family", family, "--seeds", "1..8", "--jobs", "1", "--json", file],
             env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=False, capture_output=True, timeout=300)
         return [each["digest"] for each in json.loads(file.read_text())["per_seed"]]
 

@@ -25,6 +25,10 @@ class Family:
     """The faults it draws from."""
     least_records: int
     """Sent and consumed, of a seed that is worth its name."""
+    least_faults: int
+    """Hits of faults, of such a seed."""
+    least_in_flight: float
+    """In at least this share of the seeds a fault must hit while records are in flight, or the group rebalances."""
 
     def exercises(self, table: str) -> bool:
         """Whether its sweeps must take the rows of this state table."""
@@ -32,6 +36,6 @@ class Family:
 
 
 FAMILIES: Final = {each.name: each for each in (
-    Family(name=ALONE, run=run_seed, kinds=Run.KINDS, least_records=1000),
-    Family(name=GROUPS, run=run_group_seed, kinds=GroupRun.KINDS, least_records=500),
+    Family(name=ALONE, run=run_seed, kinds=Run.KINDS, least_records=1000, least_faults=5, least_in_flight=0.95),
+    Family(name=GROUPS, run=run_group_seed, kinds=GroupRun.KINDS, least_records=500, least_faults=3, least_in_flight=0.75),
 )}
