@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(1800)  # minutes of work, done once
 SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_SEEDS", "500")) + 1)
 
 
-GROUP_SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_GROUP_SEEDS", "150")) + 1)
+GROUP_SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_GROUP_SEEDS", "200")) + 1)
 
 
 @pytest.fixture(scope="module", params=[ALONE, GROUPS])
