@@ -22,7 +22,7 @@ def sweeping(monkeypatch: pytest.MonkeyPatch, stopped_at: int, *, breaks: frozen
     """Seeds cost nothing, some of them break, and somebody presses Ctrl-C; gives the seeds that were run."""
     tried: list[int] = []
 
-    def sweep(seeds: Sequence[int], *, jobs: int | None, seen: Callable[[Outcome], object]) -> None:
+    def sweep(seeds: Sequence[int], *, jobs: int | None, seen: Callable[[Outcome], object], family: str) -> None:
         for seed in seeds:
             if len(tried) == stopped_at:
                 raise KeyboardInterrupt
