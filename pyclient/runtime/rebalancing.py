@@ -161,6 +161,7 @@ class Rebalancing:
     def part(self, reason: str, timeout: float | None, *, clean: bool) -> Steps:
         """Leave the group within *timeout* seconds: every step is tried, whatever the one before raised (C26)."""
         ends = None if timeout is None else self._core.clock() + timeout
+        self.begin_poll()  # it is at work on the group, as in a poll: max_poll_interval_ms does not run
         change: Change = yield OnLoop(self._core.part)
         try:
             if change.kind is ChangeKind.REVOKED and clean:
@@ -171,8 +172,8 @@ class Rebalancing:
                 yield from self._flush(ends)
         finally:
             self._progress.forget(change.partitions)
-            self._identity = Identity()
             yield WaitFor(lambda: self._core.leave(reason, self._left(ends)))
+            self.end_poll()
 
     # ---- commits before partitions go -------------------------------------------------------------------------------
 

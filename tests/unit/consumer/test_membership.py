@@ -12,7 +12,7 @@ import pytest
 
 from pyclient import AsyncConsumer, Consumer, ConsumerGroupMetadata, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.errors import CommitFailed, ConcurrentUse, ConfigurationError, IllegalState, InvalidTopicError, KafkaError
-from pyclient.testing import FakeCluster
+from pyclient.testing import Delay, FakeCluster
 from tests.waiting import eventually
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -251,6 +251,17 @@ def test_C26_a_close_tells_the_listener_and_leaves_whatever_it_raises(cluster: F
     consumer.close()
     with member(cluster) as other:
         poll_until(lambda: owned(other) == BOTH, other)
+
+
+def test_C26_a_close_that_waits_for_its_commit_is_no_silence_of_the_user(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    consumer = member(cluster, max_poll_interval_ms=300, auto_commit_interval_ms=3_600_000)
+    read(20, consumer)
+    late = cluster.intercept(lambda asked: Delay(1.0), api="OffsetCommit", times=1)
+    consumer.close()
+    late.remove()
+    assert "max_poll_interval_ms" not in caplog.text
+    with member(cluster, topics=None) as witness:
+        assert {each and each.offset for each in witness.committed([P0, P1]).values()} == {10}
 
 
 # ---- commits ------------------------------------------------------------------------------------------------------------
