@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from pyclient import Admin, Consumer, Producer, TopicPartition
+from pyclient import Admin, Consumer, NewTopic, Producer, TopicPartition
 from pyclient.testing import LocalCluster
 from tests.kafka import consumer, make_topic, numbers, produce
 from tests.waiting import eventually
@@ -134,3 +134,22 @@ def took(reader: Consumer, count: int) -> set[TopicPartition]:
         found += [TopicPartition(record.topic, record.partition) for record in records]
     assert len(found) == count
     return set(found)
+
+
+@RACKS
+@pytest.mark.parametrize("assignor", ["range", "sticky", "cooperative-sticky"])
+def test_members_of_a_group_are_given_what_is_in_their_rack(kafka_cluster: LocalCluster, assignor: str) -> None:
+    """KIP-881: three members in three racks, each partition on one broker."""
+    topic = f"racked-{assignor}"
+    with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(topic, replica_assignments={number: [3 - number] for number in range(3)})])
+    with ExitStack() as stack:
+        members = [stack.enter_context(consumer(
+            kafka_cluster, topics=[topic], group_id=topic, client_rack=f"rack-{node}", assignors=[assignor], heartbeat_interval_ms=100)) for node in (1, 2, 3)]
+
+        def all_at_home() -> bool:
+            for each in members:
+                each.poll(0.05)
+            return [each.assignment() for each in members] == [{TopicPartition(topic, 3 - node)} for node in (1, 2, 3)]
+
+        eventually(all_at_home, 60)
