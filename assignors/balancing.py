@@ -45,21 +45,26 @@ class Balance:
         self._movements = Movements()
         self._last_line = _Line((), self._loads, self._rank, {})
 
-    def made(self) -> Shares:
-        """Every partition given to one member that wants its topic."""
+    def made(self, *, moving: bool = True) -> Shares:
+        """Every partition given to one member that wants its topic; without *moving*, only of what is free."""
         everything_kept = self._keep()
         free = [partition for partition in self._partitions if partition not in self._owners]
         self._give(free)
-        before, unevenness = dict(self._owners), self._unevenness()
-        if everything_kept:
-            self._even_out(self._shared(free))  # who is to lose something should lose what it has not begun to read
-        self._even_out(self._shared(self._partitions))
-        if self._unevenness() >= unevenness:
-            self._owners = before
+        self._level(free, everything_kept=everything_kept or not moving, moving=moving)
         shares: Shares = {member: [] for member in self._members}
         for partition, member in self._owners.items():
             shares[member].append(partition)
         return shares
+
+    def _level(self, free: list[TopicPartition], *, everything_kept: bool, moving: bool) -> None:
+        """Until nobody has more than one more than somebody else who wants the topic; if that makes nothing more even, it is taken back."""
+        before, unevenness = dict(self._owners), self._unevenness()
+        if everything_kept:
+            self._even_out(self._shared(free))  # who is to lose something should lose what it has not begun to read
+        if moving:
+            self._even_out(self._shared(self._partitions))
+        if self._unevenness() >= unevenness:
+            self._owners = before
 
     def _fewest_subscribers(self, topic: str) -> tuple[int, str]:
         return len(self._subscribers.of(topic)), topic

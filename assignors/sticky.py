@@ -8,6 +8,7 @@ Both remember something of their own member, so each consumer needs an assignor 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pyclient.assignors.balancing import Balance
 from pyclient.assignors.equal_shares import EqualShares
@@ -18,6 +19,9 @@ from pyclient.assignors.racks import Racks
 from pyclient.assignors.user_data import decode_generation, decode_previous, encode_generation, encode_previous
 from pyclient.plugins import Assignment, ClusterView, MemberView
 from pyclient.records import NO_GENERATION, TopicPartition
+
+MOST_REBALANCES: Final = 5
+"""A group that is not at rest after so many goes without the moves that it would take."""
 
 
 class StickyAssignor:
@@ -32,7 +36,7 @@ class StickyAssignor:
     def assign(self, cluster: ClusterView, members: Mapping[str, MemberView], /) -> Mapping[str, Assignment]:
         """What members had is read from their ``user_data``; what cannot be read counts as nothing."""
         claims = {member: decode_previous(view.user_data) for member, view in members.items()}
-        _ownership, shares = _shared_out(cluster, members, claims)
+        _ownership, shares = _shared_out(cluster, members, claims, moving=True)
         return assignments(shares)
 
     def subscription_user_data(self, topics: Sequence[str], /) -> bytes | None:
@@ -55,9 +59,10 @@ class CooperativeStickyAssignor:
 
     def assign(self, cluster: ClusterView, members: Mapping[str, MemberView], /) -> Mapping[str, Assignment]:
         """What members own stands in their subscriptions. A partition that another member still owns is given to nobody yet."""
-        claims = {member: _claim(view) for member, view in members.items()}
-        ownership, shares = _shared_out(cluster, members, claims)
-        return assignments(_what_is_free(shares, ownership, claims))
+        shares, complete = given_now(cluster, members)
+        if not complete and not want_the_same(members) and not _comes_to_rest(cluster, members, shares):
+            shares, _ = given_now(cluster, members, moving=False)
+        return assignments(shares)
 
     def subscription_user_data(self, topics: Sequence[str], /) -> bytes | None:
         """The generation, for leaders that do not find it in the subscription."""
@@ -73,7 +78,30 @@ def _claim(view: MemberView) -> Claim:
     return Claim(view.owned, view.generation if view.generation >= 0 else decode_generation(view.user_data))
 
 
-def _shared_out(cluster: ClusterView, members: Mapping[str, MemberView], claims: Mapping[str, Claim]) -> tuple[Ownership, Shares]:
+def given_now(cluster: ClusterView, members: Mapping[str, MemberView], *, moving: bool = True) -> tuple[Shares, bool]:
+    """What each member gets in this rebalance, and whether that is all there is; without *moving*, what is owned stays where it is."""
+    claims = {member: _claim(view) for member, view in members.items()}
+    ownership, shares = _shared_out(cluster, members, claims, moving=moving)
+    given = _what_is_free(shares, ownership, claims)
+    return given, all(len(given[member]) == len(shares[member]) for member in shares)
+
+
+def _comes_to_rest(cluster: ClusterView, members: Mapping[str, MemberView], shares: Shares) -> bool:
+    """Whether the rebalances that follow these *shares* end.
+
+    What is given up in one is shared out anew in the next, where others have moved meanwhile: with unequal subscriptions that can go round in a
+    circle, and the group would rebalance for ever.
+    """
+    generation = max(view.generation for view in members.values())
+    for later in range(1, MOST_REBALANCES + 1):
+        joined = {member: view._replace(owned=tuple(shares[member]), generation=generation + later) for member, view in members.items()}
+        shares, complete = given_now(cluster, joined)
+        if complete:
+            return True
+    return False
+
+
+def _shared_out(cluster: ClusterView, members: Mapping[str, MemberView], claims: Mapping[str, Claim], *, moving: bool) -> tuple[Ownership, Shares]:
     """Who had what, and who gets what, without a look at who must give it up first."""
     ordered = {member: claims[member] for member in members_in_hash_order(members)}
     described = wanted_topics(cluster, members)
@@ -84,7 +112,7 @@ def _shared_out(cluster: ClusterView, members: Mapping[str, MemberView], claims:
     if want_the_same(members):
         ownership = ownership.without_disputed()
         return ownership, EqualShares(list(ordered), partitions, ownership.owned, racks).made()
-    return ownership, Balance(members, topics, ownership.owned, earlier_owners(ordered), racks).made()
+    return ownership, Balance(members, topics, ownership.owned, earlier_owners(ordered), racks).made(moving=moving)
 
 
 def _what_is_free(shares: Shares, ownership: Ownership, claims: Mapping[str, Claim]) -> Shares:

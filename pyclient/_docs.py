@@ -315,6 +315,7 @@ partition: sixteen hundred groups were given to both over several rebalances. Th
 | unequal subscriptions; who had a partition in an earlier generation does not subscribe to its topic now | may give it back to that member, or raises | passes over it |
 | `cooperative-sticky`, unequal subscriptions; two members say they own a partition | may give it to one of them at once | only to the one whose claim is the newest; else both give it up first |
 | two members say they had a partition, and one of them tells its generation in its user data only (an older client, or one that was timed out) | may believe the older one | believes the newer one |
+| `cooperative-sticky`, unequal subscriptions; the moves of the rebalances that would follow do not end within five (they can go round in a circle) | begins them | moves nothing, and shares out what is free |
 | more members could keep one partition more than may; the hashes of their ids meet in one bucket | looks in which order the coordinator named them | takes them by id |
 
 ## Your own

@@ -77,9 +77,9 @@ def _serve_fake(options: argparse.Namespace, config: dict[str, str]) -> None:
 
 def _announce(what: str, bootstrap_servers: str) -> None:
     print(f"{what}: ready", file=sys.stderr)
-    print(f"bootstrap.servers={bootstrap_servers}", flush=True)
     print(f'use it: Producer(bootstrap_servers="{bootstrap_servers}"); tests: '
           f"PYCLIENT_BOOTSTRAP={bootstrap_servers} pytest; Ctrl-C ends it", file=sys.stderr)
+    print(f"bootstrap.servers={bootstrap_servers}", flush=True)  # last: who has read it may end this at once
 
 
 def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:

@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from pyclient.assignors.group import assignments
 from pyclient.assignors.ownership import Claim
+from pyclient.assignors.sticky import given_now
 from pyclient.assignors.user_data import decode_generation, decode_previous
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView, SeesAssignment, SendsUserData
 from pyclient.records import Node, PartitionDescription, TopicPartition
@@ -119,6 +121,12 @@ def given_at_once(each: Round, java: Javas) -> dict[str, set[TopicPartition]]:
     }
 
 
+def whatever_follows(each: Round) -> Javas:
+    """What ours would give if it did not look whether the rebalances that follow come to an end."""
+    shares, _complete = given_now(each.group.cluster, each.group.members)
+    return {member: list(assignment.partitions) for member, assignment in assignments(shares).items()}
+
+
 # --- the comparison --------------------------------------------------------------------------------------------------
 
 SAME: Final = "the same"
@@ -127,12 +135,13 @@ INVALID: Final = "Java gives a member what it does not want"
 AT_ONCE: Final = "Java gives a partition at once to one of two who say they own it"
 BY_WAY: Final = "Java has given a member what it does not want, and taken it back"
 UNTOLD: Final = "Java does not see the generation of one of two claims"
+CIRCLE: Final = "ours moves nothing, for the moves would go round in a circle"
 
 EXPECTED: Final = {
     "range": {SAME: 1404},
     "roundrobin": {SAME: 1415},
     "sticky": {SAME: 1332, INVALID: 31, RAISED: 8, UNTOLD: 13},
-    "cooperative-sticky": {SAME: 1297, INVALID: 28, RAISED: 4, UNTOLD: 39, AT_ONCE: 13, BY_WAY: 1},
+    "cooperative-sticky": {SAME: 1295, INVALID: 28, RAISED: 4, UNTOLD: 39, AT_ONCE: 12, BY_WAY: 1, CIRCLE: 3},
 }
 """What became of all rebalances. docs/assignors.md tells users of each kind."""
 
@@ -146,6 +155,8 @@ def verdict(each: Round) -> str:
         return RAISED
     if ours == each.java:
         return SAME
+    if each.name == "cooperative-sticky" and whatever_follows(each) != ours:
+        return CIRCLE
     if not valid(each.group, each.java):
         return INVALID
     if of_untold_generations(each):

@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.assignors.groups import ASSIGNORS, EVEN, STICKY, Group, assign, groups, loads, odd_groups, owning, settled, times_given
+from pyclient.records import TopicPartition
+from tests.unit.assignors.groups import (
+    ASSIGNORS, EVEN, STICKY, Group, assign, cluster, groups, loads, odd_groups, owning, settled, times_given, wanting,
+)
 
 seeds = st.integers(0, 2**32)
 every = pytest.mark.parametrize("name", ASSIGNORS)
@@ -122,3 +125,14 @@ def test_A05_what_is_held_back_is_owned_by_somebody_and_given_when_it_was_given_
     held_back = group.wanted - set(times_given(answer))
     assert held_back <= {each for view in group.members.values() for each in view.owned}
     assert set(times_given(settled("cooperative-sticky", group, 7))) == group.wanted
+
+
+def test_A05_a_group_whose_moves_would_go_round_in_a_circle_comes_to_rest() -> None:
+    """Found by the law above: a-0 and b-5 changed places for ever, and with them the group's rebalances."""
+    topics = {"topic-9": 2, "b": 9, "a": 8, "c": 9}
+    racks = {TopicPartition("b", 7): {"east"}, TopicPartition("b", 8): {"east", "west"}, **{TopicPartition("a", number): {"east"} for number in range(2, 8)}}
+    members = {
+        "consumer-0": wanting("c", generation=0, rack="east"), "consumer-1": wanting("topic-9", "b", generation=0),
+        "consumer-2": wanting("topic-9", "b", "a", "c", generation=0, rack="east"),
+        "c-0": wanting("topic-9", "b", "a", "c", had="a-0", generation=0, rack="west"), "consumer-3": wanting("topic-9", "b", "a", "c", generation=0)}
+    settled("cooperative-sticky", Group(cluster(topics, racks), members), 7)
