@@ -18,6 +18,7 @@ from pyclient.core.group.leading import Leading
 from pyclient.core.group.membership import Change, ChangeKind, GroupOptions, Identity
 from pyclient.core.group.strategies import Strategies
 from pyclient.core.group.subscription import Subscription
+from pyclient.core.group.unreadable import Unreadable
 from pyclient.core.manager import Ready, Request, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
@@ -63,6 +64,7 @@ class ClassicGroup:
         self._subscription = Subscription()
         self._topics: frozenset[str] = frozenset()
         self._changes = Changes()
+        self._unreadable = Unreadable(options.group_id)
         self._again = ""  # why it must join again once it is stable
         self._reason = "joining for the first time"
         self._request: Call | None = None  # joining or syncing
@@ -438,6 +440,10 @@ class ClassicGroup:
         self._view = self._metadata.cluster.version
         before = self._topics
         self._resolve()
+        trouble = self._unreadable.look(self._topics, self._metadata.cluster)
+        if trouble is not None:
+            self._trouble = trouble
+            self._on_news()
         if self._topics != before:
             self._join_again("the pattern matches other topics")
         elif self._leading.changed():

@@ -20,6 +20,7 @@ from pyclient.core.group.consumer_state import BEATING, CONSUMER, MEMBERS, Event
 from pyclient.core.group.membership import Change, ChangeKind, GroupOptions, Identity
 from pyclient.core.group.reconciling import Reconciling
 from pyclient.core.group.subscription import Subscription
+from pyclient.core.group.unreadable import Unreadable
 from pyclient.core.manager import Ready, Request, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
@@ -64,6 +65,7 @@ class ConsumerGroup:
         self._subscription = Subscription()
         self._wishes = Wishes()
         self._changes = Changes()
+        self._unreadable = Unreadable(options.group_id)
         self._reconciling = Reconciling()
         self._is_open = False  # there may be a step to take
         self._balked = False  # the listener raised when it was given partitions: once more with the next poll (N06)
@@ -401,6 +403,10 @@ class ConsumerGroup:
             self._view = self._metadata.cluster.version
             self._is_open = True
             self._resolve()
+            trouble = self._unreadable.look(self.topics, self._metadata.cluster)
+            if trouble is not None:
+                self._trouble = trouble
+                self._on_news()
 
     def _resolve(self) -> None:
         """Names go to the coordinator sorted: it is told of them only when they change."""

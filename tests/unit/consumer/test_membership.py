@@ -139,6 +139,17 @@ def test_a_pattern_reads_what_matches_with_its_whole_name(cluster: FakeCluster) 
         assert consumer.subscription() == {"orders", "orders-2"}
 
 
+@pytest.mark.parametrize("protocol", [{}, {"group_protocol": "consumer"}])
+def test_M03_a_topic_that_is_not_there_is_told_of_once_by_the_log_and_read_when_it_comes(protocol: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    own = {"heartbeat_interval_ms": None, "session_timeout_ms": None, **protocol} if protocol else {}
+    with FakeCluster(brokers=1, config={"auto.create.topics.enable": "false"}) as cluster:
+        with member(cluster, topics=["nope"], metadata_max_age_ms=200, **own) as consumer:
+            poll_until(lambda: "'nope' does not exist" in caplog.text, consumer)
+            cluster.create_topic("nope", 1)
+            poll_until(lambda: owned(consumer), consumer)
+        assert caplog.text.count("does not exist") == 1
+
+
 # ---- listeners ----------------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from tests.unit.core.groups import (
     FENCED_INSTANCE, HEARTBEAT, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCE, REBALANCING, SESSION, UNKNOWN_MEMBER, Member,
     OneByOne, parts, read_wishes, wishes,
 )
+from tests.unit.core.world import answer, topic, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
 GROUP_AUTHORIZATION, UNKNOWN_SERVER = 30, -1
@@ -575,3 +576,20 @@ def test_a_coordinator_that_says_the_same_again_and_again_is_not_asked_at_the_ne
     member.world.after(60.0)
     member.polls()
     member.sends(Api.JOIN_GROUP)
+
+
+def test_M03_a_topic_that_may_not_be_read_is_told_to_the_user_once() -> None:
+    def tells(error: int) -> None:
+        told = answer(Api.METADATA, 13, **view(topic("t", error=error)))
+        member.metadata.hint(member.metadata.cluster.updated(told, everything=True))
+        member.turn()
+
+    member = Member()
+    member.subscribes()
+    member.polls()
+    tells(29)
+    trouble = member.group.take_trouble()
+    assert isinstance(trouble, TopicAuthorizationError)
+    assert "'t'" in str(trouble)
+    tells(29)
+    assert member.group.take_trouble() is None
