@@ -137,7 +137,7 @@ class ConsumerInterceptor(Protocol):
 
 
 class RebalanceListener(Protocol):
-    """Told, inside ``poll``, ``commit``, ``unsubscribe`` or ``close``, which partitions come and go; may commit and seek."""
+    """Told, inside ``poll`` (an iteration too), ``unsubscribe`` or ``close``, which partitions come and go; may commit and seek."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> None:
         """These were added, before any record of them is returned."""

@@ -172,8 +172,10 @@ class Rebalancing:
                 yield from self._flush(ends)
         finally:
             self._progress.forget(change.partitions)
-            yield WaitFor(lambda: self._core.leave(reason, self._left(ends)))
-            self.end_poll()
+            try:
+                yield WaitFor(lambda: self._core.leave(reason, self._left(ends)))
+            finally:
+                self.end_poll()
 
     # ---- commits before partitions go -------------------------------------------------------------------------------
 

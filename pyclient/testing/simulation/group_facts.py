@@ -1,7 +1,7 @@
 """What an all-seeing observer knows of a group: who owns what, what was handed to whom, and what counts as done. Judges nothing."""
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any
 
 import attrs
@@ -43,13 +43,10 @@ class GroupFacts(Facts):
         """Up to there, every record of a partition was processed by some member."""
         self.highest: dict[Key, int] = {}
         """The highest offset that the group has ever committed."""
-        self.patterns = 0
         self.finished = False
         """All that there is was processed and committed: members may go."""
         self.settled_from = float("inf")
         """From when on the group must have come to rest."""
-        self.deaths: Counter[str] = Counter()
-        """How lives ended."""
 
     def tainted(self, where: Key) -> bool:
         """Whether an unclean election took something of it: offsets mean something else since then."""

@@ -92,7 +92,6 @@ class MemberService:
         while True:
             self._member = self._born()
             ending = await self._life()
-            self._facts.deaths[ending] += 1
             self._world.journal.note(self.name, ending)
             if ending == "is done":
                 return
@@ -108,7 +107,6 @@ class MemberService:
 
     def _wants(self) -> Any:
         if self._random.random() < 0.2:
-            self._facts.patterns += 1
             if "group_protocol" in self._options and self._random.random() < 0.5:
                 return SubscriptionPattern("topic-.*")
             return re.compile("topic-.*")
