@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from pyclient.buffers.fetched import Records
+from pyclient.buffers.iteration import Iteration, Walk
 from pyclient.codec.record import Record
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError, raisable
@@ -128,27 +129,15 @@ class Consumer(ConsumerFacade):
 
         Raises what `poll` raises, after the records before it; the next iteration goes on there.
         """
-        limit = self._config.max_poll_records
-        progress = self._progress
-        while True:
-            self._tell()
-            with self._alone(listening=False):
-                progress.settle()
-                self._save()
-                records = self._wait_for_records(limit, None)
-                progress.begin(records)
-            last: Record | None = None
-            try:
-                for record in records:
-                    progress.current = last = record
-                    yield record
-                    if progress.current is not record:
-                        break  # a seek, pause, poll or other loop in this one's body: go on with what is next now
-                else:
-                    progress.exhausted()
-            except BaseException:
-                progress.abandon(last)
-                raise
+        return Iteration(self._begin, self._progress.exhausted, self._progress.abandon)
+
+    def _begin(self) -> Walk:
+        """What an iteration goes through next; a seek, pause, poll or other loop in its body ends it there."""
+        self._tell()
+        with self._alone(listening=False):
+            self._progress.settle()
+            self._save()
+            return self._progress.begin(self._wait_for_records(self._progress.stride.next(), None))
 
     def _wait_for_records(self, limit: int, timeout: float | None) -> Records:
         core = self._core
@@ -361,7 +350,6 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """As `Consumer.__iter__`."""
-        limit = self._config.max_poll_records
         progress = self._progress
         while True:
             self._core.check_open()
@@ -369,19 +357,14 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             with self._alone(listening=False):
                 progress.settle()
                 self._save()
-                records = await self._wait_for_records(limit, None)
-                progress.begin(records)
-            last: Record | None = None
+                walk = progress.begin(await self._wait_for_records(progress.stride.next(), None))
             try:
-                for record in records:
-                    progress.current = last = record
+                for record in walk:
                     yield record
-                    if progress.current is not record:
-                        break  # as in Consumer.__iter__
-                else:
+                if not walk.stopped:
                     progress.exhausted()
             except BaseException:
-                progress.abandon(last)
+                progress.abandon(walk)
                 raise
 
     async def _wait_for_records(self, limit: int, timeout: float | None) -> Records:

@@ -139,30 +139,29 @@ class FetchBuffer:
     # ---- the user's thread ------------------------------------------------------------------------------------------
 
     def take(self) -> Entry | None:
-        """The next entry that is not paused, or None."""
+        """The next entry that is not paused, or None. It counts as held until `use_up`, or goes back by `give_back`."""
         with self._lock:
             entry = self._next()
             if entry is not None:
                 self._entries.remove(entry)
-                self._remove(entry)
                 self._taken = entry
-                self._drained[entry.where] = None
-        if entry is not None:
-            self.on_room()
         return entry
+
+    def use_up(self, entry: Entry) -> None:
+        """Nothing of the entry is left: there is room for more."""
+        with self._lock:
+            self._remove(entry)
+            self._drained[entry.where] = None
+        self.on_room()
 
     def give_back(self, entry: Entry, *, last: bool = False) -> None:
         """Put an entry back, partly taken (first in line) or to be raised again (last, and its partition's data behind it)."""
         with self._lock:
-            if self._generations.get(entry.where) != entry.generation:
-                return
-            self._add(entry)
-            if last:
-                behind = [each for each in self._entries if each.where == entry.where]
-                others = [each for each in self._entries if each.where != entry.where]
-                self._entries = deque([*others, entry, *behind])
-            else:
-                self._entries.appendleft(entry)
+            over = self._generations.get(entry.where) != entry.generation
+            if not over:
+                self._put_back(entry, last=last)
+        if over:
+            self.use_up(entry)
 
     def wait(self, timeout: float | None) -> bool:
         """Block until there is data, `wake` or `nudge` was called, or *timeout* seconds passed (None: no limit); whether there is data."""
@@ -215,6 +214,14 @@ class FetchBuffer:
             if entry.where not in self._paused:
                 return entry
         return None
+
+    def _put_back(self, entry: Entry, *, last: bool) -> None:
+        if last:
+            behind = [each for each in self._entries if each.where == entry.where]
+            others = [each for each in self._entries if each.where != entry.where]
+            self._entries = deque([*others, entry, *behind])
+        else:
+            self._entries.appendleft(entry)
 
     def _add(self, entry: Entry) -> None:
         self._counts[entry.where] = self._counts.get(entry.where, 0) + 1

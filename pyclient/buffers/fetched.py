@@ -98,7 +98,11 @@ class Records(Sequence[Record]):
         return self._count
 
     def __iter__(self) -> Iterator[Record]:
-        return itertools.chain.from_iterable(map(Part.records, self._parts))  # in C: no Python frame runs per record
+        return itertools.chain.from_iterable(self.runs())  # in C: no Python frame runs per record
+
+    def runs(self) -> Iterator[Iterator[Record]]:
+        """The same records, those of one batch at a time."""
+        return map(Part.records, self._parts)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -293,6 +297,8 @@ def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callab
             raise
         if entry.batches:
             buffer.give_back(entry)
+        else:
+            buffer.use_up(entry)
     return Records(parts, positions)
 
 
@@ -357,6 +363,8 @@ def _meet(buffer: FetchBuffer, entry: Chunk | Failure, error: Exception, *, firs
         return
     if again:
         buffer.give_back(entry, last=True)  # other partitions go on between two times it is raised
+    else:
+        buffer.use_up(entry)
     raise raisable(error) if isinstance(entry, Failure) else error  # what is kept is raised as a copy
 
 

@@ -39,3 +39,16 @@ cdef class RecordBatch:
     cdef int walk_records(self, object view, Py_ssize_t start, Py_ssize_t size) except -1
     cdef object corrupt(self, str why)
     cdef Py_ssize_t range_end(self, Py_ssize_t start, object stop) except -1
+
+
+# What RecordBatch.iter_records gives, for C callers that know it by its type.
+cdef class RecordIterator:
+    cdef RecordBatch batch
+    cdef str topic
+    cdef int32_t partition
+    cdef Py_ssize_t position
+    cdef Py_ssize_t end
+    cdef Record before              # the last one
+
+    # The next record; only while position < end.
+    cdef Record step(self)

@@ -20,7 +20,7 @@ from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize, PyUnicode_D
 from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memcmp
 from cython.cimports.pyclient.codec.parse import PyObject_GC_UnTrack, RecordView, next_bytes, offset_delta_at, timestamp_of, view_record
-from cython.cimports.pyclient.codec.record import Record
+from cython.cimports.pyclient.codec.record import Record, blank
 from cython.cimports.pyclient.codec.scan import Scan, Totals, fault_text, scan_records
 
 from crc32c import crc32c
@@ -242,7 +242,7 @@ class RecordBatch:
     @cython.cfunc
     def record_at(self, topic: str, partition: int32_t, position: cython.Py_ssize_t, before: Record | None) -> Record:
         view: RecordView
-        record: Record = Record.__new__(Record)
+        record: Record = blank()
         view_record(self.records_at + self.index[position], cython.address(view))
         record._topic = topic
         record._partition = partition
@@ -289,7 +289,7 @@ class RecordBatch:
 
     def iter_records(self, topic: str, partition: int, start: cython.Py_ssize_t = 0, stop: object = None) -> object:
         """As `records`, one at a time: each is built when asked for. The iterator keeps the batch alive."""
-        iterator: _Records = _Records.__new__(_Records)
+        iterator: RecordIterator = RecordIterator.__new__(RecordIterator)
         iterator.end = self.range_end(start, stop)
         iterator.position = start
         iterator.topic = topic
@@ -397,15 +397,8 @@ def _headers(at: cython.p_const_uchar, count: cython.Py_ssize_t, before: tuple |
 @cython.final
 @cython.no_gc
 @cython.cclass
-class _Records:
+class RecordIterator:
     """Iterator over records of one batch; builds each in `__next__`, with no Python frame in between."""
-
-    batch: RecordBatch
-    topic: str
-    partition: int32_t
-    position: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    before: Record
 
     def __iter__(self) -> object:
         return self
@@ -413,6 +406,10 @@ class _Records:
     def __next__(self) -> Record:
         if self.position >= self.end:
             raise StopIteration
+        return self.step()
+
+    @cython.cfunc
+    def step(self) -> Record:
         self.before = self.batch.record_at(self.topic, self.partition, self.position, self.before)
         self.position += 1
         return self.before

@@ -19,4 +19,7 @@ cdef class DecodedRecord(Record):
     cdef object _decoded_value
 
 
+# A record whose fields are still empty.
+cdef Record blank()
+
 cpdef DecodedRecord decoded(Record record, object key, object value)

@@ -141,6 +141,11 @@ class Record:
 
 
 @cython.cfunc
+def blank() -> Record:
+    return Record.__new__(Record)
+
+
+@cython.cfunc
 def _fields(record: Record) -> tuple:
     """The fields in the order of the constructor; of a decoded record also what its deserializers made."""
     decoded_record: DecodedRecord

@@ -10,6 +10,7 @@ from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memset
 
 SMALLEST_BODY = cython.declare(cython.int, 6)  # attributes, timestamp, offset, key, value, headers: a byte each
+LONGEST_HEAD = cython.declare(cython.int, 11)  # of a usual record: length, attributes, timestamp, offset and key's length take 2, 1, 3, 3, 2
 
 # What may be wrong with a record, by the number in `Scan.fault`, as the end of a sentence about it.
 _FAULTS: tuple = (
@@ -190,6 +191,80 @@ def _scan_record(scan: cython.pointer(Scan), totals: cython.pointer(Totals), bef
     return delta
 
 
+# --- the usual record -------------------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _short_varint(at: cython.p_const_uchar, value: cython.pointer(int64_t), three: cython.bint) -> cython.p_const_uchar:
+    """Read a varint of at most two bytes, or *three*, all of which may be read; where it ends, NULL when it is longer."""
+    raw: uint64_t = at[0]
+    if raw < 0x80:
+        at += 1
+    elif at[1] < 0x80:
+        raw = (raw & 0x7F) | (cython.cast(uint64_t, at[1]) << 7)
+        at += 2
+    elif three and at[2] < 0x80:
+        raw = (raw & 0x7F) | (cython.cast(uint64_t, at[1] & 0x7F) << 7) | (cython.cast(uint64_t, at[2]) << 14)
+        at += 3
+    else:
+        return cython.NULL
+    value[0] = cython.cast(int64_t, (raw >> 1) ^ (0 - (raw & 1)))
+    return at
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _usual_record(
+    at: cython.p_const_uchar, end: cython.p_const_uchar, totals: cython.pointer(Totals), delta: cython.pointer(int64_t), last: int64_t
+) -> cython.p_const_uchar:
+    """Where the record at *at* ends if it is sound, without headers and with short numbers. NULL says nothing: `_scan_record` knows.
+
+    Nearly all records are such, and half the time does for them, since all this looks at stays in registers.
+    """
+    number: int64_t = 0
+    key: int64_t = 0
+    value: int64_t = 0
+    if end - at < LONGEST_HEAD:
+        return cython.NULL
+    at = _short_varint(at, cython.address(number), False)
+    if at == cython.NULL or number < SMALLEST_BODY or number > end - at:
+        return cython.NULL
+    end = at + number
+    at = _short_varint(at + 1, cython.address(number), True)  # behind the attributes: the timestamp
+    if at == cython.NULL:
+        return cython.NULL
+    at = _short_varint(at, cython.address(number), True)
+    if at == cython.NULL or number <= delta[0] or number > last:
+        return cython.NULL
+    at = _short_varint(at, cython.address(key), False)
+    if at == cython.NULL or key < -1 or key > end - at:
+        return cython.NULL
+    at += key if key > 0 else 0
+    if end - at < 2:
+        return cython.NULL
+    at = _short_varint(at, cython.address(value), False)
+    if at == cython.NULL or value < -1 or end - at != (value if value > 0 else 0) + 1 or (end - 1)[0] != 0:
+        return cython.NULL
+    delta[0] = number
+    if key < 0:
+        totals.null_keys += 1
+    else:
+        totals.key_bytes += key
+    if value < 0:
+        totals.null_values += 1
+    else:
+        totals.value_bytes += value
+    return end
+
+
+# --- all records ------------------------------------------------------------------------------------------------------
+
+
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
@@ -201,12 +276,17 @@ def scan_records(
     last: int64_t,
 ) -> cython.Py_ssize_t:
     start: cython.p_const_uchar = scan.at
+    after: cython.p_const_uchar
     delta: int64_t = -1
     position: cython.Py_ssize_t
     scan.fault = 0
     memset(totals, 0, cython.sizeof(Totals))
     for position in range(count):
         index[position] = cython.cast(uint32_t, scan.at - start)
+        after = _usual_record(scan.at, scan.end, totals, cython.address(delta), last)
+        if after != cython.NULL:
+            scan.at = after
+            continue
         delta = _scan_record(scan, totals, delta, last)
         if scan.fault:
             return position

@@ -23,6 +23,7 @@ from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Exchan
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
 from pyclient.runtime.outbox import Outbox
+from pyclient.runtime.receiving import fill
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
@@ -68,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_answer = on_answer
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
+        self._socket: socket.socket | None = None
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
         self._scratch = bytearray(SCRATCH)
@@ -226,6 +228,7 @@ class Connection(asyncio.BufferedProtocol):
         """It is the transport's too, which waits and closes."""
         assert self._outbox is not None
         self._outbox.take_socket(sock)
+        self._socket = sock
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full."""
@@ -257,6 +260,10 @@ class Connection(asyncio.BufferedProtocol):
         """Some bytes came."""
         self.bytes_in += nbytes
         self._filled += nbytes
+        if self._frame is not None and self._socket is not None and len(self._frame) - self._filled >= 65536:
+            more = fill(self._socket.fileno(), self._frame, self._filled)
+            self.bytes_in += more
+            self._filled += more
         try:
             self._take()
         except KafkaError as error:

@@ -4,14 +4,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyclient.buffers.fetched import Decode, Records, collect
+from pyclient.buffers.iteration import Walk
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
 from pyclient.errors import SerializationError
 from pyclient.metrics import RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, TopicPartition
+from pyclient.runtime.consumed import Consumed
 from pyclient.runtime.consuming import ConsumerCore
 from pyclient.runtime.intercepting import consumer_interceptors
+from pyclient.runtime.stride import Stride
 
 
 class Progress:
@@ -25,15 +28,14 @@ class Progress:
         self._core = core
         self._decode = decoder(core.config)
         self._interceptors = consumer_interceptors(core.config.interceptors)
-        self._consumed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._consumed = Consumed()
         self._handed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._saved: dict[TopicPartition, int] = {}
         self._save_at = core.clock() + core.config.auto_commit_interval_ms / 1000
         self._rest = Records()  # ready to be handed out; interceptors have seen it
         self._unseen = Records()  # taken, and not yet through the interceptors: what Ctrl-C in a user's function left behind
         self._iterated = Records()
-        self.current: Record | None = None
-        """The record an iteration has handed out last; the iteration sets it."""
+        self._walk = Walk(())
+        self.stride = Stride(core.config, core.clock)
 
     # ---- poll -------------------------------------------------------------------------------------------------------
 
@@ -94,13 +96,20 @@ class Progress:
 
     # ---- iteration --------------------------------------------------------------------------------------------------
 
-    def begin(self, records: Records) -> None:
+    @property
+    def current(self) -> Record | None:
+        """The record that the iteration under way has handed out last."""
+        return self._walk.current
+
+    def begin(self, records: Records) -> Walk:
         """An iteration goes through *records*; positions that moved while it waited for them lie behind it."""
         self._consume_handed()  # or they would come later than those of *records*, and take them back
-        self._iterated, self.current = records, None
+        self._iterated, self._walk = records, Walk(records.runs())
+        self.stride.begin(len(records))
+        return self._walk
 
     def _end_iteration(self) -> None:
-        self._iterated, self.current = Records(), None
+        self._iterated, self._walk = Records(), Walk(())
 
     def exhausted(self) -> None:
         """The iteration asks for more: all of it is consumed."""
@@ -108,13 +117,14 @@ class Progress:
         self._consumed.update(self._iterated.next_offsets())
         self._end_iteration()
 
-    def abandon(self, last: Record | None) -> None:
-        """An iteration that has shown *last* ended early; one that was interrupted before has nothing to say any more."""
-        if last is self.current:
+    def abandon(self, walk: Walk) -> None:
+        """*walk* is left early; one that was interrupted before has nothing to say any more."""
+        if walk is self._walk:
             self.interrupt()
 
     def interrupt(self) -> None:
         """The iteration under way, if any, ends here: its last record counts like a poll's, the others come first in the next poll."""
+        self._walk.stop()
         rest = self._iterated
         if self.current is not None:
             where = TopicPartition(self.current.topic, self.current.partition)
@@ -130,14 +140,14 @@ class Progress:
     def position(self, where: TopicPartition) -> int | None:
         """The consumed position; None before anything of the partition was consumed."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=False)
-        consumed = inside.get(where, self._consumed.get(where))
+        consumed = inside.get(where) or self._consumed.get(where)
         return None if consumed is None else consumed.offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What ``commit()`` stores: everything handed out, of an iteration up to and with the current record."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
         self._consume_handed()
-        return {**self._consumed, **inside}
+        return {**self._consumed.all(), **inside}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These were assigned anew or sought: nothing from before counts."""
@@ -145,13 +155,13 @@ class Progress:
         self.interrupt()  # in the body of a loop: its next record comes from the new position
         self._rest, self._unseen = self._rest.without(gone), self._unseen.without(gone)
         for where in gone:
-            for each in (self._consumed, self._handed, self._saved):
-                each.pop(where, None)
+            self._consumed.forget(where)
+            self._handed.pop(where, None)
 
     def start_at(self, where: TopicPartition, offset: int) -> None:
         """A seek: the position is *offset*."""
         self.forget([where])
-        self._consumed[where] = OffsetAndMetadata(offset)
+        self._consumed.update({where: OffsetAndMetadata(offset)})
 
     # ---- automatic commits ------------------------------------------------------------------------------------------
 
@@ -165,7 +175,7 @@ class Progress:
 
     def save_in(self) -> float | None:
         """Seconds until `due` has something; None when it will not, as long as nothing more is consumed."""
-        if not self.commits_itself or not self.unsaved():
+        if not self.commits_itself or not self._consumed.any_unsaved:
             return None
         return max(0.0, self._save_at - self._core.clock())
 
@@ -176,12 +186,12 @@ class Progress:
 
     def unsaved(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Consumed positions that were not committed yet."""
-        return {where: position for where, position in self._consumed.items() if self._saved.get(where) != position.offset}
+        return self._consumed.unsaved()
 
     def saved(self) -> None:
         """Hear what was committed since the last time; interceptors are told in that order (C24)."""
         while (offsets := self._next_stored()) is not None:
-            self._saved.update({where: position.offset for where, position in offsets.items()})
+            self._consumed.saved(offsets)
             if self._interceptors is not None:
                 self._interceptors.on_commit(offsets)
 

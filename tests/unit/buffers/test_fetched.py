@@ -133,17 +133,18 @@ class BufferRules(RuleBasedStateMachine):
         if expected is not None:
             self.model.remove(expected)
             self.out = expected
-            self.drained.add(expected.where)
-            assert self.calls[-1] == "room"
 
     @precondition(lambda self: self.out is not None)
     @rule(last=st.booleans())
     def give_back(self, last: bool) -> None:
         entry, self.out = self.out, None
         assert entry is not None
+        calls = len(self.calls)
         self.buffer.give_back(entry, last=last)
         if self.generations.get(entry.where) != entry.generation:
+            self.made_room(entry)
             return
+        assert len(self.calls) == calls  # a part of an entry makes no room: nobody is woken for it
         behind = [each for each in self.model if each.where == entry.where] if last else []
         others = [each for each in self.model if each not in behind]
         self.model = [*others, entry, *behind] if last else [entry, *self.model]
@@ -151,7 +152,14 @@ class BufferRules(RuleBasedStateMachine):
     @precondition(lambda self: self.out is not None)
     @rule()
     def use_up(self) -> None:
-        self.out = None
+        entry, self.out = self.out, None
+        assert entry is not None
+        self.buffer.use_up(entry)
+        self.made_room(entry)
+
+    def made_room(self, entry: Chunk) -> None:
+        self.drained.add(entry.where)
+        assert self.calls[-1] == "room"
 
     @rule()
     def look_for_drained(self) -> None:
@@ -160,10 +168,12 @@ class BufferRules(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_exact(self) -> None:
+        """What is being handed out is still held."""
+        held = [*self.model, *([self.out] if self.out is not None else [])]
         assert len(self.buffer) == len(self.model)
-        assert self.buffer.bytes == sum(entry.size for entry in self.model)
+        assert self.buffer.bytes == sum(entry.size for entry in held)
         for where in PARTITIONS:
-            assert self.buffer.count(where) == sum(entry.where == where for entry in self.model)
+            assert self.buffer.count(where) == sum(entry.where == where for entry in held)
 
 
 TestFetchBuffer = BufferRules.TestCase
