@@ -67,12 +67,12 @@ class Consumer(ConsumerFacade):
             ConfigurationError: there is no ``group_id``.
             IllegalState: partitions were given by `assign`.
         """
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             self._now(lambda: self._subscribe(topics, rebalance_listener))
 
     def unsubscribe(self) -> None:
         """Read nothing any more. A member commits (when enable_auto_commit applies), gives its partitions up and leaves the group."""
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             if self._core.subscribed:
                 self._progress.settle()
                 self._walk(self._rebalancing.part("unsubscribed", None, clean=True))
@@ -97,7 +97,7 @@ class Consumer(ConsumerFacade):
             case WaitFor(make):
                 return self._portal.call(make)
             case Tell(method, partitions):
-                with self._as_listener():
+                with self._alone.as_listener():
                     return method(partitions)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Consumer(ConsumerFacade):
         """
         limit, wait = self._limit(max_records), seconds(timeout, 0)
         self._tell()
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             self._progress.settle()
             self._save()
             records = self._wait_for_records(limit, wait)
@@ -134,15 +134,16 @@ class Consumer(ConsumerFacade):
     def _begin(self) -> Walk:
         """What an iteration goes through next; a seek, pause, poll or other loop in its body ends it there."""
         self._tell()
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             self._progress.settle()
             self._save()
-            return self._progress.begin(self._wait_for_records(self._progress.stride.next(), None))
+            return self._progress.begin(self._wait_for_records(self._config.max_poll_records, None))
 
     def _wait_for_records(self, limit: int, timeout: float | None) -> Records:
         core = self._core
         deadline = None if timeout is None else core.clock() + timeout
-        with self._polling():
+        self._rebalancing.begin_poll()
+        try:
             while True:
                 if self._rebalancing.due:
                     self._walk(self._rebalancing.carry_out())
@@ -154,13 +155,15 @@ class Consumer(ConsumerFacade):
                 if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
                     return records
                 self._save()
+        finally:
+            self._rebalancing.end_poll()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
     def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
         """The offset of the next record that is not consumed yet."""
         where, limit = as_partition(partition), self._limit_s(timeout)
-        with self._alone():
+        with self._alone:
             known = self._progress.position(where)
             return known if known is not None else self._portal.call(lambda: self._core.position(where, limit))
 
@@ -211,7 +214,7 @@ class Consumer(ConsumerFacade):
             KafkaTimeout: not confirmed within the time; it may be stored.
         """
         limit = self._limit_s(timeout)
-        with self._alone():
+        with self._alone:
             given = self._given(offsets)
             self._portal.call(lambda: self._core.commit(given, limit))
             self._progress.saved()
@@ -247,7 +250,7 @@ class Consumer(ConsumerFacade):
     def _close(self, limit: float | None, *, clean: bool) -> None:
         if self._core.closed is not None:
             return
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             try:
                 self._part(limit, clean=clean)
             finally:
@@ -271,7 +274,7 @@ class Consumer(ConsumerFacade):
             self._progress.saved()
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        with self._alone():
+        with self._alone:
             return self._portal.call(make)
 
 
@@ -298,12 +301,12 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
     async def subscribe(self, topics: Iterable[str] | re.Pattern[str], *,
                         rebalance_listener: AsyncRebalanceListener | RebalanceListener | None = None) -> None:
         """As `Consumer.subscribe`. The listener's methods may be plain functions, or awaited."""
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             self._now(lambda: self._subscribe(topics, rebalance_listener))
 
     async def unsubscribe(self) -> None:
         """As `Consumer.unsubscribe`."""
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             self._core.check_open()
             if self._core.subscribed:
                 self._progress.settle()
@@ -330,7 +333,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                 await self._let_earlier_ones_begin()
                 return await make()
             case Tell(method, partitions):
-                with self._as_listener():
+                with self._alone.as_listener():
                     answer = method(partitions)
                     return await answer if inspect.isawaitable(answer) else answer
 
@@ -341,7 +344,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
         limit, wait = self._limit(max_records), seconds(timeout, 0)
         self._core.check_open()
         self._tell()
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             self._progress.settle()
             self._save()
             records = await self._wait_for_records(limit, wait)
@@ -354,10 +357,10 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
         while True:
             self._core.check_open()
             self._tell()
-            with self._alone(listening=False):
+            with self._alone.outside_listeners:
                 progress.settle()
                 self._save()
-                walk = progress.begin(await self._wait_for_records(progress.stride.next(), None))
+                walk = progress.begin(await self._wait_for_records(self._config.max_poll_records, None))
             try:
                 for record in walk:
                     yield record
@@ -370,7 +373,8 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
     async def _wait_for_records(self, limit: int, timeout: float | None) -> Records:
         core = self._core
         deadline = None if timeout is None else core.clock() + timeout
-        with self._polling():
+        self._rebalancing.begin_poll()
+        try:
             while True:
                 if self._rebalancing.due:
                     await self._walk(self._rebalancing.carry_out())
@@ -383,13 +387,15 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                 if not came and deadline is not None and core.clock() >= deadline:
                     return records
                 self._save()
+        finally:
+            self._rebalancing.end_poll()
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
         """As `Consumer.position`."""
         where, limit = as_partition(partition), self._limit_s(timeout)
-        with self._alone():
+        with self._alone:
             self._core.check_open()
             known = self._progress.position(where)
             return known if known is not None else await self._core.position(where, limit)
@@ -432,7 +438,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
     async def commit(self, offsets: Offsets | None = None, *, timeout: float | None = OPTION) -> None:
         """As `Consumer.commit`."""
         limit = self._limit_s(timeout)
-        with self._alone():
+        with self._alone:
             given = self._given(offsets)
             await self._let_earlier_ones_begin()
             await self._core.commit(given, limit)

@@ -66,13 +66,13 @@ class TwinFinder:
 
 
 def twins() -> dict[str, Path]:
-    """The compiled modules outside codec and buffers: those two use C memory and have no twin."""
+    """The compiled modules outside codec, buffers and runtime: those use C memory and calls of the system, and have no twin."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = project["tool"]["setuptools"].get("ext-modules", [])
     return {
         module["name"]: ROOT / module["sources"][0]
         for module in modules
-        if not module["name"].startswith(("pyclient.codec", "pyclient.buffers"))
+        if not module["name"].startswith(("pyclient.codec", "pyclient.buffers", "pyclient.runtime"))
     }
 
 

@@ -244,11 +244,11 @@ def _usual_record(
     at = _short_varint(at, cython.address(key), False)
     if at == cython.NULL or key < -1 or key > end - at:
         return cython.NULL
-    at += key if key > 0 else 0
+    at += max(0, key)
     if end - at < 2:
         return cython.NULL
     at = _short_varint(at, cython.address(value), False)
-    if at == cython.NULL or value < -1 or end - at != (value if value > 0 else 0) + 1 or (end - 1)[0] != 0:
+    if at == cython.NULL or value < -1 or end - at != (max(0, value)) + 1 or (end - 1)[0] != 0:
         return cython.NULL
     delta[0] = number
     if key < 0:

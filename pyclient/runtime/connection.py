@@ -23,12 +23,17 @@ from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Exchan
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
 from pyclient.runtime.outbox import Outbox
+from pyclient.runtime.portal import in_portal
 from pyclient.runtime.receiving import fill
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
 SCRATCH: Final = 4096
 """Bytes: an answer that is no larger takes one read, where its length apart would take two, and as many turns of the loop."""
+MUCH: Final = 65_536
+"""Bytes of an answer still to come: worth a call that reads on."""
+PATIENCE_MS: Final = 1
+"""Such a call waits so long for the next piece, if the loop is the client's own; a user's loop has other work."""
 MAX_CORRELATION_ID: Final = 2**31 - 1
 
 
@@ -70,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
         self._socket: socket.socket | None = None
+        self._patience_ms = PATIENCE_MS if in_portal() else 0
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
         self._scratch = bytearray(SCRATCH)
@@ -224,11 +230,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = Outbox(self._transport)
 
-    def take_socket(self, sock: socket.socket) -> None:
+    def take_socket(self, sock: socket.socket, *, writes: bool) -> None:
         """It is the transport's too, which waits and closes."""
         assert self._outbox is not None
-        self._outbox.take_socket(sock)
         self._socket = sock
+        if writes:
+            self._outbox.take_socket(sock)
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full."""
@@ -260,17 +267,26 @@ class Connection(asyncio.BufferedProtocol):
         """Some bytes came."""
         self.bytes_in += nbytes
         self._filled += nbytes
-        if self._frame is not None and self._socket is not None and len(self._frame) - self._filled >= 65536:
-            more = fill(self._socket.fileno(), self._frame, self._filled)
-            self.bytes_in += more
-            self._filled += more
         try:
             self._take()
+            if self._much_is_missing():
+                self._read_on()
         except KafkaError as error:
             # Before it is ready there may be another way (M08), and if there is none, whoever connects reports it.
             level = logging.DEBUG if self.state is State.VERSIONS else logging.WARNING
             _log.log(level, "%s; closing the connection", error)
             self.close(error)
+
+    def _much_is_missing(self) -> bool:
+        return self._frame is not None and len(self._frame) - self._filled >= MUCH
+
+    def _read_on(self) -> None:
+        """The rest of a large frame, as far as it is there."""
+        if self._socket is not None and self._frame is not None:
+            came = fill(self._socket.fileno(), self._frame, self._filled, self._patience_ms)
+            self.bytes_in += came
+            self._filled += came
+            self._take()
 
     def _take(self) -> None:
         if self._frame is None:
@@ -343,7 +359,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, by whatever cause."""
-        self._transport = self._outbox = None
+        self._transport = self._outbox = self._socket = None
         self._lost(self._cause or ConnectionLost(f"{self.label} closed the connection" + (f": {exc}" if exc else "")))
 
     def _lost(self, cause: KafkaError) -> None:

@@ -6,17 +6,17 @@ import concurrent.futures
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from typing_extensions import Unpack
 
 from pyclient.buffers.fetched import Records
 from pyclient.config import ConsumerConfig
-from pyclient.errors import ConcurrentUse, ConfigurationError, IllegalState, WakeupError, raisable
+from pyclient.errors import ConfigurationError, IllegalState, WakeupError, raisable
 from pyclient.option_types import ConsumerOptions
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from pyclient.runtime.alone import Alone
 from pyclient.runtime.consuming import ConsumerCore
 from pyclient.runtime.facade import Facade, left, seconds, sooner
 from pyclient.runtime.given import as_offsets, as_partition, as_partitions, as_subscription, check_offset
@@ -46,9 +46,8 @@ class ConsumerFacade(Facade):
         self._core = ConsumerCore(self._config)
         self._progress = Progress(self._core)
         self._rebalancing = Rebalancing(self._core, self._progress)
-        self._listening: object = None  # the thread or task that a rebalance listener runs in now
+        self._alone = Alone(self._open_core, self._user)
         self._commits: deque[tuple[Commit, dict[TopicPartition, OffsetAndMetadata], OnCommit]] = deque()
-        self._busy = threading.Lock()
         self._telling = threading.RLock()  # a callback may use the consumer, and so tell the next ones
         if topics is not None:
             self._subscribe(topics, rebalance_listener)
@@ -77,14 +76,14 @@ class ConsumerFacade(Facade):
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`; what is fetched is kept."""
         wanted = as_partitions(partitions)
-        with self._alone():
+        with self._alone:
             self._now(lambda: self._core.pause(wanted))
             self._progress.interrupt()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End `pause` for these."""
         wanted = as_partitions(partitions)
-        with self._alone():
+        with self._alone:
             self._now(lambda: self._core.resume(wanted))
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -97,7 +96,7 @@ class ConsumerFacade(Facade):
 
         There it may use the consumer, whose call goes on afterwards. The close, too, tells what is left; then nothing may be called.
         """
-        with self._alone():
+        with self._alone:
             self._core.commits.group()
             self._commit_soon(self._given(offsets), callback or _unheard)
 
@@ -126,42 +125,6 @@ class ConsumerFacade(Facade):
 
     # ---- shared by poll and iteration -------------------------------------------------------------------------------
 
-    @contextmanager
-    def _alone(self, *, listening: bool = True) -> Iterator[None]:
-        """One user at a time; a second one gets an error, not a queue. A rebalance listener is part of the call it runs in, if it may be *listening*."""
-        if self._core.closed is not None:
-            raise raisable(self._core.closed)
-        if self._listening is not None and self._listening == self._user():
-            if not listening:
-                raise IllegalState("inside a rebalance listener the consumer is in the middle of a poll: commit, seek and pause there, but leave "
-                                   "poll, subscribe, assign and close to the code around")
-            yield
-            return
-        if not self._busy.acquire(blocking=False):
-            raise ConcurrentUse("this consumer is being used by another thread or task: only wakeup() may be called meanwhile. "
-                                "Give each its own consumer.")
-        try:
-            yield
-        finally:
-            self._busy.release()
-
-    @contextmanager
-    def _polling(self) -> Iterator[None]:
-        self._rebalancing.begin_poll()
-        try:
-            yield
-        finally:
-            self._rebalancing.end_poll()
-
-    @contextmanager
-    def _as_listener(self) -> Iterator[None]:
-        """The user's listener runs: what it calls is part of the call under way."""
-        self._listening = self._user()
-        try:
-            yield
-        finally:
-            self._listening = None
-
     def _user(self) -> object:
         """Who calls: a thread or a task."""
         raise NotImplementedError
@@ -189,7 +152,7 @@ class ConsumerFacade(Facade):
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = as_partitions(partitions)
-        with self._alone(listening=False):
+        with self._alone.outside_listeners:
             if self._core.subscribed:
                 raise IllegalState("this consumer is subscribed to topics, and its group gives it partitions: unsubscribe() first")
             gone = set(self._core.fetcher.positions) - set(wanted)
@@ -208,13 +171,13 @@ class ConsumerFacade(Facade):
     def _seek(self, partition: TopicPartition, offset: int) -> None:
         where = as_partition(partition)
         check_offset(offset)
-        with self._alone():
+        with self._alone:
             self._now(lambda: self._core.seek(where, offset))
             self._progress.start_at(where, offset)
 
     def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         wanted = as_partitions(partitions)
-        with self._alone():
+        with self._alone:
             chosen = wanted or list(self._core.fetcher.positions)
             self._now(lambda: self._core.reset(chosen, timestamp))
             self._progress.forget(chosen)
@@ -250,7 +213,7 @@ class ConsumerFacade(Facade):
 
         A second thread is told later that it must not be here: until then it leaves the telling to the first, who looks again.
         """
-        while self._one_has_ended(only) and self._telling.acquire(blocking=False):
+        while self._commits and self._one_has_ended(only) and self._telling.acquire(blocking=False):
             try:
                 if self._one_has_ended(only):
                     self._tell_one()

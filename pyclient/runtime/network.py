@@ -49,11 +49,11 @@ class Network(Protocol):
 
 
 @runtime_checkable
-class WritesPieces(Protocol):
-    """A protocol that writes to its socket itself, as long as the transport has nothing of its own to write."""
+class UsesSocket(Protocol):
+    """A protocol that reads its socket beside the transport, and may write to it as long as the transport has nothing of its own to write."""
 
-    def take_socket(self, sock: socket.socket) -> None:
-        """Called once, before anything is written."""
+    def take_socket(self, sock: socket.socket, *, writes: bool) -> None:
+        """Called once, before anything is written. *writes*: it should write itself, for the transport would copy what it is given."""
 
 
 class AsyncioNetwork:
@@ -81,8 +81,8 @@ class AsyncioNetwork:
             _tune(sock, options)
             await loop.sock_connect(sock, endpoint.address)
             transport, made = await loop.create_connection(protocol, sock=sock)
-            if JOINS_PIECES and isinstance(made, WritesPieces):
-                made.take_socket(sock)
+            if isinstance(made, UsesSocket):
+                made.take_socket(sock, writes=JOINS_PIECES)
         except BaseException:
             sock.close()
             raise

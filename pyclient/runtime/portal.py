@@ -9,11 +9,12 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pyclient.errors import ClientClosed, IllegalState
 
 _log = logging.getLogger(__name__)
+_here: Final = threading.local()
 T = TypeVar("T")
 
 
@@ -29,6 +30,7 @@ class Portal:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
+        _here.portal = self
         self.loop.run_forever()
         self.loop.close()
 
@@ -112,3 +114,8 @@ class Portal:
 
 def _closed() -> ClientClosed:
     return ClientClosed("this client is closed: open a new one")
+
+
+def in_portal() -> bool:
+    """Whether the running thread is a portal's: nobody but the client waits for its loop."""
+    return hasattr(_here, "portal")

@@ -14,7 +14,6 @@ from pyclient.records import Headers, OffsetAndMetadata, TopicPartition
 from pyclient.runtime.consumed import Consumed
 from pyclient.runtime.consuming import ConsumerCore
 from pyclient.runtime.intercepting import consumer_interceptors
-from pyclient.runtime.stride import Stride
 
 
 class Progress:
@@ -34,14 +33,19 @@ class Progress:
         self._rest = Records()  # ready to be handed out; interceptors have seen it
         self._unseen = Records()  # taken, and not yet through the interceptors: what Ctrl-C in a user's function left behind
         self._iterated = Records()
-        self._walk = Walk(())
-        self.stride = Stride(core.config, core.clock)
+        self._walk: Walk | None = None
+        self.commits_itself = bool(core.config.enable_auto_commit and core.config.group_id)
+        """Whether enable_auto_commit applies."""
 
     # ---- poll -------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int) -> Records:
         """What is there now, at most *limit* records; positions may move even if there is none."""
-        paused = self._core.fetcher.paused
+        if self._interceptors is None and not self._rest and not self._unseen:
+            return self._collect(limit)
+        return self._rest_first(limit, self._core.fetcher.paused)
+
+    def _rest_first(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
         rest = self._rest.without(paused)
         if rest:
             records, later = rest.split(limit)
@@ -86,8 +90,9 @@ class Progress:
         self._consume_handed()
 
     def _consume_handed(self) -> None:
-        self._consumed.update(self._handed)
-        self._handed.clear()
+        if self._handed:
+            self._consumed.update(self._handed)
+            self._handed = {}
 
     def take_back(self) -> None:
         """What was handed out last does not count: the user was not done with it."""
@@ -99,17 +104,16 @@ class Progress:
     @property
     def current(self) -> Record | None:
         """The record that the iteration under way has handed out last."""
-        return self._walk.current
+        return None if self._walk is None else self._walk.current
 
     def begin(self, records: Records) -> Walk:
         """An iteration goes through *records*; positions that moved while it waited for them lie behind it."""
         self._consume_handed()  # or they would come later than those of *records*, and take them back
         self._iterated, self._walk = records, Walk(records.runs())
-        self.stride.begin(len(records))
         return self._walk
 
     def _end_iteration(self) -> None:
-        self._iterated, self._walk = Records(), Walk(())
+        self._iterated, self._walk = Records(), None
 
     def exhausted(self) -> None:
         """The iteration asks for more: all of it is consumed."""
@@ -124,6 +128,8 @@ class Progress:
 
     def interrupt(self) -> None:
         """The iteration under way, if any, ends here: its last record counts like a poll's, the others come first in the next poll."""
+        if self._walk is None:
+            return
         self._walk.stop()
         rest = self._iterated
         if self.current is not None:
@@ -167,8 +173,7 @@ class Progress:
 
     def due(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Positions to commit automatically now; empty most of the time."""
-        now = self._core.clock()
-        if not self.commits_itself or now < self._save_at:
+        if not self.commits_itself or (now := self._core.clock()) < self._save_at:
             return {}
         self._save_at = now + self._core.config.auto_commit_interval_ms / 1000
         return self.unsaved()
@@ -178,11 +183,6 @@ class Progress:
         if not self.commits_itself or not self._consumed.any_unsaved:
             return None
         return max(0.0, self._save_at - self._core.clock())
-
-    @property
-    def commits_itself(self) -> bool:
-        """Whether enable_auto_commit applies."""
-        return bool(self._core.config.enable_auto_commit and self._core.config.group_id)
 
     def unsaved(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Consumed positions that were not committed yet."""

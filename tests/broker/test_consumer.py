@@ -435,7 +435,7 @@ def test_a_second_thread_gets_an_error_instead_of_a_queue(kafka_cluster: LocalCl
         reader.assign([where])
         other = threading.Thread(target=swallow, args=[reader])
         other.start()
-        eventually(reader._busy.locked)
+        eventually(reader._alone.taken)
         calls: list[Callable[[], object]] = [
             lambda: reader.poll(0), lambda: reader.pause(where), lambda: reader.seek(where, 0), reader.close]
         for call in calls:
@@ -446,7 +446,7 @@ def test_a_second_thread_gets_an_error_instead_of_a_queue(kafka_cluster: LocalCl
 
 
 def wake_when_busy(reader: Consumer) -> None:
-    eventually(reader._busy.locked)
+    eventually(reader._alone.taken)
     reader.wakeup()
 
 
@@ -543,7 +543,7 @@ def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: st
             with pytest.raises(WakeupError):
                 await reader.poll(5)
             polling = asyncio.create_task(reader.poll())
-            await asyncio.to_thread(eventually, reader._busy.locked)
+            await asyncio.to_thread(eventually, reader._alone.taken)
             with pytest.raises(ConcurrentUse):
                 await reader.poll(0)
             reader.wakeup()

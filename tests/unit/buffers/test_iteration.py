@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -28,7 +28,7 @@ class Source:
         if not self.counts:
             raise LookupError("no more")
         first, self.offset = self.offset, self.offset + self.counts.pop(0)
-        self.walks.append(Walk(map(record, range(first, self.offset))))
+        self.walks.append(Walk([map(record, range(first, self.offset))]))
         return self.walks[-1]
 
     def abandon(self, walk: Walk) -> None:
@@ -39,7 +39,7 @@ class Source:
 
 
 def test_a_walk_knows_the_record_that_came_last() -> None:
-    walk = Walk(map(record, range(3)))
+    walk = Walk([map(record, range(3))])
     shown = [(each, walk.current) for each in walk]
     assert [offset for offset in shown if offset[0] is not offset[1]] == []
     assert walk.current == record(2)
@@ -47,7 +47,7 @@ def test_a_walk_knows_the_record_that_came_last() -> None:
 
 
 def test_a_stopped_walk_shows_nothing_more_and_keeps_its_place() -> None:
-    walk = Walk(map(record, range(3)))
+    walk = Walk([map(record, range(3))])
     next(walk)
     walk.stop()
     assert walk.stopped
@@ -101,7 +101,7 @@ def test_an_error_of_a_record_abandons_the_walk_and_ends_the_iteration() -> None
         raise ValueError("cannot be decoded")
 
     abandoned: list[Walk] = []
-    walk = Walk(damaged())
+    walk = Walk([damaged()])
     iteration = Iteration(lambda: walk, pytest.fail, abandoned.append)
     assert next(iteration) == record(0)
     with pytest.raises(ValueError, match="decoded"):
@@ -120,8 +120,8 @@ def test_an_error_between_walks_ends_the_iteration_and_abandons_nothing() -> Non
     assert list(source.iteration) == []
 
 
-@pytest.mark.parametrize("records", [[], (), iter([])])
-def test_a_walk_over_nothing_is_at_its_end(records: Iterable[Record]) -> None:
-    walk = Walk(records)
+@pytest.mark.parametrize("runs", [[], [iter(())], [iter(()), iter(())]])
+def test_a_walk_over_nothing_is_at_its_end(runs: list[Iterator[Record]]) -> None:
+    walk = Walk(runs)
     assert list(walk) == []
     assert walk.current is None

@@ -416,7 +416,7 @@ def test_C24_a_commit_before_partitions_go_follows_one_that_was_just_begun(clust
                     await consumer.poll(0.1)
             consumer._commit_soon({P0: OffsetAndMetadata(3)}, lambda _offsets, _error: None)
             consumer._progress.start_at(P0, 8)
-            object.__setattr__(consumer._config, "enable_auto_commit", True)
+            consumer._progress.commits_itself = True
             await consumer.unsubscribe()
 
     asyncio.run(main())
