@@ -40,7 +40,7 @@ NOT_TAKEN: Final = {
 RARE: Final = {
     ("classic member", "JOINING", "LOST"): "a coordinator must have put the member out, or refuse it as unknown, just when it joins again",
     ("classic member", "ASSIGNING", "LOST"): "a heartbeat must be refused while the leader's assignor works",
-    ("consumer member", "OUT", "LEFT"): "a member must leave between having been put out for not polling and its next poll",
+    **{(f"{kind} member", "OUT", "LEFT"): "a member must leave between having been put out and its next poll" for kind in ("classic", "consumer")},
     **{(f"{kind} member", state, "REFUSED"): "a coordinator must refuse the member for good just then, which few faults do" for kind, state in (
         ("classic", "GIVING_UP"), ("classic", "JOINING"), ("classic", "ASSIGNING"), ("consumer", "ACKNOWLEDGING"), ("consumer", "RECONCILING"))},
     ("lane", "DRAINING", "STORED"): "a broker that checks sequences stores nothing behind a gap, unless it has forgotten the producer meanwhile",
