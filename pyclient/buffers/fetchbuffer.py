@@ -60,7 +60,7 @@ Entry: TypeAlias = Chunk | Failure
 
 
 class FetchBuffer:
-    """Entries in order of arrival. ``on_room`` is called when the loop may fetch more, ``on_data`` when there is data."""
+    """Entries in order of arrival. ``on_room`` is called when there is the room that the loop waits for, ``on_data`` when there is data."""
 
     def __init__(self) -> None:
         self.on_room: Callable[[], object] = _nothing
@@ -74,6 +74,8 @@ class FetchBuffer:
         self._paused: frozenset[TopicPartition] = frozenset()
         self._bytes = 0
         self._drained: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
+        self._awaited: set[TopicPartition] = set()  # whose room the loop waits for; for any other it need not be woken
+        self._bytes_awaited = False
         self._woken = False
         self.nudged = False
         """The user's thread has something else to do than to take data; it clears this first."""
@@ -94,6 +96,19 @@ class FetchBuffer:
     def count(self, where: TopicPartition) -> int:
         """How many entries wait for this partition."""
         return self._counts.get(where, 0)
+
+    def is_full(self, where: TopicPartition, most: int) -> bool:
+        """Whether so many wait for this partition. If so, ``on_room`` tells when one less does."""
+        with self._lock:
+            full = self._counts.get(where, 0) >= most
+            if full:
+                self._awaited.add(where)
+        return full
+
+    def await_room(self) -> None:
+        """Let ``on_room`` tell when any entry is used up; look again then, and right after this call."""
+        with self._lock:
+            self._bytes_awaited = True
 
     def put(self, entry: Entry) -> None:
         """Add an entry at the end; dropped if its generation is over."""
@@ -152,7 +167,11 @@ class FetchBuffer:
         with self._lock:
             self._remove(entry)
             self._drained[entry.where] = None
-        self.on_room()
+            awaited = self._bytes_awaited or entry.where in self._awaited
+            self._awaited.discard(entry.where)
+            self._bytes_awaited = False
+        if awaited:
+            self.on_room()
 
     def give_back(self, entry: Entry, *, last: bool = False) -> None:
         """Put an entry back, partly taken (first in line) or to be raised again (last, and its partition's data behind it)."""

@@ -321,7 +321,7 @@ class Fetcher:
     def _fetchable(self, position: Position) -> bool:
         where = position.where
         return (position.known and where not in self._paused and where not in self._held and where not in self._resting
-                and self._buffer.count(where) < AHEAD)
+                and not self._buffer.is_full(where, AHEAD))
 
     def _unplace(self, where: TopicPartition) -> None:
         self._leaderless.pop(where, None)
@@ -368,7 +368,15 @@ class Fetcher:
         self._initialize([position for position in positions if position.phase is Phase.INITIALIZING], now)
 
     def _room(self) -> int:
-        """Bytes the next answer may have; 0 while the buffer is full.
+        """Bytes the next answer may have; 0 while the buffer is full, which tells when it is not any more."""
+        room = self._free()
+        if not room:
+            self._buffer.await_room()
+            room = self._free()
+        return room
+
+    def _free(self) -> int:
+        """As `_room`.
 
         A buffer that has nothing to hand out takes any one answer: what is kept for paused partitions must not starve the others.
         """

@@ -94,6 +94,8 @@ class BufferRules(RuleBasedStateMachine):
         self.paused: set[TopicPartition] = set()
         self.out: Chunk | None = None
         self.drained: set[TopicPartition] = set()
+        self.awaited: set[TopicPartition] = set()
+        self.bytes_awaited = False
         self.number = 0
         self.calls: list[str] = []
         self.buffer.on_room = lambda: self.calls.append("room")
@@ -139,12 +141,12 @@ class BufferRules(RuleBasedStateMachine):
     def give_back(self, last: bool) -> None:
         entry, self.out = self.out, None
         assert entry is not None
-        calls = len(self.calls)
+        calls = list(self.calls)
         self.buffer.give_back(entry, last=last)
         if self.generations.get(entry.where) != entry.generation:
-            self.made_room(entry)
+            self.made_room(entry, calls)
             return
-        assert len(self.calls) == calls  # a part of an entry makes no room: nobody is woken for it
+        assert self.calls == calls  # a part of an entry makes no room: nobody is woken for it
         behind = [each for each in self.model if each.where == entry.where] if last else []
         others = [each for each in self.model if each not in behind]
         self.model = [*others, entry, *behind] if last else [entry, *self.model]
@@ -154,12 +156,29 @@ class BufferRules(RuleBasedStateMachine):
     def use_up(self) -> None:
         entry, self.out = self.out, None
         assert entry is not None
+        calls = list(self.calls)
         self.buffer.use_up(entry)
-        self.made_room(entry)
+        self.made_room(entry, calls)
 
-    def made_room(self, entry: Chunk) -> None:
+    def made_room(self, entry: Chunk, calls: list[str]) -> None:
+        """Whoever waits for it is told, once."""
         self.drained.add(entry.where)
-        assert self.calls[-1] == "room"
+        told = ["room"] if self.bytes_awaited or entry.where in self.awaited else []
+        assert self.calls == calls + told
+        self.awaited.discard(entry.where)
+        self.bytes_awaited = False
+
+    @rule(where=st.sampled_from(PARTITIONS), most=st.integers(1, 3))
+    def wait_for_a_partition(self, where: TopicPartition, most: int) -> None:
+        full = self.buffer.count(where) >= most
+        assert self.buffer.is_full(where, most) == full
+        if full:
+            self.awaited.add(where)
+
+    @rule()
+    def wait_for_bytes(self) -> None:
+        self.buffer.await_room()
+        self.bytes_awaited = True
 
     @rule()
     def look_for_drained(self) -> None:

@@ -531,3 +531,33 @@ def test_an_entry_says_what_it_is(fetching: Fetching) -> None:
     entry = fetching.buffer.take()
     assert isinstance(entry, Chunk)
     assert "a-0 0..1" in repr(entry)
+
+
+def test_C14_a_user_who_takes_data_wakes_the_loop_only_for_what_it_waits_for(fetching: Fetching) -> None:
+    """A partition that is asked for already, or may be, needs nobody to be told."""
+    rooms: list[str] = []
+    fetching.buffer.on_room = lambda: rooms.append("room")
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: batch(0)})
+    sent = fetching.fetches()
+    assert fetching.offsets() == [0]
+    assert rooms == []
+    gives(sent, {A0: batch(1)})
+    gives(fetching.fetches(), {A0: batch(2)})
+    assert fetching.turn() == []  # two answers deep
+    assert fetching.offsets() == [1, 2]
+    assert rooms == ["room"]
+    assert asks(fetching.fetches()) == {A0: 3}
+
+
+def test_C14_a_loop_that_lacks_memory_is_woken_by_whatever_makes_room() -> None:
+    fetching = Fetching(buffer_memory=2000, max_partition_bytes=1500)
+    rooms: list[str] = []
+    fetching.buffer.on_room = lambda: rooms.append("room")
+    fetching.reads(A0)
+    gives(fetching.fetches(), {A0: batch(0, 100)})
+    assert fetching.buffer.bytes > 500
+    assert fetching.turn() == []
+    assert len(fetching.offsets()) == 100
+    assert rooms == ["room"]
+    assert asks(fetching.fetches()) == {A0: 100}
