@@ -1,4 +1,4 @@
-"""Every block of the README does what it says: Python runs against a real broker, commands run or are known to exist.
+"""Every block of the README, and of the pages without a test of their own, does what it says: Python runs against a real broker, commands run or are known to exist.
 
 Python blocks run as a user's programs, in processes of their own, with the built wheel in front of the path and the
 address of a broker in the place of ``localhost:9092``. A shell line that no rule here knows is a failure.
@@ -17,6 +17,7 @@ from tests.distribution import ROOT, run
 from tests.pages import WRITTEN_ADDRESS, Block, Page, extras, make_target, served, strictly_typed
 
 README: Final = Page("README.md")
+PYTHON: Final = [*README.python, *Page("docs/groups.md").python]
 BLOCK_S: Final = 180
 ORDER: Final = [
     "Install", "First message in under a minute", "Produce", "Consume", "Async", "Plugins", "Spark",
@@ -33,14 +34,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-@pytest.mark.parametrize("block", README.python, ids=lambda block: block.name)
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
 def test_the_python_block_runs(block: Block, address: str, installed: Path, tmp_path: Path) -> None:
     program = tmp_path / "readme.py"
     program.write_text(block.text.replace(WRITTEN_ADDRESS, address))
     run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=BLOCK_S, PYTHONPATH=str(installed))
 
 
-@pytest.mark.parametrize("block", README.python, ids=lambda block: block.name)
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
 def test_the_python_block_passes_strict_mypy(block: Block, tmp_path: Path) -> None:
     program = tmp_path / "readme.py"
     program.write_text(block.text)
