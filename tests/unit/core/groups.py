@@ -104,6 +104,7 @@ class Rig:
         assert self.group.begin(change)
         self.group.carried_out(change, error)
 
+
 class Member(Rig):
     """One of a classic group."""
 
@@ -160,6 +161,25 @@ class Member(Rig):
         self.joined(self.sends(Api.JOIN_GROUP), generation=generation, assignor=assignor)
         self.synced(self.sends(Api.SYNC_GROUP), *partitions)
         self.takes(ChangeKind.ASSIGNED, *partitions)
+
+    def is_joining(self) -> Sent:
+        """It asks to be taken in."""
+        join = self.sends(Api.JOIN_GROUP)
+        assert join.body.group_id == "g"
+        return join
+
+    def is_leaving(self, why: str) -> Sent:
+        """It tells that it goes."""
+        leave = self.sends(Api.LEAVE_GROUP)
+        assert [(each.member_id, each.reason) for each in leave.body.members] == [(MEMBER, why)]
+        return leave
+
+    def has_left(self, leave: Sent) -> None:
+        leave.reply(members=[{"member_id": MEMBER, "group_instance_id": None, "error_code": 0}])
+
+    def shows_life(self) -> None:
+        """A heartbeat goes out now."""
+        self.sends(Api.HEARTBEAT)
 
     def beats(self) -> Sent:
         """The next heartbeat."""
