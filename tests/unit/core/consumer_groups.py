@@ -94,10 +94,14 @@ class Consumer(Rig):
         """A heartbeat goes out now."""
         assert self.beats().body.member_epoch == self.epoch
 
-    def stable(self, *partitions: TopicPartition) -> None:
-        """A member that has taken these over, of which the coordinator has heard."""
+    def is_given(self, *partitions: TopicPartition) -> None:
+        """A member whose user has these to take over."""
         self.told_to_have(self.joins(), *partitions)
         self.turn()
+
+    def stable(self, *partitions: TopicPartition) -> None:
+        """A member that has taken these over, of which the coordinator has heard."""
+        self.is_given(*partitions)
         self.takes(ChangeKind.ASSIGNED, *partitions)
         self.heard(self.beats(), epoch=self.epoch)
         self.sends_nothing()

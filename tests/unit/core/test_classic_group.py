@@ -1,12 +1,15 @@
 """A member of a classic group: one test for each rule of how it joins, lives, is rebalanced and leaves (G01 to G10); `test_membership` has those of both protocols."""
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.group.classic_state import State
 from pyclient.core.group.membership import ChangeKind, Identity
+from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Use
 from pyclient.errors import (
     ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, IllegalState, ProtocolError, RebalanceInProgressError,
@@ -341,6 +344,21 @@ def test_a_subscription_that_changes_while_the_group_rebalances_joins_again_when
     member.turn()
     member.takes(REVOKED, *parts(0))
     assert read_wishes(member.sends(Api.JOIN_GROUP))["turns"].topics == ("t", "u")
+
+
+def test_a_pattern_that_matches_other_topics_has_the_member_join_again() -> None:
+    member = Member()
+    member.group.subscribe(Subscription(pattern=re.compile("t+")))
+    member.polls()
+    member.joined(member.sends(Api.JOIN_GROUP))
+    member.synced(member.sends(Api.SYNC_GROUP), *parts(0))
+    member.takes(ASSIGNED, *parts(0))
+    member.tells(t=4, u=1)
+    member.sends_nothing()
+    member.tells(t=4, u=1, tt=1)
+    member.turn()
+    member.takes(REVOKED, *parts(0))
+    assert read_wishes(member.sends(Api.JOIN_GROUP))["turns"].topics == ("t", "tt")
 
 
 def test_G09_partitions_of_topics_that_are_not_subscribed_to_are_not_taken_and_the_member_joins_again() -> None:

@@ -18,7 +18,7 @@ from pyclient.errors import (
 )
 from tests.unit.core.consumer_groups import BEAT, INTERVAL, Consumer, owned, places, said
 from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, parts
-from tests.unit.core.world import Sent, answer, topic, topic_id, view
+from tests.unit.core.world import MAX_AGE, Sent, answer, topic, topic_id, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
 LOADING, NOT_COORDINATOR, TOPIC_AUTHORIZATION, GROUP_ID_NOT_FOUND, UNKNOWN_SERVER = 14, 16, 29, 69, -1
@@ -548,8 +548,14 @@ def test_N09_a_pattern_for_the_brokers_is_said_as_it_is_and_what_it_matches_is_w
     member.told_to_have(join, *parts(0))
     member.turn()
     assert member.group.topics == {"t"}
-    sent, = (each for each in member.world.turn(member.metadata) if each.api is Api.METADATA)
-    assert [each.name for each in sent.body.topics] == ["t"], "what is read is kept in the view"
+    assert member.asks_for_topics() == ["t"], "what is read is kept in the view"
+
+
+def test_N09_what_is_assigned_is_kept_in_the_view_though_it_is_not_subscribed_to_any_more() -> None:
+    member = Consumer()
+    member.stable(*parts(0))
+    member.subscribes("u")
+    assert member.asks_for_topics() == ["t", "u"]
 
 
 def test_N09_a_broker_that_matches_no_patterns_is_told_from_one_without_the_protocol() -> None:
@@ -715,21 +721,6 @@ def test_a_failure_nobody_knows_is_told_and_the_member_stays() -> None:
 # --- polling ---------------------------------------------------------------------------------------------------------
 
 
-def test_N08_what_the_user_was_at_when_it_was_put_out_goes_on_and_is_lost() -> None:
-    member = Consumer()
-    member.told_to_have(member.joins(), *parts(0))
-    member.turn()
-    change = member.group.change
-    assert change is not None
-    assert member.group.begin(change)
-    member.world.after(REBALANCE)
-    assert member.sends(BEAT).body.member_epoch == -1
-    member.group.carried_out(change)
-    member.sends_nothing()
-    member.polls()
-    member.takes(LOST, *parts(0))
-
-
 def test_N08_a_leave_that_nobody_answered_is_not_sent_again_to_who_has_joined_anew() -> None:
     member = Consumer()
     member.stable(*parts(0))
@@ -786,14 +777,20 @@ def test_a_leave_that_a_new_coordinator_may_take_is_sent_again_within_its_time()
     assert isinstance(ended[0], KafkaError)
 
 
-def test_who_was_never_taken_in_leaves_without_a_word_and_who_may_have_been_does_not() -> None:
+def test_who_may_have_been_taken_in_leaves_with_a_word() -> None:
     member = Consumer()
-    ended: list[object] = []
-    member.group.leave("closed", lambda result, error: ended.append(error), None)
-    assert ended == [None]
     member.joins()
-    member.group.leave("closed", lambda result, error: ended.append(error), None)
-    assert member.sends(BEAT).body.member_epoch == -1
+    member.group.leave("closed", nobody, None)
+    member.is_leaving("closed")
+
+
+def test_who_has_left_keeps_no_topics_in_the_view() -> None:
+    member = Consumer()
+    member.stable(*parts(0))
+    assert member.asks_for_topics() == ["t"]
+    member.group.leave("unsubscribed", nobody, None)
+    member.world.after(MAX_AGE)
+    assert member.asks_for_topics() == []
 
 
 def test_N01_a_static_member_leaves_for_now_and_comes_back() -> None:

@@ -1,6 +1,7 @@
 """Both protocols offer the consumer the same, and one test for each rule that holds in both: it need not know which one it uses."""
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 import pytest
@@ -10,16 +11,18 @@ from pyclient.core.group.changes import Changes
 from pyclient.core.group.classic import ClassicGroup
 from pyclient.core.group.consumer import ConsumerGroup
 from pyclient.core.group.membership import Change, ChangeKind, Identity, Membership
+from pyclient.core.group.subscription import Subscription
 from pyclient.errors import (
     FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, IllegalGenerationError, KafkaError, TopicAuthorizationError,
     UnknownMemberIdError, UnknownServerError,
 )
 from tests.unit.core.consumer_groups import Consumer
 from tests.unit.core.groups import REBALANCE, Member, parts
-from tests.unit.core.world import answer, topic, view
+from tests.unit.core.world import MAX_AGE, answer, topic, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
 TOPIC_AUTHORIZATION = 29
+NO_POLL = "no poll within max_poll_interval_ms"
 Kind: TypeAlias = type[Member] | type[Consumer]
 in_both = pytest.mark.parametrize("kind", [Member, Consumer])
 
@@ -55,7 +58,7 @@ def test_G04_N08_who_does_not_poll_leaves_and_learns_with_the_next_poll_that_all
     newcomer = member.group.identity
     member.stable(*parts(0, 1))
     member.world.after(REBALANCE)
-    leave = member.is_leaving("no poll within max_poll_interval_ms")
+    leave = member.is_leaving(NO_POLL)
     assert (member.group.state.name, member.group.identity, member.group.change) == ("OUT", newcomer, None)
     assert member.group.wants_poll
     member.has_left(leave)
@@ -64,6 +67,33 @@ def test_G04_N08_who_does_not_poll_leaves_and_learns_with_the_next_poll_that_all
     member.polls()
     member.takes(LOST, *parts(0, 1))
     assert member.is_joining().body.member_id == newcomer.member_id
+
+
+@in_both
+def test_G04_N08_what_the_user_has_not_begun_when_it_is_put_out_is_not_to_be_done_any_more(kind: Kind) -> None:
+    member = kind()
+    member.is_given(*parts(0))
+    change, news = member.group.change, member.news
+    assert change is not None
+    member.world.after(REBALANCE)
+    member.is_leaving(NO_POLL)
+    assert not member.group.begin(change)
+    assert member.news > news, "the next poll does not wait for records"
+
+
+@in_both
+def test_G04_N08_what_the_user_was_at_when_it_was_put_out_goes_on_and_is_lost(kind: Kind) -> None:
+    member = kind()
+    member.is_given(*parts(0))
+    change = member.group.change
+    assert change is not None
+    assert member.group.begin(change)
+    member.world.after(REBALANCE)
+    member.is_leaving(NO_POLL)
+    member.group.carried_out(change)
+    member.sends_nothing()
+    member.polls()
+    member.takes(LOST, *parts(0))
 
 
 @in_both
@@ -89,6 +119,26 @@ def test_N01_who_leaves_tells_so_and_sends_nothing_more(kind: Kind) -> None:
     member.world.after(10 * REBALANCE)
     member.sends_nothing()
     assert not member.group.wants_poll
+
+
+@in_both
+def test_who_was_never_taken_in_leaves_without_a_word(kind: Kind) -> None:
+    member = kind()
+    member.subscribes()
+    ended: list[object] = []
+    member.group.leave("closed", lambda result, error: ended.append(error), None)
+    assert ended == [None]
+    member.sends_nothing()
+
+
+@in_both
+def test_the_topics_subscribed_to_are_kept_in_the_view_and_with_a_pattern_all(kind: Kind) -> None:
+    member = kind()
+    member.subscribes("t", "u")
+    assert member.asks_for_topics() == ["t", "u"]
+    member.group.subscribe(Subscription(pattern=re.compile("t+")))
+    member.world.after(MAX_AGE)
+    assert member.asks_for_topics() is None
 
 
 @in_both
