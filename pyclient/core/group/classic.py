@@ -11,14 +11,13 @@ from typing import Final
 
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
-from pyclient.core.group.changes import Changes
 from pyclient.core.group.classic_calls import Joined, KnownAs, heartbeat_call, join_call, leave_call, sync_call
 from pyclient.core.group.classic_state import BEATING, CLASSIC, UNSETTLED, Event, State
 from pyclient.core.group.leading import Leading
+from pyclient.core.group.member import Member
 from pyclient.core.group.membership import Change, ChangeKind, GroupOptions, Identity
 from pyclient.core.group.strategies import Strategies
 from pyclient.core.group.subscription import Subscription
-from pyclient.core.group.unreadable import Unreadable
 from pyclient.core.manager import Ready, Request, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
@@ -28,7 +27,6 @@ from pyclient.errors import (
 from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
-PIN: Final = "subscription"
 AT_ONCE: Final = 2
 """Attempts to join without a pause: the second one with the id that the first one got."""
 _ANEW: Final = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
@@ -41,30 +39,16 @@ _TELLING: Final = (UnknownMemberIdError, IllegalGenerationError, FencedInstanceI
 """What a refused commit says of the member. Anything else is about the offsets: whose right to a topic is gone keeps reading the others."""
 
 
-class ClassicGroup:
+class ClassicGroup(Member):
     """The manager of one consumer's membership. *on_news* is called when the user's thread has something to do."""
 
     def __init__(self, options: GroupOptions, strategies: Strategies, calls: Calls, metadata: Metadata, leading: Leading, *,
                  backoff: WaitPolicy, on_news: Callable[[], None]) -> None:
-        self._options = options
+        super().__init__(options, calls, metadata, backoff, on_news)
         self._strategies = strategies
-        self._calls = calls
-        self._metadata = metadata
         self._leading = leading
-        self._backoff = backoff
-        self._on_news = on_news
         self.state = State.OUT
         self.identity = Identity()
-        self.failure: BaseException | None = None
-        """Why this cannot be a member, until it subscribes anew."""
-        self._trouble: BaseException | None = None
-        self.polling = False
-        """The user's thread waits in poll; it says so itself."""
-        self.polled_at = 0.0
-        self._subscription = Subscription()
-        self._topics: frozenset[str] = frozenset()
-        self._changes = Changes()
-        self._unreadable = Unreadable(options.group_id)
         self._again = ""  # why it must join again once it is stable
         self._reason = "joining for the first time"
         self._request: Call | None = None  # joining or syncing
@@ -76,28 +60,20 @@ class ClassicGroup:
         self._beat_at: float | None = None
         self._alive_at: float | None = None  # when the coordinator gave a sign of life last
         self._alive = False  # it gave one since the last poll
-        self._view = 0
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription) -> None:
         """Read what *subscription* names from the next rebalance on; the first poll joins."""
-        self._subscription = subscription
-        self.failure = None
+        super().subscribe(subscription)
         if self.state is State.FAILED:
             self._advance(Event.LEFT)
-        self._resolve()
         self._join_again("the subscription has changed")
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics subscribed to, of a pattern those that match it now."""
-        return self._topics
 
     @property
     def wants_poll(self) -> bool:
         """Whether a poll of the user has to be told by `polled`."""
-        return self.state is State.OUT and bool(self._subscription)
+        return self.state is State.OUT and bool(self._subscribed)
 
     def polled(self) -> None:
         """The user polls: join, or join again after having been away for too long (G04)."""
@@ -105,39 +81,10 @@ class ClassicGroup:
             self._advance(Event.REJOIN)
             self._lose_all()
 
-    @property
-    def owned(self) -> dict[TopicPartition, int]:
-        """What the user's thread was given, and by which of its assignments: a partition that comes back is another one."""
-        return self._changes.owned
-
-    @property
-    def change(self) -> Change | None:
-        """What the user's thread has to carry out next, unless it is at it."""
-        return self._changes.due
-
-    def begin(self, change: Change) -> bool:
-        """The user's thread begins with *change*; False when it is not to be done any more."""
-        return self._changes.begin(change)
-
     def carried_out(self, change: Change, error: BaseException | None = None) -> None:
         """The user's thread is done with *change*; what the listener raised changes nothing here (G10)."""
         if self._changes.end(change):
             self._go_on()
-
-    def take_trouble(self) -> BaseException | None:
-        """What the user is to be told by poll: once, or each time for what lasts."""
-        trouble, self._trouble = self._trouble, None
-        return trouble or self.failure
-
-    def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
-        """Leave for good; partitions must have been given up. A static member only stops (G05)."""
-        self._subscription = Subscription()
-        self._changes.clear()
-        left = self._stop()
-        if left.member_id and self._options.instance_id is None:
-            self._calls.submit(leave_call(self._options, left, reason, finish, deadline))
-        else:
-            finish(None, None)
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +113,7 @@ class ClassicGroup:
         """Its requests are calls, so it emits none itself."""
         if self.state in (State.OUT, State.FAILED):
             return ()
-        self._follow_metadata()
+        self._look_at_topics()
         if self._alive or self._alive_at is None:
             self._alive, self._alive_at = False, now
         if self._away(now):
@@ -184,8 +131,7 @@ class ClassicGroup:
         """The next heartbeat, the end of a pause, or of the user's time to poll."""
         if self.state in (State.OUT, State.FAILED):
             return None
-        away = None if self.polling else self.polled_at + self._options.rebalance_timeout
-        return earliest(self._next_beat(), self._join_at, away)
+        return earliest(self._next_beat(), self._join_at, self._away_at)
 
     def _next_beat(self) -> float | None:
         """The next heartbeat; while one is under way, when the coordinator counts as lost."""
@@ -203,19 +149,14 @@ class ClassicGroup:
         """First, what may not be kept is given up: everything, or cooperatively what is not subscribed to any more (G06)."""
         self._again, self._reason = "", reason
         self._advance(Event.REJOIN)
-        kept = self._topics if self._strategies.cooperative else frozenset[str]()
+        kept = self.topics if self._strategies.cooperative else frozenset[str]()
         gone = tuple(where for where in self.owned if where.topic not in kept)
         if gone:
             self._changes.add(Change(ChangeKind.REVOKED, gone))
         self._go_on()
 
-    def _go_on(self) -> None:
-        """There are changes to carry out, or there are no more."""
-        if self._changes.due is not None:
-            self._on_news()
-        elif self._changes:
-            return  # the user's thread is at one
-        elif self.state is State.GIVING_UP:
+    def _all_carried_out(self) -> None:
+        if self.state is State.GIVING_UP:
             self._advance(Event.GIVEN_UP)
         elif self.state is State.TAKING_OVER:
             self._advance(Event.TAKEN_OVER)
@@ -228,7 +169,7 @@ class ClassicGroup:
             self._join()
 
     def _join(self) -> None:
-        protocols = self._strategies.subscriptions(self._topics, tuple(self.owned), self.identity.generation)
+        protocols = self._strategies.subscriptions(self.topics, tuple(self.owned), self.identity.generation)
         self._ask(join_call(self._options, self.identity, protocols, self._reason, self._joined))
 
     def _ask(self, call: Call) -> None:
@@ -307,7 +248,7 @@ class ClassicGroup:
 
     def _take_over(self, assigned: tuple[TopicPartition, ...]) -> None:
         """G06, G09."""
-        ours = dict.fromkeys(where for where in assigned if where.topic in self._topics)
+        ours = dict.fromkeys(where for where in assigned if where.topic in self.topics)
         if len(ours) < len(set(assigned)):
             self._join_again("the assignment holds topics that are not subscribed to")
         gone = tuple(where for where in self.owned if where not in ours)
@@ -376,22 +317,13 @@ class ClassicGroup:
         self._advance(Event.LOST)
         self._lose_all()
 
-    def _lose_all(self) -> None:
-        self._changes.lose()
-        self._go_on()
-
-    def _away(self, now: float) -> bool:
-        return not self.polling and now >= self.polled_at + self._options.rebalance_timeout
-
-    def _expire(self) -> None:
-        """G04: who does not poll does not read: others get its partitions. Joins again with the next poll."""
-        _log.warning("group %r: no poll for %.0f s (max_poll_interval_ms): leaving the group until the next one. Process fewer records per "
-                     "poll, or raise it.", self._options.group_id, self._options.rebalance_timeout)
-        self._changes.withdraw()
+    def _depart(self, reason: str, finish: Finish, deadline: float | None) -> None:
+        """G05: a static member only stops."""
         left = self._stop()
         if left.member_id and self._options.instance_id is None:
-            self._calls.submit(leave_call(self._options, left, "no poll within max_poll_interval_ms", _unheard, None))
-        self._on_news()
+            self._calls.submit(leave_call(self._options, left, reason, finish, deadline))
+        else:
+            finish(None, None)
 
     def _stop(self) -> Identity:
         """Be no member any more; who it was."""
@@ -434,26 +366,14 @@ class ClassicGroup:
 
     # ---- metadata ---------------------------------------------------------------------------------------------------
 
-    def _follow_metadata(self) -> None:
-        if self._view == self._metadata.cluster.version:
+    def _look_at_topics(self) -> None:
+        before = self.topics
+        if not self._follow_metadata():
             return
-        self._view = self._metadata.cluster.version
-        before = self._topics
-        self._resolve()
-        trouble = self._unreadable.look(self._topics, self._metadata.cluster)
-        if trouble is not None:
-            self._trouble = trouble
-            self._on_news()
-        if self._topics != before:
+        if self.topics != before:
             self._join_again("the pattern matches other topics")
         elif self._leading.changed():
             self._join_again("the topics have changed")
 
     def _resolve(self) -> None:
-        self._topics = self._subscription.topics(self._metadata.cluster)
-        self._metadata.follow_all(self._subscription.pattern is not None)
-        self._metadata.pin(sorted(self._topics), PIN)
-
-
-def _unheard(result: object, error: BaseException | None) -> None:
-    """Nobody waits for it."""
+        self._subscribed.resolve()

@@ -14,13 +14,12 @@ import attrs
 
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
-from pyclient.core.group.changes import Changes
 from pyclient.core.group.consumer_calls import Saying, Told, Wishes, beat_call, leave_call, say
 from pyclient.core.group.consumer_state import BEATING, CONSUMER, MEMBERS, Event, State
+from pyclient.core.group.member import Member
 from pyclient.core.group.membership import Change, ChangeKind, GroupOptions, Identity
 from pyclient.core.group.reconciling import Reconciling
 from pyclient.core.group.subscription import Subscription
-from pyclient.core.group.unreadable import Unreadable
 from pyclient.core.manager import Ready, Request, earliest
 from pyclient.core.metadata import Metadata
 from pyclient.errors import (
@@ -28,13 +27,11 @@ from pyclient.errors import (
     InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError, TopicAuthorizationError, UnknownMemberIdError,
     UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
-from pyclient.records import TopicPartition
 
 if TYPE_CHECKING:
     from random import Random
 
 _log = logging.getLogger(__name__)
-PIN: Final = "subscription"
 _GONE_ON: Final = (FencedMemberEpochError, UnknownMemberIdError)
 """The group went on without this member: it joins again."""
 _LASTING: Final = (
@@ -44,28 +41,15 @@ _LASTING: Final = (
 """Joining again as it is would not help, or harm others."""
 
 
-class ConsumerGroup:
+class ConsumerGroup(Member):
     """The manager of one consumer's membership. *on_news* is called when the user's thread has something to do."""
 
     def __init__(self, options: GroupOptions, calls: Calls, metadata: Metadata, *, random: Random, backoff: WaitPolicy,
                  on_news: Callable[[], None]) -> None:
-        self._options = options
-        self._calls = calls
-        self._metadata = metadata
-        self._backoff = backoff
-        self._on_news = on_news
+        super().__init__(options, calls, metadata, backoff, on_news)
         self.state = State.OUT
         self.identity = Identity(member_id=str(UUID(int=random.getrandbits(128), version=4)))
-        self.failure: BaseException | None = None
-        """Why this cannot be a member, until it subscribes anew."""
-        self._trouble: BaseException | None = None
-        self.polling = False
-        """The user's thread waits in poll; it says so itself."""
-        self.polled_at = 0.0
-        self._subscription = Subscription()
         self._wishes = Wishes()
-        self._changes = Changes()
-        self._unreadable = Unreadable(options.group_id)
         self._reconciling = Reconciling()
         self._is_open = False  # there may be a step to take
         self._balked = False  # the listener raised when it was given partitions: once more with the next poll (N06)
@@ -80,51 +64,34 @@ class ConsumerGroup:
         self._pausing: float | None = None  # before the next heartbeat, for so many seconds at least
         self._not_before = 0.0  # the end of the pause
         self._stale = False  # a commit told that there is a newer epoch
-        self._view = 0
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription) -> None:
         """Read what *subscription* names from the next rebalance on; the first poll joins."""
-        self._subscription = subscription
-        self.failure = None
+        super().subscribe(subscription)
         if self.state is State.FAILED:
             self._advance(Event.LEFT)
-        self._resolve()
 
     @property
     def topics(self) -> frozenset[str]:
         """The topics subscribed to; of a pattern those that match it now, or, where brokers match it, those of which it has something."""
-        return frozenset(self._wishes.topics) if not self._wishes.pattern else self._reconciling.topics()
+        return self._subscribed.topics if not self._wishes.pattern else self._reconciling.topics()
 
     @property
     def wants_poll(self) -> bool:
         """Whether a poll of the user has to be told by `polled`."""
-        return self._balked or (self.state is State.OUT and bool(self._subscription))
+        return self._balked or (self.state is State.OUT and bool(self._subscribed))
 
     def polled(self) -> None:
         """The user polls: join, join again after having been away for too long (N08), or try again what the listener refused."""
-        if self.state is State.OUT and self._subscription:
+        if self.state is State.OUT and self._subscribed:
             self._take_back_farewell()
             self._advance(Event.JOIN)
             self._start_over()
         elif self._balked:
             self._balked = False
             self._reconcile()
-
-    @property
-    def owned(self) -> dict[TopicPartition, int]:
-        """What the user's thread was given, and by which of its assignments: a partition that comes back is another one."""
-        return self._changes.owned
-
-    @property
-    def change(self) -> Change | None:
-        """What the user's thread has to carry out next, unless it is at it."""
-        return self._changes.due
-
-    def begin(self, change: Change) -> bool:
-        """The user's thread begins with *change*; False when it is not to be done any more."""
-        return self._changes.begin(change)
 
     def carried_out(self, change: Change, error: BaseException | None = None) -> None:
         """The user's thread is done with *change*. Partitions whose assignment the listener raised at are not owned after all (N06)."""
@@ -134,20 +101,10 @@ class ConsumerGroup:
             self._was_done(change, error)
             self._go_on()
 
-    def take_trouble(self) -> BaseException | None:
-        """What the user is to be told by poll: once, or each time for what lasts."""
-        trouble, self._trouble = self._trouble, None
-        return trouble or self.failure
-
     def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
         """Leave for good, a static member for now; partitions must have been given up. The protocol has no place for the reason."""
         _log.debug("group %r: leaving: %s", self._options.group_id, reason)
-        self._subscription = Subscription()
-        self._changes.clear()
-        if self._stop():
-            self._take_leave(finish, deadline)
-        else:
-            finish(None, None)
+        super().leave(reason, finish, deadline)
         self._resolve()
 
     # ---- commits ----------------------------------------------------------------------------------------------------
@@ -179,7 +136,8 @@ class ConsumerGroup:
         """Its requests are calls, so it emits none itself."""
         if self.state in (State.OUT, State.FAILED):
             return ()
-        self._follow_metadata()
+        if self._follow_metadata():
+            self._is_open = True
         if self._away(now):
             self._expire()
         if self._is_open:
@@ -192,8 +150,7 @@ class ConsumerGroup:
         """The next heartbeat, the end of the coordinator's time to answer, or of the user's time to poll."""
         if self.state in (State.OUT, State.FAILED):
             return None
-        away = None if self.polling else self.polled_at + self._options.rebalance_timeout
-        return earliest(away, self._next_beat() if self.state in BEATING else None)
+        return earliest(self._away_at, self._next_beat() if self.state in BEATING else None)
 
     # ---- heartbeats -------------------------------------------------------------------------------------------------
 
@@ -274,8 +231,7 @@ class ConsumerGroup:
         self._failures += 1
         self._pausing = at_least
         if not isinstance(error, KafkaError) or not (error.retriable or isinstance(error, _GONE_ON)):
-            self._trouble = error
-            self._on_news()
+            self._tell(error)
 
     # ---- static members ---------------------------------------------------------------------------------------------
 
@@ -299,7 +255,7 @@ class ConsumerGroup:
             return
         self._is_open = False
         step = self._reconciling.step(self.owned, self._metadata.cluster.names)
-        self._pin()
+        self._subscribed.keep(self._reconciling.topics())
         if self.state is State.STABLE and (step is not None or self._reconciling.is_unsaid):
             self._advance(Event.TOLD)
         if step is not None:
@@ -316,13 +272,8 @@ class ConsumerGroup:
         else:
             self._balked = True
 
-    def _go_on(self) -> None:
-        """There are changes to carry out, or there are no more."""
-        if self._changes.due is not None:
-            self._on_news()
-        elif self._changes:
-            return  # the user's thread is at one
-        elif self.state is State.LOSING:
+    def _all_carried_out(self) -> None:
+        if self.state is State.LOSING:
             self._advance(Event.GONE)
         else:
             self._is_open = True
@@ -338,8 +289,7 @@ class ConsumerGroup:
 
     def _start_over(self) -> None:
         self._forget()
-        self._changes.lose()
-        self._go_on()
+        self._lose_all()
 
     def _forget(self) -> None:
         """Be in no epoch, as if nothing had been told or said."""
@@ -352,17 +302,11 @@ class ConsumerGroup:
         self._reconciling.start_over()
         self._metadata.identify(())
 
-    def _away(self, now: float) -> bool:
-        return not self.polling and now >= self.polled_at + self._options.rebalance_timeout
-
-    def _expire(self) -> None:
-        """N08: who does not poll does not read: others get its partitions. Joins again with the next poll."""
-        _log.warning("group %r: no poll for %.0f s (max_poll_interval_ms): leaving the group until the next one. Process fewer records per "
-                     "poll, or raise it.", self._options.group_id, self._options.rebalance_timeout)
-        self._changes.withdraw()
+    def _depart(self, reason: str, finish: Finish, deadline: float | None) -> None:
         if self._stop():
-            self._take_leave(lambda result, error: None, None)
-        self._on_news()
+            self._take_leave(finish, deadline)
+        else:
+            finish(None, None)
 
     def _take_leave(self, finish: Finish, deadline: float | None) -> None:
         def took_leave(result: object, error: BaseException | None) -> None:
@@ -398,26 +342,11 @@ class ConsumerGroup:
 
     # ---- metadata ---------------------------------------------------------------------------------------------------
 
-    def _follow_metadata(self) -> None:
-        if self._view != self._metadata.cluster.version:
-            self._view = self._metadata.cluster.version
-            self._is_open = True
-            self._resolve()
-            trouble = self._unreadable.look(self.topics, self._metadata.cluster)
-            if trouble is not None:
-                self._trouble = trouble
-                self._on_news()
-
     def _resolve(self) -> None:
-        """Names go to the coordinator sorted: it is told of them only when they change."""
-        names = self._subscription.topics(self._metadata.cluster)
-        self._wishes = Wishes(tuple(sorted(names)), str(self._subscription.brokers_pattern or ""))
-        self._metadata.follow_all(self._subscription.pattern is not None)
-        self._pin()
-
-    def _pin(self) -> None:
-        """What is assigned, too: the coordinator may know topics that match before the client does."""
-        self._metadata.pin(sorted(self._reconciling.topics().union(self._wishes.topics)), PIN)
+        """What is assigned stays in the view, too: the coordinator may know topics that match before the client does."""
+        self._subscribed.resolve(self._reconciling.topics())
+        names = sorted(self._subscribed.topics)  # the coordinator is told of them only when they change
+        self._wishes = Wishes(tuple(names), str(self._subscribed.subscription.brokers_pattern or ""))
 
 
 def _with_advice(error: BaseException, group: str, *, pattern: bool) -> BaseException:

@@ -32,7 +32,6 @@ class GroupRun(Run):
     """A run whose consumers are members of one group."""
 
     KINDS = tuple(kind for kind in KINDS if kind not in NOT_FOR_GROUPS)
-    RULES: Sequence[Invariant] = RULES_OF_GROUPS
     facts: GroupFacts
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None) -> None:
@@ -46,6 +45,9 @@ class GroupRun(Run):
 
     def _new_facts(self) -> Facts:
         return GroupFacts()
+
+    def _rules(self) -> Sequence[Invariant]:
+        return (*super()._rules(), *RULES_OF_GROUPS)
 
     def _plan(self, random: Random) -> Plan:
         topics = {f"topic-{number}": random.choice((1, 2, 3, 5)) for number in range(random.choice((1, 1, 2)))}

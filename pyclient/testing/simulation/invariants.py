@@ -74,9 +74,9 @@ def holds(event: str, rule: str, family: str = ALONE) -> Callable[[Callable[...,
 
 
 class Judge:
-    """Evaluates the invariants of a run; counts how often each was."""
+    """Evaluates the invariants of a run, *rules*; counts how often each was."""
 
-    def __init__(self, world: World, facts: Facts, *, without: frozenset[str] = frozenset()) -> None:
+    def __init__(self, world: World, facts: Facts, rules: Iterable[Invariant]) -> None:
         self.world = world
         self.facts = facts
         self.broken: Broken | None = None
@@ -85,9 +85,8 @@ class Judge:
         """Events of which everything has held."""
         self._reached: Counter[str] = Counter()
         """Invariants evaluated for other events: up to the one that was broken."""
-        for each in INVARIANTS.values():
-            if each.name not in without:
-                self._by_event.setdefault(each.event, []).append(each.check)
+        for each in rules:
+            self._by_event.setdefault(each.event, []).append(each.check)
 
     def after(self, event: str, *about: Any) -> None:
         """Evaluate what belongs to an event. The first breach is kept and raised."""
@@ -457,3 +456,7 @@ def only_kafkas_errors_are_raised(judge: Judge, who: str, error: BaseException) 
     """Whatever a broker or the network does, users see a KafkaError, and none that tells of a defect."""
     if not isinstance(error, KafkaError) or isinstance(error, IllegalTransition):
         raise breach(only_kafkas_errors_are_raised, f"{who} was raised {error!r}")
+
+
+RULES_OF_ALL: Final = tuple(INVARIANTS.values())
+"""Those of this module: runs of every family obey them."""

@@ -22,7 +22,7 @@ from pyclient.testing.fake.batch import Batch
 from pyclient.testing.fake.partition import NOBODY
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
 from pyclient.testing.simulation.faults import KINDS, Fault, Strike, planned
-from pyclient.testing.simulation.invariants import Broken, Judge
+from pyclient.testing.simulation.invariants import RULES_OF_ALL, Broken, Invariant, Judge
 from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
 from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
@@ -80,7 +80,7 @@ class Run:
         self.world = World(seed, config=self._settings(Random(f"{seed}/settings")) if config is None else config)
         self.world.seal_inline_bytes = self.world.random("sealing").choice(SEALED_INLINE_BYTES)
         self.facts = self._new_facts()
-        self.judge = Judge(self.world, self.facts)
+        self.judge = Judge(self.world, self.facts, self._rules())
         self.plan = self._plan(self.world.random("plan"))
         self.faults = planned(self.world.random("faults"), fewest=FEWEST_FAULTS, most=MOST_FAULTS, begin=FAULTS_BEGIN_S,
                               end=FAULTS_END_S, kinds=self.KINDS) if faults is None else list(faults)
@@ -154,6 +154,10 @@ class Run:
 
     def _new_facts(self) -> Facts:
         return Facts()
+
+    def _rules(self) -> Sequence[Invariant]:
+        """What is judged."""
+        return RULES_OF_ALL
 
     def _plan(self, random: Random) -> Plan:
         return drawn(random)

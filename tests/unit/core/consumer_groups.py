@@ -75,10 +75,33 @@ class Consumer(Rig):
         self.polls()
         return self.beats()
 
-    def stable(self, *partitions: TopicPartition) -> None:
-        """A member that has taken these over, of which the coordinator has heard."""
+    def is_joining(self) -> Sent:
+        """It asks to be taken in."""
+        join = self.beats()
+        assert (join.body.group_id, join.body.member_epoch) == ("g", 0)
+        return join
+
+    def is_leaving(self, why: str) -> Sent:
+        """It tells that it goes, and nothing else: there is no place for the reason."""
+        leave = self.beats()
+        assert (leave.body.member_id, leave.body.member_epoch, said(leave)) == (self.group.identity.member_id, -1, set())
+        return leave
+
+    def has_left(self, leave: Sent) -> None:
+        self.heard(leave, epoch=-1)
+
+    def shows_life(self) -> None:
+        """A heartbeat goes out now."""
+        assert self.beats().body.member_epoch == self.epoch
+
+    def is_given(self, *partitions: TopicPartition) -> None:
+        """A member whose user has these to take over."""
         self.told_to_have(self.joins(), *partitions)
         self.turn()
+
+    def stable(self, *partitions: TopicPartition) -> None:
+        """A member that has taken these over, of which the coordinator has heard."""
+        self.is_given(*partitions)
         self.takes(ChangeKind.ASSIGNED, *partitions)
         self.heard(self.beats(), epoch=self.epoch)
         self.sends_nothing()
@@ -99,3 +122,10 @@ def owned(sent: Sent) -> set[tuple[Any, int]] | None:
 
 def places(*partitions: TopicPartition) -> set[tuple[Any, int]]:
     return {(topic_id(where.topic), where.partition) for where in partitions}
+
+
+def said(sent: Sent) -> set[str]:
+    """What a heartbeat says besides who it is of."""
+    body = sent.body
+    return {name for name in ("subscribed_topic_names", "subscribed_topic_regex", "topic_partitions", "rack_id", "server_assignor")
+            if getattr(body, name) is not None} | ({"rebalance_timeout"} if body.rebalance_timeout.total_seconds() >= 0 else set())

@@ -104,6 +104,16 @@ class Rig:
         assert self.group.begin(change)
         self.group.carried_out(change, error)
 
+    # ---- the view of the cluster --------------------------------------------------------------------------------
+
+    def asks_for_topics(self) -> list[str] | None:
+        """Those that brokers are asked about now; None: all."""
+        (sent,) = self.world.turn(self.metadata)
+        topics = sent.body.topics
+        sent.is_lost()
+        return None if topics is None else [each.name for each in topics]
+
+
 class Member(Rig):
     """One of a classic group."""
 
@@ -153,13 +163,36 @@ class Member(Rig):
     def synced(self, sync: Sent, *partitions: TopicPartition) -> None:
         sync.reply(protocol_type="consumer", protocol_name="turns", assignment=encode_assignment(Assignment(partitions)))
 
-    def stable(self, *partitions: TopicPartition, generation: int = 1, assignor: str = "turns") -> None:
-        """A member that has taken these over."""
+    def is_given(self, *partitions: TopicPartition, generation: int = 1, assignor: str = "turns") -> None:
+        """A member whose user has these to take over."""
         self.subscribes()
         self.polls()
         self.joined(self.sends(Api.JOIN_GROUP), generation=generation, assignor=assignor)
         self.synced(self.sends(Api.SYNC_GROUP), *partitions)
+
+    def stable(self, *partitions: TopicPartition, generation: int = 1, assignor: str = "turns") -> None:
+        """A member that has taken these over."""
+        self.is_given(*partitions, generation=generation, assignor=assignor)
         self.takes(ChangeKind.ASSIGNED, *partitions)
+
+    def is_joining(self) -> Sent:
+        """It asks to be taken in."""
+        join = self.sends(Api.JOIN_GROUP)
+        assert join.body.group_id == "g"
+        return join
+
+    def is_leaving(self, why: str) -> Sent:
+        """It tells that it goes."""
+        leave = self.sends(Api.LEAVE_GROUP)
+        assert [(each.member_id, each.reason) for each in leave.body.members] == [(MEMBER, why)]
+        return leave
+
+    def has_left(self, leave: Sent) -> None:
+        leave.reply(members=[{"member_id": MEMBER, "group_instance_id": None, "error_code": 0}])
+
+    def shows_life(self) -> None:
+        """A heartbeat goes out now."""
+        self.sends(Api.HEARTBEAT)
 
     def beats(self) -> Sent:
         """The next heartbeat."""

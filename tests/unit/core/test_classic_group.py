@@ -1,5 +1,7 @@
-"""A member of a classic group: one test for each rule of how it joins, lives, is rebalanced and leaves (G01 to G10)."""
+"""A member of a classic group: one test for each rule of how it joins, lives, is rebalanced and leaves (G01 to G10); `test_membership` has those of both protocols."""
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -7,16 +9,16 @@ from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.group.classic_state import State
 from pyclient.core.group.membership import ChangeKind, Identity
+from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Use
 from pyclient.errors import (
-    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, IllegalState, KafkaError, ProtocolError, RebalanceInProgressError,
-    TopicAuthorizationError, UnknownServerError,
+    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, IllegalState, ProtocolError, RebalanceInProgressError,
+    UnknownServerError,
 )
 from tests.unit.core.groups import (
     FENCED_INSTANCE, HEARTBEAT, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCE, REBALANCING, SESSION, UNKNOWN_MEMBER, Member,
     OneByOne, parts, read_wishes, wishes,
 )
-from tests.unit.core.world import answer, topic, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
 GROUP_AUTHORIZATION, UNKNOWN_SERVER = 30, -1
@@ -27,14 +29,6 @@ def cooperative(name: str = "turns") -> OneByOne:
 
 
 # --- joining ---------------------------------------------------------------------------------------------------------
-
-
-def test_nobody_joins_before_a_poll() -> None:
-    member = Member()
-    member.subscribes()
-    member.sends_nothing()
-    member.polls()
-    assert member.sends(Api.JOIN_GROUP).body.group_id == "g"
 
 
 def test_G03_a_new_member_joins_once_more_with_the_id_it_was_given() -> None:
@@ -212,23 +206,6 @@ def test_G02_an_answer_to_an_older_generation_is_ignored() -> None:
     assert member.group.state is State.SYNCING
 
 
-@pytest.mark.parametrize("error", [TopicAuthorizationError(), GroupAuthorizationError(), UnknownServerError()])
-def test_C25_a_commit_that_is_refused_for_other_reasons_leaves_the_member_in_its_group(error: KafkaError, caplog: pytest.LogCaptureFixture) -> None:
-    member = Member()
-    member.stable(*parts(0))
-    member.group.refused(error, member.group.identity)
-    assert member.group.state is State.STABLE
-    assert member.group.failure is None
-    assert caplog.messages == [], "who committed is told"
-
-
-def test_C25_a_commit_that_says_that_another_took_the_place_ends_the_membership() -> None:
-    member = Member(instance="one")
-    member.stable(*parts(0))
-    member.group.refused(FencedInstanceIdError(), member.group.identity)
-    assert isinstance(member.group.failure, FencedInstanceIdError)
-
-
 @pytest.mark.parametrize(("code", "kept"), [(UNKNOWN_MEMBER, ""), (ILLEGAL_GENERATION, MEMBER)])
 def test_a_member_that_the_group_went_on_without_has_lost_its_partitions_and_joins_anew(code: int, kept: str) -> None:
     member = Member()
@@ -276,18 +253,6 @@ def test_G04_a_coordinator_that_is_silent_for_a_session_is_looked_up_again() -> 
 # --- polling ---------------------------------------------------------------------------------------------------------
 
 
-def test_G04_who_does_not_poll_leaves_and_learns_with_the_next_poll_that_all_is_lost() -> None:
-    member = Member()
-    member.stable(*parts(0, 1))
-    member.world.after(REBALANCE)
-    leave = member.sends(Api.LEAVE_GROUP)
-    assert [each.member_id for each in leave.body.members] == [MEMBER]
-    assert member.group.change is None
-    member.polls()
-    member.takes(LOST, *parts(0, 1))
-    assert member.sends(Api.JOIN_GROUP).body.member_id == ""
-
-
 def test_G05_a_static_member_that_does_not_poll_only_falls_silent() -> None:
     member = Member(instance="i-1")
     member.stable(*parts(0))
@@ -296,14 +261,6 @@ def test_G05_a_static_member_that_does_not_poll_only_falls_silent() -> None:
     member.polls()
     member.takes(LOST, *parts(0))
     assert member.sends(Api.JOIN_GROUP).body.group_instance_id == "i-1"
-
-
-def test_G04_a_poll_that_waits_is_no_silence() -> None:
-    member = Member()
-    member.stable(*parts(0))
-    member.group.polling = True
-    member.world.after(REBALANCE)
-    assert member.sends(Api.HEARTBEAT).api is Api.HEARTBEAT
 
 
 # --- rebalances ------------------------------------------------------------------------------------------------------
@@ -387,6 +344,21 @@ def test_a_subscription_that_changes_while_the_group_rebalances_joins_again_when
     member.turn()
     member.takes(REVOKED, *parts(0))
     assert read_wishes(member.sends(Api.JOIN_GROUP))["turns"].topics == ("t", "u")
+
+
+def test_a_pattern_that_matches_other_topics_has_the_member_join_again() -> None:
+    member = Member()
+    member.group.subscribe(Subscription(pattern=re.compile("t+")))
+    member.polls()
+    member.joined(member.sends(Api.JOIN_GROUP))
+    member.synced(member.sends(Api.SYNC_GROUP), *parts(0))
+    member.takes(ASSIGNED, *parts(0))
+    member.tells(t=4, u=1)
+    member.sends_nothing()
+    member.tells(t=4, u=1, tt=1)
+    member.turn()
+    member.takes(REVOKED, *parts(0))
+    assert read_wishes(member.sends(Api.JOIN_GROUP))["turns"].topics == ("t", "tt")
 
 
 def test_G09_partitions_of_topics_that_are_not_subscribed_to_are_not_taken_and_the_member_joins_again() -> None:
@@ -514,20 +486,6 @@ def test_G08_when_partitions_come_the_leader_has_all_join_again() -> None:
 # --- leaving ---------------------------------------------------------------------------------------------------------
 
 
-def test_who_leaves_tells_so_and_sends_nothing_more() -> None:
-    member = Member()
-    member.stable(*parts(0))
-    ended: list[object] = []
-    member.group.leave("the consumer is closed", lambda result, error: ended.append(error), None)
-    leave = member.sends(Api.LEAVE_GROUP)
-    assert leave.body.members[0].reason == "the consumer is closed"
-    assert not member.group.owned
-    leave.reply(members=[{"member_id": MEMBER, "group_instance_id": None, "error_code": 0}])
-    assert ended == [None]
-    member.world.after(10 * REBALANCE)
-    member.sends_nothing()
-
-
 def test_G05_a_static_member_leaves_without_a_word() -> None:
     member = Member(instance="i-1")
     member.stable(*parts(0))
@@ -576,20 +534,3 @@ def test_a_coordinator_that_says_the_same_again_and_again_is_not_asked_at_the_ne
     member.world.after(60.0)
     member.polls()
     member.sends(Api.JOIN_GROUP)
-
-
-def test_M03_a_topic_that_may_not_be_read_is_told_to_the_user_once() -> None:
-    def tells(error: int) -> None:
-        told = answer(Api.METADATA, 13, **view(topic("t", error=error)))
-        member.metadata.hint(member.metadata.cluster.updated(told, everything=True))
-        member.turn()
-
-    member = Member()
-    member.subscribes()
-    member.polls()
-    tells(29)
-    trouble = member.group.take_trouble()
-    assert isinstance(trouble, TopicAuthorizationError)
-    assert "'t'" in str(trouble)
-    tells(29)
-    assert member.group.take_trouble() is None

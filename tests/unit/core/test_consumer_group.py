@@ -1,4 +1,4 @@
-"""A member of a group of the next generation: one test for each rule of how it joins, beats, reconciles and leaves (N01 to N10)."""
+"""A member of a group of the next generation: one test for each rule of how it joins, beats, reconciles and leaves (N01 to N10); `test_membership` has those of both protocols."""
 from __future__ import annotations
 
 from typing import Any
@@ -13,12 +13,12 @@ from pyclient.core.manager import Use
 from pyclient.core.transitions import TABLES
 from pyclient.errors import (
     FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, GroupIdNotFoundError, GroupMaxSizeReachedError, InvalidGroupIdError,
-    InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError, TopicAuthorizationError, UnknownMemberIdError,
-    UnknownServerError, UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError, error_for,
+    InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError, TopicAuthorizationError, UnknownServerError,
+    UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
-from tests.unit.core.consumer_groups import BEAT, INTERVAL, Consumer, owned, places
+from tests.unit.core.consumer_groups import BEAT, INTERVAL, Consumer, owned, places, said
 from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, parts
-from tests.unit.core.world import Sent, answer, topic, topic_id, view
+from tests.unit.core.world import MAX_AGE, Sent, answer, topic, topic_id, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
 LOADING, NOT_COORDINATOR, TOPIC_AUTHORIZATION, GROUP_ID_NOT_FOUND, UNKNOWN_SERVER = 14, 16, 29, 69, -1
@@ -27,13 +27,6 @@ LASTING = {
     30: GroupAuthorizationError, 42: InvalidRequestError, 24: InvalidGroupIdError, UNSUPPORTED: UnsupportedVersionError,
     81: GroupMaxSizeReachedError, FENCED_INSTANCE: FencedInstanceIdError, UNRELEASED: UnreleasedInstanceIdError,
     112: UnsupportedAssignorError, BAD_PATTERN: InvalidRegularExpressionError}
-
-
-def said(sent: Sent) -> set[str]:
-    """What a heartbeat says besides who it is of."""
-    body = sent.body
-    return {name for name in ("subscribed_topic_names", "subscribed_topic_regex", "topic_partitions", "rack_id", "server_assignor")
-            if getattr(body, name) is not None} | ({"rebalance_timeout"} if body.rebalance_timeout.total_seconds() >= 0 else set())
 
 
 EVERYTHING = {"subscribed_topic_names", "subscribed_topic_regex", "topic_partitions", "rebalance_timeout"}
@@ -111,17 +104,6 @@ def test_N02_a_member_can_be_lost_or_refused_in_every_state_in_which_it_is_one(s
 
 
 # --- joining ---------------------------------------------------------------------------------------------------------
-
-
-def test_nobody_joins_before_a_poll() -> None:
-    member = Consumer()
-    assert not member.group.wants_poll
-    member.subscribes()
-    assert member.group.wants_poll
-    member.sends_nothing()
-    member.polls()
-    assert member.beats().body.member_epoch == 0
-    assert not member.group.wants_poll
 
 
 def test_N03_who_joins_says_everything() -> None:
@@ -454,22 +436,6 @@ def test_N06_what_the_listener_raised_at_while_giving_up_is_given_up() -> None:
     assert owned(member.beats()) == places(*parts(0))
 
 
-def test_a_partition_that_comes_back_is_another_assignment() -> None:
-    member = Consumer()
-    member.stable(*parts(0, 1))
-    before = dict(member.group.owned)
-    member.told_to_have(member.beats(INTERVAL), *parts(1))
-    member.turn()
-    member.takes(REVOKED, *parts(0))
-    member.takes(ASSIGNED)
-    member.told_to_have(member.beats(), *parts(0, 1))
-    member.turn()
-    member.takes(ASSIGNED, *parts(0))
-    zero, one = parts(0, 1)
-    assert member.group.owned[zero] > before[zero]
-    assert member.group.owned[one] == before[one]
-
-
 # --- topics ----------------------------------------------------------------------------------------------------------
 
 
@@ -582,8 +548,14 @@ def test_N09_a_pattern_for_the_brokers_is_said_as_it_is_and_what_it_matches_is_w
     member.told_to_have(join, *parts(0))
     member.turn()
     assert member.group.topics == {"t"}
-    sent, = (each for each in member.world.turn(member.metadata) if each.api is Api.METADATA)
-    assert [each.name for each in sent.body.topics] == ["t"], "what is read is kept in the view"
+    assert member.asks_for_topics() == ["t"], "what is read is kept in the view"
+
+
+def test_N09_what_is_assigned_is_kept_in_the_view_though_it_is_not_subscribed_to_any_more() -> None:
+    member = Consumer()
+    member.stable(*parts(0))
+    member.subscribes("u")
+    assert member.asks_for_topics() == ["t", "u"]
 
 
 def test_N09_a_broker_that_matches_no_patterns_is_told_from_one_without_the_protocol() -> None:
@@ -749,37 +721,6 @@ def test_a_failure_nobody_knows_is_told_and_the_member_stays() -> None:
 # --- polling ---------------------------------------------------------------------------------------------------------
 
 
-def test_N08_who_does_not_poll_leaves_and_learns_with_the_next_poll_that_all_is_lost() -> None:
-    member = Consumer()
-    member.stable(*parts(0, 1))
-    member.world.after(REBALANCE)
-    leave = member.sends(BEAT)
-    assert (leave.body.member_epoch, said(leave)) == (-1, set())
-    assert (member.group.state, member.group.change) == (State.OUT, None)
-    assert member.group.wants_poll
-    member.heard(leave)
-    member.world.after(REBALANCE)
-    member.sends_nothing()
-    member.polls()
-    member.takes(LOST, *parts(0, 1))
-    assert member.beats().body.member_epoch == 0
-
-
-def test_N08_what_the_user_was_at_when_it_was_put_out_goes_on_and_is_lost() -> None:
-    member = Consumer()
-    member.told_to_have(member.joins(), *parts(0))
-    member.turn()
-    change = member.group.change
-    assert change is not None
-    assert member.group.begin(change)
-    member.world.after(REBALANCE)
-    assert member.sends(BEAT).body.member_epoch == -1
-    member.group.carried_out(change)
-    member.sends_nothing()
-    member.polls()
-    member.takes(LOST, *parts(0))
-
-
 def test_N08_a_leave_that_nobody_answered_is_not_sent_again_to_who_has_joined_anew() -> None:
     member = Consumer()
     member.stable(*parts(0))
@@ -810,29 +751,7 @@ def test_N08_whoever_waits_for_a_leave_is_done_when_the_member_joins_again() -> 
     assert ended == [None]
 
 
-def test_G04_a_poll_that_waits_is_no_silence() -> None:
-    member = Consumer()
-    member.stable(*parts(0))
-    member.group.polling = True
-    member.world.after(REBALANCE)
-    assert member.sends(BEAT).body.member_epoch == 1
-
-
 # --- leaving ---------------------------------------------------------------------------------------------------------
-
-
-def test_N01_who_leaves_says_so_with_epoch_minus_one_and_sends_nothing_more() -> None:
-    member = Consumer()
-    member.stable(*parts(0))
-    ended: list[object] = []
-    member.group.leave("the consumer is closed", lambda result, error: ended.append(error), None)
-    leave = member.sends(BEAT)
-    assert (leave.body.member_epoch, said(leave), member.group.owned) == (-1, set(), {})
-    member.heard(leave, epoch=-1)
-    assert ended == [None]
-    member.world.after(10 * REBALANCE)
-    member.sends_nothing()
-    assert not member.group.wants_poll
 
 
 @pytest.mark.parametrize("code", [UNKNOWN_MEMBER, GROUP_ID_NOT_FOUND, FENCED_EPOCH, FENCED_INSTANCE])
@@ -858,14 +777,20 @@ def test_a_leave_that_a_new_coordinator_may_take_is_sent_again_within_its_time()
     assert isinstance(ended[0], KafkaError)
 
 
-def test_who_was_never_taken_in_leaves_without_a_word_and_who_may_have_been_does_not() -> None:
+def test_who_may_have_been_taken_in_leaves_with_a_word() -> None:
     member = Consumer()
-    ended: list[object] = []
-    member.group.leave("closed", lambda result, error: ended.append(error), None)
-    assert ended == [None]
     member.joins()
-    member.group.leave("closed", lambda result, error: ended.append(error), None)
-    assert member.sends(BEAT).body.member_epoch == -1
+    member.group.leave("closed", nobody, None)
+    member.is_leaving("closed")
+
+
+def test_who_has_left_keeps_no_topics_in_the_view() -> None:
+    member = Consumer()
+    member.stable(*parts(0))
+    assert member.asks_for_topics() == ["t"]
+    member.group.leave("unsubscribed", nobody, None)
+    member.world.after(MAX_AGE)
+    assert member.asks_for_topics() == []
 
 
 def test_N01_a_static_member_leaves_for_now_and_comes_back() -> None:
@@ -968,27 +893,6 @@ def test_N10_a_commit_in_an_older_epoch_has_the_newer_one_asked_for_at_once_and_
     member.sends_nothing()
     member.group.refused(StaleMemberEpochError(), before)
     member.sends_nothing()
-
-
-@pytest.mark.parametrize("error", [FencedMemberEpochError(), UnknownMemberIdError()])
-def test_C25_a_commit_may_tell_that_the_group_went_on_without_the_member(error: KafkaError) -> None:
-    member = Consumer()
-    member.stable(*parts(0))
-    member.group.refused(error, Identity(0, member.group.identity.member_id))
-    assert member.group.state is State.STABLE
-    member.group.refused(error, member.group.identity)
-    member.takes(LOST, *parts(0))
-    assert member.beats().body.member_epoch == 0
-
-
-def test_C25_a_commit_may_tell_that_another_one_has_the_instance_and_other_errors_are_its_own() -> None:
-    member = Consumer(instance="i-1")
-    member.stable(*parts(0))
-    member.group.refused(error_for(TOPIC_AUTHORIZATION), member.group.identity)
-    assert (member.group.state, member.group.take_trouble()) == (State.STABLE, None)
-    member.group.refused(FencedInstanceIdError(), member.group.identity)
-    assert member.group.state is State.FAILED
-    member.takes(LOST, *parts(0))
 
 
 def test_the_answer_to_a_heartbeat_of_who_was_lost_meanwhile_does_not_count() -> None:

@@ -1,16 +1,30 @@
-"""Both protocols offer the consumer the same: it need not know which one it uses."""
+"""Both protocols offer the consumer the same, and one test for each rule that holds in both: it need not know which one it uses."""
 from __future__ import annotations
+
+import re
+from typing import TypeAlias
 
 import pytest
 
+from pyclient.codec.apis import Api
 from pyclient.core.group.changes import Changes
 from pyclient.core.group.classic import ClassicGroup
 from pyclient.core.group.consumer import ConsumerGroup
-from pyclient.core.group.membership import Change, ChangeKind, Membership
+from pyclient.core.group.membership import Change, ChangeKind, Identity, Membership
+from pyclient.core.group.subscription import Subscription
+from pyclient.errors import (
+    FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, IllegalGenerationError, KafkaError, TopicAuthorizationError,
+    UnknownMemberIdError, UnknownServerError,
+)
 from tests.unit.core.consumer_groups import Consumer
-from tests.unit.core.groups import Member, parts
+from tests.unit.core.groups import REBALANCE, Member, parts
+from tests.unit.core.world import MAX_AGE, answer, topic, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
+TOPIC_AUTHORIZATION = 29
+NO_POLL = "no poll within max_poll_interval_ms"
+Kind: TypeAlias = type[Member] | type[Consumer]
+in_both = pytest.mark.parametrize("kind", [Member, Consumer])
 
 
 def public(group: object) -> set[str]:
@@ -21,6 +35,168 @@ def test_members_of_both_protocols_have_one_surface() -> None:
     groups: tuple[Membership, ...] = (Member().group, Consumer().group)
     assert [type(each) for each in groups] == [ClassicGroup, ConsumerGroup]
     assert public(groups[0]) == public(groups[1]) >= {name for name in public(Membership) if not name.startswith("_")}
+
+
+# --- being a member, by either protocol ------------------------------------------------------------------------------
+
+
+@in_both
+def test_nobody_joins_before_a_poll(kind: Kind) -> None:
+    member = kind()
+    assert not member.group.wants_poll
+    member.subscribes()
+    assert member.group.wants_poll
+    member.sends_nothing()
+    member.polls()
+    member.is_joining()
+    assert not member.group.wants_poll
+
+
+@in_both
+def test_G04_N08_who_does_not_poll_leaves_and_learns_with_the_next_poll_that_all_is_lost(kind: Kind) -> None:
+    member = kind()
+    newcomer = member.group.identity
+    member.stable(*parts(0, 1))
+    member.world.after(REBALANCE)
+    leave = member.is_leaving(NO_POLL)
+    assert (member.group.state.name, member.group.identity, member.group.change) == ("OUT", newcomer, None)
+    assert member.group.wants_poll
+    member.has_left(leave)
+    member.world.after(REBALANCE)
+    member.sends_nothing()
+    member.polls()
+    member.takes(LOST, *parts(0, 1))
+    assert member.is_joining().body.member_id == newcomer.member_id
+
+
+@in_both
+def test_G04_N08_what_the_user_has_not_begun_when_it_is_put_out_is_not_to_be_done_any_more(kind: Kind) -> None:
+    member = kind()
+    member.is_given(*parts(0))
+    change, news = member.group.change, member.news
+    assert change is not None
+    member.world.after(REBALANCE)
+    member.is_leaving(NO_POLL)
+    assert not member.group.begin(change)
+    assert member.news > news, "the next poll does not wait for records"
+
+
+@in_both
+def test_G04_N08_what_the_user_was_at_when_it_was_put_out_goes_on_and_is_lost(kind: Kind) -> None:
+    member = kind()
+    member.is_given(*parts(0))
+    change = member.group.change
+    assert change is not None
+    assert member.group.begin(change)
+    member.world.after(REBALANCE)
+    member.is_leaving(NO_POLL)
+    member.group.carried_out(change)
+    member.sends_nothing()
+    member.polls()
+    member.takes(LOST, *parts(0))
+
+
+@in_both
+def test_G04_a_poll_that_waits_is_no_silence(kind: Kind) -> None:
+    member = kind()
+    member.stable(*parts(0))
+    member.group.polling = True
+    member.world.after(REBALANCE)
+    member.shows_life()
+
+
+@in_both
+def test_N01_who_leaves_tells_so_and_sends_nothing_more(kind: Kind) -> None:
+    member = kind()
+    member.stable(*parts(0))
+    ended: list[object] = []
+    member.group.leave("the consumer is closed", lambda result, error: ended.append(error), None)
+    leave = member.is_leaving("the consumer is closed")
+    assert not member.group.owned
+    assert ended == []
+    member.has_left(leave)
+    assert ended == [None]
+    member.world.after(10 * REBALANCE)
+    member.sends_nothing()
+    assert not member.group.wants_poll
+
+
+@in_both
+def test_who_was_never_taken_in_leaves_without_a_word(kind: Kind) -> None:
+    member = kind()
+    member.subscribes()
+    ended: list[object] = []
+    member.group.leave("closed", lambda result, error: ended.append(error), None)
+    assert ended == [None]
+    member.sends_nothing()
+
+
+@in_both
+def test_the_topics_subscribed_to_are_kept_in_the_view_and_with_a_pattern_all(kind: Kind) -> None:
+    member = kind()
+    member.subscribes("t", "u")
+    assert member.asks_for_topics() == ["t", "u"]
+    member.group.subscribe(Subscription(pattern=re.compile("t+")))
+    member.world.after(MAX_AGE)
+    assert member.asks_for_topics() is None
+
+
+@in_both
+def test_M03_a_topic_that_may_not_be_read_is_told_to_the_user_once(kind: Kind) -> None:
+    def tells(error: int) -> None:
+        told = answer(Api.METADATA, 13, **view(topic("t", error=error)))
+        member.metadata.hint(member.metadata.cluster.updated(told, everything=True))
+        member.turn()
+
+    member = kind()
+    member.subscribes()
+    member.polls()
+    tells(TOPIC_AUTHORIZATION)
+    assert member.news == 1
+    trouble = member.group.take_trouble()
+    assert isinstance(trouble, TopicAuthorizationError)
+    assert "'t'" in str(trouble)
+    tells(TOPIC_AUTHORIZATION)
+    assert member.group.take_trouble() is None
+
+
+# --- what a commit tells of the member -------------------------------------------------------------------------------
+
+
+@in_both
+@pytest.mark.parametrize("error", [TopicAuthorizationError(), GroupAuthorizationError(), UnknownServerError()])
+def test_C25_a_commit_that_is_refused_for_other_reasons_leaves_the_member_in_its_group(
+        kind: Kind, error: KafkaError, caplog: pytest.LogCaptureFixture) -> None:
+    member = kind()
+    member.stable(*parts(0))
+    member.group.refused(error, member.group.identity)
+    assert (member.group.state.name, member.group.take_trouble()) == ("STABLE", None)
+    assert caplog.messages == [], "who committed is told"
+
+
+@in_both
+def test_C25_a_commit_that_says_that_another_took_the_place_ends_the_membership(kind: Kind) -> None:
+    member = kind(instance="i-1")
+    member.stable(*parts(0))
+    member.group.refused(FencedInstanceIdError(), member.group.identity)
+    assert isinstance(member.group.failure, FencedInstanceIdError)
+    assert member.group.state.name == "FAILED"
+    member.takes(LOST, *parts(0))
+
+
+@pytest.mark.parametrize(("kind", "error"), [
+    (Member, UnknownMemberIdError()), (Member, IllegalGenerationError()), (Consumer, UnknownMemberIdError()), (Consumer, FencedMemberEpochError())])
+def test_C25_a_commit_may_tell_that_the_group_went_on_without_the_member_as_it_is_now(kind: Kind, error: KafkaError) -> None:
+    member = kind()
+    member.stable(*parts(0))
+    member.group.refused(error, Identity(0, member.group.identity.member_id))
+    assert member.group.state.name == "STABLE"
+    member.group.refused(error, member.group.identity)
+    member.takes(LOST, *parts(0))
+    member.is_joining()
+
+
+# --- what the user's thread has to carry out -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -57,6 +233,17 @@ def test_what_is_given_up_is_owned_until_that_is_done_and_what_is_lost_is_not(ch
         changes.begin(change)
         assert tuple(changes.owned) == kept
         changes.end(change)
+
+
+def test_a_partition_that_comes_back_is_another_assignment(changes: Changes) -> None:
+    changes.add(Change(ASSIGNED, parts(0, 1)), Change(REVOKED, parts(0)), Change(ASSIGNED, parts(0)))
+    carry_out(changes)
+    before = dict(changes.owned)
+    carry_out(changes)
+    carry_out(changes)
+    zero, one = parts(0, 1)
+    assert changes.owned[zero] > before[zero]
+    assert changes.owned[one] == before[one]
 
 
 def test_what_was_not_begun_is_withdrawn_and_what_was_goes_on(changes: Changes) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyclient.errors import KafkaTimeout, LogTruncationError
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Entry, Facts, Handed, Sent
-from pyclient.testing.simulation.invariants import INVARIANTS, Broken, Judge
+from pyclient.testing.simulation.invariants import INVARIANTS, RULES_OF_ALL, Broken, Judge
 from pyclient.testing.simulation.run import Run, _errors_to, run_seed
 from pyclient.testing.simulation.workload import ProducingService
 from pyclient.testing.simulation.world import World
@@ -26,7 +26,7 @@ WHERE = ("orders", 0)
 def judge() -> Judge:
     world = World(1)
     world.cluster.create_topic("orders")
-    return Judge(world, Facts())
+    return Judge(world, Facts(), RULES_OF_ALL)
 
 
 def breach(judge: Judge, event: str, *about: Any) -> str:

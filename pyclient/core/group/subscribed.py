@@ -1,0 +1,49 @@
+"""The topics that one member subscribes to, whichever its protocol: in the newest view of the cluster, which keeps them, and told of if unreadable.
+
+Rule: what a subscription means is found anew with every view, for a pattern matches other topics then.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyclient.core.group.subscription import Subscription
+from pyclient.core.group.unreadable import Unreadable
+from pyclient.core.metadata import Metadata
+from pyclient.errors import KafkaError
+
+PIN: Final = "subscription"
+
+
+class Subscribed:
+    """What one member subscribes to; false when it is nothing."""
+
+    def __init__(self, group_id: str, metadata: Metadata) -> None:
+        self.subscription = Subscription()
+        self.topics: frozenset[str] = frozenset()
+        """Those it means, as last resolved. What a pattern means that brokers match is not among them."""
+        self._metadata = metadata
+        self._unreadable = Unreadable(group_id)
+        self._view = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.subscription)
+
+    def resolve(self, also: Iterable[str] = ()) -> None:
+        """Find the topics; they and *also* stay in the view."""
+        self.topics = self.subscription.topics(self._metadata.cluster)
+        self._metadata.follow_all(self.subscription.pattern is not None)
+        self.keep(also)
+
+    def keep(self, also: Iterable[str]) -> None:
+        """The topics that it means and *also* stay in the view."""
+        self._metadata.pin(sorted(self.topics.union(also)), PIN)
+
+    def looks_anew(self) -> bool:
+        """Look at the newest view: whether it is another one than at the last look."""
+        before, self._view = self._view, self._metadata.cluster.version
+        return self._view != before
+
+    def trouble(self, topics: Iterable[str]) -> KafkaError | None:
+        """What the user has to be told of these topics, which cannot be read (M03)."""
+        return self._unreadable.look(topics, self._metadata.cluster)
