@@ -8,11 +8,12 @@ import itertools
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from pyclient import AsyncConsumer, Consumer, Producer, Record, TopicPartition
 from pyclient.errors import CommitFailed, RebalanceInProgressError, WakeupError
@@ -26,11 +27,48 @@ QUICK: Final[Mapping[str, Any]] = {
     "auto_offset_reset": "earliest", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 100, "max_poll_interval_ms": 30_000,
     "fetch_max_wait_ms": 100}
 """Rebalances are heard of soon, and nobody waits for long for a member that is gone."""
+BROKERS_BUSINESS: Final = ("session_timeout_ms", "heartbeat_interval_ms")
+"""What a member of a group of the next generation may not ask for."""
 MOST: Final = 8
-ON_ONE_BROKER: Final = pytest.mark.kafka(group_min_session_timeout_ms=500, group_max_size=MOST)
+_SETTINGS: Final[Mapping[str, Any]] = {
+    "group_min_session_timeout_ms": 500, "group_max_size": MOST, "group_consumer_max_size": MOST,
+    "group_consumer_min_session_timeout_ms": 500, "group_consumer_session_timeout_ms": QUICK["session_timeout_ms"],
+    "group_consumer_min_heartbeat_interval_ms": 100, "group_consumer_heartbeat_interval_ms": QUICK["heartbeat_interval_ms"],
+    "group_consumer_assignment_interval_ms": 0}
+ON_ONE_BROKER: Final = pytest.mark.kafka(**_SETTINGS)
+ON_THREE_BROKERS: Final = pytest.mark.kafka(brokers=3, **_SETTINGS)
 MOVING: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 """What the brokers answer for a moment when nobody had asked for a group before."""
 OFFSETS: Final = "__consumer_offsets"
+
+# --- who shares out --------------------------------------------------------------------------------------------------
+
+Terms: TypeAlias = Mapping[str, Any]
+"""Options that say who shares out, and how."""
+
+
+def on(**cases: Terms) -> pytest.MarkDecorator:
+    """The test is run once on each of these terms."""
+    return pytest.mark.parametrize("terms", cases.values(), ids=cases)
+
+
+BY_BROKER: Final[Terms] = {"group_protocol": "consumer"}
+"""A member of a group of the next generation (KIP-848): the broker shares out, with its first assignor, uniform."""
+
+
+def by_members(strategy: str) -> Terms:
+    """A member of a classic group that can share out in one way only."""
+    return {"assignors": [strategy]}
+
+
+BOTH: Final = on(classic={}, consumer=BY_BROKER)
+ALL: Final = on(range=by_members("range"), cooperative=by_members("cooperative-sticky"), consumer=BY_BROKER)
+
+
+def quick(**options: Any) -> dict[str, Any]:
+    """*options*, and of `QUICK` what they leave open and the protocol lets a member choose."""
+    newer = options.get("group_protocol") == "consumer"
+    return {name: value for name, value in {**QUICK, **options}.items() if not (newer and name in BROKERS_BUSINESS)}
 
 
 # --- who owns what ---------------------------------------------------------------------------------------------------
@@ -133,8 +171,8 @@ class Member:
         self._kind = AsyncConsumer if use_async else Consumer
         self._manual = manual
         self._options = {
-            **QUICK, "bootstrap_servers": cluster.bootstrap_servers, "group_id": group, "topics": topics,
-            "rebalance_listener": self.listener, "enable_auto_commit": not manual, "auto_commit_interval_ms": 100, **options}
+            "bootstrap_servers": cluster.bootstrap_servers, "group_id": group, "topics": topics,
+            "rebalance_listener": self.listener, "enable_auto_commit": not manual, "auto_commit_interval_ms": 100, **quick(**options)}
         self._crashing = self._stopping = False
         self._thread = threading.Thread(target=self._guard, name="member", daemon=True)
 
@@ -257,6 +295,21 @@ def fill(cluster: LocalCluster, topic: str, partitions: int, each: int = 10) -> 
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for number, partition in itertools.product(range(each), range(partitions)):
             producer.send(topic, b"%d %d" % (partition, number), partition=partition)
+
+
+def coordinators_know(cluster: LocalCluster, partitions: Sequence[TopicPartition]) -> None:
+    """Wait for it: they hear of a topic a little later than who describes it, and look no more often than every ten seconds for what matches a pattern."""
+    with members() as one:
+        one.append(Member(cluster, f"{partitions[0].topic}-known", [partitions[0].topic], **BY_BROKER).start())
+        eventually(lambda: shared_out(one, partitions), LIMIT_S)
+
+
+def end_sessions_after(cluster: LocalCluster, group: str, seconds: float) -> None:
+    """What a member of a classic group says for itself, the brokers know for all of a group of the next generation."""
+    settings = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[
+        ConfigEntry("consumer.session.timeout.ms", str(round(seconds * 1000)), incremental_operation=AlterConfigOpType.SET)])
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.incremental_alter_configs([settings])[settings].result(30)
 
 
 # --- what the brokers say --------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import asyncio
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,10 +16,16 @@ from typing import Any
 
 import pytest
 
-from pyclient import AsyncConsumer, Consumer, TopicPartition
-from pyclient.errors import CommitFailed, GroupMaxSizeReachedError, IllegalState, InconsistentGroupProtocolError, InvalidSessionTimeoutError
+from pyclient import AsyncConsumer, Consumer, SubscriptionPattern, TopicPartition
+from pyclient.errors import (
+    CommitFailed, GroupMaxSizeReachedError, IllegalState, InconsistentGroupProtocolError, InvalidRegularExpressionError, InvalidSessionTimeoutError,
+    UnreleasedInstanceIdError, UnsupportedAssignorError,
+)
 from pyclient.testing import LocalCluster
-from tests.groups import LIMIT_S, MOST, ON_ONE_BROKER, QUICK, Ledger, Listener, Member, commits, describe, evenly, fill, goes_back, members, settled, shared_out
+from tests.groups import (
+    ALL, BOTH, BY_BROKER, LIMIT_S, MOST, ON_ONE_BROKER, Ledger, Listener, Member, Terms, by_members, commits, describe, end_sessions_after, evenly, fill, goes_back,
+    members, on, quick, settled, shared_out,
+)
 from tests.kafka import make_topic
 from tests.waiting import eventually
 
@@ -27,7 +34,7 @@ pytestmark = [ON_ONE_BROKER, pytest.mark.timeout(180)]
 
 def by_hand(cluster: LocalCluster, group: str, topics: Any, listener: Any = None, **options: Any) -> Consumer:
     """A member that polls when the test does."""
-    given = {**QUICK, "enable_auto_commit": False, **options}
+    given = quick(**{"enable_auto_commit": False, **options})
     return Consumer(bootstrap_servers=cluster.bootstrap_servers, group_id=group, topics=topics, rebalance_listener=listener, **given)
 
 
@@ -43,14 +50,15 @@ def poll_until(reader: Consumer, condition: Any) -> list[Any]:
     return found
 
 
-def test_G04_who_does_not_poll_is_put_out_and_joins_again_with_its_next_poll(kafka_cluster: LocalCluster, topic: str) -> None:
+@BOTH
+def test_G04_N08_who_does_not_poll_is_put_out_and_joins_again_with_its_next_poll(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 4)
     fill(kafka_cluster, topic, 4)
     ledger = Ledger()
     told = Listener(ledger)
-    with members() as running, by_hand(kafka_cluster, topic, [topic], told, max_poll_interval_ms=1000) as slow:
+    with members() as running, by_hand(kafka_cluster, topic, [topic], told, max_poll_interval_ms=1000, **terms) as slow:
         assert len(poll_until(slow, lambda found: found)) > 0
-        running.append(Member(kafka_cluster, topic, [topic], ledger=ledger).start())
+        running.append(Member(kafka_cluster, topic, [topic], ledger=ledger, **terms).start())
         poll_until(slow, lambda _: len(told.owned) == 2 and len(running[0].owned) == 2)
         had = told.owned
         eventually(lambda: shared_out(running, partitions), LIMIT_S)  # while this one does not poll
@@ -81,16 +89,16 @@ class Busy(Listener):
         super().on_partitions_revoked(partitions)
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_listener_may_commit_and_seek(kafka_cluster: LocalCluster, topic: str, strategy: str) -> None:
+@ALL
+def test_a_listener_may_commit_and_seek(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 4)
     fill(kafka_cluster, topic, 4)
     told = Busy()
-    with members() as running, by_hand(kafka_cluster, topic, [topic], told, assignors=[strategy]) as reader:
+    with members() as running, by_hand(kafka_cluster, topic, [topic], told, **terms) as reader:
         told.consumer = reader
         found = poll_until(reader, lambda found: len(found) >= 20)
         assert sorted((each.partition, each.offset) for each in found) == list(itertools.product(range(4), range(5, 10)))
-        running.append(Member(kafka_cluster, topic, [topic], ledger=told.ledger, assignors=[strategy]).start())
+        running.append(Member(kafka_cluster, topic, [topic], ledger=told.ledger, **terms).start())
         poll_until(reader, lambda _: len(told.owned) == 2 and len(running[0].owned) == 2)
         fill(kafka_cluster, topic, 4, each=1)
         eventually(lambda: len(running[0].found) == 2, LIMIT_S)
@@ -125,7 +133,7 @@ def test_an_async_listener_is_awaited_and_may_commit_and_seek(kafka_cluster: Loc
 
     async def read() -> list[Any]:
         found: list[Any] = []
-        given = {**QUICK, "enable_auto_commit": False, "bootstrap_servers": kafka_cluster.bootstrap_servers}
+        given = {**quick(), "enable_auto_commit": False, "bootstrap_servers": kafka_cluster.bootstrap_servers}
         async with AsyncConsumer(group_id=topic, topics=[topic], rebalance_listener=told, **given) as reader, asyncio.timeout(LIMIT_S):
             told.consumer = reader
             while len(found) < 10:
@@ -176,6 +184,34 @@ def test_G10_what_a_listener_raises_is_raised_by_poll_after_all_is_done_and_the_
     assert told.ledger.breaches == []
 
 
+class Refusing(Listener):
+    """Raises at the first turn, before anything is noted."""
+
+    refused: Sequence[TopicPartition] = ()
+
+    def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        if not self.refused:
+            self.refused = partitions
+            raise LookupError("not yet")
+        super().on_partitions_assigned(partitions)
+
+
+def test_N06_partitions_that_a_listener_raised_at_are_given_to_it_again(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 4)
+    fill(kafka_cluster, topic, 4)
+    told = Refusing()
+    with members() as running, by_hand(kafka_cluster, topic, [topic], told, **BY_BROKER) as reader:
+        with pytest.raises(LookupError, match="not yet"):
+            poll_until(reader, lambda _: False)
+        assert sorted(told.refused) == partitions
+        assert reader.assignment() == frozenset()
+        assert len(poll_until(reader, lambda found: len(found) == 40)) == 40
+        assert told.owned == set(partitions)
+        running.append(Member(kafka_cluster, topic, [topic], ledger=told.ledger, **BY_BROKER).start())
+        poll_until(reader, lambda _: len(told.owned) == 2 and shared_out([*running, _Owns(told)], partitions))
+    assert told.ledger.breaches == []
+
+
 class _Owns(Member):
     """A listener's partitions, to be counted with the members'."""
 
@@ -186,10 +222,12 @@ class _Owns(Member):
 # --- leaving and coming back -----------------------------------------------------------------------------------------
 
 
-def test_C26_who_closes_leaves_at_once(kafka_cluster: LocalCluster, topic: str) -> None:
+@BOTH
+def test_C26_who_closes_leaves_at_once(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 4)
+    end_sessions_after(kafka_cluster, topic, 60)
     with members() as running:
-        running += [Member(kafka_cluster, topic, [topic], session_timeout_ms=60_000).start() for _ in range(2)]
+        running += [Member(kafka_cluster, topic, [topic], session_timeout_ms=60_000, **terms).start() for _ in range(2)]
         eventually(lambda: evenly(running, partitions), LIMIT_S)
         began = time.monotonic()
         running.pop().stop()
@@ -197,13 +235,13 @@ def test_C26_who_closes_leaves_at_once(kafka_cluster: LocalCluster, topic: str) 
         assert time.monotonic() - began < 20, "not when its session ends"
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_member_unsubscribes_and_subscribes_to_something_else(kafka_cluster: LocalCluster, topic: str, strategy: str) -> None:
+@ALL
+def test_a_member_unsubscribes_and_subscribes_to_something_else(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     first, second = (make_topic(kafka_cluster, f"{topic}-{name}", 2) for name in "ab")
     for name in "ab":
         fill(kafka_cluster, f"{topic}-{name}", 2)
     told = Listener()
-    with by_hand(kafka_cluster, topic, [f"{topic}-a"], told, assignors=[strategy], enable_auto_commit=True) as reader:
+    with by_hand(kafka_cluster, topic, [f"{topic}-a"], told, enable_auto_commit=True, **terms) as reader:
         assert {each.topic for each in poll_until(reader, lambda found: len(found) == 20)} == {f"{topic}-a"}
         reader.subscribe([f"{topic}-b"], rebalance_listener=told)
         assert {each.topic for each in poll_until(reader, lambda found: len(found) == 20)} == {f"{topic}-b"}
@@ -226,12 +264,14 @@ def test_a_member_unsubscribes_and_subscribes_to_something_else(kafka_cluster: L
 # --- refused ---------------------------------------------------------------------------------------------------------
 
 
-def test_G03_a_group_that_is_full_says_so(kafka_cluster: LocalCluster, topic: str) -> None:
+@BOTH
+def test_G03_N07_a_group_that_is_full_says_so(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 1)
     with members() as running:
-        running += [Member(kafka_cluster, topic, [topic]).start() for _ in range(MOST)]
+        running += [Member(kafka_cluster, topic, [topic], **terms).start() for _ in range(MOST)]
         eventually(lambda: len(settled(kafka_cluster, topic, partitions).members) == MOST, LIMIT_S)
-        with by_hand(kafka_cluster, topic, [topic]) as one_too_many, pytest.raises(GroupMaxSizeReachedError, match="group.*GROUP_MAX_SIZE_REACHED"):
+        with by_hand(kafka_cluster, topic, [topic], **terms) as one_too_many, pytest.raises(
+                GroupMaxSizeReachedError, match="group.*GROUP_MAX_SIZE_REACHED"):
             poll_until(one_too_many, lambda _: False)
 
 
@@ -261,6 +301,30 @@ def test_G07_members_use_a_strategy_that_all_have_and_one_without_any_is_told_so
                 running.pop().stop()
             alone.subscribe([topic])
             poll_until(alone, lambda _: alone.assignment() == set(partitions))
+
+
+def test_N07_an_assignor_that_the_brokers_do_not_have_is_an_error_that_says_so(kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic, 1)
+    with by_hand(kafka_cluster, topic, [topic], group_remote_assignor="fair", **BY_BROKER) as reader:
+        for _ in range(2):
+            with pytest.raises(UnsupportedAssignorError, match="group.*UNSUPPORTED_ASSIGNOR"):
+                poll_until(reader, lambda _: False)
+
+
+def test_N07_a_pattern_that_the_brokers_do_not_understand_is_an_error_until_there_is_another(kafka_cluster: LocalCluster, topic: str) -> None:
+    """RE2 knows no look-behind."""
+    partitions = make_topic(kafka_cluster, topic, 2)
+    told = Listener()
+    with by_hand(kafka_cluster, topic, [topic], told, **BY_BROKER) as reader:
+        poll_until(reader, lambda _: told.owned == set(partitions))
+        reader.subscribe(SubscriptionPattern("(?<=a)b"), rebalance_listener=told)
+        for _ in range(2):
+            with pytest.raises(InvalidRegularExpressionError, match="group.*INVALID_REGULAR_EXPRESSION"):
+                poll_until(reader, lambda _: False)
+        assert told.of("lost") == [tuple(partitions)]
+        reader.subscribe(SubscriptionPattern(re.escape(topic)), rebalance_listener=told)
+        poll_until(reader, lambda _: told.owned == set(partitions))
+    assert told.ledger.breaches == []
 
 
 # --- frozen ----------------------------------------------------------------------------------------------------------
@@ -318,7 +382,7 @@ class Remote:
 
 @contextmanager
 def remote(cluster: LocalCluster, topic: str, **options: Any) -> Iterator[Remote]:
-    command = [sys.executable, "-c", PROGRAM, cluster.bootstrap_servers, topic, json.dumps({**QUICK, **options})]
+    command = [sys.executable, "-c", PROGRAM, cluster.bootstrap_servers, topic, json.dumps(quick(**options))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         found = Remote(process)
         try:
@@ -330,13 +394,14 @@ def remote(cluster: LocalCluster, topic: str, **options: Any) -> Iterator[Remote
             process.wait(LIMIT_S)
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_frozen_member_is_put_out_and_finds_out_when_it_goes_on(kafka_cluster: LocalCluster, topic: str, strategy: str) -> None:
+@on(range=by_members("range"), cooperative=by_members("cooperative-sticky"), consumer=BY_BROKER, static={**BY_BROKER, "group_instance_id": "frozen"})
+def test_a_frozen_member_is_put_out_and_finds_out_when_it_goes_on(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 4)
     fill(kafka_cluster, topic, 4)
-    with members() as running, remote(kafka_cluster, topic, assignors=[strategy], session_timeout_ms=1000) as frozen:
+    end_sessions_after(kafka_cluster, topic, 2)
+    with members() as running, remote(kafka_cluster, topic, session_timeout_ms=1000, **terms) as frozen:
         eventually(lambda: frozen.does("poll")[0] == "done" and frozen.owned == {0, 1, 2, 3}, LIMIT_S)
-        running.append(Member(kafka_cluster, topic, [topic], assignors=[strategy]).start())
+        running.append(Member(kafka_cluster, topic, [topic], **{**terms, "group_instance_id": None}).start())
         eventually(lambda: frozen.does("poll") and len(frozen.owned) == 2 and len(running[0].owned) == 2, LIMIT_S)
         fill(kafka_cluster, topic, 4)
         had = set(frozen.owned)
@@ -352,3 +417,42 @@ def test_a_frozen_member_is_put_out_and_finds_out_when_it_goes_on(kafka_cluster:
         assert set(frozen.told[heard][1]) == had
         assert frozen.does("commit")[0] == "done"
     assert goes_back(commits(kafka_cluster, topic)) == {}
+
+
+def test_N01_the_place_of_a_silent_static_member_is_free_when_its_session_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    end_sessions_after(kafka_cluster, topic, 2)
+    told = Listener()
+    refused: list[str] = []
+    static = {**BY_BROKER, "group_instance_id": "one"}
+
+    def comes() -> bool:
+        try:
+            heir.poll(0.05)
+        except UnreleasedInstanceIdError as error:
+            refused.append(str(error))
+            heir.subscribe([topic], rebalance_listener=told)
+        return told.owned == set(partitions)
+
+    with remote(kafka_cluster, topic, **static) as frozen, by_hand(kafka_cluster, topic, [topic], told, **static) as heir:
+        eventually(lambda: frozen.does("poll") and frozen.owned == {0, 1}, LIMIT_S)
+        frozen.freeze()
+        eventually(comes, LIMIT_S)
+        assert refused
+        frozen.thaw()
+        eventually(lambda: frozen.does("poll")[:2] == ["raised", "FencedInstanceIdError"], LIMIT_S)
+        assert frozen.told[-1] == ["lost", [0, 1]]
+        heir.poll(0)
+    assert [each.kind for each in told.told if each.partitions] == ["assigned", "revoked"], "nobody takes it from the heir"
+
+
+def test_N07_a_frozen_member_that_only_polls_learns_of_it_by_its_heartbeat(kafka_cluster: LocalCluster, topic: str) -> None:
+    make_topic(kafka_cluster, topic, 2)
+    end_sessions_after(kafka_cluster, topic, 2)
+    with remote(kafka_cluster, topic, **BY_BROKER) as frozen:
+        eventually(lambda: frozen.does("poll") and frozen.owned == {0, 1}, LIMIT_S)
+        frozen.freeze()
+        eventually(lambda: describe(kafka_cluster, topic).state == "EMPTY", LIMIT_S)
+        frozen.thaw()
+        eventually(lambda: frozen.does("poll") and [kind for kind, partitions in frozen.told if partitions][-2:] == ["lost", "assigned"], LIMIT_S)
+        assert frozen.owned == {0, 1}

@@ -2,26 +2,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
-from pyclient import Admin, Producer, TopicPartition
-from pyclient.errors import FencedInstanceIdError
+from pyclient import Admin, Producer, SubscriptionPattern, TopicPartition
+from pyclient.errors import FencedInstanceIdError, UnreleasedInstanceIdError
 from pyclient.plugins import Assignment, ClusterView, MemberView
 from pyclient.testing import LocalCluster
 from tests.broker.durability.load import load
 from tests.broker.durability.numbering import Verdict, judge
-from tests.groups import LIMIT_S, ON_ONE_BROKER, Ledger, Member, commits, counts, describe, evenly, fill, goes_back, members, processed, settled, shared_out
+from tests.groups import (
+    ALL, BOTH, BY_BROKER, LIMIT_S, OFFSETS, ON_ONE_BROKER, ON_THREE_BROKERS, Ledger, Member, Terms, by_members, commits, coordinators_know, counts, describe, evenly, fill, goes_back, members, on,
+    processed, settled, shared_out,
+)
 from tests.kafka import make_topic
 from tests.waiting import eventually
 
 pytestmark = [ON_ONE_BROKER, pytest.mark.timeout(180)]
 
-STRATEGIES: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+CLASSIC: Final = {strategy: by_members(strategy) for strategy in ("range", "roundrobin", "sticky", "cooperative-sticky")}
+NEWER: Final = {strategy: {**BY_BROKER, "group_remote_assignor": strategy} for strategy in ("uniform", "range")}
 PARTITIONS: Final = 8
 
 
@@ -48,16 +52,16 @@ def test_C20_a_second_life_begins_where_the_first_has_committed(kafka_cluster: L
 
 
 @pytest.mark.parametrize("manual", [False, True, "async"], ids=["auto", "manual", "async"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "terms"), [*CLASSIC.items(), *NEWER.items()], ids=[*CLASSIC, *(f"consumer-{name}" for name in NEWER)])
 def test_members_come_and_go_under_load_and_nothing_is_lost_or_committed_back(
-        kafka_cluster: LocalCluster, topic: str, strategy: str, manual: bool | str) -> None:
+        kafka_cluster: LocalCluster, topic: str, strategy: str, terms: Terms, manual: bool | str) -> None:
     partitions = make_topic(kafka_cluster, topic, PARTITIONS)
     ledger = Ledger()
     everybody: list[Member] = []
 
     def come(count: int) -> None:
         for number in range(len(everybody), len(everybody) + count):
-            everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=manual, use_async=number % 2 == 1, assignors=[strategy]))
+            everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=manual, use_async=number % 2 == 1, **terms))
             running.append(everybody[-1].start())
         quiet()
 
@@ -120,10 +124,11 @@ def test_of_four_partitions_a_group_of_four_gets_one_each_and_a_group_of_two_get
             assert all({found.partition for found in each.found} == {where.partition for where in each.owned} for each in group)
 
 
-def test_of_three_partitions_and_four_members_one_is_idle_without_error(kafka_cluster: LocalCluster, topic: str) -> None:
+@BOTH
+def test_of_three_partitions_and_four_members_one_is_idle_without_error(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 3)
     with members() as running:
-        running += [Member(kafka_cluster, topic, [topic]).start() for _ in range(4)]
+        running += [Member(kafka_cluster, topic, [topic], **terms).start() for _ in range(4)]
         eventually(lambda: shared_out(running, partitions) and counts(running) == [0, 1, 1, 1] and len(describe(kafka_cluster, topic).members) == 4, LIMIT_S)
         fill(kafka_cluster, topic, 3)
         eventually(lambda: sum(len(each.found) for each in running) == 30, LIMIT_S)
@@ -169,17 +174,18 @@ def test_a_users_assignor_may_give_a_partition_to_all_members(kafka_cluster: Loc
 # --- who stays what it is --------------------------------------------------------------------------------------------
 
 
-def test_G05_a_static_member_that_restarts_moves_no_partition(kafka_cluster: LocalCluster, topic: str) -> None:
+@BOTH
+def test_G05_N01_a_static_member_that_restarts_moves_no_partition(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 4)
     with members() as running:
-        running += [Member(kafka_cluster, topic, [topic], group_instance_id=name).start() for name in "ab"]
+        running += [Member(kafka_cluster, topic, [topic], group_instance_id=name, **terms).start() for name in "ab"]
         eventually(lambda: evenly(running, partitions), LIMIT_S)
         stays, goes = running
         had, heard = goes.owned, len(stays.listener.told)
         running.remove(goes)
         goes.stop()
         fill(kafka_cluster, topic, 4)
-        running.append(Member(kafka_cluster, topic, [topic], group_instance_id="b").start())
+        running.append(Member(kafka_cluster, topic, [topic], group_instance_id="b", **terms).start())
         eventually(lambda: running[1].owned == had and len(running[1].found) == 20, LIMIT_S)
         assert len(stays.listener.told) == heard, "nobody else hears of it"
 
@@ -198,36 +204,62 @@ def test_G03_of_two_with_one_instance_id_the_first_is_told_that_it_was_replaced(
         assert shared_out(running, partitions), "and does not come back to throw the other one out"
 
 
-def test_G06_a_cooperative_group_moves_only_what_has_to_move(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_N01_of_two_with_one_instance_id_the_second_is_refused_while_the_first_lives(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 2)
+    with members() as running:
+        running.append(Member(kafka_cluster, topic, [topic], group_instance_id="one", **BY_BROKER).start())
+        eventually(lambda: shared_out(running, partitions), LIMIT_S)
+        heard = len(running[0].listener.told)
+        second = Member(kafka_cluster, topic, [topic], group_instance_id="one", **BY_BROKER).start()
+        eventually(lambda: second.fault is not None, LIMIT_S)
+        with pytest.raises(UnreleasedInstanceIdError):
+            second.stop()
+        assert len(running[0].listener.told) == heard, "the first one does not notice"
+        running.pop().stop()
+        running.append(Member(kafka_cluster, topic, [topic], group_instance_id="one", **BY_BROKER).start())
+        eventually(lambda: shared_out(running, partitions), LIMIT_S)
+
+
+@on(classic=CLASSIC["cooperative-sticky"], consumer=BY_BROKER)
+def test_G06_a_cooperative_group_moves_only_what_has_to_move(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 8)
     with members() as running:
-        running.append(Member(kafka_cluster, topic, [topic], assignors=["cooperative-sticky"]).start())
+        running.append(Member(kafka_cluster, topic, [topic], **terms).start())
         eventually(lambda: evenly(running, partitions), LIMIT_S)
-        running.append(Member(kafka_cluster, topic, [topic], assignors=["cooperative-sticky"]).start())
+        running.append(Member(kafka_cluster, topic, [topic], **terms).start())
         eventually(lambda: evenly(running, partitions), LIMIT_S)
         [gone] = running[0].listener.of("revoked")
         assert len(gone) == 4
         assert running[1].owned == set(gone)
 
 
-def test_a_group_goes_from_an_eager_to_a_cooperative_strategy_member_by_member(kafka_cluster: LocalCluster, topic: str) -> None:
-    """KIP-429's two rounds of restarts: first all know both, then the eager one is dropped."""
+RANGE, COOPERATIVE_STICKY = CLASSIC["range"], CLASSIC["cooperative-sticky"]
+ROUNDS: Final[Mapping[str, Sequence[tuple[Terms, str]]]] = {
+    "eager-cooperative": [(RANGE, "range"), ({"assignors": ["cooperative-sticky", "range"]}, "cooperative-sticky"), (COOPERATIVE_STICKY, "cooperative-sticky")],
+    "eager-consumer-eager": [(RANGE, "range"), (BY_BROKER, "uniform"), (RANGE, "range")],
+    "cooperative-consumer-cooperative": [(COOPERATIVE_STICKY, "cooperative-sticky"), (BY_BROKER, "uniform"), (COOPERATIVE_STICKY, "cooperative-sticky")]}
+
+
+@pytest.mark.parametrize("rounds", ROUNDS.values(), ids=ROUNDS)
+def test_a_group_changes_its_strategy_or_its_protocol_member_by_member(
+        kafka_cluster: LocalCluster, topic: str, rounds: Sequence[tuple[Terms, str]]) -> None:
+    """KIP-429's two rounds of restarts: first all know both, then the eager one is dropped. And KIP-848's way there and back, with both kinds in one group."""
     partitions = make_topic(kafka_cluster, topic, PARTITIONS)
     ledger = Ledger()
     everybody: list[Member] = []
 
-    def comes(*assignors: str) -> None:
-        everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=True, assignors=list(assignors)))
+    def comes(terms: Terms) -> None:
+        everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=True, **terms))
         running.append(everybody[-1].start())
         eventually(lambda: evenly(running, partitions), LIMIT_S)
+        settled(kafka_cluster, topic, partitions)  # a group that turns classic again puts out who has yet to hear of its newest epoch
 
     with load(kafka_cluster, topic, partitions=PARTITIONS, producers=1, rate=1000) as sending, members() as running:
-        for _ in range(3):
-            comes("range")
-        for assignors, used in ((["cooperative-sticky", "range"], "cooperative-sticky"), (["cooperative-sticky"], "cooperative-sticky")):
+        for terms, used in rounds:
             for _ in range(3):
-                running.pop(0).stop()
-                comes(*assignors)
+                if len(running) == 3:
+                    running.pop(0).stop()
+                comes(terms)
             assert describe(kafka_cluster, topic).assignor == used
         sending.stop()
         told, sent = sending.acknowledged(), sending.sent
@@ -239,14 +271,66 @@ def test_a_group_goes_from_an_eager_to_a_cooperative_strategy_member_by_member(k
     assert goes_back(commits(kafka_cluster, topic)) == {}
 
 
+# --- a coordinator that moves ----------------------------------------------------------------------------------------
+
+
+@ON_THREE_BROKERS
+def test_N07_a_group_goes_on_when_its_coordinator_dies_and_another_broker_takes_over(kafka_cluster: LocalCluster, topic: str) -> None:
+    partitions = make_topic(kafka_cluster, topic, 6, 3, min_insync_replicas="2")
+    ledger = Ledger()
+    everybody: list[Member] = []
+
+    def comes() -> None:
+        everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=True, use_async=len(everybody) % 2 == 1, **BY_BROKER))
+        running.append(everybody[-1].start())
+
+    with members() as running:
+        comes()
+        comes()
+        eventually(lambda: evenly(running, partitions), LIMIT_S)
+        kafka_cluster.wait_in_sync()
+        with load(kafka_cluster, topic, partitions=6, producers=1, rate=600) as sending:
+            gone = coordinator(kafka_cluster)
+            kafka_cluster.kill(gone)
+            try:
+                comes()
+                eventually(lambda: evenly(running, partitions), LIMIT_S)
+                assert coordinator(kafka_cluster) != gone
+            finally:
+                kafka_cluster.start(gone)
+            running.pop(0).stop()
+            eventually(lambda: evenly(running, partitions), LIMIT_S)
+            sending.stop()
+            told, sent = sending.acknowledged(), sending.sent
+        eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
+    found = processed(*(each.found for each in everybody))
+    assert judge(told, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert [each.listener.of("lost") for each in everybody] == [[]] * 3
+    assert read_twice(everybody) == 0
+    assert ledger.breaches == []
+    assert goes_back(commits(kafka_cluster, topic)) == {}
+
+
+def coordinator(cluster: LocalCluster) -> int:
+    """The broker that leads the groups' topic, of which there is one partition."""
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        leader = admin.describe_topics([OFFSETS])[OFFSETS].partitions[0].leader
+    assert leader is not None
+    return leader
+
+
 # --- topics that change ----------------------------------------------------------------------------------------------
 
 
-def test_a_pattern_reads_a_topic_that_is_created_later(kafka_cluster: LocalCluster, topic: str) -> None:
+@pytest.mark.parametrize(("terms", "matched_by"), [({}, re.compile), (BY_BROKER, re.compile), (BY_BROKER, SubscriptionPattern)],
+                         ids=["classic", "consumer", "consumer-broker"])
+def test_N09_a_pattern_reads_a_topic_that_is_created_later(
+        kafka_cluster: LocalCluster, topic: str, terms: Terms, matched_by: Callable[[str], Any]) -> None:
     first = make_topic(kafka_cluster, f"{topic}-a", 2)
+    coordinators_know(kafka_cluster, first)
     with members() as running:
-        pattern = re.compile(re.escape(topic) + "-.")
-        running += [Member(kafka_cluster, topic, pattern, metadata_max_age_ms=300).start() for _ in range(2)]
+        pattern = matched_by(re.escape(topic) + "-.")
+        running += [Member(kafka_cluster, topic, pattern, metadata_max_age_ms=300, **terms).start() for _ in range(2)]
         eventually(lambda: evenly(running, first), LIMIT_S)
         assert running[0].consumer.subscription() == {f"{topic}-a"}
         make_topic(kafka_cluster, f"{topic}-other", 2)
@@ -256,11 +340,11 @@ def test_a_pattern_reads_a_topic_that_is_created_later(kafka_cluster: LocalClust
         eventually(lambda: sum(len(each.found) for each in running) == 20, LIMIT_S)
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_G08_partitions_that_are_added_to_a_topic_are_picked_up(kafka_cluster: LocalCluster, topic: str, strategy: str) -> None:
+@ALL
+def test_G08_partitions_that_are_added_to_a_topic_are_picked_up(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 2)
     with members() as running:
-        running += [Member(kafka_cluster, topic, [topic], metadata_max_age_ms=300, assignors=[strategy]).start() for _ in range(2)]
+        running += [Member(kafka_cluster, topic, [topic], metadata_max_age_ms=300, **terms).start() for _ in range(2)]
         eventually(lambda: evenly(running, partitions), LIMIT_S)
         admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
         admin.create_partitions([NewPartitions(topic, 6)])[topic].result(30)
@@ -270,13 +354,14 @@ def test_G08_partitions_that_are_added_to_a_topic_are_picked_up(kafka_cluster: L
         eventually(lambda: len(processed(*(each.found for each in running))) == 60, LIMIT_S)
 
 
-def test_G08_a_topic_that_is_deleted_is_given_up_and_the_others_are_read_on(kafka_cluster: LocalCluster, topic: str) -> None:
+@BOTH
+def test_G08_a_topic_that_is_deleted_is_given_up_and_the_others_are_read_on(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     stays, goes = (make_topic(kafka_cluster, f"{topic}-{name}", 2) for name in "ab")
     for name in "ab":
         fill(kafka_cluster, f"{topic}-{name}", 2)
     with members() as running:
         running += [Member(kafka_cluster, topic, [f"{topic}-a", f"{topic}-b"], metadata_max_age_ms=300, allow_auto_create_topics=False,
-                           auto_commit_interval_ms=60_000).start() for _ in range(2)]
+                           auto_commit_interval_ms=60_000, **terms).start() for _ in range(2)]
         eventually(lambda: evenly(running, stays + goes) and sum(len(each.found) for each in running) == 40, LIMIT_S)
         with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
             admin.delete_topics([f"{topic}-b"])
@@ -286,9 +371,10 @@ def test_G08_a_topic_that_is_deleted_is_given_up_and_the_others_are_read_on(kafk
     assert [offsets[-1] for where, offsets in sorted(commits(kafka_cluster, topic).items()) if where in stays] == [20, 20]
 
 
-def test_a_topic_that_comes_after_its_subscribers_is_read(kafka_cluster: LocalCluster, topic: str) -> None:
+@BOTH
+def test_a_topic_that_comes_after_its_subscribers_is_read(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     with members() as running:
-        running += [Member(kafka_cluster, topic, [topic], metadata_max_age_ms=300, allow_auto_create_topics=False).start() for _ in range(2)]
+        running += [Member(kafka_cluster, topic, [topic], metadata_max_age_ms=300, allow_auto_create_topics=False, **terms).start() for _ in range(2)]
         eventually(lambda: len(describe(kafka_cluster, topic).members) == 2, LIMIT_S)
         partitions = make_topic(kafka_cluster, topic, 2)
         fill(kafka_cluster, topic, 2)

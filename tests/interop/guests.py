@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -41,6 +41,8 @@ SESSION_MS: Final = 10_000
 HEARTBEAT_MS: Final = 100
 POLL_S: Final = 0.1
 OUTDATED: Final = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS)
+BROKERS_STRATEGIES: Final[Mapping[str, Any]] = {"uniform": "uniform", "range": "range"}
+"""What brokers share out by in groups of the next generation; all clients call them alike."""
 
 
 def ours(partitions: Iterable[Any]) -> list[TopicPartition]:
@@ -101,11 +103,14 @@ class Confluent(Guest):
 
     strategies: ClassVar[Mapping[str, Any]] = {"range": "range", "roundrobin": "roundrobin", "cooperative-sticky": "cooperative-sticky"}
 
+    @property
+    def _terms(self) -> Mapping[str, Any]:
+        return {"partition.assignment.strategy": self._strategy, "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+
     def _live(self) -> None:
         reader = ConfluentConsumer({
-            "bootstrap.servers": self._cluster.bootstrap_servers, "group.id": self._topic, "partition.assignment.strategy": self._strategy,
-            "auto.offset.reset": "earliest", "enable.auto.commit": False, "session.timeout.ms": SESSION_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS, "fetch.wait.max.ms": 100})
+            "bootstrap.servers": self._cluster.bootstrap_servers, "group.id": self._topic, "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "fetch.wait.max.ms": 100, **self._terms})
         reader.subscribe([self._topic], on_assign=lambda _, parts: self._assigned(parts), on_revoke=lambda _, parts: self._revoked(parts),
                          on_lost=lambda _, parts: self._revoked(parts))
         try:
@@ -126,6 +131,16 @@ class Confluent(Guest):
         except KafkaException as error:
             if error.args[0].code() not in OUTDATED:  # a cooperative member reads on in a rebalance, and hears of the new generation afterwards
                 raise
+
+
+class NewerConfluent(Confluent):
+    """librdkafka's, in a group of the next generation."""
+
+    strategies: ClassVar[Mapping[str, Any]] = BROKERS_STRATEGIES
+
+    @property
+    def _terms(self) -> Mapping[str, Any]:
+        return {"group.protocol": "consumer", "group.remote.assignor": self._strategy}
 
 
 class Python(Guest):
@@ -209,18 +224,19 @@ class Java(Guest):
 
     def __init__(self, cluster: LocalCluster, topic: str, strategy: str, ledger: Ledger) -> None:
         super().__init__(cluster, topic, strategy, Ledger())
+        self._options: Mapping[str, Any] = {"fetch.max.wait.ms": 100, "heartbeat.interval.ms": HEARTBEAT_MS}
+        self._terms: Sequence[str] = ("--assignment-strategy", self._strategy, "--session-timeout", str(SESSION_MS))
 
     def _live(self) -> None:
         jvm = prepare_jvm(self._cluster.version)
         with tempfile.TemporaryDirectory(prefix="pyclient-guest-") as name:
             folder = Path(name)
             options = folder / "options"
-            options.write_text(f"heartbeat.interval.ms={HEARTBEAT_MS}\nfetch.max.wait.ms=100\n")
+            options.write_text("".join(f"{name}={value}\n" for name, value in self._options.items()))
             file = "--consumer.config" if self._cluster.version.startswith("3.") else "--command-config"
             command = jvm.command(
                 self.MAIN, "--bootstrap-server", self._cluster.bootstrap_servers, "--topic", self._topic, "--group-id", self._topic,
-                "--assignment-strategy", self._strategy, "--session-timeout", str(SESSION_MS), "--verbose", file, str(options),
-                logs=folder, flags=TOOL_HEAP)
+                *self._terms, "--verbose", file, str(options), logs=folder, flags=TOOL_HEAP)
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, text=True,
                                   env=jvm.environment()) as process:
                 threading.Thread(target=self._end, args=(process,), daemon=True).start()
@@ -242,3 +258,14 @@ class Java(Guest):
                 self._revoked(TopicPartition(each["topic"], each["partition"]) for each in event["partitions"])
             case "record_data":
                 self.found.append(Found(event["partition"], event["offset"], event["value"].encode()))
+
+
+class NewerJava(Java):
+    """The same in a group of the next generation."""
+
+    strategies: ClassVar[Mapping[str, Any]] = BROKERS_STRATEGIES
+
+    def __init__(self, cluster: LocalCluster, topic: str, strategy: str, ledger: Ledger) -> None:
+        super().__init__(cluster, topic, strategy, ledger)
+        self._options = {"fetch.max.wait.ms": 100}
+        self._terms = ("--group-protocol", "consumer", "--group-remote-assignor", self._strategy)

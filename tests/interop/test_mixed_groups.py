@@ -1,17 +1,19 @@
 """Groups of ours and of other clients, each in turn as the leader: partitions move both ways, and nothing is lost."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import pytest
 
+from pyclient import TopicPartition
 from pyclient.plugins import Assignment, ClusterView, MemberView, load_plugin
 from pyclient.testing import LocalCluster
 from tests.broker.durability.load import load
-from tests.broker.durability.numbering import Verdict, judge
-from tests.groups import LIMIT_S, ON_ONE_BROKER, Ledger, Member, commits, describe, evenly, goes_back, members, processed, settled
-from tests.interop.guests import Aio, Confluent, Guest, Java, Python
+from tests.broker.durability.numbering import Found, Verdict, judge
+from tests.groups import BY_BROKER, LIMIT_S, ON_ONE_BROKER, Ledger, Member, Terms, by_members, commits, evenly, goes_back, members, processed, settled
+from tests.interop.guests import Aio, Confluent, Guest, Java, NewerConfluent, NewerJava, Python
 from tests.kafka import make_topic
 from tests.waiting import eventually
 
@@ -19,6 +21,11 @@ pytestmark = [ON_ONE_BROKER, pytest.mark.timeout(300)]
 
 PARTITIONS: Final = 6
 PAIRS: Final = [(guest, strategy) for guest in (Confluent, Python, Aio, Java) for strategy in guest.strategies]
+NEWER: Final = [(guest, strategy) for guest in (NewerConfluent, NewerJava) for strategy in guest.strategies]
+
+
+def named(pairs: Iterable[tuple[type[Guest], str]]) -> list[str]:
+    return [f"{guest.__name__.lower()}-{strategy}" for guest, strategy in pairs]
 
 
 class Watched:
@@ -38,61 +45,126 @@ class Watched:
         return getattr(self._inner, name)  # the powers that only some have
 
 
-@pytest.mark.parametrize(("kind", "strategy"), PAIRS, ids=[f"{guest.__name__.lower()}-{strategy}" for guest, strategy in PAIRS])
+Each = TypeVar("Each", Member, Guest)
+
+
+class Group:
+    """Members come and go one at a time; after each, everybody has a share, and the coordinator says so, too."""
+
+    def __init__(self, cluster: LocalCluster, topic: str, partitions: Sequence[TopicPartition], running: list[Any], assignor: str | None) -> None:
+        self.everybody: list[Any] = []
+        self.ledger = Ledger()
+        self._cluster, self._topic, self._partitions, self._running, self._assignor = cluster, topic, partitions, running, assignor
+
+    def our_own(self, **terms: Any) -> Member:
+        return self._comes(Member(self._cluster, self._topic, [self._topic], ledger=self.ledger, manual=True, **terms))
+
+    def theirs(self, kind: type[Guest], strategy: str) -> Guest:
+        return self._comes(kind(self._cluster, self._topic, strategy, self.ledger))
+
+    def goes(self, member: Any) -> None:
+        self._running.remove(member)
+        member.stop()
+        self._quiet()
+
+    def found(self) -> list[Found]:
+        return processed(*(each.found for each in self.everybody))
+
+    def _comes(self, member: Each) -> Each:
+        self.everybody.append(member)
+        self._running.append(member.start())
+        self._quiet()
+        return member
+
+    def _quiet(self) -> None:
+        eventually(lambda: evenly(self._running, self._partitions), LIMIT_S)
+        shares = settled(self._cluster, self._topic, self._partitions)
+        assert len(shares.members) == len(self._running)
+        assert self._assignor in (None, shares.assignor)
+
+
+@contextlib.contextmanager
+def under_load(cluster: LocalCluster, topic: str, assignor: str | None = None) -> Iterator[Group]:
+    """A group whose topic is written to all the time. In the end everything was read, by one owner at a time, and no commit went back."""
+    partitions = make_topic(cluster, topic, PARTITIONS)
+    with load(cluster, topic, partitions=PARTITIONS, producers=1, rate=600) as sending, members() as running:
+        group = Group(cluster, topic, partitions, running, assignor)
+        yield group
+        sending.stop()
+        told, sent = sending.acknowledged(), sending.sent
+        eventually(lambda: len(group.found()) >= sum(sent.values()), LIMIT_S)
+    assert judge(told, sent, group.found()) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert group.ledger.breaches == []
+    assert goes_back(commits(cluster, topic)) == {}
+
+
+@pytest.mark.parametrize(("kind", "strategy"), PAIRS, ids=named(PAIRS))
 def test_ours_and_theirs_lead_in_turn_and_partitions_move_both_ways(
         kafka_cluster: LocalCluster, topic: str, kind: type[Guest], strategy: str) -> None:
-    partitions = make_topic(kafka_cluster, topic, PARTITIONS)
-    ledger, watched = Ledger(), list[Watched]()
-    everybody: list[Any] = []
+    watched: list[Watched] = []
 
     def our_own() -> Member:
         watched.append(Watched(strategy))
-        return Member(kafka_cluster, topic, [topic], ledger=ledger, manual=True, assignors=[watched[-1]])
-
-    def theirs() -> Guest:
-        return kind(kafka_cluster, topic, strategy, ledger)
-
-    def comes(member: Any) -> Any:
-        everybody.append(member)
-        running.append(member.start())
-        quiet()
-        return member
-
-    def goes(member: Any) -> None:
-        running.remove(member)
-        member.stop()
-        quiet()
-
-    def quiet() -> None:
-        eventually(lambda: evenly(running, partitions), LIMIT_S)
-        assert len(settled(kafka_cluster, topic, partitions).members) == len(running)
-        assert describe(kafka_cluster, topic).assignor == strategy
+        return group.our_own(assignors=[watched[-1]])
 
     def led() -> int:
         return sum(each.led for each in watched)
 
-    with load(kafka_cluster, topic, partitions=PARTITIONS, producers=1, rate=600) as sending, members() as running:
-        first = comes(our_own())
-        guest = comes(theirs())
+    with under_load(kafka_cluster, topic, strategy) as group:
+        first = our_own()
+        guest = group.theirs(kind, strategy)
         assert watched[0].led >= 2, "who comes first leads"
-        third = comes(our_own())
-        goes(third)
-        goes(comes(theirs()))
+        third = our_own()
+        group.goes(third)
+        group.goes(group.theirs(kind, strategy))
         assert watched[1].led == 0
-        goes(first)
+        group.goes(first)
         before = led()
-        back = comes(our_own())
-        other = comes(our_own())
-        goes(other)
+        back = our_own()
+        other = our_own()
+        group.goes(other)
         assert led() == before, "theirs leads"
-        goes(guest)
+        group.goes(guest)
         assert led() > before
-        comes(theirs())
-        sending.stop()
-        told, sent = sending.acknowledged(), sending.sent
-        eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
-        assert back.listener.of("lost") == []
-    found = processed(*(each.found for each in everybody))
-    assert judge(told, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
-    assert ledger.breaches == []
-    assert goes_back(commits(kafka_cluster, topic)) == {}
+        group.theirs(kind, strategy)
+    assert back.listener.of("lost") == []
+
+
+# --- groups of the next generation -----------------------------------------------------------------------------------
+
+
+def take_turns(group: Group, terms: Terms, kind: type[Guest], strategy: str) -> list[Member]:
+    """Each comes to the other, and each goes while the other stays; our members."""
+    first = group.our_own(**terms)
+    guest = group.theirs(kind, strategy)
+    second = group.our_own(**terms)
+    group.goes(first)
+    other = group.theirs(kind, strategy)
+    group.goes(guest)
+    third = group.our_own(**terms)
+    group.goes(other)
+    group.goes(second)
+    group.theirs(kind, strategy)
+    return [first, second, third]
+
+
+@pytest.mark.parametrize(("kind", "strategy"), NEWER, ids=named(NEWER))
+def test_N05_a_broker_shares_out_among_ours_and_theirs(kafka_cluster: LocalCluster, topic: str, kind: type[Guest], strategy: str) -> None:
+    with under_load(kafka_cluster, topic, strategy) as group:
+        ours = take_turns(group, {**BY_BROKER, "group_remote_assignor": strategy}, kind, strategy)
+    assert [each.listener.of("lost") for each in ours] == [[]] * 3
+
+
+@pytest.mark.parametrize(("terms", "kind", "strategy"), [
+    pytest.param(BY_BROKER, Confluent, "cooperative-sticky", id="ours-beside-confluent"),
+    pytest.param(BY_BROKER, Java, "range", id="ours-beside-java"),
+    pytest.param(BY_BROKER, Python, "range", id="ours-beside-python"),
+    pytest.param(by_members("cooperative-sticky"), NewerConfluent, "uniform", id="confluent-beside-ours"),
+    pytest.param(by_members("range"), NewerJava, "uniform", id="java-beside-ours"),
+])
+def test_members_of_both_generations_are_in_one_group(
+        kafka_cluster: LocalCluster, topic: str, terms: Terms, kind: type[Guest], strategy: str) -> None:
+    """KIP-848: the group turns into the newer kind with the first such member, and back with the last; named is who is of it."""
+    with under_load(kafka_cluster, topic) as group:
+        ours = take_turns(group, terms, kind, strategy)
+    assert [each.listener.of("lost") for each in ours] == [[]] * 3
