@@ -105,7 +105,6 @@ class ConsumerGroup(Member):
         """Leave for good, a static member for now; partitions must have been given up. The protocol has no place for the reason."""
         _log.debug("group %r: leaving: %s", self._options.group_id, reason)
         super().leave(reason, finish, deadline)
-        self._resolve()
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 

@@ -115,6 +115,7 @@ class Member(abc.ABC):
         self._subscribed.subscription = Subscription()
         self._changes.clear()
         self._depart(reason, finish, deadline)
+        self._resolve()
 
     @property
     def _away_at(self) -> float | None:

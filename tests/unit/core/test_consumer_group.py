@@ -18,7 +18,7 @@ from pyclient.errors import (
 )
 from tests.unit.core.consumer_groups import BEAT, INTERVAL, Consumer, owned, places, said
 from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, parts
-from tests.unit.core.world import MAX_AGE, Sent, answer, topic, topic_id, view
+from tests.unit.core.world import Sent, answer, topic, topic_id, view
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
 LOADING, NOT_COORDINATOR, TOPIC_AUTHORIZATION, GROUP_ID_NOT_FOUND, UNKNOWN_SERVER = 14, 16, 29, 69, -1
@@ -782,15 +782,6 @@ def test_who_may_have_been_taken_in_leaves_with_a_word() -> None:
     member.joins()
     member.group.leave("closed", nobody, None)
     member.is_leaving("closed")
-
-
-def test_who_has_left_keeps_no_topics_in_the_view() -> None:
-    member = Consumer()
-    member.stable(*parts(0))
-    assert member.asks_for_topics() == ["t"]
-    member.group.leave("unsubscribed", nobody, None)
-    member.world.after(MAX_AGE)
-    assert member.asks_for_topics() == []
 
 
 def test_N01_a_static_member_leaves_for_now_and_comes_back() -> None:

@@ -142,6 +142,16 @@ def test_the_topics_subscribed_to_are_kept_in_the_view_and_with_a_pattern_all(ki
 
 
 @in_both
+def test_who_has_left_keeps_no_topics_in_the_view(kind: Kind) -> None:
+    member = kind()
+    member.stable(*parts(0))
+    assert member.asks_for_topics() == ["t"]
+    member.group.leave("unsubscribed", lambda result, error: None, None)
+    member.world.after(MAX_AGE)
+    assert member.asks_for_topics() == []
+
+
+@in_both
 def test_M03_a_topic_that_may_not_be_read_is_told_to_the_user_once(kind: Kind) -> None:
     def tells(error: int) -> None:
         told = answer(Api.METADATA, 13, **view(topic("t", error=error)))
