@@ -11,15 +11,17 @@ import tracemalloc
 from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyclient.codec.batches import read_batches
+from pyclient.codec.columns import to_arrow
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import CorruptRecordError
 from tests import reference_codec
 from tests.fuzz.mutate import LIMIT, read_all
-from tests.unit.codec.damage import healed
+from tests.unit.codec.damage import changed, healed, zigzag
 from tests.unit.codec.strategies import CODECS, RECORDS, RecordFields
 
 SECONDS: Final = float(os.environ.get("PYCLIENT_FUZZ_SECONDS", "30"))
@@ -128,3 +130,54 @@ def test_random_mutations_of_every_fixture_are_read_or_refused_within_bounded_me
     assert report["read"] > 0 < report["refused"]  # both paths were walked
     # A batch may decompress to 4 MiB here; records, columns and the allocator's slack come on top.
     assert report["grown_mib"] <= 64
+
+
+# --- the usual record's short way ------------------------------------------------------------------------------------
+
+EDGES: Final = st.sampled_from((-1, 0, 1, 62, 63, 64, 65, 127, 128, 8190, 8191, 8192, 2**20 - 1, 2**20))
+SIZES: Final = st.sampled_from((-1, 0, 1, 2, 56, 57, 58, 62, 63, 64, 65, 8180, 8183, 8184, 8191, 8192))
+
+
+@st.composite
+def numbers(draw: st.DrawFn, number: int) -> bytes:
+    """A varint, now and then longer than needed."""
+    out = zigzag(number)
+    for _ in range(draw(st.sampled_from((0, 0, 0, 0, 0, 1, 2, 4)))):
+        out = bytes([*out[:-1], out[-1] | 0x80, 0])
+    return out
+
+
+@st.composite
+def nearly_usual(draw: st.DrawFn, delta: int) -> bytes:
+    """A record without headers at the edges of what is short, sometimes with a length that is off by one."""
+    body = bytes([draw(st.sampled_from((0, 255)))]) + draw(numbers(draw(EDGES))) + draw(numbers(delta))
+    off = st.sampled_from((0,) * 12 + (-1, 1))
+    for _ in range(2):
+        size = draw(SIZES)
+        body += draw(numbers(size + draw(off))) + bytes(max(0, size))
+    body += draw(numbers(draw(st.sampled_from((0,) * 12 + (-1, 1)))))
+    return draw(numbers(len(body) + draw(off))) + body
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), deltas=st.sets(EDGES, min_size=1, max_size=4), cut=st.integers(0, 14),
+       behind=st.sampled_from((b"", b"\x00" * 16, b"\x80" * 16, b"\x01" * 16)))
+def test_short_records_are_judged_as_a_plain_reader_judges_them_whatever_stands_behind(
+    data: st.DataObject, deltas: set[int], cut: int, behind: bytes
+) -> None:
+    records = [data.draw(nearly_usual(delta)) for delta in sorted(deltas)]
+    cut = cut if data.draw(st.booleans()) else 0
+    whole = changed(encode_batch([(0, None, b"", ())]), {"count": len(records), "last_offset_delta": 2**20}, heal=False)[:61] + b"".join(records)
+    made = healed(whole[: max(61, len(whole) - cut)])
+    (batch,) = read_batches(memoryview(made + behind)[: len(made)])
+    try:
+        expected = reference_codec.decode_batch(made).records
+    except reference_codec.Damaged:
+        with pytest.raises(CorruptRecordError):
+            batch.open()
+        return
+    found = [reference_codec.ReferenceRecord(each.offset, each.timestamp, each.key, each.value, each.headers) for each in batch.records("t", 0)]
+    assert found == expected
+    table = to_arrow([("t", 0, batch, 0, None)])
+    table.validate(full=True)
+    assert table.column("value").to_pylist() == [each.value for each in expected]
