@@ -68,7 +68,7 @@ class FetchBuffer:
         self._lock = threading.Lock()
         self._bell = threading.Lock()  # released: something is new; whoever waits takes it and looks again
         self._entries: deque[Entry] = deque()
-        self._taken: Entry | None = None  # last; what it still holds is being handed out, or comes back
+        self._taken: Entry | None = None  # not in line: it is being handed out, or comes back
         self._generations: dict[TopicPartition, int] = {}
         self._counts: dict[TopicPartition, int] = {}
         self._paused: frozenset[TopicPartition] = frozenset()
@@ -154,18 +154,25 @@ class FetchBuffer:
     # ---- the user's thread ------------------------------------------------------------------------------------------
 
     def take(self) -> Entry | None:
-        """The next entry that is not paused, or None. It counts as held until `use_up`, or goes back by `give_back`."""
+        """The next entry that is not paused, or None. It counts as held until `use_up`, or goes back by `give_back`.
+
+        One that came to neither, since Ctrl-C broke off whoever took it, goes back first.
+        """
+        if self._taken is not None:
+            self.give_back(self._taken)
         with self._lock:
             entry = self._next()
             if entry is not None:
-                self._entries.remove(entry)
                 self._taken = entry
+                self._entries.remove(entry)
         return entry
 
     def use_up(self, entry: Entry) -> None:
         """Nothing of the entry is left: there is room for more."""
         with self._lock:
-            self._remove(entry)
+            self._taken = None  # and no call up to here below: Ctrl-C could raise behind it
+            self._counts[entry.where] -= 1
+            self._bytes -= entry.size
             self._drained[entry.where] = None
             awaited = self._bytes_awaited or entry.where in self._awaited
             self._awaited.discard(entry.where)
@@ -239,8 +246,9 @@ class FetchBuffer:
             behind = [each for each in self._entries if each.where == entry.where]
             others = [each for each in self._entries if each.where != entry.where]
             self._entries = deque([*others, entry, *behind])
-        else:
+        elif entry not in self._entries:
             self._entries.appendleft(entry)
+        self._taken = None
 
     def _add(self, entry: Entry) -> None:
         self._counts[entry.where] = self._counts.get(entry.where, 0) + 1

@@ -279,27 +279,32 @@ def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callab
     """
     parts: list[Part] = []
     positions: dict[TopicPartition, OffsetAndMetadata] = {}
+    try:
+        _collect(buffer, limit, decode, parts, positions)
+        return Records(parts, positions)
+    except BaseException:
+        keep(Records(parts, positions))
+        raise
+
+
+def _collect(buffer: FetchBuffer, limit: int, decode: Decode | None, parts: list[Part], positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    """As `collect`, into *parts*. Where it breaks off, the entry that it has in hand goes back with the next `FetchBuffer.take`."""
     while limit > 0 and (entry := buffer.take()) is not None:
         if isinstance(entry, Failure):
             _meet(buffer, entry, entry.error, first=not positions, again=entry.lasting)
-            break
+            return
         try:
             limit = _take(entry, limit, decode, parts, positions)
         except CorruptRecordError as error:
             _meet(buffer, entry, _located(entry, error), first=not positions, again=True)
-            break
+            return
         except Exception as error:  # noqa: BLE001 of the user's making: raised when it is next in line
             _meet(buffer, entry, error, first=not positions, again=True)
-            break
-        except BaseException:
-            buffer.give_back(entry)
-            keep(Records(parts, positions))
-            raise
+            return
         if entry.batches:
             buffer.give_back(entry)
         else:
             buffer.use_up(entry)
-    return Records(parts, positions)
 
 
 def _take(chunk: Chunk, limit: int, decode: Decode | None, parts: list[Part], positions: dict[TopicPartition, OffsetAndMetadata]) -> int:

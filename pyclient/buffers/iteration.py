@@ -7,6 +7,8 @@ offsets and no consumers.
 import cython
 from cython.cimports.pyclient.codec.batches import RecordIterator
 
+from pyclient.errors import ConcurrentUse
+
 
 @cython.final
 @cython.cclass
@@ -78,6 +80,9 @@ class Iteration:
 
     ``begin()`` gives a walk; ``exhausted()`` is called when one has been gone through, ``abandon(walk)`` when the iteration ends
     within one: by `close`, by an error, or because nobody holds it any more. After an error it is at its end.
+
+    Raises:
+        ConcurrentUse: a walk is being asked for, by another thread or around this very call. That one goes on.
     """
 
     _begin: object
@@ -85,6 +90,7 @@ class Iteration:
     _abandon: object
     _walk: Walk | None
     _ended: cython.bint
+    _asking: cython.bint
 
     def __init__(self, begin: object, exhausted: object, abandon: object) -> None:
         self._begin = begin
@@ -96,6 +102,7 @@ class Iteration:
         return self
 
     def __next__(self) -> object:
+        self._refuse_a_second()
         try:
             while not self._ended:
                 record = None if self._walk is None else self._walk.step()
@@ -112,13 +119,26 @@ class Iteration:
     def _go_on(self) -> cython.int:
         walk: Walk = self._walk
         self._walk = None
-        if walk is not None and not walk._stopped:
-            self._exhausted()
-        self._walk = self._begin()
+        self._asking = True
+        try:
+            if walk is not None and not walk._stopped:
+                self._exhausted()
+            self._walk = self._begin()
+        finally:
+            self._asking = False
+        return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _refuse_a_second(self) -> cython.int:
+        if self._asking:
+            raise ConcurrentUse("this iteration is being asked for its next record already. Give each thread its own consumer.")
         return 0
 
     def close(self) -> None:
         """End here; what the walk under way has not shown stays unread."""
+        self._refuse_a_second()
         walk: Walk = self._walk
         self._walk = None
         self._ended = True

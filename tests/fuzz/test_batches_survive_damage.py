@@ -1,6 +1,7 @@
 """Damaged and hostile batches raise one error, crash nothing, and take no more memory than they may."""
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -11,15 +12,17 @@ import tracemalloc
 from pathlib import Path
 from typing import Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyclient.codec.batches import read_batches
+from pyclient.codec.columns import to_arrow
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import CorruptRecordError
 from tests import reference_codec
 from tests.fuzz.mutate import LIMIT, read_all
-from tests.unit.codec.damage import healed
+from tests.unit.codec.damage import changed, healed, zigzag
 from tests.unit.codec.strategies import CODECS, RECORDS, RecordFields
 
 SECONDS: Final = float(os.environ.get("PYCLIENT_FUZZ_SECONDS", "30"))
@@ -128,3 +131,77 @@ def test_random_mutations_of_every_fixture_are_read_or_refused_within_bounded_me
     assert report["read"] > 0 < report["refused"]  # both paths were walked
     # A batch may decompress to 4 MiB here; records, columns and the allocator's slack come on top.
     assert report["grown_mib"] <= 64
+
+
+# --- the usual record's short way ------------------------------------------------------------------------------------
+
+EDGES: Final = st.sampled_from((0, 1, 2, 63, 64, 127, 128, 8191, 8192, 2**20 - 1, 2**20))
+SIZES: Final = st.sampled_from((-1, 0, 1, 2, 3, 57, 58, 59, 63, 64) * 8 + (8182, 8183, 8191, 8192))
+FAULTS: Final = ("none",) * 4 + ("length", "timestamp", "delta", "key", "value", "headers")
+
+
+def varint(number: int, *, longer: int = 0) -> bytes:
+    """A varint, *longer* bytes longer than needed."""
+    out = zigzag(number)
+    for _ in range(longer):
+        out = bytes([*out[:-1], out[-1] | 0x80, 0])
+    return out
+
+
+def one_wrong(key: int, value: int, fault: str, off: int, longer: int) -> bytes:
+    """A usual record with one number that is *off*, and *longer* than needed."""
+    fields = {"timestamp": 5, "delta": 1, "key": key, "value": value, "headers": 0}
+    written = {name: varint(right + off * (name == fault), longer=longer * (name == fault)) for name, right in fields.items()}
+    body = b"\xff" + written["timestamp"] + written["delta"] + written["key"] + bytes(max(0, key))
+    body += written["value"] + bytes(max(0, value)) + written["headers"]
+    return varint(len(body) + off * (fault == "length"), longer=longer * (fault == "length")) + body
+
+
+def test_one_wrong_number_in_a_short_record_is_found_or_harmless_as_for_a_plain_reader() -> None:
+    head = changed(encode_batch([(0, None, b"", ())]), {"count": 1, "last_offset_delta": 1}, heal=False)[:61]
+    for key, value, fault, off, longer in itertools.product((-1, 0, 1, 63), (-1, 0, 1, 63), sorted(set(FAULTS)), range(-3, 4), (0, 1, 2, 4)):
+        made = healed(head + one_wrong(key, value, fault, off, longer))
+        try:
+            reference_codec.decode_batch(made)
+        except reference_codec.Damaged:
+            assert outcome(made) == "refused", (key, value, fault, off, longer)
+        else:
+            assert outcome(made) == "read", (key, value, fault, off, longer)
+
+
+@st.composite
+def nearly_usual(draw: st.DrawFn) -> bytes:
+    """A record without headers, at the edges of what is short; one of its numbers may be wrong, or longer than needed."""
+    fault, off, longer = draw(st.sampled_from(FAULTS)), draw(st.sampled_from((-1, 0, 1))), draw(st.sampled_from((0, 0, 1, 2, 4)))
+
+    def number(name: str, right: int) -> bytes:
+        return varint(right + off, longer=longer) if name == fault else varint(right)
+
+    body = b"\xff" + number("timestamp", draw(EDGES)) + number("delta", draw(EDGES))
+    for name in ("key", "value"):
+        size = draw(SIZES)
+        body += number(name, size) + bytes(max(0, size))
+    body += number("headers", 0)
+    return number("length", len(body)) + body
+
+
+@settings(max_examples=1000, deadline=None)
+@given(records=st.lists(nearly_usual(), min_size=1, max_size=2), last=EDGES, cut=st.sampled_from((0, 0, 0, 1, 2, 3, 6)),
+       behind=st.sampled_from((b"", b"\x00" * 16, b"\x80" * 16, b"\x01" * 16)))
+def test_short_records_are_judged_as_a_plain_reader_judges_them_whatever_stands_behind(
+    records: list[bytes], last: int, cut: int, behind: bytes
+) -> None:
+    head = changed(encode_batch([(0, None, b"", ())]), {"count": len(records), "last_offset_delta": last}, heal=False)[:61]
+    made = healed(head + b"".join(records)[: -cut or None])
+    (batch,) = read_batches(memoryview(made + behind)[: len(made)])
+    try:
+        expected = reference_codec.decode_batch(made).records
+    except reference_codec.Damaged:
+        with pytest.raises(CorruptRecordError):
+            batch.open()
+        return
+    found = [reference_codec.ReferenceRecord(each.offset, each.timestamp, each.key, each.value, each.headers) for each in batch.records("t", 0)]
+    assert found == expected
+    table = to_arrow([("t", 0, batch, 0, None)])
+    table.validate(full=True)
+    assert table.column("value").to_pylist() == [each.value for each in expected]

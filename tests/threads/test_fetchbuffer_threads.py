@@ -76,7 +76,7 @@ class Filler:
 
     def fill(self, where: TopicPartition) -> None:
         generation = self.generations[where]
-        while self.buffer.count(where) < AHEAD:
+        while not self.buffer.is_full(where, AHEAD):
             position = self.positions[where]
             self.positions[where] = position + 1
             self.coin()
@@ -121,6 +121,7 @@ class Reader:
         else:
             self.expected[entry.where] += 1
             self.taken += 1
+            self.buffer.use_up(entry)
 
     def seek(self, where: TopicPartition, position: int) -> None:
         self.expected[where] = position

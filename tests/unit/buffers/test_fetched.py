@@ -1,7 +1,11 @@
 """Fetched data between loop and user: nothing old, nothing lost, nothing twice, and errors in their place."""
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy
@@ -569,6 +573,47 @@ def test_C06_what_breaks_off_in_the_middle_loses_nothing() -> None:
     assert offsets(kept[0]) == [*at(A, 0, 1), *at(B, 0, 1, 2)]
     assert kept[0].positions() == {A: 2, B: 3}
     assert offsets(collect(buffer, 100, decoding, kept.append)) == at(B, 3)
+
+
+def broken_off(buffer: FetchBuffer, point: int) -> tuple[bool, Records]:
+    """What `collect` gives or keeps where Ctrl-C comes at the *point*-th place at which the interpreter looks for it; whether it came."""
+    kept = Records()
+    points = itertools.count(1)
+
+    def keep(records: Records) -> None:
+        nonlocal kept
+        kept = records
+
+    def interrupt(frame: FrameType, event: str, _: object) -> None:
+        if event in {"call", "c_return"} and Path(frame.f_code.co_filename).name in {"fetchbuffer.py", "fetched.py"} and next(points) == point:
+            raise KeyboardInterrupt
+
+    before = sys.getprofile()
+    try:
+        sys.setprofile(interrupt)
+        records = collect(buffer, 5, None, keep)
+    except KeyboardInterrupt:
+        return True, kept
+    finally:
+        sys.setprofile(before)
+    return False, records
+
+
+def test_C06_ctrl_c_anywhere_loses_no_record_and_no_memory() -> None:
+    """Wherever the interpreter may raise it: at the begin of a function, and behind a call."""
+    came, point = True, 0
+    while came:
+        point += 1
+        buffer = buffer_of(chunk(A, 1, 0, [2, 2]), chunk(B, 1, 0, [3]), chunk(A, 1, 4, [2]))
+        came, records = broken_off(buffer, point)
+        found = set(offsets(records))
+        while buffer.ready() or buffer.bytes:
+            more = collect(buffer, 5, None)
+            assert more.next_offsets(), "held, and not in line"
+            found.update(offsets(more))
+        assert found == {*at(A, 0, 1, 2, 3, 4, 5), *at(B, 0, 1, 2)}, point
+        assert [buffer.count(where) for where in (A, B)] == [0, 0]
+    assert point > 30  # it was broken off often
 
 
 def test_what_was_decoded_is_not_decoded_again_and_columns_show_the_bytes() -> None:

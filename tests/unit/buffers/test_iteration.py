@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pyclient.buffers.iteration import Iteration, Walk
 from pyclient.codec.record import Record
+from pyclient.errors import ConcurrentUse
 
 
 def record(offset: int) -> Record:
@@ -118,6 +120,30 @@ def test_an_error_between_walks_ends_the_iteration_and_abandons_nothing() -> Non
     assert source.told == ["exhausted"]
     source.counts.append(5)
     assert list(source.iteration) == []
+
+
+def test_an_iteration_that_is_being_asked_refuses_a_second_asker_and_goes_on() -> None:
+    """A second thread, or what runs within the wait for records: the first one's loop must not end as if there were no more."""
+    refused: list[BaseException | None] = []
+
+    def begin() -> Walk:
+        if not refused:
+            for again in (iteration.__next__, iteration.close):
+                asking = threading.Thread(target=ask, args=[again])
+                asking.start()
+                asking.join()
+        return Walk([map(record, range(2))])
+
+    def ask(again: Callable[[], object]) -> None:
+        refused.append(None)
+        try:
+            again()
+        except ConcurrentUse as error:
+            refused[-1] = error
+
+    iteration = Iteration(begin, lambda: None, lambda _walk: None)
+    assert [next(iteration).offset for _ in range(3)] == [0, 1, 0]
+    assert [type(error) for error in refused] == [ConcurrentUse] * 2
 
 
 @pytest.mark.parametrize("runs", [[], [iter(())], [iter(()), iter(())]])
