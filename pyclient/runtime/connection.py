@@ -278,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(error)
 
     def _much_is_missing(self) -> bool:
-        return self._frame is not None and len(self._frame) - self._filled >= MUCH
+        return self._cause is None and self._frame is not None and len(self._frame) - self._filled >= MUCH
 
     def _read_on(self) -> None:
         """The rest of a large frame, as far as it is there."""
