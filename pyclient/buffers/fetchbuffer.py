@@ -23,7 +23,7 @@ class Chunk:
     ``epoch`` is the leader epoch of what is before ``next_offset``.
     """
 
-    __slots__ = ("batches", "epoch", "generation", "index", "next_offset", "position", "size", "where")
+    __slots__ = ("batches", "epoch", "generation", "next_offset", "position", "size", "where")
 
     def __init__(self, where: TopicPartition, generation: int, position: int, batches: Iterable[RecordBatch], next_offset: int,
                  size: int, epoch: int = NO_LEADER_EPOCH) -> None:
@@ -34,7 +34,6 @@ class Chunk:
         self.batches = deque(batches)
         self.next_offset = next_offset
         self.size = size
-        self.index = 0  # of the next record in the first batch
 
     def __repr__(self) -> str:
         return f"<Chunk {self.where} {self.position}..{self.next_offset} {self.size} B>"

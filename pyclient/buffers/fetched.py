@@ -312,33 +312,32 @@ def _take(chunk: Chunk, limit: int, decode: Decode | None, parts: list[Part], po
     while chunk.batches and limit > 0:
         batch: RecordBatch = chunk.batches[0]
         batch.open()
-        start = max(chunk.index, batch.index_of(chunk.position))
+        start = batch.index_of(chunk.position)
         stop = min(batch.count, start + limit)
+        more: Sequence[Part] = [Part(chunk.where, batch, start, stop)] if start < stop else ()
         trouble: BaseException | None = None
-        if start < stop and decode is None:
-            parts.append(Part(chunk.where, batch, start, stop))
-        elif start < stop and decode is not None:
-            stop, trouble = _decode(Part(chunk.where, batch, start, stop), decode, parts)
-        limit -= max(0, stop - start)
-        if stop < batch.count:
-            chunk.index = stop
-            chunk.position = batch.offset_of(stop)
-        else:
-            chunk.batches.popleft()
-            chunk.index = 0
-            chunk.position = max(chunk.position, batch.next_offset)
+        if more and decode is not None:
+            stop, more, trouble = _decode(more[0], decode)
+        position = batch.offset_of(stop) if stop < batch.count else max(chunk.position, batch.next_offset)
+        behind = placed(position, batch.leader_epoch)
+        # Ctrl-C is raised behind calls: in these lines there are none, so all of it is done or nothing.
+        parts += more
+        chunk.position = position
         if trouble is None or start < stop:
-            positions[chunk.where] = placed(chunk.position, batch.leader_epoch)
+            positions[chunk.where] = behind
         if trouble is not None:
             raise trouble
+        if stop == batch.count:
+            chunk.batches.popleft()
+        limit -= stop - start
     if not chunk.batches:
         chunk.position = chunk.next_offset
         positions[chunk.where] = placed(chunk.next_offset, chunk.epoch)
     return limit
 
 
-def _decode(part: Part, decode: Decode, parts: list[Part]) -> tuple[int, BaseException | None]:
-    """Add what *decode* makes of *part*'s records, up to the first it raises for; the index after the last, and what was raised."""
+def _decode(part: Part, decode: Decode) -> tuple[int, list[Part], BaseException | None]:
+    """What *decode* makes of *part*'s records, up to the first it raises for: the index after the last, those that are not left out, what was raised."""
     made: list[Record | None] = []
     trouble: BaseException | None = None
     try:
@@ -348,8 +347,7 @@ def _decode(part: Part, decode: Decode, parts: list[Part]) -> tuple[int, BaseExc
         trouble = error
     stop = part.start + len(made)
     done = Part(part.where, part.batch, part.start, stop, made, part.start)
-    parts += done.runs(bytes(each is not None for each in made))
-    return stop, trouble
+    return stop, list(done.runs(bytes(each is not None for each in made))), trouble
 
 
 def _flags(mask: Any) -> bytes:

@@ -32,6 +32,7 @@ class Progress:
         self._save_at = core.clock() + core.config.auto_commit_interval_ms / 1000
         self._rest = Records()  # ready to be handed out; interceptors have seen it
         self._unseen = Records()  # taken, and not yet through the interceptors: what Ctrl-C in a user's function left behind
+        self._out: Records | None = None  # taken, and not yet in the user's hands: Ctrl-C may come between
         self._iterated = Records()
         self._walk: Walk | None = None
         self.commits_itself = bool(core.config.enable_auto_commit and core.config.group_id)
@@ -40,20 +41,26 @@ class Progress:
     # ---- poll -------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int) -> Records:
-        """What is there now, at most *limit* records; positions may move even if there is none."""
+        """What is there now, at most *limit* records; positions may move even if there is none.
+
+        Unless `hand`, `begin` or `pass_over` follows, it comes first the next time.
+        """
         if self._interceptors is None and not self._rest and not self._unseen:
-            return self._collect(limit)
+            self._out = records = self._collect(limit)
+            return records
         return self._rest_first(limit, self._core.fetcher.paused)
 
     def _rest_first(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
         rest = self._rest.without(paused)
         if rest:
             records, later = rest.split(limit)
-            self._rest = later.joined(self._rest.only(paused))
-            return records
-        if self._interceptors is None and not self._unseen:
-            return self._collect(limit)
-        return self._intercepted(limit, paused)
+            # Nothing can come between what one line stores.
+            self._out, self._rest = records, later.joined(self._rest.only(paused))
+        elif self._interceptors is None and not self._unseen:
+            self._out = records = self._collect(limit)
+        else:
+            records = self._intercepted(limit, paused)
+        return records
 
     def _collect(self, limit: int) -> Records:
         return collect(self._core.buffer, limit, self._decode, self._keep)
@@ -67,13 +74,18 @@ class Progress:
             self._keep(self._collect(limit))
         records, later = self._unseen.without(paused).split(limit)
         shown = records if self._interceptors is None else self._interceptors.on_consume(records)
-        self._unseen = later.joined(self._unseen.only(paused))
+        self._out, self._unseen = shown, later.joined(self._unseen.only(paused))
         return shown
 
     def hand(self, records: Records) -> None:
         """A poll returns *records*."""
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
-        self._handed.update(records.next_offsets())
+        self._handed, self._out = {**self._handed, **records.next_offsets()}, None
+
+    def _put_back(self) -> None:
+        """What a poll took that was broken off is the first in line."""
+        if self._out is not None:
+            self._rest, self._out = self._out.joined(self._rest), None
 
     @property
     def leaves_out(self) -> bool:
@@ -83,9 +95,11 @@ class Progress:
     def pass_over(self, records: Records) -> None:
         """A poll goes on behind *records*, of which nothing is left: they count as consumed at once, for nobody has anything to do with them."""
         self._consumed.update(records.next_offsets())
+        self._out = None
 
     def settle(self) -> None:
         """What was handed out counts as consumed from now on; an iteration under way gives back what it has not shown."""
+        self._put_back()
         self.interrupt()
         self._consume_handed()
 
@@ -109,8 +123,8 @@ class Progress:
     def begin(self, records: Records) -> Walk:
         """An iteration goes through *records*; positions that moved while it waited for them lie behind it."""
         self._consume_handed()  # or they would come later than those of *records*, and take them back
-        self._iterated, self._walk = records, Walk(records.runs())
-        return self._walk
+        self._iterated, self._walk, self._out = records, (walk := Walk(records.runs())), None
+        return walk
 
     def _end_iteration(self) -> None:
         self._iterated, self._walk = Records(), None
@@ -158,6 +172,7 @@ class Progress:
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These were assigned anew or sought: nothing from before counts."""
         gone = set(partitions)
+        self._put_back()
         self.interrupt()  # in the body of a loop: its next record comes from the new position
         self._rest, self._unseen = self._rest.without(gone), self._unseen.without(gone)
         for where in gone:
