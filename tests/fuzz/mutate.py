@@ -2,12 +2,15 @@
 
 A process of its own, so that a crash is a failed test and not a lost test run, and its memory can be measured. Starts
 from the fixtures that Java wrote and from batches of our own; half of the damaged ones get their checksum made right, so
-that decompressors and record parsing meet the damage and not only the checksum.
+that decompressors and record parsing meet the damage and not only the checksum. What is read ends where a page begins that
+nobody may read: one byte too many ends the process.
 """
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import json
+import mmap
 import random
 import struct
 import sys
@@ -31,7 +34,8 @@ def corpus() -> list[bytes]:
     """What is damaged: whole files, so that batches behind a damaged one are met too."""
     files = [path.read_bytes() for path in sorted(FIXTURES.glob("*.bin"))]
     rows = [(i, b"k%d" % i, b"v" * (i * 7), [(f"h{i}", None), ("é", b"x" * i)][: i % 3]) for i in range(40)]
-    return files + [encode_batch(rows, compression=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
+    plain = [encode_batch([(0, None, b"v" * length, None)]) for length in (0, 1, 62, 63, 64, 200)]
+    return files + plain + [encode_batch(rows, compression=codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")]
 
 
 def damaged(chance: random.Random, data: bytes) -> bytes:
@@ -66,7 +70,24 @@ def healed(data: bytes) -> bytes:
     return bytes(out)
 
 
-def read_all(data: bytes) -> int:
+class Fenced:
+    """Memory at whose end a page begins that cannot be read."""
+
+    def __init__(self, size: int) -> None:
+        self._memory = mmap.mmap(-1, (-(-size // mmap.PAGESIZE) + 1) * mmap.PAGESIZE)
+        self._end = len(self._memory) - mmap.PAGESIZE
+        fence = ctypes.addressof(ctypes.c_char.from_buffer(self._memory, self._end))
+        if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(fence), mmap.PAGESIZE, 0):  # 0: PROT_NONE
+            raise OSError(ctypes.get_errno(), "mprotect")
+
+    def holds(self, data: bytes) -> memoryview:
+        """*data*, at the very end."""
+        start = self._end - len(data)
+        self._memory[start : self._end] = data
+        return memoryview(self._memory)[start : self._end].toreadonly()
+
+
+def read_all(data: bytes | memoryview) -> int:
     """Every way of reading; gives the number of records. Raises CorruptRecordError, and nothing else ever."""
     batches = read_batches(data, decompression_limit=LIMIT)
     return sum(map(read_one, batches))
@@ -110,6 +131,7 @@ def main(seconds: float, seed: int) -> None:
         except CorruptRecordError:
             if data[16] == 2:
                 raise
+    fenced = Fenced(2 * max(map(len, sources)) + 4096)
     before = peak_mib()
     rounds = read = refused = 0
     end = time.monotonic() + seconds
@@ -119,7 +141,7 @@ def main(seconds: float, seed: int) -> None:
             data = healed(data)
         rounds += 1
         try:
-            read += read_all(data) > 0
+            read += read_all(fenced.holds(data)) > 0
         except CorruptRecordError:
             refused += 1
         except BaseException:
