@@ -63,7 +63,6 @@ ALLOWED: Final = (
     Allowance(Api.CONSUMER_GROUP_DESCRIBE, "topic_partitions", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.CONSUMER_GROUP_DESCRIBE, "subscribed_topic_names", Kind.UNORDERED, "a hash set there"),
     Allowance(Api.CONSUMER_GROUP_DESCRIBE, "client_host", Kind.RENAMED, "a container sees its gateway, not this machine", containers=True),
-    Allowance(Api.LIST_GROUPS, "groups", Kind.UNORDERED, "a hash map there"),
     Allowance(Api.DELETE_TOPICS, "responses", Kind.UNORDERED, "a hash map there"),
 )
 

@@ -23,7 +23,7 @@ from tests.broker.conformance import (
 from tests.broker.conformance.allowed import ALLOWED, Allowance
 from tests.broker.conformance.comparing import Comparison
 from tests.broker.conformance.peer import offered_by, run
-from tests.broker.conformance.script import Script
+from tests.broker.conformance.script import Plain, Run, Script
 
 SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS,
                   *scripts_groups_consumer.SCRIPTS, *scripts_admin.SCRIPTS)
@@ -99,11 +99,19 @@ def differences(script: Script, version: int, pair: Pair) -> list[str]:
     """What differs in one case, each line with its step."""
     comparison = Comparison(pair.used)
     answers = [run(script, version, address, pair.offered) for address in (pair.real, pair.fake)]
+    mine = Run(script, version).name("")
     return [
         f"step {number} {step.name} ({step.api.title} v{step_version}): {line}"
         for number, ((step, step_version, left), (_, _, right)) in enumerate(zip(*answers, strict=True), 1)
-        for line in comparison.differences(step.api, left, right)
+        for line in comparison.differences(step.api, own(step.api, left, mine), own(step.api, right, mine))
     ]
+
+
+def own(api: Api, answer: Plain, mine: str) -> Plain:
+    """Without the groups of other cases: their members' sessions end one after the other, on each side when it finds the time."""
+    if api is not Api.LIST_GROUPS or not isinstance(answer, Mapping):
+        return answer
+    return {**answer, "groups": [group for group in answer["groups"] if group["group_id"].endswith(mine)]}
 
 
 @pytest.mark.parametrize("case", CASES)
