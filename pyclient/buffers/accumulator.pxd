@@ -29,7 +29,7 @@ cdef class Accumulator:
     cdef Holdings _holdings
     cdef object _codecs
     cdef object _closed
-    cdef list _ready
+    cdef dict _ready                     # queues, in the order in which they were listed; each once, though the loop may hold it meanwhile
     cdef bint _news                      # something that the loop does not know of yet, and does not find by itself in time
     cdef double _looks_at                # when the loop looks by itself
     cdef dict _turned                    # topics whose sticky partition has changed since `turned` was asked

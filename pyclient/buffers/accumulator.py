@@ -61,7 +61,7 @@ class Accumulator:
         self._linger = linger
         self._holdings = Holdings(memory)
         self._codecs = Codecs(compression, level, codecs or {})
-        self._ready = []
+        self._ready = {}
         self._turned = {}
         self._lingering = OrderedDict()
         self._live = OrderedDict()
@@ -331,7 +331,7 @@ class Accumulator:
                 self._lingering.popitem(False)
                 batch.queue._due = True
                 self._list(batch.queue)
-            listed, self._ready = self._ready, []
+            listed, self._ready = self._ready, {}
             self._news, self._looks_at = False, INFINITY
             ready: list = []
             queue: PartitionQueue
@@ -585,7 +585,7 @@ class Accumulator:
     def _list(self, queue: PartitionQueue) -> object:
         if not queue._listed:
             queue._listed = self._news = True
-            self._ready.append(queue)
+            self._ready[queue] = None
 
     @cython.cfunc
     def _hurry(self) -> object:

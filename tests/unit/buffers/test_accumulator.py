@@ -424,6 +424,25 @@ def test_the_loop_is_not_woken_for_a_queue_that_it_holds_until_it_hears_that_not
     assert buffers.watch(queue), "a batch that came back may leave"
 
 
+def test_a_queue_is_ready_once_though_the_loop_has_sent_of_it_what_it_was_not_yet_told_of() -> None:
+    """A batch that comes back has the loop hold its queue again. What is sealed meanwhile is listed, sent, and listed anew."""
+    clock = Clock()
+    buffers = accumulator(clock, batch_size=1000, linger=1000)
+    queue, loop = topic_of(buffers).queues[0], Loop(buffers, clock)
+    put(buffers, b"x" * 900)
+    put(buffers, b"x" * 900)
+    assert loop.look() == [0]
+    first = queue.waiting[0]
+    assert not buffers.start(first)
+    buffers.retry(first)
+    put(buffers, b"x" * 900)
+    second = queue.waiting[1]
+    assert buffers.start(first)
+    assert not buffers.start(second)
+    buffers.hurry()
+    assert loop.look() == [0]
+
+
 def test_whoever_waits_for_memory_wakes_the_loop_if_that_makes_something_leave() -> None:
     clock = Clock()
     buffers = accumulator(clock, linger=1000)
