@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from pyclient.testing.simulation.families import FAMILIES
-from pyclient.testing.simulation.invariants import ALONE
 from pyclient.testing.simulation.sweep import NOT_TAKEN, RARE, rows
 from tests.simulation.mutants_of_groups import BUGS_OF_GROUPS
 from tests.simulation.mutation import DroppedRow, Edit, Mutant
@@ -220,9 +219,10 @@ GUARDS: Final = (
 
 def dropped_rows() -> Iterator[Mutant]:
     """Each row of each state table, dropped; those that nothing takes yet cannot be missed."""
-    for table, state, event in rows(FAMILIES[ALONE]):
-        yield Mutant(f"{table} without {state} + {event}", "table", "state tables", (DroppedRow(table, state, event),),
-                     {**NOT_TAKEN, **RARE}.get((table, state, event), ""))
+    for family in FAMILIES.values():
+        for table, state, event in rows(family):
+            yield Mutant(f"{table} without {state} + {event}", "table", "state tables", (DroppedRow(table, state, event),),
+                         {**NOT_TAKEN, **RARE}.get((table, state, event), ""), family.name)
 
 
 def everything() -> list[Mutant]:

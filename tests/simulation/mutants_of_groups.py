@@ -18,6 +18,8 @@ PROGRESS: Final = "pyclient.runtime.progress:Progress"
 FETCHER: Final = "pyclient.core.fetching.fetcher:Fetcher"
 CONSUMER: Final = "pyclient.consumer:AsyncConsumer"
 CALLS: Final = "pyclient.core.group.classic_calls"
+NEXT: Final = "pyclient.core.group.consumer:ConsumerGroup"
+RECONCILING: Final = "pyclient.core.group.reconciling:Reconciling"
 
 
 def _bug(name: str, source: str, target: str, old: str, new: str, survives: str = "") -> Mutant:
@@ -47,11 +49,44 @@ BUGS_OF_GROUPS: Final = (
     _bug("a member joins again at once after a failure", "busy loops", f"{CLASSIC}._fail", "self._trouble, self._pausing = error, True", "self._trouble = error"),
     _bug("a change is told twice", "G10", f"{CHANGES}.end", "self._line.popleft()", "pass"),
     _bug("a member is stable before its user has taken over", "N06", f"{MEMBER}._go_on", "elif not self._changes:", "if True:"),
+    _bug("a cooperative member keeps what it was not given again", "G06", f"{CLASSIC}._take_over",
+         "if gone:\n        self._changes.add(Change(ChangeKind.REVOKED, gone))", "if False:\n        pass"),
+    _bug("a static member that comes back has nobody join again", "G05", f"{CLASSIC}._begin_generation",
+         'self._join_again("a static member came back")', "pass"),
+    _bug("what is lost was begun already", "Java 20321", f"{CHANGES}.withdraw", "change for change in self._line if change.begun", "change for change in self._line"),
+    # --- being a member of a group of the next generation
+    _bug("a member says that it has given up what it still reads", "N05", f"{NEXT}._heartbeat",
+         "owned = self._reconciling.places(self.owned)", "owned = self._reconciling._target or frozenset()"),
+    _bug("a member gives nothing up", "N05", f"{RECONCILING}.step", "if gone:", "if False:"),
+    _bug("a member that is fenced goes on as it was", "N07", f"{NEXT}._not_heard", "self._lose(error)", "self._pause(error)"),
+    _bug("after a failed heartbeat a member says only what has changed", "N04", f"{NEXT}._felt", "self._said = None", "pass"),
+    _bug("what was told while a member acknowledged counts as acknowledged", "N05", f"{NEXT}._take_in",
+         "self._reconciling.heard(told)", "self._reconciling.heard(self._reconciling.told)"),
+    _bug("a member begins with something new while it waits for the answer to what it has", "N05", f"{NEXT}._heartbeat", "self._changes.withdraw()", "pass"),
+    _bug("what is over by the newest word is still begun", "N05", f"{NEXT}._take_in", "self._changes.withdraw()", "pass"),
+    _bug("who was refused by its listener is not asked again", "N06", f"{NEXT}._was_done", "self._balked = True", "pass"),
+    _bug("what the listener raised at is owned", "N06", f"{NEXT}.carried_out", "self._changes.drop(change.partitions)", "pass"),
+    _bug("nobody asks for the names of topics", "N09", f"{NEXT}._take_in",
+         "self._metadata.identify(self._reconciling.nameless(self._metadata.cluster.names))", "pass"),
+    _bug("a member is silent while its user gives up and takes over", "N03", f"{NEXT}.poll",
+         "if self.state in BEATING:", "if self.state in BEATING and self.state is not State.RECONCILING:"),
+    _bug("a member stays in the epoch in which it joined", "N02", f"{NEXT}._felt",
+         "generation=answer.epoch", "generation=answer.epoch if self.state is State.JOINING else self.identity.generation"),
+    _bug("a heartbeat that failed is sent again at once", "busy loops", f"{NEXT}._pause", "self._pausing = at_least", "pass"),
+    _bug("a commit that was refused as outdated hurries no heartbeat", "N10", f"{NEXT}.refused", "self._stale = True", "pass"),
+    _bug("a member that joins has not given up what it had", "N07", f"{NEXT}._start_over", "self._lose_all()", "self._advance(Event.GONE)"),
+    _bug("what the coordinator has to be told waits for the interval", "N04", f"{NEXT}._urgent", "return self._said", "return False and self._said"),
     # --- leading
+    _bug("an assignment that came too late counts", "G02", f"{CLASSIC}._shared_out",
+         "joined is not self._leads", "joined.identity != self.identity"),
     _bug("the leader shares out before it knows the topics", "G08", f"{LEADING}.go_on", "if not all(", "if False and not all(",
          "the leader's own topics are those of all in the simulation, and known before anybody joins"),
     # --- commits
     _bug("a commit does not say who commits", "C25", f"{COMMITTING}._as_member", "self._left(deadline), identity, self._instance_id", "self._left(deadline)"),
+    _bug("a commit of what another member has is sent", "C25", f"{COMMIT}.begin",
+         "if assignment is None or self._group.owned.get(where) != assignment:", "if False:"),
+    _bug("a partition that came back is the same one", "C24", f"{COMMIT}.begin",
+         "self._group.owned.get(where) != assignment", "where not in self._group.owned"),
     _bug("commits are sent while the coordinator takes none", "C25", f"{COMMIT}.may_go", "return self._group.settled", "return True",
          "the coordinator refuses them, and they are sent again: the unit tests see that they wait"),
     _bug("commits overtake each other", "C24", f"{COMMITTING}._my_turn", "await self._order.acquire()",

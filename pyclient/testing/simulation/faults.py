@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 
 from pyclient.codec.apis import Api
+from pyclient.testing.fake import view
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.control import Answer, Fail, Throttle
 from pyclient.testing.fake.coordinator import Coordinator
@@ -226,6 +227,16 @@ def membership_refusal(strike: Strike) -> None:
     _refuse(strike, api, code, times=(1, 1, 3, None)[strike.digit(4)], broker=None if strike.digit(2) else broker)
 
 
+def member_expiry(strike: Strike) -> None:
+    """A coordinator gives a member up, as if it had been silent for its session: the group goes on without it."""
+    kafka = strike.world.kafka
+    group = kafka.part(Coordinator).groups.get(strike.choose(strike.world.groups) or "")
+    member = None if group is None else strike.choose(sorted(group.members))
+    if group is not None and member is not None:
+        view.expire(kafka, group.id, member)
+        strike.hit(f"member {member} of {group.id} is given up")
+
+
 def rejection(strike: Strike) -> None:
     """A broker finds that what it is sent breaks a rule: sent again, it would be refused again."""
     _refuse(strike, Api.PRODUCE, POLICY_VIOLATION, times=1, broker=strike.choose(strike.world.kafka.alive))
@@ -343,10 +354,12 @@ def callback_raises(strike: Strike) -> None:
 Kind = Callable[[Strike], None]
 KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
     cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, broker_loss, throttling,
-    refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises, membership_refusal,
+    refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises, membership_refusal, member_expiry,
 )}
 
-NOT_FOR_SERVICES: Final = frozenset({"membership_refusal", "broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
+FELT_BY_MEMBERS: Final = frozenset({"membership_refusal", "member_expiry"})
+"""Those that only members of groups feel."""
+NOT_FOR_SERVICES: Final = FELT_BY_MEMBERS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
 """What any service must live with: these lose nothing that two replicas have, make no timestamp wrong, and need no help of its code."""
 

@@ -45,8 +45,22 @@ class GroupFacts(Facts):
         """The highest offset that the group has ever committed."""
         self.finished = False
         """All that there is was processed and committed: members may go."""
+        self.generation_at_rest = 0
+        """The one in which the group came to rest."""
         self.settled_from = float("inf")
         """From when on the group must have come to rest."""
+        self.joined_from = float("inf")
+        """When newcomers begin to come to the group at rest."""
+        self.settled_again = float("inf")
+        """From when on it must have come to rest with them."""
+
+    def at_rest(self, now: float) -> bool:
+        """Whether nothing must happen to the group now."""
+        return self.settled_from < now < self.joined_from or (now > self.settled_again and not self.finished)
+
+    def generations(self) -> set[int]:
+        """Those that members believe to be in."""
+        return {member.group.identity.generation for member in self.members.values()}
 
     def tainted(self, where: Key) -> bool:
         """Whether an unclean election took something of it: offsets mean something else since then."""

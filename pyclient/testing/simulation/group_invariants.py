@@ -111,17 +111,31 @@ def a_group_comes_to_rest(judge: Judge) -> None:
     facts = _facts(judge)
     owners = Counter(where for member in facts.members.values() for where in member.owned)
     wrong = [where for where in facts.stored if owners[TopicPartition(*where)] != 1]
-    generations = {member.group.identity.generation for member in facts.members.values()}
-    if wrong or len(generations) != 1:
+    if wrong or len(facts.generations()) != 1:
         told = {member.name: (member.group.identity, member.group.state.name, sorted(member.owned)) for member in facts.members.values()}
         raise breach(a_group_comes_to_rest, f"{wrong} have not one owner each: {told}")
+    (facts.generation_at_rest,) = facts.generations()
+
+
+@holds("rested", "G01", GROUPS)
+def a_group_at_rest_stays_at_rest(judge: Judge) -> None:
+    """While nothing happens to it, no generation follows the one in which it came to rest."""
+    facts = _facts(judge)
+    if facts.generations() != {facts.generation_at_rest}:
+        raise breach(a_group_at_rest_stays_at_rest, f"it came to rest in generation {facts.generation_at_rest}, and its members are in {facts.generations()} now")
+
+
+@holds("tells", "N05", GROUPS)
+def nobody_is_put_out_in_peace(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
+    """Once nothing is wrong any more, members give up what newcomers are to have, in time: none of them loses anything."""
+    if what == "lost" and judge.world.loop.time() > _facts(judge).settled_from:
+        raise breach(nobody_is_put_out_in_peace, f"{member.name} has lost {partitions}")
 
 
 @holds("refused a member", "C25", GROUPS)
 def a_member_in_peace_is_refused_nothing(judge: Judge, member: Member, error: BaseException) -> None:
-    """Once a group is at rest, polls and commits raise nothing, until its members leave one after the other."""
-    facts = _facts(judge)
-    if judge.world.loop.time() > facts.settled_from and not facts.finished:
+    """While a group is at rest, polls and commits raise nothing."""
+    if _facts(judge).at_rest(judge.world.loop.time()):
         raise breach(a_member_in_peace_is_refused_nothing, f"{member.name} is told {error!r}")
 
 

@@ -19,6 +19,12 @@ from pyclient.testing.simulation.workload import Plan, producer_options
 NOT_FOR_GROUPS: Final = frozenset({"callback_raises", "rejection", "clock_jump"})
 """What is of no matter to members."""
 
+RESTING_S: Final = 5.0
+"""How long a group at rest is looked at."""
+NEWCOMERS: Final = (1, 1, 2)
+"""How many members come to the group at rest."""
+LATEST_S: Final = 3.0
+"""How long after the first moment the last one may come."""
 READING_S: Final = 60.0
 """How long a group at rest may take to come to the end."""
 STABLE: Final = "STABLE"
@@ -50,10 +56,11 @@ class GroupRun(Run):
         return (*super()._rules(), *RULES_OF_GROUPS)
 
     def _plan(self, random: Random) -> Plan:
+        self._newcomers = random.choice(NEWCOMERS)
         topics = {f"topic-{number}": random.choice((1, 2, 3, 5)) for number in range(random.choice((1, 1, 2)))}
         shared = group_options(random)
         return Plan(topics=topics, largest_batch=1_048_588, producers=[producer_options(random)],
-                    consumers=[member_options(random, shared) for _ in range(random.choice((1, 2, 2, 3, 3, 4)))],
+                    consumers=[member_options(random, shared) for _ in range(random.choice((1, 2, 2, 3, 3, 4)) + self._newcomers)],
                     records=400, working_s=random.uniform(35.0, 45.0), closes_at=None)
 
     def _consumers(self, done: asyncio.Event) -> Mapping[str, Any]:
@@ -62,8 +69,16 @@ class GroupRun(Run):
         longest = max(*SESSIONS_MS, *(each["max_poll_interval_ms"] for each in self.plan.consumers))
         noticed = self._plan_growth()
         self.facts.settled_from = max(self.facts.calm_from, noticed) + RECOVERY_S + 2 * longest / 1000
-        services = [MemberService(self.world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.consumers))]
+        self.facts.joined_from = self.facts.settled_from + RESTING_S
+        self.facts.settled_again = self.facts.joined_from + LATEST_S + 2 * max(SESSIONS_MS) / 1000
+        services = [MemberService(self.world, self.facts, self.judge, self.plan, number, arrives_at) for number, arrives_at in enumerate(self._arrivals())]
         return {each.name: each.run() for each in services}
+
+    def _arrivals(self) -> list[float]:
+        """When each member's service begins: most at once, the newcomers when the group is at rest."""
+        random = self.world.random("newcomers")
+        old = len(self.plan.consumers) - self._newcomers
+        return [0.0] * old + [self.facts.joined_from + random.uniform(0.0, LATEST_S) for _ in range(self._newcomers)]
 
     def _plan_growth(self) -> float:
         """Perhaps a topic gets more partitions on the way (G08); until when everybody must have noticed."""
@@ -84,7 +99,11 @@ class GroupRun(Run):
     async def _see_it_end(self, done: asyncio.Event) -> None:
         """Members stay from the last fault on; the group comes to rest, and reads to the end."""
         done.set()
-        await asyncio.sleep(max(0.0, self.facts.settled_from - self.world.loop.time()))
+        await self._until(self.facts.settled_from)
+        self.judge.after("at rest")
+        await self._until(self.facts.joined_from)
+        self.judge.after("rested")
+        await self._until(self.facts.settled_again)
         self.judge.after("at rest")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READING_S):
@@ -93,6 +112,9 @@ class GroupRun(Run):
                     await self._commits.wait()
         self.facts.finished = True
         self.judge.after("group end")
+
+    async def _until(self, when: float) -> None:
+        await asyncio.sleep(max(0.0, when - self.world.loop.time()))
 
     def _in_flight(self) -> bool:
         return any(member.group.state.name != STABLE for member in self.facts.members.values())

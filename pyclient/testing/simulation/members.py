@@ -67,8 +67,9 @@ def _with_others(random: Random, common: str) -> tuple[str, ...]:
 class MemberService:
     """One service that is a member of the group, over all its lives."""
 
-    def __init__(self, world: World, facts: GroupFacts, judge: Judge, plan: Plan, number: int) -> None:
+    def __init__(self, world: World, facts: GroupFacts, judge: Judge, plan: Plan, number: int, arrives_at: float = 0.0) -> None:
         self.name = f"member-{number}"
+        self._arrives_at = arrives_at
         self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
         self._random = world.random(self.name)
         self._options = dict(plan.consumers[number])
@@ -82,12 +83,13 @@ class MemberService:
         """Its listener raises, or takes its time."""
         self._commits = self._random.choice((0.1, 0.5, 1.0))
         """How often it commits, if that is its own business."""
-        self._member: Member = self._born()
+        self._member: Member
 
     # ---- lives ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Live until everything was read; restless ones die or leave, and come back, until nothing is wrong any more."""
+        await asyncio.sleep(max(0.0, self._arrives_at - self._world.loop.time()))
         await self._idle(self._random.choice((0.0, 0.0, 3.0, 15.0)))
         while True:
             self._member = self._born()
@@ -131,7 +133,7 @@ class MemberService:
         return ending
 
     async def _live(self) -> str:
-        until = self._facts.settled_from + FAREWELL_S
+        until = self._facts.settled_again + FAREWELL_S
         while not self._facts.finished and self._world.loop.time() < until:
             await self._step()
             if not self._staying and self._random.random() < self._restless:

@@ -21,7 +21,7 @@ from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.batch import Batch
 from pyclient.testing.fake.partition import NOBODY
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
-from pyclient.testing.simulation.faults import KINDS, Fault, Strike, planned
+from pyclient.testing.simulation.faults import KINDS, FELT_BY_MEMBERS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import RULES_OF_ALL, Broken, Invariant, Judge
 from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
 from pyclient.testing.simulation.network import Link
@@ -73,7 +73,7 @@ class Outcome:
 class Run:
     """The state of one run."""
 
-    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind != "membership_refusal")
+    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in FELT_BY_MEMBERS)
     """The faults that it draws from."""
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
