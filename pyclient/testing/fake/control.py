@@ -54,7 +54,7 @@ class Silence:
 
 @attrs.frozen
 class Throttle:
-    """Answer with this throttle time in ms (KIP-219): the client is to keep silent so long."""
+    """Answer with this throttle time in ms (KIP-219): the client is to keep silent so long. Answers that have no such field do not ask for it."""
 
     ms: int
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 
 from pyclient.codec.apis import Api
+from pyclient.codec.messages import response_schema
 from pyclient.testing.fake import view
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.control import Answer, Fail, Throttle
@@ -204,7 +205,9 @@ def throttling(strike: Strike) -> None:
     """A broker answers and asks for silence."""
     broker = strike.choose(strike.world.kafka.alive)
 
-    def throttle(asked: Asked) -> Throttle:
+    def throttle(asked: Asked) -> Throttle | None:
+        if "throttle_time" not in response_schema(asked.api, asked.version).__dataclass_fields__:
+            return None  # such an answer cannot ask for anything
         strike.hit(f"broker {broker} throttles for {THROTTLE_MS} ms")
         strike.world.network.throttled[asked] = THROTTLE_MS / 1000
         return Throttle(THROTTLE_MS)

@@ -7,7 +7,9 @@ import time
 import pytest
 
 from pyclient import AsyncConsumer, AsyncProducer, TopicPartition
-from pyclient.testing import Drop, Fault, World
+from pyclient.codec.apis import Api
+from pyclient.testing import Cut, Drop, Fault, World
+from pyclient.testing.fake.asking import Asked
 from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS
 from pyclient.testing.simulation.loop import SimulationStuck
 
@@ -95,6 +97,25 @@ def test_what_a_fault_silenced_is_told_so_when_the_last_fault_is_over() -> None:
         assert len(hits) == 1
         assert 4.0 <= world.loop.time() < 5.0
         assert [each.value for each in world.cluster.records("orders")] == [b"before", b"into silence"]
+
+
+def test_only_answers_that_can_ask_for_silence_count_as_asking_for_it() -> None:
+    """One to ApiVersions in version 0 cannot: a client gets it that could not read the newest."""
+    async def send(servers: str) -> None:
+        async with AsyncProducer(bootstrap_servers=servers) as producer:
+            await (await producer.send("orders", b"0", partition=0))
+
+    answered: list[tuple[Asked, bool]] = []
+    with World(1) as world:
+        world.cluster.create_topic("orders")
+        world.kafka.listeners.append(lambda event, facts: answered.append((facts["asked"], facts["fields"]["throttle_time"] > 0)) if event == "answered" else None)
+        with world.cluster.intercept(Cut(keep=5), "ApiVersions", times=1) as cut, world.inside("producer"):
+            hits = world.strike([Fault("throttling", at=0.0, pick=0.0, lasts=60.0)])
+            world.run(send(world.bootstrap_servers))
+        oldest, *_ = [throttled for asked, throttled in answered if (asked.api, asked.version) == (Api.API_VERSIONS, 0)]
+        assert cut.hits == 1
+        assert not oldest
+        assert len(hits) == len([throttled for _, throttled in answered if throttled]) > 0
 
 
 def test_a_coordinator_moves_though_nobody_named_the_group() -> None:
