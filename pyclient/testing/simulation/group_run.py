@@ -12,7 +12,7 @@ from pyclient.testing.simulation.faults import KINDS, Fault
 from pyclient.testing.simulation.group_facts import GroupFacts
 from pyclient.testing.simulation.group_invariants import RULES_OF_GROUPS
 from pyclient.testing.simulation.invariants import RECOVERY_S, Invariant
-from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, SESSIONS_MS, MemberService, committed, group_options, member_options
+from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, LATEST_S, SESSIONS_MS, MemberService, committed, group_options, member_options
 from pyclient.testing.simulation.run import Outcome, Run
 from pyclient.testing.simulation.workload import Plan, producer_options
 
@@ -23,8 +23,6 @@ RESTING_S: Final = 5.0
 """How long a group at rest is looked at."""
 NEWCOMERS: Final = (1, 1, 2)
 """How many members come to the group at rest."""
-LATEST_S: Final = 3.0
-"""How long after the first moment the last one may come."""
 READING_S: Final = 60.0
 """How long a group at rest may take to come to the end."""
 STABLE: Final = "STABLE"
@@ -44,6 +42,7 @@ class GroupRun(Run):
         super().__init__(seed, faults)
         self.world.next_generation = "session_timeout_ms" not in self.plan.consumers[0]
         self._commits = asyncio.Event()
+        self._rested = asyncio.Event()
 
     def _settings(self, random: Random) -> dict[str, object]:
         return {**super()._settings(random), "group.consumer.session.timeout.ms": random.choice(SESSIONS_MS),
@@ -69,16 +68,9 @@ class GroupRun(Run):
         longest = max(*SESSIONS_MS, *(each["max_poll_interval_ms"] for each in self.plan.consumers))
         noticed = self._plan_growth()
         self.facts.settled_from = max(self.facts.calm_from, noticed) + RECOVERY_S + 2 * longest / 1000
-        self.facts.joined_from = self.facts.settled_from + RESTING_S
-        self.facts.settled_again = self.facts.joined_from + LATEST_S + 2 * max(SESSIONS_MS) / 1000
-        services = [MemberService(self.world, self.facts, self.judge, self.plan, number, arrives_at) for number, arrives_at in enumerate(self._arrivals())]
+        begins = [None] * (len(self.plan.consumers) - self._newcomers) + [self._rested] * self._newcomers
+        services = [MemberService(self.world, self.facts, self.judge, self.plan, number, after) for number, after in enumerate(begins)]
         return {each.name: each.run() for each in services}
-
-    def _arrivals(self) -> list[float]:
-        """When each member's service begins: most at once, the newcomers when the group is at rest."""
-        random = self.world.random("newcomers")
-        old = len(self.plan.consumers) - self._newcomers
-        return [0.0] * old + [self.facts.joined_from + random.uniform(0.0, LATEST_S) for _ in range(self._newcomers)]
 
     def _plan_growth(self) -> float:
         """Perhaps a topic gets more partitions on the way (G08); until when everybody must have noticed."""
@@ -99,11 +91,11 @@ class GroupRun(Run):
     async def _see_it_end(self, done: asyncio.Event) -> None:
         """Members stay from the last fault on; the group comes to rest, and reads to the end."""
         done.set()
-        await self._until(self.facts.settled_from)
+        await asyncio.sleep(max(0.0, self.facts.settled_from - self.world.loop.time()))
         self.judge.after("at rest")
-        await self._until(self.facts.joined_from)
+        await asyncio.sleep(RESTING_S)
         self.judge.after("rested")
-        await self._until(self.facts.settled_again)
+        await self._grow_in_peace()
         self.judge.after("at rest")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READING_S):
@@ -113,8 +105,14 @@ class GroupRun(Run):
         self.facts.finished = True
         self.judge.after("group end")
 
-    async def _until(self, when: float) -> None:
-        await asyncio.sleep(max(0.0, when - self.world.loop.time()))
+    async def _grow_in_peace(self) -> None:
+        """Newcomers join; the slowest assignors could not end in time, and would be put out."""
+        settling = LATEST_S + 2 * max(SESSIONS_MS) / 1000
+        self.world.assignments_per_s = max(ASSIGNMENTS_PER_S)
+        self.facts.joined_from = self.world.loop.time()
+        self.facts.settled_again = self.facts.joined_from + settling
+        self._rested.set()
+        await asyncio.sleep(settling)
 
     def _in_flight(self) -> bool:
         return any(member.group.state.name != STABLE for member in self.facts.members.values())

@@ -23,6 +23,8 @@ POLL_INTERVALS_MS: Final = (6000, 12_000)
 HEARTBEATS_MS: Final = (500, 2000)
 NEXT_GENERATION: Final = 0.4
 """How many groups are of it (KIP-848)."""
+LATEST_S: Final = 3.0
+"""How long after the first moment a newcomer comes, at most."""
 ASKS_ITS_USER_S: Final = 0.3
 """What it takes before it subscribes anew."""
 CHANGES_ITS_MIND: Final = 0.005
@@ -65,11 +67,11 @@ def _with_others(random: Random, common: str) -> tuple[str, ...]:
 
 
 class MemberService:
-    """One service that is a member of the group, over all its lives."""
+    """One service that is a member of the group, over all its lives, which begin *after* something."""
 
-    def __init__(self, world: World, facts: GroupFacts, judge: Judge, plan: Plan, number: int, arrives_at: float = 0.0) -> None:
+    def __init__(self, world: World, facts: GroupFacts, judge: Judge, plan: Plan, number: int, after: asyncio.Event | None = None) -> None:
         self.name = f"member-{number}"
-        self._arrives_at = arrives_at
+        self._after = after
         self._world, self._facts, self._judge, self._plan = world, facts, judge, plan
         self._random = world.random(self.name)
         self._options = dict(plan.consumers[number])
@@ -89,7 +91,9 @@ class MemberService:
 
     async def run(self) -> None:
         """Live until everything was read; restless ones die or leave, and come back, until nothing is wrong any more."""
-        await asyncio.sleep(max(0.0, self._arrives_at - self._world.loop.time()))
+        if self._after is not None:
+            await self._after.wait()
+            await asyncio.sleep(self._random.uniform(0.0, LATEST_S))
         await self._idle(self._random.choice((0.0, 0.0, 3.0, 15.0)))
         while True:
             self._member = self._born()
@@ -133,8 +137,7 @@ class MemberService:
         return ending
 
     async def _live(self) -> str:
-        until = self._facts.settled_again + FAREWELL_S
-        while not self._facts.finished and self._world.loop.time() < until:
+        while not self._facts.finished and self._world.loop.time() < self._facts.settled_again + FAREWELL_S:
             await self._step()
             if not self._staying and self._random.random() < self._restless:
                 return self._random.choice(("dies", "leaves"))

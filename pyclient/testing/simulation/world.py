@@ -147,7 +147,7 @@ class World:
             network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall,
             random=lambda: self.random(f"client {client}"), seal_inline_bytes=self.seal_inline_bytes,
             workers=lambda name: LateExecutor(
-                self.loop, self.random(f"workers {client}"), self.assignments_per_s if name == ASSIGNING else WORK_PER_S))
+                self.loop, self.random(f"workers {client}"), lambda: self.assignments_per_s if name == ASSIGNING else WORK_PER_S))
 
     @contextlib.contextmanager
     def inside(self, client: str) -> Iterator[None]:
@@ -198,7 +198,7 @@ class SimulatedCluster(Controls):
 class LateExecutor(Executor):
     """Runs work a little later on the simulated loop, as a worker thread would at some time."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, per_s: float = WORK_PER_S) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, per_s: Callable[[], float]) -> None:
         self._loop = loop
         self._random = random
         self._per_s = per_s
@@ -208,7 +208,7 @@ class LateExecutor(Executor):
         """Take work."""
         future: Future[T] = Future()
         self._pending[future] = lambda: fn(*args, **kwargs)
-        self._loop.call_later(self._random.expovariate(self._per_s), self._run, future)
+        self._loop.call_later(self._random.expovariate(self._per_s()), self._run, future)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
