@@ -185,26 +185,26 @@ class ConsumerGroup(Member):
         if saying.owned is not None:
             self._changes.withdraw()
         self._known = True
-        wishes, told = self._wishes, self._reconciling.told
-        return beat_call(self._options, self.identity, saying, lambda answer, error: self._felt(wishes, saying, told, answer, error))
+        wishes = self._wishes
+        return beat_call(self._options, self.identity, saying, lambda answer, error: self._felt(wishes, saying, answer, error))
 
-    def _felt(self, wishes: Wishes, saying: Saying, told: int, answer: Told, error: BaseException | None) -> None:
+    def _felt(self, wishes: Wishes, saying: Saying, answer: Told, error: BaseException | None) -> None:
         self._pulse = None
         self._is_open = True
         if error is None:
             self._said, self._failures = wishes, 0
             self._interval = answer.interval if answer.interval > 0 else self._options.heartbeat_interval
             self.identity = attrs.evolve(self.identity, generation=answer.epoch)
-            self._take_in(saying, told, answer)
+            self._take_in(saying, answer)
         else:
             self._said = None  # the next answer tells what the member is to have, whatever this one would have told
             self._not_heard(error)
 
-    def _take_in(self, saying: Saying, told: int, answer: Told) -> None:
+    def _take_in(self, saying: Saying, answer: Told) -> None:
         if self.state is State.JOINING:
             self._advance(Event.JOINED)
         elif self.state is State.ACKNOWLEDGING and saying.owned is not None:
-            self._reconciling.heard(told)
+            self._reconciling.heard()  # before this answer tells more
             self._advance(Event.ACKNOWLEDGED)
         if answer.assignment is not None and self._reconciling.aim(answer.assignment):
             self._changes.withdraw()

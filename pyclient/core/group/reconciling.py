@@ -70,14 +70,9 @@ class Reconciling:
         """Whether the coordinator waits to hear what the member has now."""
         return self._target is not None and self._told != self._known_as
 
-    @property
-    def told(self) -> int:
-        """Which target this is."""
-        return self._told
-
-    def heard(self, told: int) -> None:
-        """The coordinator knows what the member has, after so many targets."""
-        self._known_as = told
+    def heard(self) -> None:
+        """The coordinator knows what the member has, by what it was told so far."""
+        self._known_as = self._told
 
     # ---- ids and names ----------------------------------------------------------------------------------------------
 
