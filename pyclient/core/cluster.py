@@ -5,7 +5,7 @@ back unless its topic was re-created (M02).
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
@@ -76,9 +76,9 @@ class Cluster:
         partition = self.partition(where)
         return partition.leader if partition is not None and partition.leader in self.nodes else None
 
-    def updated(self, answer: Any, *, everything: bool = False) -> Cluster:
-        """The view after a Metadata answer. With *everything*, topics it does not hold are gone."""
-        topics = {} if everything else dict(self.topics)
+    def updated(self, answer: Any, *, everything: bool = False, but: Collection[str] = ()) -> Cluster:
+        """The view after a Metadata answer. With *everything*, topics it does not hold are gone, *but* those that it was not asked for."""
+        topics = {name: topic for name, topic in self.topics.items() if not everything or name in but}
         for each in answer.topics:
             name = each.name or self.names.get(each.topic_id)
             if name is not None:

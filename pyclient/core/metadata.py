@@ -201,7 +201,7 @@ class Metadata:
 
     def _adopt(self, now: float, message: object, *, partial: bool) -> None:
         before = self.cluster
-        after = before.updated(message, everything=not partial)
+        after = before.updated(message, everything=not partial, but=self._fresh)
         self._trying_since = None
         self.last_error = None
         if not partial:

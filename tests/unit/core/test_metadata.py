@@ -138,6 +138,21 @@ def test_M01_a_topic_that_was_dropped_is_new_when_it_is_used_again() -> None:
     assert names(client.asks()) == ["a"]
 
 
+def test_M02_an_answer_takes_no_topic_away_that_it_was_not_asked_for(client: Client) -> None:
+    """One that is given up and taken up again while the others are asked for is known all the time."""
+    client.metadata.pin(["a", "b"])
+    client.asks().reply(**view(topic("a", 1), topic("b", 1)))
+    client.metadata.pin(["b"])
+    client.metadata.request_update()
+    client.world.after(MAX_AGE)
+    without = client.asks()
+    client.metadata.pin(["a", "b"])
+    assert names(without) == ["b"]
+    without.reply(**view(topic("b", 1)))
+    assert set(client.metadata.cluster.topics) == {"a", "b"}
+    assert names(client.asks()) == ["a"]
+
+
 def test_pinned_topics_stay_however_long_they_are_not_used() -> None:
     client = Client(max_idle=1.0)
     client.metadata.pin(["a"])
