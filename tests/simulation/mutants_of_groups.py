@@ -83,7 +83,8 @@ BUGS_OF_GROUPS: Final = (
     _bug("what the coordinator has to be told waits for the interval", "N04", f"{NEXT}._urgent", "return self._said", "return False and self._said"),
     # --- leading
     _bug("an assignment that came too late counts", "G02", f"{CLASSIC}._shared_out",
-         "joined is not self._leads", "joined.identity != self.identity"),
+         "joined is not self._leads", "joined.identity != self.identity",
+         "a generation's number comes again only after its coordinator has lost everything: a unit test lets it"),
     _bug("the leader shares out before it knows the topics", "G08", f"{LEADING}.go_on", "if not all(", "if False and not all(",
          "the leader's own topics are those of all in the simulation, and known before anybody joins"),
     # --- commits
@@ -91,7 +92,8 @@ BUGS_OF_GROUPS: Final = (
     _bug("a commit of what another member has is sent", "C25", f"{COMMIT}.begin",
          "if assignment is None or self._group.owned.get(where) != assignment:", "if False:"),
     _bug("a partition that came back is the same one", "C24", f"{COMMIT}.begin",
-         "self._group.owned.get(where) != assignment", "where not in self._group.owned"),
+         "self._group.owned.get(where) != assignment", "where not in self._group.owned",
+         "no commit waits for so long that its partition goes and comes back: a unit test lets it"),
     _bug("commits are sent while the coordinator takes none", "C25", f"{COMMIT}.may_go", "return self._group.settled", "return True",
          "the coordinator refuses them, and they are sent again: the unit tests see that they wait"),
     _bug("commits overtake each other", "C24", f"{COMMITTING}._my_turn", "await self._order.acquire()",
