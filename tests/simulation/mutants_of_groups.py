@@ -90,7 +90,8 @@ BUGS_OF_GROUPS: Final = (
     # --- commits
     _bug("a commit does not say who commits", "C25", f"{COMMITTING}._as_member", "self._left(deadline), identity, self._instance_id", "self._left(deadline)"),
     _bug("a commit of what another member has is sent", "C25", f"{COMMIT}.begin",
-         "if assignment is None or self._group.owned.get(where) != assignment:", "if False:"),
+         "if assignment is None or self._group.owned.get(where) != assignment:", "if False:",
+         "the coordinator refuses it, in the name of a generation that is over: the unit tests see that it is not sent"),
     _bug("a partition that came back is the same one", "C24", f"{COMMIT}.begin",
          "self._group.owned.get(where) != assignment", "where not in self._group.owned",
          "no commit waits for so long that its partition goes and comes back: a unit test lets it"),
