@@ -17,11 +17,12 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.transitions import TABLES
+from pyclient.errors import IllegalTransition
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.batch import Batch
 from pyclient.testing.fake.partition import NOBODY
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
-from pyclient.testing.simulation.faults import KINDS, FELT_BY_MEMBERS, Fault, Strike, planned
+from pyclient.testing.simulation.faults import FELT_BY_MEMBERS, KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import RULES_OF_ALL, Broken, Invariant, Judge
 from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
 from pyclient.testing.simulation.network import Link
@@ -330,16 +331,20 @@ def _observed(taken: Counter[tuple[str, str, str]]) -> Iterator[None]:
 
 
 class _Errors(logging.Handler):
-    """Collects what the client logs as an error, save what faults provoke on purpose."""
+    """Collects what the client logs as an error, save what faults provoke on purpose; and whatever tells of a defect."""
 
     def __init__(self, into: list[str]) -> None:
-        super().__init__(logging.ERROR)
+        super().__init__(logging.WARNING)
         self._into = into
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not record.getMessage().startswith(ON_PURPOSE):
+        if _tells_of_a_defect(record) or (record.levelno >= logging.ERROR and not record.getMessage().startswith(ON_PURPOSE)):
             cause = f": {record.exc_info[1]!r}" if record.exc_info else ""
             self._into.append(f"{record.name}: {record.getMessage()}{cause}")
+
+
+def _tells_of_a_defect(record: logging.LogRecord) -> bool:
+    return isinstance(record.args, tuple) and any(isinstance(each, IllegalTransition) for each in record.args)
 
 
 @contextlib.contextmanager
@@ -348,7 +353,7 @@ def _errors_to(errors: list[str]) -> Iterator[None]:
     propagate, level = logger.propagate, logger.level
     logger.addHandler(handler)
     logger.propagate = False
-    logger.setLevel(logging.ERROR)  # not the attribute: other loggers remember what it allowed
+    logger.setLevel(logging.WARNING)  # not the attribute: other loggers remember what it allowed
     try:
         yield
     finally:
