@@ -42,7 +42,9 @@ RARE: Final = {
     ("classic member", "ASSIGNING", "LOST"): "a heartbeat must be refused while the leader's assignor works",
     **{(f"{kind} member", "OUT", "LEFT"): "a member must leave between having been put out and its next poll" for kind in ("classic", "consumer")},
     **{(f"{kind} member", state, "REFUSED"): "a coordinator must refuse the member for good just then, which few faults do" for kind, state in (
-        ("classic", "GIVING_UP"), ("classic", "JOINING"), ("classic", "ASSIGNING"), ("consumer", "ACKNOWLEDGING"), ("consumer", "RECONCILING"))},
+        ("classic", "GIVING_UP"), ("classic", "JOINING"), ("classic", "ASSIGNING"), ("classic", "SYNCING"), ("classic", "TAKING_OVER"),
+        ("consumer", "ACKNOWLEDGING"), ("consumer", "RECONCILING"))},
+    **{("consumer member", state, "LEFT"): "a member must leave within the moment until its heartbeat is answered" for state in ("JOINING", "ACKNOWLEDGING")},
     ("lane", "DRAINING", "STORED"): "a broker that checks sequences stores nothing behind a gap, unless it has forgotten the producer meanwhile",
     ("connection", "CONNECTING", "LOST"): "two addresses of a name must answer within the same instant",
     ("connection", "DRAINING", "LOST"): "a cut must fall between the last request of a connection that was given up and its answer",
