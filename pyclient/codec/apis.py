@@ -78,6 +78,7 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.HEARTBEAT: VersionRange(0, 4),
     Api.LEAVE_GROUP: VersionRange(0, 5),
     Api.SYNC_GROUP: VersionRange(0, 5),
+    Api.DESCRIBE_GROUPS: VersionRange(0, 6),
     Api.API_VERSIONS: VersionRange(0, 4),
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(1, 6),

@@ -162,7 +162,7 @@ BUGS: Final = (
          "whoever has something for such a partition asks after every answer by itself; the unit tests look at what is asked for"),
     _bug("metadata", "a new topic is never asked for", "M01", f"{METADATA}.want", "self._fresh.add(topic)", "pass"),
     _bug("metadata", "the view is replaced by the answer about one topic", "M01: partial updates", f"{CLUSTER}:Cluster.updated",
-         "topics = {} if everything else dict(self.topics)", "topics = {}"),
+         "if not everything or name in but}", "if False}"),
     _bug("metadata", "a bad answer without brokers is believed", "M03: a broker that is still starting", f"{METADATA}._answered",
          "case Reply(message=message) if message.brokers:", "case Reply(message=message):"),
     # --- connection

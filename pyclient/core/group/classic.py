@@ -11,7 +11,7 @@ from typing import Final
 
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
-from pyclient.core.group.classic_calls import Joined, KnownAs, heartbeat_call, join_call, leave_call, sync_call
+from pyclient.core.group.classic_calls import Joined, KnownAs, heartbeat_call, join_call, leave_call, survey_call, sync_call
 from pyclient.core.group.classic_state import BEATING, CLASSIC, UNSETTLED, Event, State
 from pyclient.core.group.leading import Leading
 from pyclient.core.group.member import Member
@@ -52,6 +52,7 @@ class ClassicGroup(Member):
         self._again = ""  # why it must join again once it is stable
         self._reason = "joining for the first time"
         self._request: Call | None = None  # joining or syncing
+        self._surveys: Call | None = None  # a leader that came back
         self._leads: Joined | None = None  # the generation that this leads
         self._failures = 0
         self._pausing = False  # before it joins again
@@ -114,13 +115,14 @@ class ClassicGroup(Member):
         if self.state in (State.OUT, State.FAILED):
             return ()
         self._look_at_topics()
+        if self._leading.go_on():
+            self._join_again("partitions have come or gone while their leader was away")
         if self._alive or self._alive_at is None:
             self._alive, self._alive_at = False, now
         if self._away(now):
             self._expire()
         elif self.state is State.STABLE and self._again:
             self._rejoin(self._again)
-        self._leading.go_on()
         if self.state is State.JOINING and self._request is None:
             self._join_when_due(now)
         if self._beats:
@@ -218,8 +220,19 @@ class ClassicGroup(Member):
         self._leads = joined if joined.leads else None
         if joined.leads:
             self._leading.begin(joined, self._shared_out)
+            if joined.skips_assignment:
+                self._survey(joined)
         else:
             self._leading.end()
+
+    def _survey(self, joined: Joined) -> None:
+        """G08: partitions that came while the leader was away have no owner, and nobody else looks."""
+        def told(shared: frozenset[TopicPartition] | None, error: BaseException | None) -> None:
+            self._surveys = None
+            self._leading.inherit(joined, shared)
+
+        self._surveys = survey_call(self._options, told)
+        self._calls.submit(self._surveys)
 
     def _shared_out(self, joined: Joined, assignments: Mapping[str, bytes], error: BaseException | None) -> None:
         """The leader's work is done; it counts only in its own generation. (Numbers come again: a coordinator that moves forgets one that was not shared out.)"""
@@ -335,10 +348,10 @@ class ClassicGroup(Member):
         return was
 
     def _cancel(self) -> None:
-        for call in (self._request, self._pulse):
+        for call in (self._request, self._pulse, self._surveys):
             if call is not None:
                 self._calls.cancel(call)
-        self._request = self._pulse = None
+        self._request = self._pulse = self._surveys = None
         self._beat_at = None
 
     def _fail(self, error: BaseException) -> None:

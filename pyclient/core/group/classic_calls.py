@@ -8,16 +8,20 @@ from typing import Any, Final
 import attrs
 
 from pyclient.codec.apis import Api
+from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
 from pyclient.core.group.answers import refused
 from pyclient.core.group.membership import GroupOptions, Identity
 from pyclient.core.manager import Use
+from pyclient.errors import ProtocolError
+from pyclient.records import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 JOIN_GRACE: Final = 5.0
 """Seconds more than the rebalance may take: the broker answers when it is over (G03)."""
 MEMBER_ID_REQUIRED: Final = 79
 BATCHED_SINCE: Final = 3  # LeaveGroup
+STABLE: Final = "Stable"
 REASON_LIMIT: Final = 255
 
 
@@ -88,6 +92,27 @@ def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) ->
         return refused(message.error_code, options.group_id) if message.error_code else Done(None)
 
     return _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
+
+
+def survey_call(options: GroupOptions, finish: Finish) -> Call:
+    """What the members have (a frozenset of partitions); None while the group rebalances, or of what cannot be read."""
+
+    def judge(message: Any) -> Verdict:
+        (group,) = message.groups
+        return refused(group.error_code, options.group_id) if group.error_code else Done(_shared_out(group))
+
+    return _call(options, "asking what was shared out in", Api.DESCRIBE_GROUPS,
+                 lambda version: {"groups": [options.group_id], "include_authorized_operations": False}, judge, finish)
+
+
+def _shared_out(group: Any) -> frozenset[TopicPartition] | None:
+    if group.group_state != STABLE:
+        return None
+    try:
+        assignments = [decode_assignment(bytes(each.member_assignment)) for each in group.members if each.member_assignment]
+    except ProtocolError:
+        return None
+    return frozenset(where for each in assignments for where in each.partitions)
 
 
 def leave_call(options: GroupOptions, identity: Identity, reason: str, finish: Finish, deadline: float | None) -> Call:

@@ -5,7 +5,7 @@ The assignor runs elsewhere (*offload*), for it may take seconds; heartbeats go 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -17,7 +17,7 @@ from pyclient.core.group.strategies import COOPERATIVE, Strategies
 from pyclient.core.metadata import Metadata, check_topic_name
 from pyclient.errors import IllegalState, InconsistentGroupProtocolError, KafkaError, ProtocolError, UnknownTopicOrPartitionError
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
-from pyclient.records import Node
+from pyclient.records import Node, TopicPartition
 
 _log = logging.getLogger(__name__)
 _COOPERATIVE_STICKY: Final = "cooperative-sticky"
@@ -57,7 +57,9 @@ class Leading:
         self._metadata = metadata
         self._offload = offload
         self._generation: Generation | None = None
-        self._shape: Shape | None = None  # for which the partitions were shared out; None: they are not yet
+        self._shape: Shape | None = None  # for which the partitions were shared out; None: they are not yet, or it is not known
+        self._inherits = False  # they were before this member came back: what it is to find out
+        self._inherited: Collection[TopicPartition] | None = None
         self._nodes: dict[int, Node] = {}  # every broker ever seen: one that is down has not moved to another rack
 
     def begin(self, joined: Joined, tell: Tell) -> None:
@@ -68,25 +70,32 @@ class Leading:
             return
         members = {member: _readable(member, instance, data) for member, (instance, data) in joined.members.items()}
         self._generation = Generation(joined, assignor, members, None if joined.skips_assignment else tell)
-        self._shape = None
+        self._shape, self._inherits, self._inherited = None, joined.skips_assignment, None
         self._metadata.pin(_nameable(self._generation.topics), PIN)
+
+    def inherit(self, joined: Joined, shared: Collection[TopicPartition] | None) -> None:
+        """What was shared out in a generation that began before this member came back to lead it; None: there is no telling."""
+        if self._generation is not None and self._generation.joined is joined:
+            self._inherits, self._inherited = False, shared
 
     def end(self) -> None:
         """Be the leader no more."""
         self._generation = self._shape = None
         self._metadata.pin((), PIN)
 
-    def go_on(self) -> None:
-        """Share out as soon as all topics are known."""
+    def go_on(self) -> bool:
+        """Share out as soon as all topics are known; True when that was done before, and of other partitions than there are."""
         self._remember(self._metadata.cluster)
         current = self._generation
-        if current is None or self._shape is not None:
-            return
+        if current is None or self._shape is not None or self._inherits:
+            return False
         if not all(_known(self._metadata.cluster, topic) for topic in _nameable(current.topics)):
-            return
-        self._shape = self._shaped(current)
-        if current.tell is not None:
-            self._share_out(current, current.tell)
+            return False
+        self._shape = self._shaped(current, self._inherited)
+        if current.tell is None:
+            return self.changed()
+        self._share_out(current, current.tell)
+        return False
 
     def changed(self) -> bool:
         """Whether partitions have come or gone, or moved to other racks, since they were shared out."""
@@ -108,9 +117,10 @@ class Leading:
         return ClusterView({topic: topics[topic].describe().partitions for topic in sorted(current.topics) if _there(topics.get(topic))},
                            dict(self._nodes))
 
-    def _shaped(self, current: Generation) -> Shape:
+    def _shaped(self, current: Generation, only: Collection[TopicPartition] | None = None) -> Shape:
         view = self._view(current)
-        return {topic: tuple(view.racks(part) if current.racked else None for part in parts) for topic, parts in view.topics.items()}
+        return {topic: tuple(view.racks(part) if current.racked else None for part in parts if only is None or TopicPartition(topic, part.partition) in only)
+                for topic, parts in view.topics.items()}
 
     def _remember(self, cluster: Cluster) -> None:
         self._nodes.update(cluster.nodes)

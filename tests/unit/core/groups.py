@@ -148,9 +148,9 @@ class Member(Rig):
     # ---- the coordinator ----------------------------------------------------------------------------------------
 
     def joined(self, join: Sent, *, generation: int = 1, leader: str = "other", members: Mapping[str, bytes] | None = None, assignor: str = "turns",
-               **more: object) -> None:
+               skips: bool = False, **more: object) -> None:
         join.reply(
-            generation_id=generation, protocol_type="consumer", protocol_name=assignor, leader=leader, member_id=MEMBER, skip_assignment=False,
+            generation_id=generation, protocol_type="consumer", protocol_name=assignor, leader=leader, member_id=MEMBER, skip_assignment=skips,
             members=[{"member_id": member, "group_instance_id": None, "metadata": data} for member, data in (members or {}).items()], **more)
 
     def refused(self, sent: Sent, code: int) -> None:

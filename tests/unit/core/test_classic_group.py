@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.codec.consumer_protocol import decode_assignment
+from pyclient.codec.consumer_protocol import decode_assignment, encode_assignment
 from pyclient.core.group.classic_state import State
 from pyclient.core.group.membership import ChangeKind, Identity
 from pyclient.core.group.subscription import Subscription
@@ -15,10 +17,13 @@ from pyclient.errors import (
     ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, IllegalState, ProtocolError, RebalanceInProgressError,
     UnknownServerError,
 )
+from pyclient.plugins import Assignment
+from pyclient.records import TopicPartition
 from tests.unit.core.groups import (
     FENCED_INSTANCE, HEARTBEAT, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCE, REBALANCING, SESSION, UNKNOWN_MEMBER, Member,
     OneByOne, parts, read_wishes, wishes,
 )
+from tests.unit.core.world import Sent
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
 GROUP_AUTHORIZATION, UNKNOWN_SERVER = 30, -1
@@ -514,6 +519,67 @@ def test_G05_a_static_member_that_comes_back_to_a_cooperative_group_has_it_rebal
     member.synced(member.sends(Api.SYNC_GROUP), *parts(0, 1))
     member.takes(ChangeKind.ASSIGNED)
     member.sends_nothing()
+
+
+def comes_back_as_leader(*partitions: TopicPartition) -> tuple[Member, Sent]:
+    """A static member that leads an eager group as before, has nothing to share out, and asks what is."""
+    member = Member(instance="i")
+    member.tells(t=3)
+    member.subscribes()
+    member.polls()
+    member.joined(member.sends(Api.JOIN_GROUP), leader=MEMBER, members={MEMBER: wishes("t"), "other": wishes("t")}, skips=True)
+    sync, survey = sorted(member.turn(), key=lambda sent: sent.api is Api.DESCRIBE_GROUPS)
+    assert list(sync.body.assignments) == []
+    member.synced(sync, *partitions)
+    member.takes(ASSIGNED, *partitions)
+    assert (survey.api, list(survey.body.groups)) == (Api.DESCRIBE_GROUPS, ["g"])
+    return member, survey
+
+
+def surveyed(survey: Sent, *shares: Sequence[TopicPartition], state: str = "Stable", error_code: int = 0, damaged: bool = False) -> None:
+    members = [{"member_id": str(number), "group_instance_id": None, "client_id": "", "client_host": "", "member_metadata": b"",
+                "member_assignment": b"\0" if damaged else encode_assignment(Assignment(tuple(share)))} for number, share in enumerate(shares)]
+    survey.reply(groups=[{"error_code": error_code, "group_id": "g", "group_state": state, "protocol_type": "consumer", "protocol_data": "turns",
+                          "members": members, "authorized_operations": 0}])
+
+
+def test_G08_a_leader_that_comes_back_to_partitions_without_owner_shares_them_out() -> None:
+    """Found by simulation: they came while the leader was away, and it took what it saw for what was shared out."""
+    member, survey = comes_back_as_leader(*parts(0))
+    surveyed(survey, parts(0), parts(1))
+    member.sends_nothing()
+    member.takes(REVOKED, *parts(0))
+    assert "partitions" in member.sends(Api.JOIN_GROUP).body.reason
+
+
+def test_G08_a_leader_that_comes_back_to_a_group_that_has_everything_disturbs_nobody() -> None:
+    member, survey = comes_back_as_leader(*parts(0))
+    surveyed(survey, parts(0), parts(1, 2))
+    member.sends_nothing()
+    assert member.group.change is None
+
+
+@pytest.mark.parametrize("answer", [{"state": "PreparingRebalance"}, {"error_code": GROUP_AUTHORIZATION}, {"damaged": True}])
+def test_G08_a_leader_that_cannot_learn_what_is_shared_out_watches_what_it_sees(answer: dict[str, Any]) -> None:
+    member, survey = comes_back_as_leader(*parts(0))
+    surveyed(survey, parts(0), **answer)
+    member.sends_nothing()
+    member.tells(t=4)
+    member.sends_nothing()
+    member.takes(REVOKED, *parts(0))
+    member.sends(Api.JOIN_GROUP)
+
+
+def test_G08_what_was_shared_out_before_says_nothing_of_the_next_generation() -> None:
+    member, survey = comes_back_as_leader(*parts(0))
+    member.is_rebalancing()
+    member.takes(REVOKED, *parts(0))
+    member.joined(member.sends(Api.JOIN_GROUP), generation=2, leader=MEMBER, members={MEMBER: wishes("t")})
+    member.synced(member.sends(Api.SYNC_GROUP), *parts(0, 1, 2))
+    member.takes(ASSIGNED, *parts(0, 1, 2))
+    surveyed(survey, parts(0))
+    member.sends_nothing()
+    assert member.group.change is None
 
 
 def test_G05_a_static_member_that_comes_back_to_an_eager_group_disturbs_nobody() -> None:
