@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -106,9 +108,14 @@ def test_only_answers_that_can_ask_for_silence_count_as_asking_for_it() -> None:
             await (await producer.send("orders", b"0", partition=0))
 
     answered: list[tuple[Asked, bool]] = []
+
+    def note(event: str, facts: Mapping[str, Any]) -> None:
+        if event == "answered":
+            answered.append((facts["asked"], facts["fields"]["throttle_time"] > 0))
+
     with World(1) as world:
         world.cluster.create_topic("orders")
-        world.kafka.listeners.append(lambda event, facts: answered.append((facts["asked"], facts["fields"]["throttle_time"] > 0)) if event == "answered" else None)
+        world.kafka.listeners.append(note)
         with world.cluster.intercept(Cut(keep=5), "ApiVersions", times=1) as cut, world.inside("producer"):
             hits = world.strike([Fault("throttling", at=0.0, pick=0.0, lasts=60.0)])
             world.run(send(world.bootstrap_servers))
