@@ -44,7 +44,7 @@ CONSUMER: Final = Transitions("consumer member", {
     (State.STABLE, Event.TOLD): State.RECONCILING,
     (State.RECONCILING, Event.RECONCILED): State.ACKNOWLEDGING,
     (State.ACKNOWLEDGING, Event.ACKNOWLEDGED): State.STABLE,
-    **{(state, Event.LOST): State.LOSING for state in MEMBERS},
+    **{(state, Event.LOST): State.LOSING for state in State if state in MEMBERS},
     **{(state, Event.LEFT): State.OUT for state in State},
-    **{(state, Event.REFUSED): State.FAILED for state in BEATING},
+    **{(state, Event.REFUSED): State.FAILED for state in State if state in BEATING},
 })

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyclient.errors import KafkaTimeout, LogTruncationError
+from pyclient.errors import ConnectionLost, IllegalTransition, KafkaTimeout, LogTruncationError
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Entry, Facts, Handed, Sent
 from pyclient.testing.simulation.invariants import INVARIANTS, RULES_OF_ALL, Broken, Judge
@@ -200,10 +200,20 @@ def test_S10_a_call_that_raises_what_it_does_not_promise_is_a_breach(monkeypatch
     assert "not promised" in (outcome.broken or "")
 
 
-def test_a_run_leaves_logging_as_it_was() -> None:
+def test_a_run_leaves_logging_as_it_was(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pyclient")
     logger = logging.getLogger("pyclient.core.fetching")
-    before = logger.isEnabledFor(logging.WARNING)
+    assert logger.isEnabledFor(logging.INFO)
     with _errors_to([]):
-        assert not logger.isEnabledFor(logging.WARNING)
-    assert logger.isEnabledFor(logging.WARNING) == before
+        assert not logger.isEnabledFor(logging.INFO)
+    assert logger.isEnabledFor(logging.INFO)
     assert logging.getLogger("pyclient").propagate
+
+
+def test_a_defect_is_an_error_wherever_the_client_tells_of_it() -> None:
+    told: list[str] = []
+    with _errors_to(told):
+        logging.getLogger("pyclient.consumer").warning("committing failed: %s", ConnectionLost("gone"))
+        logging.getLogger("pyclient.consumer").warning("committing failed: %s", IllegalTransition("a", "b"))
+    assert len(told) == 1
+    assert "is impossible in state" in told[0]
