@@ -51,8 +51,7 @@ def test_members_with_librdkafka_share_a_topic_until_one_leaves(fake: FakeCluste
     first.commit(asynchronous=False)
     assert sum(each.offset for each in fake.committed("readers").values()) == COUNT
     second = member(fake)
-    eventually(lambda: polling(first, second) and shares(fake) == [2, 2])
-    assert {len(each.assignment()) for each in (first, second)} == {2}
+    eventually(lambda: polling(first, second) and shares(fake) == [2, 2] and {len(each.assignment()) for each in (first, second)} == {2})
     second.close()
     eventually(lambda: polling(first) and shares(fake) == [4])
     first.close()

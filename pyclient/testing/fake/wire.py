@@ -83,6 +83,8 @@ class BrokerConnection(asyncio.Protocol):
         self._frames: deque[memoryview] = deque()
         self._unsaid: list[bytes] = []
         self._working: asyncio.Task[None] | None = None
+        self._unbegun: list[Coroutine[Any, Any, Any]] = []
+        """What the task is to await, before its first step."""
         self._peer = ""
 
     def __repr__(self) -> str:
@@ -113,6 +115,7 @@ class BrokerConnection(asyncio.Protocol):
         self._frames.clear()
         if self._working is not None:
             self._working.cancel()
+            self._forget_unbegun()
         self._front.connections.pop(self, None)
 
     def cut(self) -> None:
@@ -172,10 +175,12 @@ class BrokerConnection(asyncio.Protocol):
         verdict = self._front.control.verdict(asked)
         waiting = self._delayed(head, asked, verdict) if isinstance(verdict, Delay) else self._apply(head, asked, verdict)
         if waiting is not None:
+            self._unbegun.append(waiting)
             self._working = asyncio.get_running_loop().create_task(self._finish(waiting))
 
     async def _finish(self, waiting: Coroutine[Any, Any, None]) -> None:
         """See a request through that could not be answered at once, then go on with the next ones."""
+        self._unbegun.clear()
         try:
             await waiting
         except Exception as defect:  # noqa: BLE001 whoever runs the cluster is told, and the client sees a cut
@@ -183,9 +188,16 @@ class BrokerConnection(asyncio.Protocol):
         self._working = None
         self._work()
 
+    def _forget_unbegun(self) -> None:
+        """A task that is cancelled before its first step never awaits what it was made for, which would be warned of."""
+        for each in self._unbegun:
+            each.close()
+        self._unbegun.clear()
+
     async def _delayed(self, head: RequestHead, asked: Asked, delay: Delay) -> None:
         await asyncio.sleep(delay.seconds)
         waiting = self._apply(head, asked, None)
+        self._unbegun.clear()
         if waiting is not None:
             await waiting
 
@@ -215,6 +227,8 @@ class BrokerConnection(asyncio.Protocol):
     def _handle(self, head: RequestHead, asked: Asked, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
         answer = self._front.rows[asked.api].handle(self._kafka, asked)
         if not isinstance(answer, dict) and inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                self._unbegun.append(answer)
             return self._awaited(head, asked, verdict, answer)
         self._end(head, asked, verdict, answer)
         return None

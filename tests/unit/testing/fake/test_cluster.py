@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +14,11 @@ import pytest
 import pyclient.testing
 from pyclient import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.codec.apis import Api
+from pyclient.codec.messages import encode_request
 from pyclient.errors import ConfigurationError, IllegalState, KafkaError
-from pyclient.testing import Answer, Cut, Delay, Drop, Fail, FakeCluster, FakeClusterDefect, Silence, Throttle
+from pyclient.testing import Answer, Cut, Delay, Drop, Fail, FakeCluster, FakeClusterDefect, Silence, Throttle, World
 from pyclient.testing.fake.asking import Asked
+from pyclient.testing.simulation.network import Link, SimulatedTransport
 from tests.waiting import eventually
 
 QUICK: dict[str, Any] = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10, "request_timeout_ms": 500, "linger_ms": 0}
@@ -410,3 +414,22 @@ def test_any_thread_may_use_it(fake_cluster: FakeCluster) -> None:
 
 def test_the_verdicts_are_public_names() -> None:
     assert {"Answer", "Cut", "Delay", "Drop", "Fail", "Silence", "Throttle"} <= set(pyclient.testing.__all__)
+
+
+def test_a_client_that_is_gone_before_its_request_is_begun_leaves_nothing_that_was_never_awaited() -> None:
+    """The warning came whenever the collector did, in some other test."""
+    frame = encode_request(Api.API_VERSIONS, 0, 1, None, {})
+
+    async def ask_and_hang_up(world: World) -> None:
+        world.control.intercept(lambda _: Delay(1.0))
+        connection = world.front.connection(1)
+        connection.connection_made(SimulatedTransport(Link(world.network, "nobody", 1, ("10.0.0.1", 1)), ("10.0.0.1", 1)))
+        connection.data_received(len(frame).to_bytes(4, "big") + frame)
+        connection.connection_lost(None)
+        await asyncio.sleep(2.0)
+
+    with warnings.catch_warnings(record=True) as warned, World(1) as world:
+        warnings.simplefilter("always")
+        world.run(ask_and_hang_up(world))
+        gc.collect()
+    assert [str(each.message) for each in warned if "never awaited" in str(each.message)] == []
