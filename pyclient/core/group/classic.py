@@ -226,9 +226,11 @@ class ClassicGroup(Member):
             self._leading.end()
 
     def _survey(self, joined: Joined) -> None:
-        """G08: partitions that came while the leader was away have no owner, and nobody else looks."""
+        """G08: nobody else has seen which partitions came or went while the leader was away."""
         def told(shared: frozenset[TopicPartition] | None, error: BaseException | None) -> None:
             self._surveys = None
+            if error is not None:
+                _log.info("group %r: what was shared out before this leader came back is not known, and taken for all there is: %s", self._options.group_id, error)
             self._leading.inherit(joined, shared)
 
         self._surveys = survey_call(self._options, told)

@@ -91,7 +91,7 @@ class Leading:
             return False
         if not all(_known(self._metadata.cluster, topic) for topic in _nameable(current.topics)):
             return False
-        self._shape = self._shaped(current, self._inherited)
+        self._shape = self._shaped(current) if self._inherited is None else self._shaped_of(current, self._inherited)
         if current.tell is None:
             return self.changed()
         self._share_out(current, current.tell)
@@ -117,10 +117,18 @@ class Leading:
         return ClusterView({topic: topics[topic].describe().partitions for topic in sorted(current.topics) if _there(topics.get(topic))},
                            dict(self._nodes))
 
-    def _shaped(self, current: Generation, only: Collection[TopicPartition] | None = None) -> Shape:
+    def _shaped(self, current: Generation) -> Shape:
         view = self._view(current)
-        return {topic: tuple(view.racks(part) if current.racked else None for part in parts if only is None or TopicPartition(topic, part.partition) in only)
-                for topic, parts in view.topics.items()}
+        return {topic: tuple(view.racks(part) if current.racked else None for part in parts) for topic, parts in view.topics.items()}
+
+    def _shaped_of(self, current: Generation, shared: Collection[TopicPartition]) -> Shape:
+        """What `_shaped` would be if there were just the partitions that were shared out."""
+        view = self._view(current)
+        racks = {TopicPartition(topic, part.partition): view.racks(part) if current.racked else None for topic, parts in view.topics.items() for part in parts}
+        shape: dict[str, list[Any]] = {topic: [] for topic in view.topics}
+        for where in sorted(shared):
+            shape.setdefault(where.topic, []).append(racks.get(where))
+        return {topic: tuple(parts) for topic, parts in shape.items()}
 
     def _remember(self, cluster: Cluster) -> None:
         self._nodes.update(cluster.nodes)

@@ -559,6 +559,15 @@ def test_G08_a_leader_that_comes_back_to_a_group_that_has_everything_disturbs_no
     assert member.group.change is None
 
 
+@pytest.mark.parametrize("gone", [parts(3), parts(0, name="deleted")], ids=["a topic made anew with fewer", "a topic"])
+def test_G08_a_leader_that_comes_back_finds_what_is_gone(gone: Sequence[TopicPartition]) -> None:
+    member, survey = comes_back_as_leader(*parts(0))
+    surveyed(survey, parts(0), [*parts(1, 2), *gone])
+    member.sends_nothing()
+    member.takes(REVOKED, *parts(0))
+    member.sends(Api.JOIN_GROUP)
+
+
 @pytest.mark.parametrize("answer", [{"state": "PreparingRebalance"}, {"error_code": GROUP_AUTHORIZATION}, {"damaged": True}])
 def test_G08_a_leader_that_cannot_learn_what_is_shared_out_watches_what_it_sees(answer: dict[str, Any]) -> None:
     member, survey = comes_back_as_leader(*parts(0))

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import gc
 import socket
 import threading
@@ -416,15 +417,22 @@ def test_the_verdicts_are_public_names() -> None:
     assert {"Answer", "Cut", "Delay", "Drop", "Fail", "Silence", "Throttle"} <= set(pyclient.testing.__all__)
 
 
-def test_a_client_that_is_gone_before_its_request_is_begun_leaves_nothing_that_was_never_awaited() -> None:
-    """The warning came whenever the collector did, in some other test."""
-    frame = encode_request(Api.API_VERSIONS, 0, 1, None, {})
+FOR_EVER: dict[str, object] = {
+    "replica_id": -1, "max_wait": datetime.timedelta(seconds=30), "min_bytes": 1, "max_bytes": 100, "isolation_level": 0,
+    "topics": [{"topic": "orders", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 100}]}]}
 
+
+@pytest.mark.parametrize(("frame", "verdict"), [
+    (encode_request(Api.API_VERSIONS, 0, 1, None, {}), Delay(1.0)), (encode_request(Api.FETCH, 4, 1, None, FOR_EVER), None)], ids=["delayed", "waiting for records"])
+def test_a_client_that_is_gone_before_its_request_is_begun_leaves_nothing_that_was_never_awaited(frame: bytes, verdict: Delay | None) -> None:
+    """The warning came whenever the collector did, in some other test."""
     async def ask_and_hang_up(world: World) -> None:
-        world.control.intercept(lambda _: Delay(1.0))
+        world.cluster.create_topic("orders")
+        world.control.intercept(lambda _: verdict)
         connection = world.front.connection(1)
         connection.connection_made(SimulatedTransport(Link(world.network, "nobody", 1, ("10.0.0.1", 1)), ("10.0.0.1", 1)))
         connection.data_received(len(frame).to_bytes(4, "big") + frame)
+        assert connection._working is not None, "it was answered at once"
         connection.connection_lost(None)
         await asyncio.sleep(2.0)
 
