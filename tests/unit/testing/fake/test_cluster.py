@@ -434,10 +434,13 @@ def test_a_client_that_is_gone_before_its_request_is_begun_leaves_nothing_that_w
         connection.data_received(len(frame).to_bytes(4, "big") + frame)
         assert connection._working is not None, "it was answered at once"
         connection.connection_lost(None)
-        await asyncio.sleep(0)
 
-    with warnings.catch_warnings(record=True) as warned, World(1) as world:
+    def ask_in_a_world_that_ends() -> None:
+        with World(1) as world:
+            world.run(ask_and_hang_up(world))
+
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        world.run(ask_and_hang_up(world))
+        ask_in_a_world_that_ends()
         gc.collect()
     assert [str(each.message) for each in warned if "never awaited" in str(each.message)] == []
