@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping
 from random import Random
@@ -96,7 +97,7 @@ class FakeCluster(Controls):
 
     def _end(self) -> None:
         thread, self._thread = self._thread, None
-        if thread is not None and self._listeners is not None:
+        if thread is not None and self._listeners is not None and not sys.is_finalizing():  # its thread runs no more then
             thread.wait(self._listeners.close())
             thread.end()
 

@@ -5,6 +5,8 @@ import asyncio
 import datetime
 import gc
 import socket
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -444,3 +446,18 @@ def test_a_client_that_is_gone_before_its_request_is_begun_leaves_nothing_that_w
         ask_in_a_world_that_ends()
         gc.collect()
     assert [str(each.message) for each in warned if "never awaited" in str(each.message)] == []
+
+
+def test_a_cluster_that_a_program_forgot_does_not_keep_it_from_ending() -> None:
+    """What a generator holds is closed when the interpreter ends, where no thread answers any more."""
+    program = """if True:
+        from pyclient.testing import FakeCluster
+
+        def clusters():
+            with FakeCluster() as cluster:
+                yield cluster
+
+        kept = clusters()
+        next(kept)
+        """
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
