@@ -229,8 +229,9 @@ class ClassicGroup(Member):
         """G08: nobody else has seen which partitions came or went while the leader was away."""
         def told(shared: frozenset[TopicPartition] | None, error: BaseException | None) -> None:
             self._surveys = None
-            if error is not None:
-                _log.info("group %r: what was shared out before this leader came back is not known, and taken for all there is: %s", self._options.group_id, error)
+            if shared is None:
+                _log.info("group %r: what was shared out before this leader came back is not known, and taken for all there is: %s",
+                          self._options.group_id, error or "the group rebalances, or has an assignment that cannot be read")
             self._leading.inherit(joined, shared)
 
         self._surveys = survey_call(self._options, told)

@@ -1,6 +1,7 @@
 """A member of a classic group: one test for each rule of how it joins, lives, is rebalanced and leaves (G01 to G10); `test_membership` has those of both protocols."""
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -569,9 +570,11 @@ def test_G08_a_leader_that_comes_back_finds_what_is_gone(gone: Sequence[TopicPar
 
 
 @pytest.mark.parametrize("answer", [{"state": "PreparingRebalance"}, {"error_code": GROUP_AUTHORIZATION}, {"damaged": True}])
-def test_G08_a_leader_that_cannot_learn_what_is_shared_out_watches_what_it_sees(answer: dict[str, Any]) -> None:
+def test_G08_a_leader_that_cannot_learn_what_is_shared_out_says_so_and_watches_what_it_sees(answer: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pyclient")
     member, survey = comes_back_as_leader(*parts(0))
     surveyed(survey, parts(0), **answer)
+    assert "what was shared out before this leader came back is not known" in caplog.text
     member.sends_nothing()
     member.tells(t=4)
     member.sends_nothing()
