@@ -15,6 +15,10 @@ def _frozen(users: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(dict(users))
 
 
+def _all(names: Collection[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def _names(users: Mapping[str, str]) -> str:
     return ", ".join(sorted(users))
 
@@ -35,7 +39,7 @@ class Security:
 
     users: Mapping[str, str] = attrs.field(
         factory=lambda: {"alice": "alice-secret", "bob": "bob-secret"}, converter=_frozen, repr=_names, hash=False)
-    super_users: Collection[str] = attrs.field(default=("alice",), converter=tuple)
+    super_users: Collection[str] = attrs.field(default=("alice",), converter=_all)
     connections_max_reauth_ms: int = 0
 
     def __attrs_post_init__(self) -> None:

@@ -176,7 +176,6 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         issuer = self.server.issuer
