@@ -89,7 +89,7 @@ def test_a_client_that_fetches_its_tokens_from_the_endpoint_gets_in(kafka_cluste
     options = at(kafka_cluster, "OIDC", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_method="oidc", sasl_oauthbearer_client_id="alice",
                  sasl_oauthbearer_client_secret=SECURITY.users["alice"], sasl_oauthbearer_token_endpoint_url=tokens.token_endpoint_url)
     assert produced(options, topic) is None
-    assert [request.status for request in tokens.requests[before:]] == [200]
+    assert {request.status for request in tokens.requests[before:]} == {200}
 
 
 # --- who does not ----------------------------------------------------------------------------------------------------
@@ -332,11 +332,14 @@ def test_a_secured_broker_can_be_killed_and_started_and_has_everything_again(kaf
     assert produced(PROOFS["signed token over TLS"](kafka_cluster, "alice") | restarted, topic) is None
 
 
-def test_nothing_of_a_secured_cluster_is_left_and_nothing_secret_is_logged(
+def test_a_secured_cluster_takes_settings_leaves_nothing_and_logs_nothing_secret(
     local_cluster: ClusterFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "pyclient"):
-        cluster = local_cluster(security=SECURITY)
+        cluster = local_cluster(security=SECURITY, listener_name_ssl_ssl_enabled_protocols="TLSv1.2")
+        context = ssl.create_default_context(cafile=cluster.credentials.ca.path)
+        with tls_connection(cluster, "SSL", context) as old:
+            assert old.version() == "TLSv1.2"
         folder = Path(cluster.credentials.directory)
         endpoint = cluster.credentials.tokens.url.rpartition(":")[2]
         cluster.close()
