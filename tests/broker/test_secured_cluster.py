@@ -15,6 +15,7 @@ from pyclient.testing import LocalCluster, LocalClusterError, Security
 from pyclient.testing.broker_security import LISTENERS
 from pyclient.testing.probe import metadata
 from pyclient.testing.pytest_plugin import ClusterFactory
+from pyclient.testing.tokens import unsecured_token
 from tests.secured import (
     Options,
     addresses,
@@ -227,8 +228,11 @@ def test_a_prefix_grants_what_begins_so_and_nothing_else(kafka_cluster: LocalClu
 
 
 @one
-def test_what_nobody_granted_can_be_revoked(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_what_is_revoked_is_the_users_own_and_may_never_have_been_granted(kafka_cluster: LocalCluster, topic: str) -> None:
+    carol = by_token(kafka_cluster, "SASL_PLAINTEXT", unsecured_token("carol"))
+    kafka_cluster.grant("carol", "WRITE", "CREATE", topic=topic)
     kafka_cluster.revoke("bob", "READ", "WRITE", topic=topic)
+    assert produced(carol, topic) is None
 
 
 # --- sessions, passwords, tools --------------------------------------------------------------------------------------
