@@ -124,9 +124,14 @@ def test_a_slow_endpoint_answers_late_and_does_not_hold_up_the_end() -> None:
         issuer.delay_s = 3600
         waiting = threading.Thread(target=quietly_fetched, args=(issuer,), daemon=True)
         waiting.start()
-        eventually(lambda: any("process_request_thread" in thread.name for thread in threading.enumerate()))
+        eventually(answers_somebody)
         began = time.monotonic()
+    eventually(lambda: not answers_somebody())
     assert time.monotonic() - began < 10
+
+
+def answers_somebody() -> bool:
+    return any("process_request_thread" in thread.name for thread in threading.enumerate())
 
 
 def quietly_fetched(issuer: TokenIssuer) -> None:
