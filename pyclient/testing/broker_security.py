@@ -47,7 +47,6 @@ _MODULES: Final = {
 _UNSECURED: Final = f"{_COMMON}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 _SIGNED: Final = f"{_COMMON}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _SIGNED_3: Final = f"{_COMMON}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler"
-_ALLOWED: Final = "org.apache.kafka.sasl.oauthbearer.allowed"
 
 
 class KeyStore(NamedTuple):
@@ -124,8 +123,8 @@ class BrokerSecurity(NamedTuple):
 
 
 def java_flags(jwks_path: str) -> list[str]:
-    """What Java must be told to let Kafka read the keys: a URL that is not allowed is refused."""
-    return [f"-D{_ALLOWED}.urls={_url(jwks_path)}", f"-D{_ALLOWED}.files={jwks_path}"]
+    """What Java must be told to let Kafka read the keys: it refuses URLs that are not allowed, those of files too."""
+    return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={_url(jwks_path)}"]
 
 
 def protocol_map(names: Iterable[str]) -> str:

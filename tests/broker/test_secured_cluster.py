@@ -347,6 +347,7 @@ def test_a_secured_cluster_takes_settings_leaves_nothing_and_logs_nothing_secret
         folder = Path(cluster.credentials.directory)
         endpoint = cluster.credentials.tokens.url.rpartition(":")[2]
         cluster.close()
+    assert repr(cluster) == "<LocalCluster: not running>"
     assert "ready at" in caplog.text
     assert not any(secret in caplog.text for secret in SECURITY.users.values())
     assert not folder.exists()

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import attrs
 import pytest
@@ -16,7 +18,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
 
-from pyclient.testing import Credentials, LocalCluster, LocalClusterError, NotControllable, Security
+from kio.schema.errors import ErrorCode
+
+from pyclient.testing import Credentials, LocalCluster, LocalClusterError, NotControllable, Security, access
 from pyclient.testing import cluster as cluster_module
 from pyclient.testing.access import Brokers, Resource, grant, resource
 from pyclient.testing.broker_security import LISTENERS, BrokerSecurity, Presented, protocol_map
@@ -268,3 +272,55 @@ def test_a_change_is_made_once_by_the_first_that_answers_and_waited_for_at_all()
 def test_a_change_that_nobody_makes_ends_in_time() -> None:
     with pytest.raises(TimeoutError, match="host:1"):
         brokers_at(1, timeout_s=0.0).change(answering([], "make", gone=1), answering([], "seen"))
+
+
+class SlowBroker:
+    """Takes changes of ACLs and passwords, and tells of each only when it was asked three times."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.rights: set[int] = set()
+        self.iterations = 1
+
+    def ask(self, _address: Address, request: Any, _answer: object, _limit_s: float) -> Any:
+        kind = type(request).__name__
+        if not kind.startswith("Describe"):
+            self.asked, self.changed = 0, request
+            return SimpleNamespace(results=(), filter_results=())
+        self.asked += 1
+        if self.asked == 3:
+            self._apply()
+        if kind == "DescribeAclsRequest":
+            acls = [SimpleNamespace(operation=code) for code in self.rights]
+            return SimpleNamespace(error_code=ErrorCode.none, error_message=None, resources=[SimpleNamespace(acls=acls)])
+        known = [SimpleNamespace(user="bob", credential_infos=[SimpleNamespace(iterations=self.iterations)])]
+        return SimpleNamespace(error_code=ErrorCode.none, error_message=None, results=known)
+
+    def _apply(self) -> None:
+        self.rights |= {each.operation for each in getattr(self.changed, "creations", ())}
+        self.rights -= {each.operation for each in getattr(self.changed, "filters", ())}
+        self.iterations = next((each.iterations for each in getattr(self.changed, "upsertions", ())), self.iterations)
+
+
+def test_changes_are_over_when_a_broker_tells_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = SlowBroker()
+    monkeypatch.setattr(access, "ask", broker.ask)
+    changes: list[Callable[[], None]] = [
+        lambda: grant(brokers_at(1), "bob", ["READ", "WRITE"], Resource("topic", "a")),
+        lambda: access.revoke(brokers_at(1), "bob", ["READ"], Resource("topic", "a")),
+        lambda: access.set_passwords(brokers_at(1), {"bob": "new"}),
+    ]
+    for change in changes:
+        change()
+        assert broker.asked == 3
+    assert broker.rights == {4}
+    assert broker.iterations >= access.FEWEST_ITERATIONS
+
+
+def test_what_brokers_will_never_do_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Any:
+        return SimpleNamespace(results=[SimpleNamespace(error_code=ErrorCode.security_disabled, error_message="no authorizer", user="bob")])
+
+    monkeypatch.setattr(access, "ask", refuse)
+    with pytest.raises(LocalClusterError, match=r"creating an ACL: security_disabled \(no authorizer\)"):
+        grant(brokers_at(1, timeout_s=60), "bob", ["READ"], Resource("topic", "a"))
