@@ -15,6 +15,7 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.testing import FakeCluster
+from pyclient.testing.broker_security import LISTENERS
 from pyclient.testing.fake.control import Verdict
 from pyclient.testing.fake.profiles import PROFILES
 from pyclient.testing.simulation.faults import KINDS
@@ -136,6 +137,12 @@ def test_the_page_names_every_verdict_and_every_release() -> None:
     for verdict in get_args(Verdict):
         assert f"| `{verdict.__name__}(" in PAGE.text
     assert ", ".join(PROFILES) in PAGE.text
+
+
+def test_the_page_lists_every_listener_of_a_secured_cluster_with_its_protocol_and_mechanisms() -> None:
+    for name, listener in LISTENERS.items():
+        [row] = re.findall(rf"^\| `{name}` \| {listener.protocol} \| (.*) \|$", PAGE.text, re.MULTILINE)
+        assert name == "SASL_SSL" or all(mechanism in row for mechanism in listener.mechanisms)
 
 
 def test_what_the_page_says_is_not_offered_is_not_offered() -> None:
