@@ -15,8 +15,8 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 NOT_YET = (
     NotYet(
         "security_protocol",
-        lambda value: value != "PLAINTEXT",
-        "Until then use a PLAINTEXT listener, or a TLS proxy such as stunnel on this machine.",
+        lambda value: value.startswith("SASL_"),
+        "Until then use an SSL listener, with a certificate of the client where it must know who you are, or a PLAINTEXT one.",
     ),
 )
 

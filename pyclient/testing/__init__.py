@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyclient.testing.assignor_laws import check_assignor
+    from pyclient.testing.certificates import Certificate, CertificateAuthority
     from pyclient.testing.cluster import LocalCluster
     from pyclient.testing.errors import (
         BrokerStartFailed,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "Answer": "fake.control",
     "BrokerStartFailed": "errors",
+    "Certificate": "certificates",
+    "CertificateAuthority": "certificates",
     "ContainersUnavailable": "errors",
     "Cut": "fake.control",
     "Delay": "fake.control",
@@ -51,6 +54,8 @@ _HOMES: Final = {
 __all__ = [
     "Answer",
     "BrokerStartFailed",
+    "Certificate",
+    "CertificateAuthority",
     "ContainersUnavailable",
     "Cut",
     "Delay",
