@@ -8,12 +8,12 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from pyclient.testing.tls import BrokerTls
+
 _log = logging.getLogger(__name__)
 PAUSE_S: Final = 0.1
 """Seconds of pause after an error of the system (no descriptors left): the connection is still there, and would be reported at once again."""
 
-FAREWELL_S: Final = 1.0
-"""How long the end of a connection with TLS waits for the peer's last word."""
 
 
 class Listener:
@@ -26,7 +26,7 @@ class Listener:
     def __init__(self, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext | None = None) -> None:
         self._sock = sock
         self._protocol = protocol
-        self._tls: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_shutdown_timeout": FAREWELL_S}
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._entering: set[asyncio.Task[Any]] = set()
         sock.setblocking(False)
@@ -45,7 +45,7 @@ class Listener:
 
     async def all_entered(self) -> None:
         """Return when every accepted connection is its protocol's, or gone. Who is still busy with TLS is hung up on."""
-        if self._tls:
+        if self._tls is not None:
             for task in self._entering:
                 task.cancel()
         await asyncio.gather(*self._entering, return_exceptions=True)
@@ -65,9 +65,23 @@ class Listener:
             self._loop.call_later(PAUSE_S, self._watch)
             return
         accepted.setblocking(False)
-        task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, accepted, **self._tls))
+        task = self._loop.create_task(self._enter(accepted))
         self._entering.add(task)
         task.add_done_callback(self._entered)
+
+    async def _enter(self, accepted: socket.socket) -> None:
+        if self._tls is None:
+            await self._loop.connect_accepted_socket(self._protocol, accepted)
+            return
+        shaken = self._loop.create_future()
+        wrapped = BrokerTls(self._protocol(), self._tls, shaken)
+        transport, _ = await self._loop.connect_accepted_socket(lambda: wrapped, accepted)
+        try:
+            await shaken
+        except BaseException as error:
+            if not isinstance(error, ssl.SSLError):  # that one was told what is wrong, and is hung up on
+                transport.abort()
+            raise
 
     def _entered(self, task: asyncio.Task[Any]) -> None:
         self._entering.discard(task)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
@@ -15,9 +16,10 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from pyclient.runtime.network import Endpoint, SocketOptions
+from pyclient.runtime.network import Endpoint, SocketOptions, Tls, UsesTls, tls_name
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.wire import Front
+from pyclient.testing.tls import BrokerTls, ClientTls
 
 HIGH_WATER: Final = 64 * 1024
 LOW_WATER: Final = 16 * 1024
@@ -169,9 +171,13 @@ class SimulatedTransport(asyncio.Transport):
 
     def abort(self) -> None:
         """End at once; what is not written out is lost."""
+        self._force_close(None)
+
+    def _force_close(self, error: Exception | None) -> None:
+        """The same for a cause, as asyncio's TLS asks its transport."""
         if not self._gone:
             self.lose_written()
-            self.lost(None)
+            self.lost(error)
             if self._other is not None and not self.link.frozen:
                 other = self._other
                 self.link.network.loop.call_later(
@@ -185,6 +191,10 @@ class SimulatedTransport(asyncio.Transport):
             self.link.ended()
             if self._protocol is not None:
                 self.link.network.loop.call_soon(self._protocol.connection_lost, error)
+
+    def deafen(self) -> None:
+        """Hear no more of the peer, as if it had ended; what is written still goes out."""
+        self.link.network.loop.call_soon(self.receive_end)
 
     def is_closing(self) -> bool:
         """Whether nothing is written any more."""
@@ -216,6 +226,8 @@ class Link:
         self.network = network
         self.client = client
         self.broker = broker
+        self.served: asyncio.BaseProtocol | None = None
+        """Who hears what the client says, behind TLS if there is any."""
         self.frozen = False
         """Half-open: nothing arrives any more, and nobody is told."""
         self.throttled_for = 0.0
@@ -264,8 +276,10 @@ class Link:
 class SimulatedNetwork:
     """Every name, address and connection of a simulated world; gives each client its `Network`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, front: Front) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, front: Front, tls: ssl.SSLContext | None = None) -> None:
         self.loop = loop
+        self.tls = tls
+        """With what the brokers' listeners speak TLS."""
         self.random = random
         self.front = front
         self.latency = Latency()
@@ -303,7 +317,7 @@ class SimulatedNetwork:
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         if event == "answered" and self.throttled and (seconds := self.throttled.pop(facts["asked"], 0.0)):
             for link in self.links:
-                if link.far.get_protocol() is facts["asked"].connection:
+                if link.served is facts["asked"].connection:
                     link.throttled_for = seconds
 
     def disarm(self, strike: Callable[[Link], bool]) -> None:
@@ -346,7 +360,8 @@ class ClientNetwork:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [Endpoint(socket.AF_INET, (address, port)) for address in found]
 
-    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:
+    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
+                   tls: Tls | None = None) -> asyncio.Transport:
         """Connect to whoever is at this address."""
         network = self._network
         network.connects += 1
@@ -360,10 +375,36 @@ class ClientNetwork:
             raise ConnectionRefusedError(111, "Connection refused")
         link = Link(network, self._client, node.id, address)
         network.links[link] = None
-        near = protocol()
-        link.far.connect(network.front.connection(node.id), link.near)
-        link.near.connect(near, link.far)
+        link.served = network.front.connection(node.id)
+        link.far.connect(link.served if network.tls is None else BrokerTls(link.served, network.tls, _unobserved(network.loop)), link.near)
+        if tls is not None:
+            return await _secured(link, protocol(), tls)
+        link.near.connect(protocol(), link.far)
         return link.near
 
     def drop(self) -> None:
         """There is no fork in a simulation."""
+
+
+async def _secured(link: Link, protocol: asyncio.BaseProtocol, tls: Tls) -> asyncio.Transport:
+    """Shake hands, as the loop's own TLS does."""
+    tls.connected()
+    shaken = link.network.loop.create_future()
+    wrapped = ClientTls(protocol, tls.context, shaken, tls_name(tls.host), tls.timeout)
+    link.near.connect(wrapped, link.far)
+    transport: asyncio.Transport = wrapped.transport
+    try:
+        await shaken
+    except BaseException:
+        link.near.abort()
+        raise
+    if isinstance(protocol, UsesTls):
+        protocol.take_tls(link.near.deafen)
+    return transport
+
+
+def _unobserved(loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
+    """Nobody waits for a broker's side of a handshake."""
+    future = loop.create_future()
+    future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return future

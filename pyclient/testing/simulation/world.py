@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import ssl
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from random import Random
@@ -44,10 +45,12 @@ class World:
     ``config`` and ``version`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a program in it, `inside`
     puts clients into it, `cluster` holds the cluster's controls, `strike` lets faults come. The same seed and the same program give
     the same run: ``journal.digest`` proves it, ``journal.timeline()`` shows its last events. Times are virtual seconds since the
-    beginning. ``with`` ends it. Not for threads: sync clients cannot be in it.
+    beginning. With ``tls``, a context of servers, brokers speak TLS; take keys whose signatures have one size, or a seed gives several runs:
+    ``CertificateAuthority(key="ed25519").server_context("broker-1", …)``. ``with`` ends it. Not for threads: sync clients cannot be in it.
     """
 
-    def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST) -> None:
+    def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST,
+                 tls: ssl.SSLContext | None = None) -> None:
         self.seed = seed
         self.loop = SimulationLoop(self.random("order"))  # type: ignore[abstract] # no loop is abstract when it runs
         self.journal = Journal(self.loop.time)
@@ -58,7 +61,9 @@ class World:
                            settings=Settings.parse(config or {}), profile=PROFILES[version])
         self.control = Control()
         self.front = Front(self.kafka, self.control)
-        self.network = SimulatedNetwork(self.loop, self.random("network"), self.front)
+        if tls is not None:
+            tls.num_tickets = 0  # their sizes depend on the real clock
+        self.network = SimulatedNetwork(self.loop, self.random("network"), self.front, tls)
         self.kafka.listeners.append(self._on_event)
         self.seal_inline_bytes = SEAL_INLINE_BYTES
         """Larger batches are compressed by the clients' workers."""
