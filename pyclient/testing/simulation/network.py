@@ -270,7 +270,8 @@ class Link:
 
     def ended(self) -> None:
         """One end is gone."""
-        self.network.links.pop(self, None)
+        if self.network.links.pop(self, self) is None and self.frozen:
+            self.network.half_gone.append(self)
 
 
 class SimulatedNetwork:
@@ -296,6 +297,8 @@ class SimulatedNetwork:
         """Asked at each write of a client; whoever gives True has struck and is asked no more."""
         self.throttled: dict[Asked, float] = {}
         """Requests whose answers will ask for so many seconds of silence."""
+        self.half_gone: list[Link] = []
+        """Connections of which one end is gone, and the other will never hear of it."""
         self.connects = 0
         self.look_ups = 0
         front.kafka.listeners.append(self._on_event)
@@ -333,6 +336,12 @@ class SimulatedNetwork:
         for link in list(self.links):
             if link.frozen:
                 link.cut(Cut.BEFORE_WRITE)
+
+    def bury(self) -> None:
+        """Tell everybody who is left that it is over."""
+        for link in [*self.links, *self.half_gone]:
+            link.cut(Cut.BEFORE_WRITE)
+        self.half_gone.clear()
 
     def of_broker(self, broker: int) -> list[Link]:
         """The connections to a broker, in the order they were made."""

@@ -109,6 +109,8 @@ class World:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until(self.loop.time() + ENDING_S)
+        self.network.bury()
+        self.loop.run_until(self.loop.time())
         self.loop.close()
 
     @property

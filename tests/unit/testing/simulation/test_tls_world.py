@@ -75,7 +75,7 @@ def test_what_is_sent_with_tls_is_read_and_a_seed_is_one_run(version: str) -> No
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_sent_with_tls_is_read_once_and_in_order_while_the_network_fails(seed: int) -> None:
     with World(seed, tls=served()) as world:
-        world.strike(world.plan(12, begin=0.0, end=8.0, kinds=("cut", "half_open", "slow_node", "broker_restart")))
+        world.strike(world.plan(12, begin=0.0, end=8.0, kinds=("cut_before_write", "cut_before_answer", "cut_mid_frame", "half_open", "slow_node", "broker_restart")))
         values: list[bytes | None] = []
 
         async def work() -> None:
@@ -211,8 +211,12 @@ def test_a_handshake_that_breaks_at_any_byte_ends_in_a_clear_error_in_time(
     for after in range(0, whole, step):
         with monkeypatch.context() as patch, World(after, brokers=1, tls=served()) as world:
             Tap(patch, to_client=to_client, after=after, act=act)
-            failure = One(world, ssl_enabled_protocols=version).run()
-            assert isinstance(failure, expected), f"after {after} of {whole} B: {failure!r}"
-            assert "broker-1" in str(failure) or "answer" in str(failure)
-            said.add(str(failure))
-    print(whole, said)
+            one = One(world, ssl_enabled_protocols=version)
+            failure = one.run()
+            if failure is None:  # the shorter question in version 0, on a second connection, has passed (M08)
+                assert len(one.links) == 2
+                assert after > whole - 400
+            else:
+                assert isinstance(failure, expected), f"after {after} of {whole} B: {failure!r}"
+                said.add(str(failure))
+    print(len(said), said)
