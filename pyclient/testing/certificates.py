@@ -4,6 +4,7 @@ from __future__ import annotations
 import datetime
 import functools
 import ipaddress
+import secrets
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -110,7 +111,7 @@ class CertificateAuthority:
     def _sign(self, subject: x509.Name, public: Any, valid: tuple[datetime.datetime, datetime.datetime],
               extensions: Sequence[tuple[Any, bool]]) -> x509.Certificate:
         builder = (x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(public)
-                   .serial_number(x509.random_serial_number()).not_valid_before(valid[0]).not_valid_after(valid[1])
+                   .serial_number(_serial()).not_valid_before(valid[0]).not_valid_after(valid[1])
                    .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
                    .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False))
         for extension, critical in extensions:
@@ -128,6 +129,11 @@ def _new_key(kind: KeyKind) -> Any:
 def _one_rsa_key() -> Any:
     """They take long to make: one for all."""
     return rsa.generate_private_key(public_exponent=65_537, key_size=2048)
+
+
+def _serial() -> int:
+    """Chosen by chance, and always of one size: what is signed is, too."""
+    return 1 << 158 | secrets.randbits(158)
 
 
 def _hash(key: Any) -> hashes.SHA256 | None:

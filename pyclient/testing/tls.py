@@ -39,6 +39,8 @@ class ClientTls(SSLProtocol):
         super().__init__(
             asyncio.get_running_loop(), app, context, waiter, server_hostname=host, ssl_handshake_timeout=timeout, ssl_shutdown_timeout=FAREWELL_S)  # type: ignore[arg-type] # any protocol
         self.transport.set_read_buffer_limits(UNBOUNDED)
+        self.app = app
+        """Who hears what the broker says."""
 
     @property
     def transport(self) -> Any:

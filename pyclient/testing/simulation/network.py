@@ -85,12 +85,18 @@ class SimulatedTransport(asyncio.Transport):
         self._unsent += sum(map(len, pieces))
         self._in_order(self._deliver)
         if self is self.link.near:
-            self.link.network.written(self.link)
+            if not self._says_goodbye:
+                self.link.network.written(self.link)
         elif self.link.throttled_for:
             self.link.be_silent(self._arrives)
         if self._unsent > HIGH_WATER and not self._paused and isinstance(self._protocol, asyncio.BaseProtocol):
             self._paused = True
             self._protocol.pause_writing()
+
+    @property
+    def _says_goodbye(self) -> bool:
+        """Whether what is written is TLS's own end, which asks for nothing."""
+        return isinstance(self._protocol, ClientTls) and bool(self._protocol.transport.is_closing())
 
     def _in_order(self, event: Callable[[], None]) -> None:
         loop = self.link.network.loop
@@ -236,6 +242,12 @@ class Link:
         """From when to when the client was last asked to be silent."""
         self.near = SimulatedTransport(self, ("10.1.0.1", 50_000))
         self.far = SimulatedTransport(self, address)
+
+    @property
+    def client_protocol(self) -> Any:
+        """The client's connection, behind TLS if there is any."""
+        protocol: Any = self.near.get_protocol()
+        return protocol.app if isinstance(protocol, ClientTls) else protocol
 
     def __repr__(self) -> str:
         return f"<{self.client} to broker {self.broker}>"

@@ -69,6 +69,8 @@ class World:
         """Larger batches are compressed by the clients' workers."""
         self.assignments_per_s = WORK_PER_S
         """How fast leaders of groups share partitions out."""
+        self.security: Mapping[str, Any] = {}
+        """Options that clients of this world are made with, for brokers with TLS."""
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
@@ -167,12 +169,12 @@ class World:
     def producer(self, name: str, **options: Any) -> AsyncProducer:
         """A producer of this world."""
         with self.inside(name):
-            return AsyncProducer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **options})
+            return AsyncProducer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **self.security, **options})
 
     def consumer(self, name: str, **options: Any) -> AsyncConsumer:
         """A consumer of this world."""
         with self.inside(name):
-            return AsyncConsumer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **options})
+            return AsyncConsumer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **self.security, **options})
 
     # ---- what happens -----------------------------------------------------------------------------------------------
 
