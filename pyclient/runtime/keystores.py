@@ -25,7 +25,7 @@ ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED")
 JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of one file: whoever names a device or a log file by mistake is told so."""
-MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
+MISMATCHES: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
 
 
 class Source(NamedTuple):
