@@ -27,6 +27,8 @@ class Listener:
         self._sock = sock
         self._protocol = protocol
         self._tls = tls
+        self._shaking: set[asyncio.Future[None]] = set()
+        self._ending = False
         self._loop = asyncio.get_running_loop()
         self._entering: set[asyncio.Task[Any]] = set()
         sock.setblocking(False)
@@ -45,9 +47,9 @@ class Listener:
 
     async def all_entered(self) -> None:
         """Return when every accepted connection is its protocol's, or gone. Who is still busy with TLS is hung up on."""
-        if self._tls is not None:
-            for task in self._entering:
-                task.cancel()
+        self._ending = True
+        for shaken in self._shaking:
+            shaken.cancel()
         await asyncio.gather(*self._entering, return_exceptions=True)
 
     def _watch(self) -> None:
@@ -73,15 +75,20 @@ class Listener:
         if self._tls is None:
             await self._loop.connect_accepted_socket(self._protocol, accepted)
             return
-        shaken = self._loop.create_future()
+        shaken: asyncio.Future[None] = self._loop.create_future()
         wrapped = BrokerTls(self._protocol(), self._tls, shaken)
         transport, _ = await self._loop.connect_accepted_socket(lambda: wrapped, accepted)
+        self._shaking.add(shaken)
         try:
+            if self._ending:
+                shaken.cancel()
             await shaken
         except BaseException as error:
             if not isinstance(error, ssl.SSLError):  # that one was told what is wrong, and is hung up on
                 transport.abort()
             raise
+        finally:
+            self._shaking.discard(shaken)
 
     def _entered(self, task: asyncio.Task[Any]) -> None:
         self._entering.discard(task)

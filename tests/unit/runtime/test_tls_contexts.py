@@ -259,11 +259,11 @@ def test_what_passes_through_a_file_is_for_its_owner_alone_and_gone_afterwards(m
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has no files in memory")
 def test_a_file_in_memory_is_no_ones_and_closed_afterwards() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with as_file(b"content") as path:
         assert path.startswith("/proc/self/fd/")
         assert Path(path).read_bytes() == b"content"
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_an_encrypted_key_without_a_password_is_an_error_and_no_question_on_the_terminal(stored: Stored, capfd: pytest.CaptureFixture[str]) -> None:
@@ -457,10 +457,11 @@ def test_a_change_is_read_once_for_all_who_wait_beside_the_loop_and_survives_who
 
     path = tmp_path / "ca.pem"
     path.write_text(authority().pem)
-    go_on, threads = threading.Event(), []
+    began, go_on, threads = threading.Event(), threading.Event(), []
 
     def slow(given: Any) -> ssl.SSLContext:
         threads.append(threading.current_thread())
+        began.set()
         assert go_on.wait(10)
         return context_of(given)
 
@@ -470,8 +471,7 @@ def test_a_change_is_read_once_for_all_who_wait_beside_the_loop_and_survives_who
         monkeypatch.setattr("pyclient.runtime.tls.context_of", slow)
         path.write_text(authority().pem + "\n")
         waiting = [asyncio.create_task(contexts.current()) for _ in range(3)]
-        while not threads:
-            await asyncio.sleep(0)  # the loop runs meanwhile
+        await asyncio.to_thread(began.wait, 10)  # the loop runs meanwhile
         waiting[0].cancel()
         go_on.set()
         found = await asyncio.gather(*waiting, return_exceptions=True)

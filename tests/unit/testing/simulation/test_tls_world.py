@@ -109,7 +109,7 @@ class One:
         self.contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": "broker-1:9092", **options(**more)}), environment)
         self.attempt = Attempt(
             Address("broker-1", port), world.network.of("client"), SocketOptions(), turn=0, timeout=SET_UP_S, make_link=self._link,
-            begin=lambda work: world.loop.create_task(work), give_up=lambda link: link.close(ConnectionLost("given up")), tls=self.contexts)
+            begin=world.loop.create_task, give_up=lambda link: link.close(ConnectionLost("given up")), tls=self.contexts)
 
     def _link(self, _endpoint: object) -> Connection:
         self.links.append(Connection("broker-1", "c", clock=self.world.loop.time, max_frame=1 << 20, on_change=_nothing, on_quiet=_nothing,
