@@ -374,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
     def _end_when_drained(self) -> None:
         if self.state is State.DRAINING and not self._in_flight and not (self._outbox is not None and self._outbox.holds):
             self.advance(Event.DRAINED)
-            if self._transport is not None:
+            if self._transport is not None and not self._transport.is_closing():  # asyncio's TLS cannot be asked anything when it was closed twice
                 self._transport.close()
             if self._deafen is not None:
                 self._deafen()

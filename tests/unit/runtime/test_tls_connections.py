@@ -396,6 +396,20 @@ def test_an_idle_connection_ends_at_once_though_the_peer_says_nothing(run: Runs)
     run(steps())
 
 
+def test_a_connection_that_ends_by_itself_is_not_ended_twice(run: Runs) -> None:
+    async def steps() -> None:
+        async with Peer(broker, tls=served()) as peer:
+            client = Client(peer.address)
+            link = await client.ready()
+            assert link._transport is not None
+            link._transport.close()  # as asyncio does when the peer's last word has come, some turns before it tells
+            link.retire()
+            assert not link.unwritten
+            await client.all_gone()
+
+    run(steps())
+
+
 def test_a_peer_that_ends_in_order_ends_the_connection(run: Runs) -> None:
     async def one(conversation: Conversation) -> None:
         await conversation.introduce()

@@ -8,6 +8,7 @@ import logging
 import os
 import ssl
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -344,6 +345,19 @@ def test_suites_are_chosen_for_tls_1_2_and_left_alone_in_1_3() -> None:
 
 def test_a_brokers_wish_to_renegotiate_is_not_followed() -> None:
     assert made().options & ssl.OP_NO_RENEGOTIATION
+
+
+def test_the_names_of_other_clients_mean_the_same(stored: Stored) -> None:
+    ca, chain, key = stored("ca.pem", authority().pem), stored("c.pem", client().chain), stored("k.pem", client().encrypted_key(SECRET))
+    for options in (
+        {"ssl.truststore.location": ca, "ssl.keystore.certificate.chain": client().chain, "ssl.keystore.key": client().key},
+        {"ssl.ca.location": ca, "ssl.certificate.location": chain, "ssl.key.location": key, "ssl.key.password": SECRET},
+        {"ssl.ca.pem": authority().pem, "ssl.certificate.pem": client().chain, "ssl.key.pem": client().key},
+        {"ssl_cafile": ca, "ssl_certfile": chain, "ssl_keyfile": key, "ssl_password": SECRET, "ssl_check_hostname": True},
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shaken(made(**options), wants_clients())
 
 
 # ---- clients --------------------------------------------------------------------------------------------------------
