@@ -7,6 +7,7 @@ import functools
 import socket
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -17,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyclient.codec.apis import Api, VersionRange
+from pyclient.codec.messages import encode_response
 from pyclient.config import ProducerConfig
 from pyclient.config.addresses import Address, parse_addresses
 from pyclient.core.connection import State
@@ -26,12 +28,14 @@ from pyclient.runtime import outbox
 from pyclient.runtime.attempt import Attempt
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.environment import Environment
-from pyclient.runtime.network import AsyncioNetwork, Endpoint, SocketOptions, tls_name
+from pyclient.runtime.network import FAREWELL_S, AsyncioNetwork, Endpoint, SocketOptions, tls_name
 from pyclient.runtime.outbox import Outbox
 from pyclient.runtime.tls import Contexts
+from pyclient.runtime.tls_failures import handshake_failed, lost_early
 from pyclient.testing import CertificateAuthority, FaultProxy
 from pyclient.testing.certificates import FIRST_DAY, LAST_DAY
-from tests.unit.runtime.peers import Conversation, Peer, Script, broker, metadata, silence
+from tests.unit.runtime import raw_peers
+from tests.unit.runtime.peers import Conversation, Peer, Script, broker, metadata, silence, versions
 
 SET_UP_S: Final = 5.0
 AT_ONCE_S: Final = 2.5
@@ -76,14 +80,15 @@ Runs = Callable[[Coroutine[Any, Any, None]], None]
 class Client:
     """One attempt, and what became of its connections."""
 
-    def __init__(self, address: str, *, timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None, **options: Any) -> None:
+    def __init__(self, address: str, *, timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None,
+                 sockets: SocketOptions = SocketOptions(), **options: Any) -> None:
         self.links: list[Connection] = []
         self.lost: list[KafkaError] = []
         self.changes = asyncio.Event()
         given = {"ssl_truststore_certificates": authority().pem, **options} if "ssl_context" not in options else options
         contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
         self.attempt = Attempt(
-            parse_addresses(address)[0], network or AsyncioNetwork(), SocketOptions(), turn=0, timeout=timeout, make_link=self._link,
+            parse_addresses(address)[0], network or AsyncioNetwork(), sockets, turn=0, timeout=timeout, make_link=self._link,
             begin=lambda work: asyncio.get_running_loop().create_task(work), give_up=self._give_up, tls=contexts)
 
     def _link(self, _endpoint: Endpoint) -> Connection:
@@ -311,6 +316,33 @@ def test_what_one_address_says_of_trust_is_not_hidden_by_another_that_is_not_the
     run(steps())
 
 
+def refusal(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}]")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(("reason", "said"), [
+    ("UNSUPPORTED_PROTOCOL", "no TLS version in common"), ("NO_SHARED_CIPHER", "no cipher suite"), ("HTTP_REQUEST", "does not speak TLS"),
+    ("DH_KEY_TOO_SMALL", "weaker than this machine's OpenSSL allows (DH_KEY_TOO_SMALL)"), ("CA_MD_TOO_WEAK", "weaker than"),
+    ("TLSV1_ALERT_PROTOCOL_VERSION", "no TLS version in common"), ("TLSV1_ALERT_INSUFFICIENT_SECURITY", "no cipher suite"),
+    ("TLSV1_UNRECOGNIZED_NAME", None), ("TLSV1_ALERT_UNRECOGNIZED_NAME", "the broker refuses TLS: unrecognized name"),
+    ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "asks for a certificate"), ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "certificate expired"),
+    ("TLSV1_ALERT_INTERNAL_ERROR", None), ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", None), ("SSLV3_ALERT_BAD_RECORD_MAC", None),
+])
+def test_what_openssl_says_is_told_in_words_and_what_may_be_the_network_is_a_lost_connection(reason: str, said: str | None) -> None:
+    for error in (handshake_failed(refusal(reason), "b1", host="h"), lost_early(refusal(reason), "b1", has_identity=None)):
+        assert isinstance(error, ConnectionLost if said is None else SslAuthenticationError)
+        assert (said or reason) in str(error)
+        assert isinstance(error.__cause__, ssl.SSLError)
+
+
+def test_a_certificate_that_was_shown_is_not_called_missing() -> None:
+    alert = refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED")
+    assert "none is set" in str(lost_early(alert, "b1", has_identity=False))
+    assert "does not accept the client's certificate" in str(lost_early(alert, "b1", has_identity=True))
+
+
 # ---- the proxy ------------------------------------------------------------------------------------------------------
 
 
@@ -344,56 +376,66 @@ def unanswered(size: int) -> Request:
                    encode=lambda version, correlation_id, client_id: [correlation_id.to_bytes(4, "big") * (size // 4)], done=lambda now, outcome: None)
 
 
-@pytest.mark.parametrize("size", [64, 3_000_000])
-def test_what_waits_is_written_before_an_end_that_waits_for_nobody(run: Runs, size: int) -> None:
-    frames: list[int] = []
+class Deaf:
+    """A broker in a thread: reads so many requests when told to, and then nothing more, not even that the client ends."""
+
+    def __init__(self, requests: int) -> None:
+        self._requests = requests
+        self.go_on, self.leave = threading.Event(), threading.Event()
+        self.sizes: list[int] = []
+        self.peer = raw_peers.Peer(self._talk)
+
+    def _talk(self, connection: socket.socket) -> None:
+        with served().wrap_socket(connection, server_side=True, suppress_ragged_eofs=False) as secured:
+            _key, version, correlation_id = raw_peers.request(secured)
+            secured.sendall(len(answer := encode_response(Api.API_VERSIONS, version, correlation_id, versions())).to_bytes(4, "big") + answer)
+            self.go_on.wait(20)
+            for _ in range(self._requests):
+                self.sizes.append(len(raw_peers.exactly(secured, int.from_bytes(raw_peers.exactly(secured, 4), "big"))))
+            self.leave.wait(20)
+
+
+@pytest.mark.parametrize(("size", "count"), [(64, 5), (10_000, 40), (300_000, 3)])
+def test_what_waits_is_written_before_an_end_that_waits_for_nobody(run: Runs, size: int, count: int) -> None:
+    deaf = Deaf(count)
 
     async def steps() -> None:
-        read, arrived = asyncio.Event(), asyncio.Event()
+        client = Client(deaf.peer.address, sockets=SocketOptions(send_buffer=4096))
+        link = await client.ready()
+        for _ in range(count):
+            link.send(unanswered(size))
+        assert link.may_lose
+        link.retire()
+        deaf.go_on.set()
+        async with asyncio.timeout(15):
+            while len(deaf.sizes) < count:  # noqa: ASYNC110 the peer is a thread
+                await asyncio.sleep(0.001)
+        began = time.monotonic()
+        await client.all_gone()
+        assert time.monotonic() - began < FAREWELL_S / 2, "it waited for the peer's last word"
+        deaf.leave.set()
 
-        async def deaf(conversation: Conversation) -> None:
-            """Reads late, and never says that it ends too."""
-            await conversation.introduce()
-            await read.wait()
-            for _ in range(5):
-                raw = int.from_bytes(await conversation._reader.readexactly(4), "big")
-                frames.append(len(await conversation._reader.readexactly(raw)))
-            arrived.set()
-            await asyncio.Event().wait()
-
-        async with Peer(deaf, tls=served()) as peer:
-            client = Client(peer.address)
-            link = await client.ready()
-            for _ in range(5):
-                link.send(unanswered(size))
-            assert link.may_lose
-            link.retire()
-            if size > 1_000_000:
-                assert link.state is State.DRAINING
-            read.set()
-            began = time.monotonic()
-            await client.all_gone()
-            assert time.monotonic() - began < 0.9, "it waited for the peer's last word"
-            async with asyncio.timeout(5):
-                await arrived.wait()
-
-    run(steps())
-    assert frames == [size] * 5
+    with deaf.peer:
+        run(steps())
+    assert deaf.sizes == [size] * count
 
 
 def test_an_idle_connection_ends_at_once_though_the_peer_says_nothing(run: Runs) -> None:
-    async def steps() -> None:
-        async with Peer(broker, tls=served()) as peer:
-            client = Client(peer.address)
-            link = await client.ready()
-            assert not link.may_lose
-            with socket.socket() as _:
-                began = time.monotonic()
-                link.retire()
-                await client.all_gone()
-                assert time.monotonic() - began < 0.5
+    deaf = Deaf(0)
 
-    run(steps())
+    async def steps() -> None:
+        client = Client(deaf.peer.address)
+        link = await client.ready()
+        assert not link.may_lose
+        began = time.monotonic()
+        link.retire()
+        await client.all_gone()
+        assert time.monotonic() - began < FAREWELL_S / 2
+        deaf.leave.set()
+
+    with deaf.peer:
+        deaf.go_on.set()
+        run(steps())
 
 
 def test_a_connection_that_ends_by_itself_is_not_ended_twice(run: Runs) -> None:

@@ -466,6 +466,24 @@ def test_a_half_written_file_keeps_the_old_context_warns_once_and_is_taken_when_
     in_loop(steps)
 
 
+def test_what_could_not_be_read_is_tried_again_though_nothing_shows_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of files are coarse: the second half of a file may come within the same tick."""
+    path = tmp_path / "ca.pem"
+    path.write_text(authority().pem)
+
+    async def steps() -> None:
+        contexts = Contexts(config(ssl_truststore_location=str(path)), Environment())
+        first = await contexts.current()
+        path.write_text(authority().pem + "\n")
+        with monkeypatch.context() as patch:
+            patch.setattr("pyclient.runtime.tls.context_of", lambda _: 1 / 0)
+            assert await contexts.current() is first
+        assert await contexts.current() is not first
+        contexts.close()
+
+    in_loop(steps)
+
+
 def test_a_change_is_read_once_for_all_who_wait_beside_the_loop_and_survives_who_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
