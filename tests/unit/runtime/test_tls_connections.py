@@ -116,7 +116,7 @@ class Client:
 
     async def all_gone(self) -> None:
         async with asyncio.timeout(5):
-            while any(each.state is not State.CLOSED for each in self.links if each.state is not State.CONNECTING):
+            while len(self.lost) < len([each for each in self.links if each.state is not State.CONNECTING]):
                 self.changes.clear()
                 await self.changes.wait()
 
@@ -205,7 +205,10 @@ TRUST: Final = [
     pytest.param(lambda: limited(authority().server_context(), V12), {"ssl_enabled_protocols": "TLSv1.3"}, "no TLS version in common", id="broker too old"),
     pytest.param(lambda: limited(authority().server_context(), V13), {"ssl_enabled_protocols": "TLSv1.2"}, "no TLS version in common", id="client too old"),
     pytest.param(lambda: authority().server_context(), {"ssl_protocol": "TLSv1.2", "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256"},
-                 "no cipher suite or key type in common", id="suites"),
+                 "no cipher suite or key type in common, or the broker asks for a certificate", id="suites"),
+    pytest.param(lambda: authority().server_context(), {"ssl_protocol": "TLSv1.2", "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
+                                                        "ssl_keystore_certificate_chain": "", "ssl_keystore_key": "match"},
+                 "no cipher suite or key type in common. Look at", id="suites with a certificate"),
     pytest.param(lambda: limited(authority().server_context(clients=authority()), V13), {}, "asks for a certificate of the client, and none is set",
                  id="no certificate in 1.3"),
     pytest.param(lambda: limited(authority().server_context(clients=authority()), V12), {}, "certificate of the client", id="no certificate in 1.2"),
@@ -223,7 +226,7 @@ def own() -> Any:
 @pytest.mark.parametrize(("server", "options", "said"), TRUST)
 def test_what_is_wrong_with_trust_is_told_at_once(run: Runs, server: Callable[[], ssl.SSLContext], options: dict[str, Any], said: str) -> None:
     if options.get("ssl_keystore_key") == "match":
-        options = {"ssl_keystore_certificate_chain": own().chain, "ssl_keystore_key": own().key}
+        options = {**options, "ssl_keystore_certificate_chain": own().chain, "ssl_keystore_key": own().key}
 
     async def steps() -> None:
         async with Peer(broker, tls=server()) as peer:
@@ -233,6 +236,9 @@ def test_what_is_wrong_with_trust_is_told_at_once(run: Runs, server: Callable[[]
             assert said in str(error)
             assert "the peer" in str(error)
             assert isinstance(error.__cause__, ssl.SSLError)
+            async with asyncio.timeout(2):
+                while peer.open:  # noqa: ASYNC110 also who only looked for the names has gone
+                    await asyncio.sleep(0)
 
     run(steps())
 

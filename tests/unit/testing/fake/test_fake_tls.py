@@ -78,6 +78,18 @@ def test_with_acks_0_nothing_is_lost_by_closing_and_closing_takes_no_longer() ->
         assert [int((record.value or b"").rstrip(b"\0")) for record in kafka.records("t")] == list(range(300))
 
 
+def test_with_acks_0_what_waits_below_tls_is_written_too() -> None:
+    """Less than a gulp: TLS has handed all of it on, the kernel has taken a part."""
+    with FakeCluster(tls=authority().server_context()) as kafka:
+        kafka.create_topic("t", partitions=1)
+        with Producer(**options(kafka, acks=0, enable_idempotence=False, send_buffer_bytes=4096, linger_ms=60_000)) as producer:
+            producer.send("t", bytes(90_000))
+        until = time.monotonic() + 5
+        while not kafka.records("t") and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(kafka.records("t")) == 1
+
+
 def test_why_no_broker_can_be_had_is_told_for_each_address() -> None:
     with FakeCluster(tls=CertificateAuthority().server_context()) as kafka, Producer(**options(kafka), max_block_ms=300) as producer:
         with pytest.raises(BootstrapFailed, match="not signed by an authority that this client trusts") as caught:
