@@ -21,7 +21,8 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import encode_response
 from pyclient.config import ProducerConfig
 from pyclient.config.addresses import Address, parse_addresses
-from pyclient.core.connection import State
+from pyclient.core.connection import Event, State
+from pyclient.core.handshake import ClientInfo
 from pyclient.core.manager import Reply, Request, Use
 from pyclient.errors import AuthenticationError, ConnectionLost, KafkaError, RequestTimedOut, SslAuthenticationError
 from pyclient.runtime import outbox
@@ -415,7 +416,7 @@ def test_what_waits_is_written_before_an_end_that_waits_for_nobody(run: Runs, si
         deaf.go_on.set()
         async with asyncio.timeout(15):
             while len(deaf.sizes) < count:  # noqa: ASYNC110 the peer is a thread
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
         began = time.monotonic()
         await client.all_gone()
         assert time.monotonic() - began < FAREWELL_S / 2, "it waited for the peer's last word"
@@ -456,6 +457,20 @@ def test_a_connection_that_ends_by_itself_is_not_ended_twice(run: Runs) -> None:
             await client.all_gone()
 
     run(steps())
+
+
+def test_a_refusal_that_comes_before_the_first_question_is_what_asking_it_raises() -> None:
+    async def steps() -> None:
+        client = Client("localhost:1")
+        link = client._link(Endpoint(socket.AF_INET, ("127.0.0.1", 1)))
+        link.advance(Event.OPENED_FOR_TLS)
+        link.connection_made(Transport())
+        assert link.state is State.VERSIONS
+        link.connection_lost(refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED"))
+        with pytest.raises(SslAuthenticationError, match="asks for a certificate"):
+            await link.introduce(ClientInfo("c", "1"), 4, 1.0)
+
+    asyncio.run(steps())
 
 
 def test_a_peer_that_ends_in_order_ends_the_connection(run: Runs) -> None:
