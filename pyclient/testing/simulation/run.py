@@ -35,7 +35,7 @@ MOST_FAULTS: Final = 18
 TWO_ADDRESSES: Final = 0.3
 """How many brokers can be reached at two addresses."""
 SECURED: Final = 25
-"""In every so manieth seed brokers speak TLS only."""
+"""One seed of so many: its brokers and clients speak TLS only."""
 SEALED_INLINE_BYTES: Final = (200, 65_536)
 """In half of the runs small batches too are compressed by workers, while the loop goes on."""
 FAULTS_BEGIN_S: Final = 0.0
