@@ -13,7 +13,7 @@ Knows nothing of sockets, managers or retries: a caller reads the facts (``retri
     ├─ TransactionAbortableError       abort the transaction, then go on
     ├─ ApplicationRecoverableError     close this client and open a new one (ProducerFencedError …)
     ├─ InvalidConfigurationError       fix options, rights or data: repeating cannot help
-    │  ├─ AuthenticationError, AuthorizationError
+    │  ├─ AuthenticationError (SslAuthenticationError …), AuthorizationError
     │  └─ ConfigurationError           an option of ours, also ValueError
     │     └─ UnknownOption, UnsupportedFeature
     └─ every other broker code, and IllegalState, ClientClosed, ProtocolError, CommitFailed, DeliveryFailed, DeliveriesFailed …
@@ -149,6 +149,12 @@ class InvalidConfigurationError(KafkaError):
 
 class AuthenticationError(InvalidConfigurationError):
     """The broker does not accept who the client says it is: check the ``sasl_*`` and ``ssl_*`` options."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """TLS did not come about, and trying again does not help: the broker's certificate is not trusted or not for this host, the broker
+    wants another certificate of the client or none it has, no TLS version or cipher suite is common to both, or only one side
+    speaks TLS. Check the ``ssl_*`` options, ``security_protocol`` and the port; ``__cause__`` is what OpenSSL said."""
 
 
 class AuthorizationError(InvalidConfigurationError):

@@ -25,6 +25,7 @@ from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTi
 from pyclient.runtime.outbox import Outbox
 from pyclient.runtime.portal import in_portal
 from pyclient.runtime.receiving import fill
+from pyclient.runtime.tls_failures import ALERT_RECORD, alert_in_plaintext, lost_early, lost_in_plaintext
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
@@ -75,6 +76,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
         self._socket: socket.socket | None = None
+        self._deafen: Callable[[], None] | None = None  # with TLS
+        self.secured = False  # by TLS
+        self.has_identity: bool | None = None  # a certificate of the client, for TLS
         self._patience_ms = PATIENCE_MS if in_portal() else 0
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
@@ -83,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._full = False  # the kernel takes no more for now
         self._cause: KafkaError | None = None
+        self._ended_by: KafkaError = ConnectionLost(f"{label} was not connected to")
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -103,7 +108,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def unwritten(self) -> bool:
         """Whether the kernel has not taken everything yet."""
-        return self._outbox is not None and self._outbox.unwritten > 0
+        return self._outbox is not None and (self._outbox.unwritten > 0 or self._outbox.holds)
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether ending it now may lose what no answer will tell of. Nobody can see what lies below TLS and waits for the kernel."""
+        return self.unwritten or (self.secured and self.unanswered)
 
     def next_deadline(self) -> float | None:
         """When the oldest request is overdue or muting ends."""
@@ -124,7 +134,10 @@ class Connection(asyncio.BufferedProtocol):
             TryVersionZero: connect again and ask in version 0.
             KafkaError: the peer is no usable broker.
         """
-        self.advance(Event.OPENED)
+        if self.state is State.CONNECTING:
+            self.advance(Event.OPENED)
+        elif self.state is State.CLOSED:  # since the handshake of TLS, a turn of the loop ago
+            raise self._ended_by
         self.versions = await self._run(agree_on_versions(client, newest), timeout)
         self.advance(Event.AGREED)  # authentication will come between, with SASL
         self.idle_since = self._clock()
@@ -229,6 +242,10 @@ class Connection(asyncio.BufferedProtocol):
         # It is one, whatever its class says: other loops' are no subclasses (uvloop).
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = Outbox(self._transport)
+        if self.state is State.TLS:
+            self.secured = True
+            self.advance(Event.SECURED)
+            self._outbox.take_tls()
 
     def take_socket(self, sock: socket.socket, *, writes: bool) -> None:
         """It is the transport's too, which waits and closes."""
@@ -236,6 +253,10 @@ class Connection(asyncio.BufferedProtocol):
         self._socket = sock
         if writes:
             self._outbox.take_socket(sock)
+
+    def take_tls(self, deafen: Callable[[], None]) -> None:
+        """The transport encrypts, and reads and writes alone."""
+        self._deafen = deafen
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full."""
@@ -312,6 +333,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frame_size(self, at: int) -> int:
         size = int.from_bytes(self._scratch[at:at + HEAD], "big", signed=True)
+        if self.state is State.VERSIONS and not self.secured and self._scratch[at:at + 2] == ALERT_RECORD:
+            raise alert_in_plaintext(self.label)
         if not HEAD <= size <= self._max_frame:
             raise ProtocolError(
                 f"{self.label} announces an answer of {size} B; 4 to receive_max_frame_bytes={self._max_frame} are allowed. "
@@ -351,18 +374,29 @@ class Connection(asyncio.BufferedProtocol):
     def _end_when_drained(self) -> None:
         if self.state is State.DRAINING and not self._in_flight and not (self._outbox is not None and self._outbox.holds):
             self.advance(Event.DRAINED)
-            if self._transport is not None:
+            if self._transport is not None and not self._transport.is_closing():  # asyncio's TLS cannot be asked anything when it was closed twice
                 self._transport.close()
+            if self._deafen is not None:
+                self._deafen()
 
     def eof_received(self) -> None:
         """The peer hangs up; connection_lost follows."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, by whatever cause."""
-        self._transport = self._outbox = self._socket = None
-        self._lost(self._cause or ConnectionLost(f"{self.label} closed the connection" + (f": {exc}" if exc else "")))
+        self._transport = self._outbox = self._socket = self._deafen = None
+        self._lost(self._cause or self._meaning(exc))
+
+    def _meaning(self, error: Exception | None) -> KafkaError:
+        """Why the peer, or the network, ended it."""
+        if self.state is State.VERSIONS and self.secured:
+            return lost_early(error, self.label, has_identity=self.has_identity)
+        if self.state is State.VERSIONS:
+            return lost_in_plaintext(error, self.label)
+        return ConnectionLost(f"{self.label} closed the connection" + (f": {error}" if error else ""))
 
     def _lost(self, cause: KafkaError) -> None:
+        self._ended_by = cause
         if self.state is not State.CLOSED:
             self.advance(Event.LOST)
         now = self._clock()

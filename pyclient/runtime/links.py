@@ -27,6 +27,7 @@ from pyclient.runtime.attempt import Attempt
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import Endpoint, Network, SocketOptions
 from pyclient.runtime.timing import TIMED
+from pyclient.runtime.tls import Contexts
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class LinkOptions:
     max_frame: int
     max_in_flight: Mapping[Use, int]
     sockets: SocketOptions
+    tls: Contexts | None = None
 
 
 @attrs.define(eq=False)
@@ -317,7 +319,8 @@ class Links:
     def _attempt(self, host: Host, use: Use) -> Attempt:
         return Attempt(
             host.address, self._network, self._options.sockets, turn=host.turn, timeout=host.reconnects.setup_timeout(),
-            make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort)
+            make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort,
+            tls=self._options.tls)
 
     def _link(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
         label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
@@ -393,9 +396,11 @@ class Links:
         await asyncio.gather(*self._connecting, return_exceptions=True)
         while self._closing:
             await self._next_end()
+        if self._options.tls is not None:
+            self._options.tls.close()
 
     async def _write_out(self, limit: float) -> None:
-        unwritten = [link for link in self._links() if link.unwritten and not link.in_flight]
+        unwritten = [link for link in self._links() if link.may_lose and not link.in_flight]
         for host in self._all_hosts():
             for link in [link for link in host.links.values() if link in unwritten]:
                 self._retire(host, link)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyclient.testing.assignor_laws import check_assignor
+    from pyclient.testing.certificates import Certificate, CertificateAuthority
     from pyclient.testing.cluster import LocalCluster
     from pyclient.testing.credentials import ClientCertificate, Credentials, Pem, User
     from pyclient.testing.errors import (
@@ -30,6 +31,8 @@ _HOMES: Final = {
     "Answer": "fake.control",
     "BrokerStartFailed": "errors",
     "ClientCertificate": "credentials",
+    "Certificate": "certificates",
+    "CertificateAuthority": "certificates",
     "ContainersUnavailable": "errors",
     "Credentials": "credentials",
     "Cut": "fake.control",
@@ -62,6 +65,8 @@ __all__ = [
     "Answer",
     "BrokerStartFailed",
     "ClientCertificate",
+    "Certificate",
+    "CertificateAuthority",
     "ContainersUnavailable",
     "Credentials",
     "Cut",

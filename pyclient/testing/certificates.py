@@ -1,116 +1,153 @@
-"""Certificates for a test cluster: an authority of its own, and what it signs for brokers and clients.
-
-Knows nothing of files and brokers. Keys are EC P-256; texts are PEM, keys PKCS#8. Everything lives for days only.
-"""
+"""Certificates for tests: an authority made in milliseconds, what it signs, and contexts for brokers. Needs the package cryptography."""
 from __future__ import annotations
 
 import datetime
+import functools
 import ipaddress
-from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+import secrets
+import ssl
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
 
+import attrs
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat, pkcs12
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption, Encoding, KeySerializationEncryption, NoEncryption, PrivateFormat, pkcs12,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-DAY: Final = datetime.timedelta(days=1)
-LIFE: Final = 30 * DAY
-_USES: Final = {"server": ExtendedKeyUsageOID.SERVER_AUTH, "client": ExtendedKeyUsageOID.CLIENT_AUTH}
+KeyKind: TypeAlias = Literal["ec", "ed25519", "rsa"]
+FIRST_DAY: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
+LAST_DAY: Final = datetime.datetime(2120, 1, 1, tzinfo=datetime.timezone.utc)
+EXPIRED: Final = (FIRST_DAY, datetime.datetime(2020, 2, 1, tzinfo=datetime.timezone.utc))
+"""When a certificate was valid that is not any more."""
+HERE: Final = ("localhost", "127.0.0.1", "::1")
 
 
-class Issued(NamedTuple):
-    """A certificate and its private key."""
+@attrs.frozen(repr=False)
+class Certificate:
+    """A certificate with its key, as PEM texts and in other formats."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
-
-    def __repr__(self) -> str:
-        return f"<Issued: {self.certificate.subject.rfc4514_string()}>"
+    private_key: Any
+    authorities: Sequence[x509.Certificate] = ()
+    """Those between it and the root, which a peer must be shown."""
 
     @property
-    def certificate_pem(self) -> str:
-        return self.certificate.public_bytes(Encoding.PEM).decode()
+    def chain(self) -> str:
+        """The certificate and those between it and the root, as PEM."""
+        return "".join(each.public_bytes(Encoding.PEM).decode() for each in [self.certificate, *self.authorities])
 
-    def key_pem(self, password: str | None = None) -> str:
-        """The key in PKCS#8, encrypted when there is a *password*."""
-        protection = BestAvailableEncryption(password.encode()) if password else NoEncryption()
-        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection).decode()
+    @property
+    def key(self) -> str:
+        """The key as PEM (PKCS#8), not encrypted."""
+        return self.encrypted_key(None)
 
-    def pkcs12(self, password: str, authorities: Sequence[x509.Certificate] = ()) -> bytes:
-        """Certificate, key and the *authorities* that signed it, as one encrypted file."""
-        return pkcs12.serialize_key_and_certificates(
-            b"client", self.key, self.certificate, list(authorities), BestAvailableEncryption(password.encode()))
+    def encrypted_key(self, password: str | None) -> str:
+        """The key as PEM (PKCS#8), encrypted with *password*."""
+        found: bytes = self.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, _encryption(password))
+        return found.decode()
+
+    def pkcs12(self, password: str | None, *more: x509.Certificate) -> bytes:
+        """Key and chain, and *more* certificates, as a PKCS#12 file."""
+        return pkcs12.serialize_key_and_certificates(b"client", self.private_key, self.certificate, [*self.authorities, *more], _encryption(password))
 
 
-class Authority:
-    """A certificate authority that exists for one cluster."""
+class CertificateAuthority:
+    """Signs certificates that who trusts ``pem`` trusts. ``key`` is the kind of its key and, unless told otherwise, of those it issues."""
 
-    def __init__(self, name: str) -> None:
-        self._key: Final = ec.generate_private_key(ec.SECP256R1())
-        subject = _subject(name)
-        self.certificate: Final = _signed(
-            _begun(subject, subject, self._key.public_key(), ended=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(signs_certificates=True), critical=True), self._key)
-
-    def __repr__(self) -> str:
-        return f"<Authority: {self.certificate.subject.rfc4514_string()}>"
+    def __init__(self, name: str = "pyclient test authority", *, key: KeyKind = "ec", signed_by: CertificateAuthority | None = None) -> None:
+        self._kind: KeyKind = key
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self._key = _new_key(key)
+        self._above = signed_by
+        issuer = self if signed_by is None else signed_by
+        usage = x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
+                              data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False)
+        self.certificate = issuer._sign(self._name, self._key.public_key(), (FIRST_DAY, LAST_DAY), [
+            (x509.BasicConstraints(ca=True, path_length=None), True), (usage, True)])
 
     @property
     def pem(self) -> str:
-        """The authority's own certificate."""
+        """Its certificate: what ``ssl_truststore_certificates`` takes."""
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
-    def for_broker(self, hosts: Collection[str], *, expired: bool = False) -> Issued:
-        """A broker's certificate that names *hosts*: DNS names or IP addresses."""
-        return self._issue("kafka", "server", hosts, expired=expired)
+    def issue(self, *names: str, common_name: str = "pyclient test", valid: tuple[datetime.datetime, datetime.datetime] = (FIRST_DAY, LAST_DAY),
+              key: KeyKind | None = None) -> Certificate:
+        """A certificate for hosts of these names and addresses (without any: for a client)."""
+        private = _new_key(key or self._kind)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        extensions: list[tuple[Any, bool]] = [(x509.BasicConstraints(ca=False, path_length=None), True), (usage, False)]
+        if names:
+            extensions.append((x509.SubjectAlternativeName([_general(name) for name in names]), False))
+        made = self._sign(subject, private.public_key(), valid, extensions)
+        return Certificate(made, private, [] if self._above is None else [self.certificate])
 
-    def for_client(self, name: str, *, expired: bool = False) -> Issued:
-        """A client's certificate; its subject is ``CN=name``."""
-        return self._issue(name, "client", (), expired=expired)
+    def revoked(self, *certificates: Certificate) -> str:
+        """A revocation list with these certificates, as PEM."""
+        builder = x509.CertificateRevocationListBuilder().issuer_name(self._name).last_update(FIRST_DAY).next_update(LAST_DAY)
+        for each in certificates:
+            builder = builder.add_revoked_certificate(
+                x509.RevokedCertificateBuilder().serial_number(each.certificate.serial_number).revocation_date(FIRST_DAY).build())
+        return builder.sign(self._key, _hash(self._key)).public_bytes(Encoding.PEM).decode()
 
-    def _issue(self, name: str, use: str, hosts: Collection[str], *, expired: bool) -> Issued:
-        key = ec.generate_private_key(ec.SECP256R1())
-        issuer = self.certificate.subject
-        begun = (
-            _begun(_subject(name), issuer, key.public_key(), ended=expired)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([_USES[use]]), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False))
-        if hosts:
-            begun = begun.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
-        return Issued(_signed(begun, self._key), key)
+    def server_context(self, *names: str, clients: CertificateAuthority | None = None, certificate: Certificate | None = None) -> ssl.SSLContext:
+        """What brokers take: a new certificate for *names* (left out: this machine's), or *certificate*. With *clients*, a client must show
+        a certificate that this authority signed."""
+        shown = certificate or self.issue(*(names or HERE))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "shown.pem"
+            path.write_text(shown.chain + shown.key)
+            context.load_cert_chain(path)
+        if clients is not None:
+            context.load_verify_locations(cadata=clients.pem)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
 
-
-def _begun(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *, ended: bool) -> x509.CertificateBuilder:
-    """What all certificates have; one that *ended* did so yesterday. (A day of the past is for clocks that differ.)"""
-    now = datetime.datetime.now(datetime.UTC)
-    begin, end = (now - LIFE, now - DAY) if ended else (now - DAY, now + LIFE)
-    return (
-        x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
-        .serial_number(x509.random_serial_number()).not_valid_before(begin).not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False))
-
-
-def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    return builder.sign(key, hashes.SHA256())
-
-
-def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    def _sign(self, subject: x509.Name, public: Any, valid: tuple[datetime.datetime, datetime.datetime],
+              extensions: Sequence[tuple[Any, bool]]) -> x509.Certificate:
+        builder = (x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(public)
+                   .serial_number(_serial()).not_valid_before(valid[0]).not_valid_after(valid[1])
+                   .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+                   .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False))
+        for extension, critical in extensions:
+            builder = builder.add_extension(extension, critical=critical)
+        return builder.sign(self._key, _hash(self._key))
 
 
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates, content_commitment=False, key_encipherment=False, data_encipherment=False,
-        key_agreement=False, key_cert_sign=signs_certificates, crl_sign=signs_certificates, encipher_only=False, decipher_only=False)
+def _new_key(kind: KeyKind) -> Any:
+    if kind == "rsa":
+        return _one_rsa_key()
+    return ed25519.Ed25519PrivateKey.generate() if kind == "ed25519" else ec.generate_private_key(ec.SECP256R1())
 
 
-def _general_name(host: str) -> x509.GeneralName:
+@functools.cache
+def _one_rsa_key() -> Any:
+    """They take long to make: one for all."""
+    return rsa.generate_private_key(public_exponent=65_537, key_size=2048)
+
+
+def _serial() -> int:
+    """Chosen by chance, and always of one size: what is signed is, too."""
+    return 1 << 158 | secrets.randbits(158)
+
+
+def _hash(key: Any) -> hashes.SHA256 | None:
+    return None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+
+
+def _encryption(password: str | None) -> KeySerializationEncryption:
+    return NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+
+
+def _general(name: str) -> x509.GeneralName:
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
+        return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
-        return x509.DNSName(host)
+        return x509.DNSName(name)

@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from pyclient.testing.broker_security import BrokerSecurity, KeyStore
-from pyclient.testing.certificates import Authority, Issued
+from pyclient.testing.certificates import EXPIRED, Certificate, CertificateAuthority
 from pyclient.testing.security import Security
 from pyclient.testing.tokens import AUDIENCE, LIFETIME_S, TokenIssuer, unsecured_token
 
@@ -94,18 +94,18 @@ class Credentials:
 def made_for(security: Security) -> Iterator[tuple[Credentials, BrokerSecurity]]:
     """Everything for one cluster: files exist, and the issuer answers, until the end of the block."""
     with _folder() as folder, TokenIssuer(security.users) as issuer:
-        authority, other = Authority("pyclient test CA"), Authority("CA that nobody trusts")
+        authority, other = CertificateAuthority("pyclient test CA"), CertificateAuthority("CA that nobody trusts")
         yield _credentials(folder, security, issuer, authority, other), _for_brokers(security, issuer, authority)
 
 
-def _credentials(folder: Path, security: Security, issuer: TokenIssuer, authority: Authority, other: Authority) -> Credentials:
-    def client(file: str, issued: Issued) -> ClientCertificate:
+def _credentials(folder: Path, security: Security, issuer: TokenIssuer, authority: CertificateAuthority, other: CertificateAuthority) -> Credentials:
+    def client(file: str, issued: Certificate) -> ClientCertificate:
         return _written_client(folder / file, issued, authority)
 
     (folder / "users").mkdir(mode=0o700)
     first = next(iter(security.users), "client")
     users = {
-        name: User(name=name, password=password, tls=client(f"users/{name}", authority.for_client(name)), issuer=issuer)
+        name: User(name=name, password=password, tls=client(f"users/{name}", authority.issue(common_name=name)), issuer=issuer)
         for name, password in security.users.items()
     }
     return Credentials(
@@ -113,36 +113,36 @@ def _credentials(folder: Path, security: Security, issuer: TokenIssuer, authorit
         ca=_written(folder / "ca.pem", authority.pem),
         other_ca=_written(folder / "other-ca.pem", other.pem),
         users=users,
-        stranger=client("stranger", other.for_client(first)),
-        expired=client("expired", authority.for_client(first, expired=True)),
+        stranger=client("stranger", other.issue(common_name=first)),
+        expired=client("expired", authority.issue(common_name=first, valid=EXPIRED)),
         tokens=issuer,
     )
 
 
-def _for_brokers(security: Security, issuer: TokenIssuer, authority: Authority) -> BrokerSecurity:
+def _for_brokers(security: Security, issuer: TokenIssuer, authority: CertificateAuthority) -> BrokerSecurity:
     hosts = (*LOCAL, *_engine_host())
     return BrokerSecurity(
         security, authority.pem,
         {
-            "valid": _keystore(authority.for_broker(hosts)),
-            "expired": _keystore(authority.for_broker(hosts, expired=True)),
-            "wrong host": _keystore(authority.for_broker(["kafka.invalid"])),
+            "valid": _keystore(authority.issue(*hosts, common_name="kafka")),
+            "expired": _keystore(authority.issue(*hosts, common_name="kafka", valid=EXPIRED)),
+            "wrong host": _keystore(authority.issue("kafka.invalid", common_name="kafka")),
         },
         issuer.url, AUDIENCE, issuer.jwks)
 
 
-def _keystore(issued: Issued) -> KeyStore:
-    return KeyStore(issued.certificate_pem, issued.key_pem())
+def _keystore(issued: Certificate) -> KeyStore:
+    return KeyStore(issued.chain, issued.key)
 
 
-def _written_client(stem: Path, issued: Issued, authority: Authority) -> ClientCertificate:
-    key, certificate = issued.key_pem(), issued.certificate_pem
+def _written_client(stem: Path, issued: Certificate, authority: CertificateAuthority) -> ClientCertificate:
+    key, certificate = issued.key, issued.chain
     pkcs12 = stem.with_name(f"{stem.name}.p12")
-    _write(pkcs12, issued.pkcs12(KEY_PASSWORD, [authority.certificate]))
+    _write(pkcs12, issued.pkcs12(KEY_PASSWORD, authority.certificate))
     return ClientCertificate(
         certificate=_written(stem.with_name(f"{stem.name}.crt"), certificate),
         key=_written(stem.with_name(f"{stem.name}.key"), key),
-        encrypted_key=_written(stem.with_name(f"{stem.name}-encrypted.key"), issued.key_pem(KEY_PASSWORD)),
+        encrypted_key=_written(stem.with_name(f"{stem.name}-encrypted.key"), issued.encrypted_key(KEY_PASSWORD)),
         keystore=_written(stem.with_name(f"{stem.name}.pem"), key + certificate),
         pkcs12=str(pkcs12),
         key_password=KEY_PASSWORD,

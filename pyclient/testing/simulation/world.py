@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import ssl
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from random import Random
@@ -44,10 +45,12 @@ class World:
     ``config`` and ``version`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a program in it, `inside`
     puts clients into it, `cluster` holds the cluster's controls, `strike` lets faults come. The same seed and the same program give
     the same run: ``journal.digest`` proves it, ``journal.timeline()`` shows its last events. Times are virtual seconds since the
-    beginning. ``with`` ends it. Not for threads: sync clients cannot be in it.
+    beginning. With ``tls``, a context of servers, brokers speak TLS; take keys whose signatures have one size, or a seed gives several runs:
+    ``CertificateAuthority(key="ed25519").server_context("broker-1", …)``. ``with`` ends it. Not for threads: sync clients cannot be in it.
     """
 
-    def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST) -> None:
+    def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST,
+                 tls: ssl.SSLContext | None = None) -> None:
         self.seed = seed
         self.loop = SimulationLoop(self.random("order"))  # type: ignore[abstract] # no loop is abstract when it runs
         self.journal = Journal(self.loop.time)
@@ -58,12 +61,16 @@ class World:
                            settings=Settings.parse(config or {}), profile=PROFILES[version])
         self.control = Control()
         self.front = Front(self.kafka, self.control)
-        self.network = SimulatedNetwork(self.loop, self.random("network"), self.front)
+        if tls is not None:
+            tls.num_tickets = 0  # their sizes depend on the real clock
+        self.network = SimulatedNetwork(self.loop, self.random("network"), self.front, tls)
         self.kafka.listeners.append(self._on_event)
         self.seal_inline_bytes = SEAL_INLINE_BYTES
         """Larger batches are compressed by the clients' workers."""
         self.assignments_per_s = WORK_PER_S
         """How fast leaders of groups share partitions out."""
+        self.security: Mapping[str, Any] = {}
+        """Options that clients of this world are made with, for brokers with TLS."""
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
@@ -104,6 +111,8 @@ class World:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until(self.loop.time() + ENDING_S)
+        self.network.bury()
+        self.loop.run_until(self.loop.time())
         self.loop.close()
 
     @property
@@ -160,12 +169,12 @@ class World:
     def producer(self, name: str, **options: Any) -> AsyncProducer:
         """A producer of this world."""
         with self.inside(name):
-            return AsyncProducer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **options})
+            return AsyncProducer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **self.security, **options})
 
     def consumer(self, name: str, **options: Any) -> AsyncConsumer:
         """A consumer of this world."""
         with self.inside(name):
-            return AsyncConsumer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **options})
+            return AsyncConsumer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **self.security, **options})
 
     # ---- what happens -----------------------------------------------------------------------------------------------
 
