@@ -20,13 +20,3 @@ def check_password(config: Any, mechanism: str) -> None:
             raise ConfigurationError(f"{option} is not set: sasl_mechanism={mechanism} needs it", option=option)
         if "\0" in text:
             raise ConfigurationError(f"{option} holds a NUL character, which {mechanism} cannot carry", option=option)
-        if not _is_text(text):
-            raise ConfigurationError(f"{option} holds half of a surrogate pair: it is no text that can be sent as UTF-8", option=option)
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # it carries the whole text, and must not be seen in a traceback
-        return False
-    return True
