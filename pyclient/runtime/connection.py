@@ -165,7 +165,8 @@ class Connection(asyncio.BufferedProtocol):
         alone (M11). *timeout* is in seconds and does not count what others' answers take.
 
         Raises:
-            KafkaError: it failed. A ready connection stays ready when that was before anything was asked; else it is closed.
+            KafkaError: it failed. A ready connection stays ready when that was before anything was asked; else it is closed, by this error
+                or by the peer, which may be faster.
         """
         self.renew_at = None
         try:

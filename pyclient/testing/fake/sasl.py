@@ -180,10 +180,12 @@ def _bearer(kafka: Kafka, _name: str) -> Server:
 
 def _claims(token: bytes) -> Mapping[str, Any]:
     """Of an unsecured token, which is not signed: whoever says who he is, is it."""
-    head, claims, signature = _parts(token)
-    unsigned = json.loads(head).get("alg") == "none" and not signature
-    found: Mapping[str, Any] = json.loads(claims) if unsigned else {}
-    return found
+    try:
+        head, claims, signature = _parts(token)
+        found: Mapping[str, Any] = json.loads(claims)
+        return found if json.loads(head).get("alg") == "none" and not signature and isinstance(found, dict) else {}
+    except (ValueError, AttributeError, RecursionError):
+        return {}
 
 
 def _parts(token: bytes) -> list[bytes]:

@@ -68,7 +68,7 @@ def test_librdkafkas_callback_is_taken_as_it_is() -> None:
         return "abc", 2e9, "anna", {"logicalCluster": "lkc-1"}
 
     with pytest.warns(UserWarning, match="sasl_token_provider"):
-        config = options(**{"oauth_cb": oauth_cb})
+        config = options(oauth_cb=oauth_cb)
     assert exchanged(OAuthBearer(), config, lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01\x01"]
     assert seen == [""]
 
