@@ -103,7 +103,7 @@ async def _awaited_with_extensions(provider: Any, given: Any) -> Any:
 
 
 def _token_callback(callback: Any) -> Any:
-    """librdkafka's gives (token, expiry in seconds), perhaps with a principal and extensions, and takes sasl.oauthbearer.config."""
+    """The one of librdkafka gives (token, expiry in seconds), perhaps with a principal and extensions, and takes sasl.oauthbearer.config."""
     return functools.partial(callback, "") if callable(callback) else callback
 
 

@@ -14,7 +14,6 @@ from pyclient.plugins import Surroundings, load_plugin
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.login import Logins
 from pyclient.runtime.network import Endpoint, SocketOptions
-from pyclient.testing.simulation.network import SimulatedNetwork
 from pyclient.testing.simulation.world import World
 from tests.unit.sasl.exchanges import options
 
@@ -25,7 +24,7 @@ TIMEOUT = 10.0
 HOST = "broker-1"
 
 
-def world(seed: int = 1, users: Mapping[str, str] | None = USERS, **config: object) -> World:
+def world(seed: int = 1, users: Mapping[str, str] | None = USERS, config: Mapping[str, object] | None = None) -> World:
     """One broker."""
     return World(seed, brokers=1, sasl=users, config=config)
 
@@ -45,7 +44,7 @@ class Client:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.network: SimulatedNetwork = world.network.of("client")  # type: ignore[assignment]
+        self.network = world.network.of("client")
         self.lost: list[KafkaError] = []
         self.changes = 0
         self.outcomes: list[Outcome] = []

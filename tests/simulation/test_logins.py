@@ -68,7 +68,7 @@ def test_a_wrong_password_is_told_at_once_and_the_connection_ends(mechanism: str
 
 
 def test_a_mechanism_that_is_not_enabled_names_those_that_are() -> None:
-    place = world(**{"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"})
+    place = world(config={"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"})
 
     async def test(client: Client) -> None:
         with pytest.raises(UnsupportedSaslMechanismError, match="does not offer SCRAM-SHA-512; it offers PLAIN, OAUTHBEARER"):
@@ -202,7 +202,7 @@ def test_the_same_world_draws_the_same_nonces() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_M11_a_session_says_when_it_is_to_be_renewed(mechanism: str) -> None:
-    place = world(**{"connections.max.reauth.ms": 10_000})
+    place = world(config={"connections.max.reauth.ms": 10_000})
 
     async def test(client: Client) -> None:
         for _ in range(3):
@@ -256,7 +256,7 @@ def test_M11_what_is_in_flight_is_answered_first_and_nothing_is_written_until_th
 @settings(max_examples=12)
 def test_M11_no_request_fails_because_of_a_renewal(seed: int, mechanism: str, life: int) -> None:
     """Requests are pipelined whenever the connection is ready; the broker hangs up on any that comes within a login or after its session."""
-    place = world(seed, **{"connections.max.reauth.ms": life})
+    place = world(seed, config={"connections.max.reauth.ms": life})
     chance = place.random("test")
 
     async def test(client: Client) -> None:
@@ -284,7 +284,7 @@ def test_M11_no_request_fails_because_of_a_renewal(seed: int, mechanism: str, li
 
 
 def test_M11_a_renewal_that_is_refused_ends_the_connection_and_fails_no_request() -> None:
-    place = world(**{"connections.max.reauth.ms": 10_000})
+    place = world(config={"connections.max.reauth.ms": 10_000})
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "SCRAM-SHA-256"))
@@ -344,7 +344,7 @@ def test_M11_a_token_that_cannot_be_fetched_leaves_the_session_as_it_is_and_is_t
 
 
 def test_M11_a_session_that_could_not_be_renewed_takes_no_requests_after_its_end_and_is_given_up() -> None:
-    place = world(**{"connections.max.reauth.ms": 3000})
+    place = world(config={"connections.max.reauth.ms": 3000})
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))

@@ -1,6 +1,7 @@
 """One login as an exchange: what is asked, computed and awaited, what each answer leads to, and that it ends (M11's first half)."""
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator
 from datetime import timedelta
 from random import Random
@@ -19,7 +20,8 @@ from pyclient.errors import (
 )
 from tests.unit.core.world import answer
 
-EVERYTHING = Versions(dict(SPOKEN))
+RANGES: dict[int, VersionRange] = {int(api): limits for api, limits in SPOKEN.items()}
+EVERYTHING = Versions(RANGES)
 Steps = Generator[Any, Any, None]
 
 
@@ -86,7 +88,7 @@ def test_a_login_names_its_mechanism_and_then_carries_its_messages() -> None:
 
 @pytest.mark.parametrize("high", [0, 1, 2])
 def test_the_highest_common_version_of_SaslAuthenticate_is_used(high: int) -> None:
-    exchange = login(one_message, Versions({**SPOKEN, Api.SASL_AUTHENTICATE: VersionRange(0, high)}))
+    exchange = login(one_message, Versions({**RANGES, Api.SASL_AUTHENTICATE: VersionRange(0, high)}))
     next(exchange)
     assert exchange.send(shaken()) == Ask(Api.SASL_AUTHENTICATE, high, {"auth_bytes": b"hello"})
     assert ends(exchange, said(version=high, lifetime_ms=7000)) == (7.0 if high else None)
@@ -94,7 +96,7 @@ def test_the_highest_common_version_of_SaslAuthenticate_is_used(high: int) -> No
 
 @pytest.mark.parametrize("api", [Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE])
 def test_M15_a_broker_that_cannot_carry_a_login_in_requests_is_named_too_old(api: Api) -> None:
-    exchange = login(one_message, Versions({**SPOKEN, api: VersionRange(0, 0)} if api is Api.SASL_HANDSHAKE else {Api.SASL_HANDSHAKE: VersionRange(0, 1)}))
+    exchange = login(one_message, Versions({**RANGES, api: VersionRange(0, 0)} if api is Api.SASL_HANDSHAKE else {Api.SASL_HANDSHAKE: VersionRange(0, 1)}))
     with pytest.raises(UnsupportedVersionError, match=api.title):
         next(exchange)
         exchange.send(shaken())
@@ -198,7 +200,7 @@ def test_a_mechanism_that_breaks_its_promise_is_named(steps: Callable[[], Steps]
 
 def driven(exchange: LoginExchange, reply: Callable[[Ask], Any]) -> float | None:
     """Run an exchange whose answers *reply* gives; what it raises is thrown in."""
-    step = lambda: next(exchange)  # noqa: E731 replaced by each turn
+    step: Callable[[], Any] = functools.partial(next, exchange)
     while True:
         try:
             wish = step()
@@ -206,11 +208,11 @@ def driven(exchange: LoginExchange, reply: Callable[[Ask], Any]) -> float | None
             lifetime: float | None = end.value
             return lifetime
         try:
-            came = wish.run() if isinstance(wish, Work) else reply(wish)  # type: ignore[arg-type]
+            came = wish.run() if isinstance(wish, Work) else reply(wish)
         except Exception as error:  # noqa: BLE001 as the runtime does
-            step = lambda error=error: exchange.throw(error)  # type: ignore[misc] # noqa: E731
+            step = functools.partial(exchange.throw, error)
         else:
-            step = lambda came=came: exchange.send(came)  # type: ignore[misc] # noqa: E731
+            step = functools.partial(exchange.send, came)
 
 
 # ---- refusals -------------------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class Stub(ModuleType):
         self.NameType = SimpleNamespace(hostbased_service="hostbased")
         self.RequirementFlag = SimpleNamespace(mutual_authentication="mutual", out_of_sequence_detection="order", integrity="integrity")
         self.Name = lambda text, kind: (text, kind)
-        self.SecurityContext = type("SecurityContext", (Context,), {})
+        self.SecurityContext: Any = type("SecurityContext", (Context,), {})
 
 
 @pytest.fixture

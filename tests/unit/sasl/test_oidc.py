@@ -155,14 +155,14 @@ def test_a_URL_that_cannot_be_used_is_refused_when_the_client_is_made(url: str, 
 @pytest.mark.parametrize("missing", list(CLIENT))
 def test_what_is_missing_is_named(missing: str) -> None:
     with pytest.raises(ConfigurationError, match="is not set") as caught:
-        source("https://host/", **{missing: None})
+        source("https://host/", None, **{missing: None})
     assert caught.value.option == missing
 
 
 @pytest.mark.parametrize("option", ["sasl_oauthbearer_assertion_private_key_file", "sasl_oauthbearer_assertion_template_file"])
 def test_assertions_that_we_would_have_to_sign_are_refused_for_now(option: str) -> None:
     with pytest.raises(UnsupportedFeature, match="sasl_oauthbearer_assertion_file"):
-        source("https://host/", **{option: "file"})
+        source("https://host/", None, **{option: "file"})
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """PLAIN (RFC 4616), and the options that it shares with SCRAM."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,7 +37,8 @@ def test_user_and_password_go_as_they_are_and_as_oneself(user: str, password: st
 ])
 def test_what_is_missing_or_cannot_be_sent_is_named_when_the_client_is_made(name: str, given_: dict[str, Any], option: str) -> None:
     mechanism, config = load_plugin("sasl mechanism", name), options(**given_)
-    for begin in (lambda: mechanism.check(config), lambda: next(mechanism.exchange(config, "host"))):
+    begins: list[Callable[[], object]] = [lambda: mechanism.check(config), lambda: next(mechanism.exchange(config, "host"))]
+    for begin in begins:
         with pytest.raises(ConfigurationError, match=option) as caught:
             begin()
         assert caught.value.option == option
