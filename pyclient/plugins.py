@@ -288,6 +288,14 @@ class NamesOptions(Protocol):
 
 
 @runtime_checkable
+class HidesSecrets(Protocol):
+    """Optional power of a SASL mechanism: it knows secrets that no option holds, such as tokens. Secret options are hidden anyway."""
+
+    def hide(self, text: str, /) -> str:
+        """The text, a broker's words say, without them."""
+
+
+@runtime_checkable
 class RenewsCredentials(Protocol):
     """Optional power of a SASL mechanism: what was refused once may be accepted later, since the credentials change."""
 

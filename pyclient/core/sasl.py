@@ -62,6 +62,12 @@ class Credentials:
     host: str
     hide: Callable[[str], str] = attrs.field(default=str, repr=False)
 
+    def shown(self, text: str) -> str:
+        """Somebody else's words as far as they may stand in an error: without secrets, bounded, on one line."""
+        hide = getattr(self.mechanism, "hide", None)
+        clean = self.hide(text)
+        return _line(hide(clean) if callable(hide) else clean)
+
     @property
     def advice(self) -> str:
         """Which options to look at when the login is refused."""
@@ -101,7 +107,7 @@ def _shake_hands(who: Credentials, versions: Versions) -> Generator[Ask, Any, No
     except ConnectionLost as lost:
         raise ConnectionLost(f"{lost}. It did so when it was asked to log in: is this a listener with SASL? Check security_protocol and the port.") from lost
     if answer.error_code == UNSUPPORTED_MECHANISM:
-        offered = _shown(", ".join(answer.mechanisms)) or "none"
+        offered = who.shown(", ".join(answer.mechanisms)) or "none"
         raise UnsupportedSaslMechanismError(
             f"the broker's listener does not offer {name}; it offers {offered}: set sasl_mechanism to one of these, or enable it there "
             "(sasl.enabled.mechanisms)")
@@ -131,14 +137,13 @@ def _say(who: Credentials, version: int, message: bytes) -> Generator[Ask, Any, 
 
 
 def _refusal(who: Credentials, answer: Any) -> KafkaError:
-    said = _shown(who.hide(answer.error_message or ""))
+    said = who.shown(answer.error_message or "")
     if answer.error_code == REFUSED:
         return SaslAuthenticationError(f"the broker refused the login by {who.mechanism.name}: {said.rstrip('. ') or 'it says no more'}; {who.advice}")
     return error_for(answer.error_code, said)
 
 
-def _shown(text: str) -> str:
-    """A peer's words as far as they may stand in an error: bounded, on one line."""
+def _line(text: str) -> str:
     return "".join(each if each.isprintable() else " " for each in text[:WORDS])
 
 
@@ -165,7 +170,7 @@ class _Talk:
             raise
         except Exception as error:
             name = self._who.mechanism.name
-            raise SaslAuthenticationError(f"the mechanism {name} failed: {type(error).__name__}: {self._who.hide(str(error))}") from error
+            raise SaslAuthenticationError(f"the mechanism {name} failed: {type(error).__name__}: {self._who.shown(str(error))}") from error
 
     def refuse(self, error: KafkaError) -> Generator[Ask | Work | Wait, Any, NoReturn]:
         """The broker's refusal, which the mechanism may explain by raising another KafkaError in its place."""

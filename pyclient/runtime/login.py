@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Self
@@ -47,7 +46,6 @@ class Logins:
     def __init__(self, mechanism: SaslMechanism, config: Config, environment: Environment, random: Random) -> None:
         self._mechanism = mechanism
         self._config = config
-        self._hide = functools.partial(_without, sorted(_secrets(config), key=len, reverse=True))
         self._offloading = Offloading(environment, WORKER, lambda: None)
         self.random = random
 
@@ -81,7 +79,7 @@ class Logins:
 
     def to(self, host: str) -> Credentials:
         """Who logs in, and to which host."""
-        return Credentials(mechanism=self._mechanism, config=self._config, host=host, hide=self._hide)
+        return Credentials(mechanism=self._mechanism, config=self._config, host=host, hide=self._without_secrets)
 
     async def in_worker(self, work: Callable[[], Any]) -> Any:
         """Do it in the client's one worker for logins; its result or exception is this call's."""
@@ -96,6 +94,12 @@ class Logins:
 
         self._offloading.run(work, tell)
         return await done
+
+    def _without_secrets(self, text: str) -> str:
+        """Taken from the options each time: kept beside them, they would be seen where objects are shown."""
+        for secret in sorted(_secrets(self._config), key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return text
 
     def close(self) -> None:
         """On the loop: begin nothing more. A worker that is still busy is not waited for."""
@@ -113,9 +117,3 @@ def _loaded(spec: str) -> Any:
 
 def _secrets(config: Config) -> set[str]:
     return {value for option, value in config if option.secret and isinstance(value, str) and value}
-
-
-def _without(secrets: list[str], text: str) -> str:
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    return text

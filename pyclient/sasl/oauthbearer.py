@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
 from pyclient.plugins import OAuthToken, Surroundings
-from pyclient.sasl.tokens import Fetch, Renewal, Tokens
+from pyclient.sasl.tokens import HIDDEN, Fetch, Renewal, Tokens
 
 GIVE_IN: Final = b"\x01"
 """What is answered to a broker's error; the broker then refuses the login."""
@@ -46,6 +46,10 @@ class OAuthBearer:
         """The client is closed: nobody waits for a token any more."""
         self._tokens.close()
 
+    def hide(self, text: str, /) -> str:
+        """Without the tokens."""
+        return self._tokens.hide(text)
+
     def check(self, config: Any, /) -> None:
         """There must be a way to get tokens."""
         self._fetch_with(config)
@@ -55,21 +59,22 @@ class OAuthBearer:
         token = self._tokens.get(self._fetch_with(config), Renewal.of(config))
         if not isinstance(token, OAuthToken):
             token = yield token
-        try:
-            answer = yield initial(token)
-        except SaslAuthenticationError:
-            self._tokens.drop(token)
-            raise
+        answer = yield from self._said(token, initial(token))
         if answer:
-            yield from self._give_in(token, explained(answer, token))
+            why = explained(answer, token)
+            self._tokens.drop(token)
+            yield from self._said(token, GIVE_IN, why)
+            raise SaslAuthenticationError(f"the broker does not accept the token: {why}")
 
-    def _give_in(self, token: OAuthToken, why: str) -> Generator[bytes, Any, None]:
-        self._tokens.drop(token)
+    def _said(self, token: OAuthToken, message: bytes, why: str = "") -> Generator[bytes, Any, bytes]:
+        """The broker's answer. A refusal means the token: it is used no more."""
         try:
-            yield GIVE_IN
+            return bytes((yield message))
         except SaslAuthenticationError as refused:
+            self._tokens.drop(token)
+            if not why:
+                raise
             raise SaslAuthenticationError(f"{refused.message}. The broker says of the token: {why}") from None
-        raise SaslAuthenticationError(f"the broker does not accept the token: {why}")
 
     def _fetch_with(self, config: Any) -> Fetch:
         if self._fetch is None:
@@ -114,5 +119,5 @@ def explained(answer: bytes, token: OAuthToken) -> str:
         told = None
     if isinstance(told, dict):
         text = ", ".join(f"{key} {value}" for key, value in told.items() if isinstance(value, str) and value)
-    shown = text.replace(token.value, "[hidden]")[:SHOWN]
+    shown = text.replace(token.value, HIDDEN)[:SHOWN]
     return "".join(each if each.isprintable() else " " for each in shown) or "nothing"

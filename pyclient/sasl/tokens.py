@@ -10,6 +10,7 @@ import logging
 import math
 import re
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ _log = logging.getLogger(__name__)
 BEARER: Final = re.compile(r"[\x21-\x7e]+")
 """What can stand behind ``Bearer`` (RFC 6750 allows a little less)."""
 LONGEST: Final = 1024 * 1024
+HIDDEN: Final = "[hidden]"
+REMEMBERED: Final = 8
+"""Tokens that brokers may still repeat in an error."""
 RETRY_S: Final = 10.0
 """How long the old token is used before a fetch that failed is tried again."""
 
@@ -59,6 +63,7 @@ class Tokens:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._kept: OAuthToken | None = None
+        self._recent: deque[OAuthToken] = deque(maxlen=REMEMBERED)
         self._due = 0.0
         self._lock = threading.Lock()
         self._awaits = False  # the provider gives awaitables: it is called on the loop
@@ -92,6 +97,12 @@ class Tokens:
         if self._kept is token:
             self._kept = None
 
+    def hide(self, text: str) -> str:
+        """Without the tokens given out last."""
+        for token in list(self._recent):
+            text = text.replace(token.value, HIDDEN)
+        return text
+
     def close(self) -> None:
         """On the loop: nobody waits for a token any more."""
         if self._fetching is not None:
@@ -124,6 +135,7 @@ class Tokens:
         token, now = read(given), self._now()
         if token.expires_at is not None and token.expires_at <= now:
             raise TokenUnavailable("the token that was fetched has expired already: is the clock of this machine right?")
+        self._recent.append(token)
         self._kept = token if token.expires_at is not None else None
         self._due = renewal.due(now, token.expires_at, self._surroundings.random()) if token.expires_at is not None else now
         return token

@@ -91,7 +91,7 @@ def test_a_token_that_is_refused_is_explained() -> None:
     place = world()
 
     async def test(client: Client) -> None:
-        with pytest.raises(SaslAuthenticationError, match=r"refused.*The broker says of the token: status invalid_token"):
+        with pytest.raises(SaslAuthenticationError, match=r"refused the login.*invalid_token.*check sasl_token_provider"):
             await client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=lambda: "not-a-jwt"))
 
     run(place, test)
@@ -303,7 +303,7 @@ def test_M11_a_renewal_that_is_refused_ends_the_connection_and_fails_no_request(
 
 @pytest.mark.parametrize(("mechanism", "given_", "told"), [
     ("PLAIN", {"sasl_plain_username": "bert", "sasl_plain_password": USERS["bert"]}, "Cannot change principals"),
-    ("SCRAM-SHA-256", {}, "not supported for re-authentication of mechanism 'PLAIN'"),
+    ("SCRAM-SHA-256", {}, "some brokers hang up where others refuse"),
 ])
 def test_M11_nobody_becomes_somebody_else_on_a_connection(mechanism: str, given_: dict[str, Any], told: str) -> None:
     place = world()
@@ -311,7 +311,7 @@ def test_M11_nobody_becomes_somebody_else_on_a_connection(mechanism: str, given_
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))
         await asyncio.sleep(2)
-        with pytest.raises(SaslAuthenticationError, match=told):
+        with pytest.raises((SaslAuthenticationError, ConnectionLost), match=told):
             await client.log_in(of(place, mechanism, **given_))
 
     run(place, test)

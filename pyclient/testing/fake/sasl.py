@@ -16,7 +16,7 @@ from pyclient.testing.fake.model import Kafka
 
 NONE, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 0, 33, 34, 58
 SHORTEST_S: Final = 1.0
-"""A connection that logs in anew sooner than that after the last time is not listened to."""
+"""A connection that renews its login sooner than that after the last renewal is not listened to."""
 ITERATIONS: Final = 4096
 FRAMED: Final = 1
 """Since this version of SaslHandshake what follows are SaslAuthenticate requests; the raw messages of before are not modelled."""
@@ -65,9 +65,8 @@ class Session:
         self._kafka = kafka
         self._phase = Phase.IN if kafka.users is None else Phase.OPEN
         self._mechanism = ""
-        self._bad = ""  # why the login that was begun anew must fail
         self._server: Server | None = None
-        self._began = 0.0
+        self._renewed_at = float("-inf")
         self._ends_at: float | None = None
         self.principal: str | None = None
         self._first: tuple[str, str] | None = None
@@ -94,25 +93,26 @@ class Session:
     def shake_hands(self, mechanism: str, version: int) -> int:
         """The client chooses a mechanism; gives an error code."""
         now = self._kafka.clock()
-        if self._kafka.users is None or version < FRAMED or (self._phase is Phase.IN and now < self._began + SHORTEST_S):
+        if self._kafka.users is None or version < FRAMED or now < self._renewed_at + SHORTEST_S:
             return ILLEGAL_SASL_STATE
         if mechanism not in enabled(self._kafka):
             self._phase = Phase.OVER
             return UNSUPPORTED_SASL_MECHANISM
-        if self._first is not None and mechanism != self._first[0]:
-            self._bad = f"SASL mechanism '{mechanism}' requested by client is not supported for re-authentication of mechanism '{self._first[0]}'"
-        self._phase, self._mechanism, self._began = Phase.TALKING, mechanism, now
+        if self._first is not None:
+            self._renewed_at = now
+        self._phase, self._mechanism = Phase.TALKING, mechanism
         self._server = MECHANISMS[mechanism](self._kafka, mechanism)
         next(self._server)
         return NONE
 
-    def authenticate(self, message: bytes) -> Answer:
-        """A message of the mechanism."""
+    def authenticate(self, message: bytes) -> Answer | None:
+        """A message of the mechanism; None: there is no answer, the broker hangs up (on who renews by another mechanism)."""
         if self._phase is not Phase.TALKING or self._server is None:
             return Answer(ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
+        if self._first is not None and self._mechanism != self._first[0]:
+            self._phase = Phase.OVER
+            return None
         try:
-            if self._bad:
-                raise Refused(self._bad)
             return Answer(data=self._server.send(message))
         except StopIteration as end:
             return self._granted(end.value)

@@ -3,10 +3,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Protocol, runtime_checkable
 
 from pyclient.testing.fake.asking import Asked, Fields
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.sasl import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, Session, enabled
+
+
+@runtime_checkable
+class SupportsCut(Protocol):
+    """A connection."""
+
+    def cut(self) -> None:
+        """End it."""
 
 
 def sasl_handshake(kafka: Kafka, asked: Asked) -> Fields:
@@ -21,12 +30,16 @@ def refuse_sasl_handshake(_asked: Asked, code: int) -> Fields:
     return {"error_code": code, "mechanisms": []}
 
 
-def sasl_authenticate(kafka: Kafka, asked: Asked) -> Fields | Awaitable[Fields]:
+def sasl_authenticate(kafka: Kafka, asked: Asked) -> Fields | Awaitable[Fields] | None:
     """A message of the mechanism. A refusal comes late, so that guessing takes long."""
     session = _session(asked)
     if session is None:
         return refuse_sasl_authenticate(asked, ILLEGAL_SASL_STATE)
     answer = session.authenticate(bytes(asked.body.auth_bytes))
+    if answer is None:
+        if isinstance(asked.connection, SupportsCut):
+            asked.connection.cut()
+        return None
     fields = {"error_code": answer.error, "error_message": answer.words, "auth_bytes": answer.data, "session_lifetime": answer.lifetime_ms}
     delay = kafka.settings.connection_failed_authentication_delay_ms
     return _later(fields, delay / 1000) if answer.error == SASL_AUTHENTICATION_FAILED and delay > 0 else fields
