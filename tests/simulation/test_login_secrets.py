@@ -35,7 +35,7 @@ SPOILS: dict[str, Spoil] = {
     "an echo as SCRAM": refusing({"auth_bytes": f"r={MARKER},s=AAAAAAAAAAAAAAAAAAAA,i=5000".encode()}),
     "an echo as SCRAM's error": refusing({"auth_bytes": f"e={MARKER}".encode()}),
     "a hang-up": lambda place: place.cluster.intercept(Drop(), Api.SASL_AUTHENTICATE),
-    "not offered": lambda place: place.cluster.intercept(Answer({"error_code": 33, "mechanisms": [MARKER]}), Api.SASL_HANDSHAKE),
+    "not offered": lambda place: place.cluster.intercept(Answer({"error_code": 33, "mechanisms": [MARKER * 60]}), Api.SASL_HANDSHAKE),
     "no SASL": lambda place: place.cluster.intercept(Fail(34), Api.SASL_HANDSHAKE),
 }
 
@@ -44,8 +44,10 @@ def shown(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error) + str(error) + repr(error.__cause__) + repr(error.__context__)
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
-@pytest.mark.parametrize("spoil", [name for name in SPOILS if name != "not offered"])
+@pytest.mark.parametrize(("mechanism", "spoil"), [
+    (mechanism, spoil) for mechanism in ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER") for spoil in SPOILS
+    if "SCRAM" not in spoil or mechanism != "OAUTHBEARER"
+])
 def test_no_failure_of_a_login_shows_a_secret(mechanism: str, spoil: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     place = world()
@@ -60,7 +62,7 @@ def test_no_failure_of_a_login_shows_a_secret(mechanism: str, spoil: str, caplog
         except KafkaError as error:
             seen.append(shown(error))
         else:
-            assert (mechanism, spoil) == ("PLAIN", "an echo as data") or mechanism == "PLAIN"
+            assert mechanism == "PLAIN", "which proves nothing of the broker"
         seen += [repr(client.link), *map(shown, client.lost), *(repr(each) for each in everything(ours))]
         assert MARKER not in "\n".join(seen)
 
