@@ -140,7 +140,7 @@ class Connection(asyncio.BufferedProtocol):
         self.idle_since = self._clock()
 
     async def _ask(self, question: Ask, timeout: float) -> Any:
-        if self._outbox is None or self._cause is not None or self.state is State.DRAINING:
+        if self._outbox is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
             raise ConnectionLost(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 

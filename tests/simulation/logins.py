@@ -47,12 +47,14 @@ class Client:
         self.network = world.network.of("client")
         self.lost: list[KafkaError] = []
         self.changes = 0
+        self.told_ready = False  # at the last change
         self.outcomes: list[Outcome] = []
         self.link = Connection("the broker", "client", clock=world.loop.time, max_frame=1 << 20, on_change=self._changed, on_quiet=self._changed,
                                on_lost=lambda link, cause: self.lost.append(cause), on_answer=lambda api, latency, throttle: None)
 
     def _changed(self) -> None:
         self.changes += 1
+        self.told_ready = self.link.ready
 
     async def introduce(self, *, logs_in: bool = True) -> None:
         family, *_ = await self.network.resolve(HOST, 9092)

@@ -212,6 +212,9 @@ def test_M11_a_session_says_when_it_is_to_be_renewed(mechanism: str) -> None:
             assert client.link.renew_at is not None
             assert 8.3 <= client.link.renew_at - now <= 9.5
             assert client.link.next_deadline() == client.link.renew_at
+            asked = client.ask(timeout=100)
+            assert client.link.next_deadline() == client.link.renew_at
+            await asked
             await asyncio.sleep(client.link.renew_at - now)
         assert await client.answered()
 
@@ -238,13 +241,12 @@ def test_M11_what_is_in_flight_is_answered_first_and_nothing_is_written_until_th
         in_flight = [client.ask() for _ in range(4)]
         login = asyncio.get_running_loop().create_task(client.log_in(of(place, "SCRAM-SHA-512"), 2.0))
         await turns(lambda: client.link.state is State.REAUTHENTICATING)
-        changes = client.changes
         while client.link.state is State.REAUTHENTICATING:
             assert not client.link.ready
             await asyncio.sleep(0.001)
         await login
         assert client.link.ready
-        assert client.changes > changes, "managers are asked again"
+        assert client.told_ready, "managers are asked again"
         assert all(isinstance(each.result(), Reply) for each in in_flight)
         assert client.asked()[4:] == ["Metadata"] * 4 + [*LOGIN, "SaslAuthenticate"]
         assert await client.answered()
@@ -362,6 +364,23 @@ def test_M11_a_session_that_could_not_be_renewed_takes_no_requests_after_its_end
     run(place, test)
 
 
+@pytest.mark.parametrize("api", LOGIN)
+def test_M11_a_renewal_that_is_not_answered_is_given_up_in_time(api: str) -> None:
+    place = world()
+
+    async def test(client: Client) -> None:
+        await client.log_in(of(place, "PLAIN"))
+        await asyncio.sleep(2)
+        place.cluster.intercept(Silence(), api)
+        began = place.loop.time()
+        with pytest.raises(RequestTimedOut, match="did not end within 3.0 s"):
+            await client.log_in(of(place, "PLAIN"), 3.0)
+        assert place.loop.time() - began < 4
+        await turns(lambda: client.lost)
+
+    run(place, test)
+
+
 def test_M11_requests_go_on_while_a_token_is_fetched() -> None:
     place = world()
 
@@ -411,11 +430,13 @@ def test_a_connection_that_is_retired_during_its_renewal_ends_when_the_last_answ
         await turns(lambda: client.link.state is State.REAUTHENTICATING)
         await asyncio.sleep(0.5)
         client.link.retire()
+        written = client.link.bytes_out
         with pytest.raises(ConnectionLost):
             await login
         assert all(isinstance(each, Reply) for each in await asyncio.gather(*asked))
         await turns(lambda: client.link.state is State.CLOSED)
         assert len(client.lost) == 1
+        assert client.link.bytes_out == written, "nothing is begun on it any more"
 
     run(place, test)
 

@@ -83,6 +83,11 @@ def test_an_answer_that_is_no_token_is_said_so(body: Any) -> None:
         source(endpoint.url)()
 
 
+def test_an_answer_that_is_too_long_is_not_read_to_its_end() -> None:
+    with Endpoint((200, b'{"access_token": "abc"}' + b" " * LONGEST)) as endpoint, pytest.raises(TokenUnavailable, match=f"more than {LONGEST} B"):
+        source(endpoint.url)()
+
+
 @pytest.mark.parametrize("status", [500, 503, 408, 429])
 def test_a_failure_that_may_pass_is_asked_again_after_growing_waits(status: int) -> None:
     waits: list[float] = []

@@ -139,6 +139,11 @@ def test_a_servers_first_message_that_is_not_one_is_refused(first: bytes) -> Non
         exchanged(sha256(), PENCIL, answers(first))
 
 
+def test_a_message_far_longer_than_any_is_refused_though_it_is_well_made() -> None:
+    with pytest.raises(SaslAuthenticationError, match=r"9\d\d\d B where SCRAM-SHA-256"):
+        exchanged(sha256(), PENCIL, answers(FIRST.replace(b"NlF$k0", b"x" * 9000)))
+
+
 PIECES = st.lists(st.one_of(st.binary(max_size=12), st.sampled_from(
     [b"r=", b"s=", b"i=", b"v=", b"e=", b",", NONCE.encode(), b"W22ZaJ0SNY7soEsUEjb6gQ==", b"4096", b"=", b"m=", b"\xff"])), max_size=9).map(b"".join)
 

@@ -77,6 +77,10 @@ def test_a_wrong_password_is_answered_and_then_the_connection_ends(message: byte
     assert place.admitted() == set()
 
 
+def test_nobody_logs_in_with_an_empty_password() -> None:
+    assert Place({"anna": ""}).log_in(b"\0anna\0").error == 58
+
+
 def test_a_mechanism_that_is_not_enabled_ends_the_connection() -> None:
     place = Place(settings={"sasl.enabled.mechanisms": "SCRAM-SHA-512, GSSAPI"})
     assert enabled(place.kafka) == ["SCRAM-SHA-512"]
