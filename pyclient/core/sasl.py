@@ -75,8 +75,8 @@ class Credentials:
         return f"check {' and '.join(options) or 'the sasl_ options'}"
 
 
-def log_in(who: Credentials, versions: Versions) -> LoginExchange:
-    """Authenticate on a new connection, or anew on one in use (KIP-368).
+def log_in(who: Credentials, versions: Versions, *, anew: bool = False) -> LoginExchange:
+    """Authenticate on a new connection, or *anew* on one in use (KIP-368).
 
     The mechanism's first message is made before anything is asked: when that fails, a session that is being renewed stays as it was.
 
@@ -88,7 +88,7 @@ def log_in(who: Credentials, versions: Versions) -> LoginExchange:
     talk = _Talk(who)
     try:
         message = yield from talk.hear(None)
-        yield from _shake_hands(who, versions)
+        yield from _shake_hands(who, versions, anew=anew)
         return (yield from _authenticate(who, versions.choose(Api.SASL_AUTHENTICATE), talk, message))
     finally:
         talk.end()
@@ -99,13 +99,16 @@ def renewal_after(lifetime: float, random: Random) -> float:
     return max(lifetime * random.uniform(*RENEWED_AT), SHORTEST_S)
 
 
-def _shake_hands(who: Credentials, versions: Versions) -> Generator[Ask, Any, None]:
+def _shake_hands(who: Credentials, versions: Versions, *, anew: bool) -> Generator[Ask, Any, None]:
     name = who.mechanism.name
     question = Ask(Api.SASL_HANDSHAKE, versions.choose(Api.SASL_HANDSHAKE, FRAMED), {"mechanism": name})
     try:
         answer = yield question
     except ConnectionLost as lost:
-        raise ConnectionLost(f"{lost}. It did so when it was asked to log in: is this a listener with SASL? Check security_protocol and the port.") from lost
+        if anew:  # it was no reason to hang up the first time
+            raise
+        raise ConnectionLost(
+            f"{str(lost).rstrip('.')}. It did so when it was asked to log in: is this a listener with SASL? Check security_protocol and the port.") from lost
     if answer.error_code == UNSUPPORTED_MECHANISM:
         offered = who.shown(", ".join(answer.mechanisms)) or "none"
         raise UnsupportedSaslMechanismError(
@@ -133,7 +136,7 @@ def _say(who: Credentials, version: int, message: bytes) -> Generator[Ask, Any, 
         return (yield Ask(Api.SASL_AUTHENTICATE, version, {"auth_bytes": message}))
     except ConnectionLost as lost:
         raise ConnectionLost(
-            f"{lost}. It did so during the login by {who.mechanism.name}: some brokers hang up where others refuse, so {who.advice}.") from lost
+            f"{str(lost).rstrip('.')}. It did so during the login by {who.mechanism.name}: some brokers hang up where others refuse, so {who.advice}.") from lost
 
 
 def _refusal(who: Credentials, answer: Any) -> KafkaError:

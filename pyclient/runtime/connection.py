@@ -169,9 +169,10 @@ class Connection(asyncio.BufferedProtocol):
                 or by the peer, which may be faster.
         """
         self.renew_at = None
+        exchange = login.exchange(self.versions, anew=self.state is State.READY)
         try:
             async with asyncio.timeout(timeout) as limit:
-                lifetime = await _run(login.exchange(self.versions), functools.partial(self._login_step, login, timeout, limit))
+                lifetime = await _run(exchange, functools.partial(self._login_step, login, timeout, limit))
         except Exception as error:  # noqa: BLE001 whoever connects is to get one kind of error
             failure = self._login_failure(error, timeout)
             self._not_authenticated(failure)

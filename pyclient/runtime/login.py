@@ -27,9 +27,9 @@ class Login:
     logins: Logins
     host: str
 
-    def exchange(self, versions: Versions) -> LoginExchange:
+    def exchange(self, versions: Versions, *, anew: bool) -> LoginExchange:
         """What to ask, compute and await."""
-        return log_in(self.logins.to(self.host), versions)
+        return log_in(self.logins.to(self.host), versions, anew=anew)
 
     async def in_worker(self, work: Callable[[], Any]) -> Any:
         """Do it apart from the loop."""

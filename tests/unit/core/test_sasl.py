@@ -294,6 +294,14 @@ def test_a_peer_that_hangs_up_on_the_handshake_may_be_no_listener_with_SASL() ->
         exchange.throw(ConnectionLost("gone"))
 
 
+def test_a_peer_that_hangs_up_before_a_renewal_has_its_own_reasons() -> None:
+    exchange = log_in(Credentials(mechanism=Mechanism(one_message), config="the config", host="broker-1"), EVERYTHING, anew=True)
+    next(exchange)
+    with pytest.raises(ConnectionLost) as caught:
+        exchange.throw(ConnectionLost("gone"))
+    assert str(caught.value) == "gone"
+
+
 def test_a_peer_that_hangs_up_during_the_login_may_mean_a_refusal() -> None:
     with pytest.raises(ConnectionLost, match=r"gone.*hang up where others refuse, so check sasl_plain_username"):
         begun(login(one_message)).throw(ConnectionLost("gone"))
