@@ -9,7 +9,8 @@ Knows nothing of sockets, managers or retries: a caller reads the facts (``retri
     │  ├─ KafkaTimeout                 also TimeoutError
     │  │  └─ BootstrapFailed, MetadataTimeout, BufferExhausted, DeliveryTimeout
     │  ├─ RequestTimedOutError         also TimeoutError; RequestTimedOut is the client's own: outcome unknown
-    │  └─ ConnectionLost               also ConnectionError: outcome unknown
+    │  ├─ ConnectionLost               also ConnectionError: outcome unknown
+    │  └─ TokenUnavailable             no OAuth token for the login
     ├─ TransactionAbortableError       abort the transaction, then go on
     ├─ ApplicationRecoverableError     close this client and open a new one (ProducerFencedError …)
     ├─ InvalidConfigurationError       fix options, rights or data: repeating cannot help
@@ -184,6 +185,10 @@ class UnknownOption(ConfigurationError):
 
 class UnsupportedFeature(ConfigurationError):
     """Kafka has it, this release of the client has not: the message says what to use until a later one does."""
+
+
+class TokenUnavailable(RetriableError):
+    """No OAuth token could be fetched: look at ``sasl_token_provider`` or the token endpoint. The client tries again with its next connection."""
 
 
 class KafkaTimeout(RetriableError, TimeoutError):

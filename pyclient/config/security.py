@@ -83,8 +83,9 @@ class SecurityConfig(Config):
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
     sasl_plain_password: str | None = option(
         "pyclient", None, Text(), "Password for PLAIN and SCRAM (Java: part of sasl.jaas.config).", secret=True)
-    sasl_token_provider: Callable[[], str] | None = option(
-        "pyclient", None, Anything("a callable", check=callable, accepts="Callable[[], str]"), "Gives the token for OAUTHBEARER when one is needed.")
+    sasl_token_provider: Callable[[], object] | None = option(
+        "pyclient", None, Anything("a callable", check=callable, accepts="Callable[[], object]"),
+        "Gives the token for OAUTHBEARER when one is needed: a text, (text, expiry in seconds since the epoch) or an OAuthToken; may be async.")
     sasl_kerberos_service_name: str | None = option(
         "0.9", None, Text(empty=False), "The brokers' Kerberos service name, for GSSAPI; usually kafka.")
     sasl_login_connect_timeout_ms: int | None = option(

@@ -42,7 +42,7 @@ WORK_PER_S: Final = 1000.0
 class World:
     """One loop with virtual time, one fake cluster, one network, any number of async clients: everything that a seed decides.
 
-    ``config`` and ``version`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a program in it, `inside`
+    ``config``, ``version`` and ``sasl`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a program in it, `inside`
     puts clients into it, `cluster` holds the cluster's controls, `strike` lets faults come. The same seed and the same program give
     the same run: ``journal.digest`` proves it, ``journal.timeline()`` shows its last events. Times are virtual seconds since the
     beginning. With ``tls``, a context of servers, brokers speak TLS; take keys whose signatures have one size, or a seed gives several runs:
@@ -50,7 +50,7 @@ class World:
     """
 
     def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST,
-                 tls: ssl.SSLContext | None = None) -> None:
+                 tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None) -> None:
         self.seed = seed
         self.loop = SimulationLoop(self.random("order"))  # type: ignore[abstract] # no loop is abstract when it runs
         self.journal = Journal(self.loop.time)
@@ -58,7 +58,7 @@ class World:
         """What the wall clock is ahead by."""
         nodes = [Broker(number, f"broker-{number}", PORT, rack=f"rack-{number}") for number in range(1, brokers + 1)]
         self.kafka = Kafka(nodes, clock=self.loop.time, wall=self.wall, random=self.random("cluster"),
-                           settings=Settings.parse(config or {}), profile=PROFILES[version])
+                           settings=Settings.parse(config or {}), profile=PROFILES[version], users=sasl)
         self.control = Control()
         self.front = Front(self.kafka, self.control)
         if tls is not None:
@@ -154,7 +154,8 @@ class World:
         """What a client of this world is made in."""
         return Environment(
             network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall,
-            random=lambda: self.random(f"client {client}"), seal_inline_bytes=self.seal_inline_bytes,
+            random=lambda: self.random(f"client {client}"), token_bytes=self.random(f"logins {client}").randbytes,
+            seal_inline_bytes=self.seal_inline_bytes,
             workers=lambda name: LateExecutor(
                 self.loop, self.random(f"workers {client}"), lambda: self.assignments_per_s if name == ASSIGNING else WORK_PER_S))
 
