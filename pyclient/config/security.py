@@ -3,29 +3,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ssl import SSLContext
-from typing import ClassVar
-
 import attrs
 
-from pyclient.config.declaration import Config, NotYet, option
+from pyclient.config.declaration import Config, option
 from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, Float, Int, Names, Text
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-
-NOT_YET = (
-    NotYet(
-        "security_protocol",
-        lambda value: value.startswith("SASL_"),
-        "Until then use an SSL listener, with a certificate of the client where it must know who you are, or a PLAINTEXT one.",
-    ),
-)
 
 
 @attrs.define(frozen=True, kw_only=True, repr=False)
 class SecurityConfig(Config):
     """TLS and SASL."""
-
-    NOT_YET: ClassVar[tuple[NotYet, ...]] = NOT_YET
 
     security_protocol: str = option(
         "0.9", "PLAINTEXT", Choice(SECURITY_PROTOCOLS),

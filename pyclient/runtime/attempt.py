@@ -19,7 +19,8 @@ from pyclient.errors import AuthenticationError, ConnectionLost, KafkaError, Req
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import Endpoint, Network, SocketOptions, Tls, reason
 from pyclient.runtime.racing import FAILURES, race
-from pyclient.runtime.tls import Contexts, without_names
+from pyclient.runtime.protection import UNPROTECTED, Protection
+from pyclient.runtime.tls import without_names
 from pyclient.runtime.tls_failures import WRONG_HOST, handshake_failed, names_in
 
 CLIENT: Final = ClientInfo("pyclient", "0.1.0")
@@ -32,7 +33,7 @@ class Attempt:
 
     def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, turn: int, timeout: float,
                  make_link: Callable[[Endpoint], Connection], begin: Callable[[Coroutine[Any, Any, Connection]], asyncio.Task[Connection]],
-                 give_up: Callable[[Connection], None], tls: Contexts | None = None) -> None:
+                 give_up: Callable[[Connection], None], protection: Protection = UNPROTECTED) -> None:
         self._address = address
         self._network = network
         self._sockets = sockets
@@ -41,7 +42,7 @@ class Attempt:
         self._make_link = make_link
         self._begin = begin
         self._give_up = give_up
-        self._tls = tls
+        self._tls, self._logins = protection.tls, protection.logins
         self._stages: dict[Endpoint, str] = {}
         self._refused: AuthenticationError | None = None
 
@@ -112,7 +113,10 @@ class Attempt:
         try:
             await self._open(endpoint, link)
             self._note(endpoint, f"{'secured by TLS' if link.secured else 'connected'}, no answer to ApiVersions")
-            await link.introduce(CLIENT, newest, self._timeout)
+            await link.introduce(CLIENT, newest, self._timeout, logs_in=self._logins is not None)
+            if self._logins is not None:
+                self._note(endpoint, "connected, the login was not answered")
+                await link.authenticate(self._logins.login(self._address.host), self._timeout)
         except BaseException:
             if link.state is not State.CONNECTING:
                 self._give_up(link)

@@ -24,7 +24,7 @@ from pyclient.runtime.driver import Driver
 from pyclient.runtime.environment import environment
 from pyclient.runtime.links import LinkOptions, Links
 from pyclient.runtime.network import Network, SocketOptions
-from pyclient.runtime.tls import contexts_for
+from pyclient.runtime.protection import Protection
 
 UNANSWERED: Final = 1  # requests in flight on connections that carry one thing at a time
 CONTROL_REQUESTS: Final = 8
@@ -69,7 +69,7 @@ class ClientCore:
             max_in_flight={Use.CONTROL: CONTROL_REQUESTS, Use.COORDINATION: CONTROL_REQUESTS, Use.MEMBERSHIP: UNANSWERED, Use.FETCH: UNANSWERED,
                            Use.PRODUCE: getattr(config, "max_in_flight_requests_per_connection", UNANSWERED)},
             sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
-            tls=contexts_for(config, self.environment),
+            protection=Protection.of(config, self.environment, self.random),
         )
         # Bootstrap addresses are nodes with negative ids until the brokers tell their own.
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]

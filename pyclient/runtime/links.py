@@ -26,8 +26,8 @@ from pyclient.records import Node
 from pyclient.runtime.attempt import Attempt
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import Endpoint, Network, SocketOptions
+from pyclient.runtime.protection import UNPROTECTED, Protection
 from pyclient.runtime.timing import TIMED
-from pyclient.runtime.tls import Contexts
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class LinkOptions:
     max_frame: int
     max_in_flight: Mapping[Use, int]
     sockets: SocketOptions
-    tls: Contexts | None = None
+    protection: Protection = UNPROTECTED
 
 
 @attrs.define(eq=False)
@@ -205,6 +205,8 @@ class Links:
             if host.wanted and host.reconnects.allowed(now):
                 host.wanted = False  # whoever still wants it asks again in this turn
             for link in list(host.links.values()):
+                if link.renew_at is not None and now >= link.renew_at and link.state is State.READY:
+                    self._begin(host, self._renew(host, link))
                 if not link.in_flight and now >= link.idle_since + self._options.max_idle:
                     self._retire(host, link)
 
@@ -295,6 +297,15 @@ class Links:
             host.tasks.pop(use, None)
         self._on_change()
 
+    async def _renew(self, host: Host, link: Connection) -> None:
+        """KIP-368: log in anew before the session ends."""
+        assert self._options.protection.logins is not None, "who has not logged in has no session"
+        try:
+            await link.authenticate(self._options.protection.logins.login(host.address.host), self._options.request_timeout)
+        except KafkaError as error:
+            _log.warning("%s: the login could not be renewed: %s", link.label, error)
+        self._on_change()
+
     def _succeeded(self, host: Host, use: Use, link: Connection) -> None:
         if host.unreachable:
             host.unreachable = False
@@ -320,7 +331,7 @@ class Links:
         return Attempt(
             host.address, self._network, self._options.sockets, turn=host.turn, timeout=host.reconnects.setup_timeout(),
             make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort,
-            tls=self._options.tls)
+            protection=self._options.protection)
 
     def _link(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
         label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
@@ -396,8 +407,7 @@ class Links:
         await asyncio.gather(*self._connecting, return_exceptions=True)
         while self._closing:
             await self._next_end()
-        if self._options.tls is not None:
-            self._options.tls.close()
+        self._options.protection.close()
 
     async def _write_out(self, limit: float) -> None:
         unwritten = [link for link in self._links() if link.may_lose and not link.in_flight]

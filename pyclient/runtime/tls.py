@@ -47,7 +47,7 @@ class Contexts:
         return f"<Contexts from {'the ssl_context option' if self._config.ssl_context else self._files or 'options'}>"
 
     @property
-    def can_change(self) -> bool:
+    def may_change(self) -> bool:
         """Whether a later connection may do what this one could not, though nobody makes the client anew: files, or a context that is the user's."""
         return bool(self._files) or self._config.ssl_context is not None
 

@@ -64,9 +64,9 @@ _HOMES: Final = {
 __all__ = [
     "Answer",
     "BrokerStartFailed",
-    "ClientCertificate",
     "Certificate",
     "CertificateAuthority",
+    "ClientCertificate",
     "ContainersUnavailable",
     "Credentials",
     "Cut",

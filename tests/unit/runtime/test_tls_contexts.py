@@ -382,13 +382,13 @@ def test_tls_options_without_tls_are_told_as_useless(caplog: pytest.LogCaptureFi
 
 
 def test_whether_credentials_can_change_is_known() -> None:
-    def can_change(**options: Any) -> bool:
-        return Contexts(config(**options), Environment()).can_change
+    def may_change(**options: Any) -> bool:
+        return Contexts(config(**options), Environment()).may_change
 
-    assert can_change(ssl_context=ssl.create_default_context())
-    assert can_change(ssl_truststore_location="/")
-    assert not can_change(ssl_truststore_certificates=authority().pem)
-    assert not can_change()
+    assert may_change(ssl_context=ssl.create_default_context())
+    assert may_change(ssl_truststore_location="/")
+    assert not may_change(ssl_truststore_certificates=authority().pem)
+    assert not may_change()
     assert Contexts(config(ssl_context=ssl.create_default_context()), Environment()).has_identity is None
     assert Contexts(config(), Environment()).has_identity is False
 
