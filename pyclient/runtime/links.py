@@ -18,7 +18,7 @@ from pyclient.config.addresses import Address
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State, company_at
 from pyclient.core.manager import NotSent, Request, Use, earliest
-from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.errors import AuthenticationError, ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.metrics import (
     BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, PRODUCE_THROTTLE, REQUEST_LATENCY, REQUESTS, REQUESTS_IN_FLIGHT, Metrics,
 )
@@ -77,7 +77,7 @@ class Links:
 
     def __init__(self, options: LinkOptions, network: Network, *, clock: Callable[[], float], random: Random,
                  bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[float], None],
-                 on_trouble: Callable[[KafkaError], None]) -> None:
+                 on_trouble: Callable[[KafkaError], None], on_refused: Callable[[AuthenticationError], None]) -> None:
         self._options = options
         self._network = network
         self._clock = clock
@@ -85,6 +85,8 @@ class Links:
         self._on_change = on_change
         self._on_quiet = on_quiet
         self._on_trouble = on_trouble
+        self._on_refused = on_refused
+        self._was_accepted = False  # some broker has accepted what this client is and shows
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
         # In the order of their begin, as everything that is gone through: so that a run can be repeated exactly.
@@ -94,6 +96,7 @@ class Links:
         self._due: float | None = 0.0  # before then nothing is overdue or idle
         self._company_at: float | None = None  # who waits for any node gets one more connected to then
         self._closed = False
+        self._refused = False  # for good: nothing is connected to any more
         self.failures: dict[str, KafkaError] = {}
         """Why each address that does not work does not: filled by failures, emptied by success."""
         self._bytes_gone = [0, 0]
@@ -270,7 +273,7 @@ class Links:
     def _connect(self, host: Host, use: Use) -> None:
         now = self._clock()
         host.wanted = True
-        if not host.reconnects.allowed(now):
+        if self._refused or not host.reconnects.allowed(now):
             return
         host.tried_at = now
         host.wanted = False
@@ -304,13 +307,23 @@ class Links:
             await link.authenticate(self._options.protection.logins.login(host.address.host), self._options.request_timeout)
         except KafkaError as error:
             _log.warning("%s: the login could not be renewed: %s", link.label, error)
+            self._give_up_if_refused(error)
         self._on_change()
+
+    def _give_up_if_refused(self, error: KafkaError) -> None:
+        """What only other options can cure is not tried again: it would lock accounts, and nobody would hear of it. Credentials that may
+        change are given up only if no broker has ever accepted any.
+        """
+        if isinstance(error, AuthenticationError) and not (self._was_accepted and self._options.protection.may_change(error)):
+            self._refused = True
+            self._on_refused(error)
 
     def _succeeded(self, host: Host, use: Use, link: Connection) -> None:
         if host.unreachable:
             host.unreachable = False
             _log.info("connected to %s again after %d failures", host.address, host.reconnects.failures)
         host.reconnects.succeeded()
+        self._was_accepted = True
         self.failures.pop(str(host.address), None)
         self._metrics.add(CONNECTIONS_OPENED)
         if link.state is State.CLOSED:  # the peer has hung up since it became ready, a turn of the loop ago
@@ -326,6 +339,7 @@ class Links:
                  host.address, host.reconnects.failures, error)
         host.unreachable = True
         self._on_trouble(error)
+        self._give_up_if_refused(error)
 
     def _attempt(self, host: Host, use: Use) -> Attempt:
         return Attempt(
