@@ -6,6 +6,7 @@ are not in it: they are our own options. Knows no option's type or range: what c
 """
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import warnings
@@ -84,7 +85,26 @@ def _kibibytes(value: Any) -> Any:
 
 
 def _token_function(provider: Any) -> Any:
-    return getattr(provider, "token", provider)
+    """kafka-python's and aiokafka's objects: ``token()``, which may be a coroutine, and perhaps ``extensions()``."""
+    if not hasattr(provider, "token"):
+        return provider
+    return functools.partial(_with_extensions, provider) if hasattr(provider, "extensions") else provider.token
+
+
+def _with_extensions(provider: Any) -> Any:
+    given = provider.token()
+    if isinstance(given, str):
+        return given, None, None, provider.extensions()
+    return _awaited_with_extensions(provider, given)
+
+
+async def _awaited_with_extensions(provider: Any, given: Any) -> Any:
+    return await given, None, None, provider.extensions()
+
+
+def _token_callback(callback: Any) -> Any:
+    """The one of librdkafka gives (token, expiry in seconds), perhaps with a principal and extensions, and takes sasl.oauthbearer.config."""
+    return functools.partial(callback, "") if callable(callback) else callback
 
 
 def _colons(value: Any) -> Any:
@@ -279,7 +299,7 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "sasl.oauthbearer.config": Refused("it is for librdkafka's unsecured test tokens; give sasl_token_provider"),
     "enable.sasl.oauthbearer.unsecure.jwt": Refused("unsecured tokens are not made here; give sasl_token_provider"),
     "oauthbearer_token_refresh_cb": Refused("give sasl_token_provider, a function that returns the token"),
-    "oauth_cb": Refused("give sasl_token_provider, a function that returns the token"),
+    "oauth_cb": Renamed("sasl_token_provider", _token_callback),
     "sasl.oauthbearer.method": ByValue(
         {"oidc": Ignored("sasl_oauthbearer_token_endpoint_url decides that")},
         Refused("give sasl_token_provider, a function that returns the token"),

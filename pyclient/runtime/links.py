@@ -18,7 +18,7 @@ from pyclient.config.addresses import Address
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State, company_at
 from pyclient.core.manager import NotSent, Request, Use, earliest
-from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.errors import AuthenticationError, ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.metrics import (
     BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, PRODUCE_THROTTLE, REQUEST_LATENCY, REQUESTS, REQUESTS_IN_FLIGHT, Metrics,
 )
@@ -26,6 +26,7 @@ from pyclient.records import Node
 from pyclient.runtime.attempt import Attempt
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import Endpoint, Network, SocketOptions
+from pyclient.runtime.protection import UNPROTECTED, Protection
 from pyclient.runtime.timing import TIMED
 
 _log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class LinkOptions:
     max_frame: int
     max_in_flight: Mapping[Use, int]
     sockets: SocketOptions
+    protection: Protection = UNPROTECTED
 
 
 @attrs.define(eq=False)
@@ -75,7 +77,7 @@ class Links:
 
     def __init__(self, options: LinkOptions, network: Network, *, clock: Callable[[], float], random: Random,
                  bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[float], None],
-                 on_trouble: Callable[[KafkaError], None]) -> None:
+                 on_trouble: Callable[[KafkaError], None], on_refused: Callable[[AuthenticationError], None]) -> None:
         self._options = options
         self._network = network
         self._clock = clock
@@ -83,6 +85,8 @@ class Links:
         self._on_change = on_change
         self._on_quiet = on_quiet
         self._on_trouble = on_trouble
+        self._on_refused = on_refused
+        self._was_accepted = False  # some broker has accepted what this client is and shows
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
         # In the order of their begin, as everything that is gone through: so that a run can be repeated exactly.
@@ -92,6 +96,7 @@ class Links:
         self._due: float | None = 0.0  # before then nothing is overdue or idle
         self._company_at: float | None = None  # who waits for any node gets one more connected to then
         self._closed = False
+        self._refused = False  # for good: nothing is connected to any more
         self.failures: dict[str, KafkaError] = {}
         """Why each address that does not work does not: filled by failures, emptied by success."""
         self._bytes_gone = [0, 0]
@@ -203,6 +208,8 @@ class Links:
             if host.wanted and host.reconnects.allowed(now):
                 host.wanted = False  # whoever still wants it asks again in this turn
             for link in list(host.links.values()):
+                if link.renew_at is not None and now >= link.renew_at and link.state is State.READY:
+                    self._begin(host, self._renew(host, link))
                 if not link.in_flight and now >= link.idle_since + self._options.max_idle:
                     self._retire(host, link)
 
@@ -266,7 +273,7 @@ class Links:
     def _connect(self, host: Host, use: Use) -> None:
         now = self._clock()
         host.wanted = True
-        if not host.reconnects.allowed(now):
+        if self._refused or not host.reconnects.allowed(now):
             return
         host.tried_at = now
         host.wanted = False
@@ -293,11 +300,30 @@ class Links:
             host.tasks.pop(use, None)
         self._on_change()
 
+    async def _renew(self, host: Host, link: Connection) -> None:
+        """KIP-368: log in anew before the session ends."""
+        assert self._options.protection.logins is not None, "who has not logged in has no session"
+        try:
+            await link.authenticate(self._options.protection.logins.login(host.address.host), self._options.request_timeout)
+        except KafkaError as error:
+            _log.warning("%s: the login could not be renewed: %s", link.label, error)
+            self._give_up_if_refused(error)
+        self._on_change()
+
+    def _give_up_if_refused(self, error: KafkaError) -> None:
+        """What only other options can cure is not tried again: it would lock accounts, and nobody would hear of it. Credentials that may
+        change are given up only if no broker has ever accepted any.
+        """
+        if isinstance(error, AuthenticationError) and not (self._was_accepted and self._options.protection.may_change(error)):
+            self._refused = True
+            self._on_refused(error)
+
     def _succeeded(self, host: Host, use: Use, link: Connection) -> None:
         if host.unreachable:
             host.unreachable = False
             _log.info("connected to %s again after %d failures", host.address, host.reconnects.failures)
         host.reconnects.succeeded()
+        self._was_accepted = True
         self.failures.pop(str(host.address), None)
         self._metrics.add(CONNECTIONS_OPENED)
         if link.state is State.CLOSED:  # the peer has hung up since it became ready, a turn of the loop ago
@@ -313,11 +339,13 @@ class Links:
                  host.address, host.reconnects.failures, error)
         host.unreachable = True
         self._on_trouble(error)
+        self._give_up_if_refused(error)
 
     def _attempt(self, host: Host, use: Use) -> Attempt:
         return Attempt(
             host.address, self._network, self._options.sockets, turn=host.turn, timeout=host.reconnects.setup_timeout(),
-            make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort)
+            make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort,
+            protection=self._options.protection)
 
     def _link(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
         label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
@@ -393,9 +421,10 @@ class Links:
         await asyncio.gather(*self._connecting, return_exceptions=True)
         while self._closing:
             await self._next_end()
+        self._options.protection.close()
 
     async def _write_out(self, limit: float) -> None:
-        unwritten = [link for link in self._links() if link.unwritten and not link.in_flight]
+        unwritten = [link for link in self._links() if link.may_lose and not link.in_flight]
         for host in self._all_hosts():
             for link in [link for link in host.links.values() if link in unwritten]:
                 self._retire(host, link)

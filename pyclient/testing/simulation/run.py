@@ -4,8 +4,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import functools
 import gc
 import logging
+import ssl
 import traceback
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -33,6 +35,8 @@ FEWEST_FAULTS: Final = 12
 MOST_FAULTS: Final = 18
 TWO_ADDRESSES: Final = 0.3
 """How many brokers can be reached at two addresses."""
+SECURED: Final = 25
+"""One seed of so many: its brokers and clients speak TLS only."""
 SEALED_INLINE_BYTES: Final = (200, 65_536)
 """In half of the runs small batches too are compressed by workers, while the loop goes on."""
 FAULTS_BEGIN_S: Final = 0.0
@@ -78,7 +82,9 @@ class Run:
     """The faults that it draws from."""
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
-        self.world = World(seed, config=self._settings(Random(f"{seed}/settings")) if config is None else config)
+        tls, security = _secured() if seed % SECURED == SECURED - 1 else (None, {})
+        self.world = World(seed, config=self._settings(Random(f"{seed}/settings")) if config is None else config, tls=tls)
+        self.world.security = security
         self.world.seal_inline_bytes = self.world.random("sealing").choice(SEALED_INLINE_BYTES)
         self.facts = self._new_facts()
         self.judge = Judge(self.world, self.facts, self._rules())
@@ -284,6 +290,16 @@ class Run:
             records = [record for each in read_batches(batch.data) for record in each.records("", 0)]
             found = self._names[batch] = [(record.value or b"").split(SEPARATOR)[0] for record in records]
         return found
+
+
+@functools.cache
+def _secured() -> tuple[ssl.SSLContext, Mapping[str, Any]]:
+    """What brokers and clients need for TLS; made once per process, and all sizes are the same in each."""
+    from pyclient.testing.certificates import CertificateAuthority
+
+    authority = CertificateAuthority(key="ed25519")
+    names = [f"broker-{number}" for number in range(1, 10)]
+    return authority.server_context(*names), {"security_protocol": "SSL", "ssl_truststore_certificates": authority.pem}
 
 
 def run_seed(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:

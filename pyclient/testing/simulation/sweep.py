@@ -24,9 +24,6 @@ CHUNK: Final = 4
 
 NOT_TAKEN: Final = {
     ("classic member", "ASSIGNING", "REJOIN"): "a leader's assignor must raise, and those of the simulation do not; the unit tests see it",
-    ("connection", "CONNECTING", "OPENED_FOR_TLS"): "TLS comes in a later release",
-    ("connection", "TLS", "SECURED"): "TLS comes in a later release",
-    ("connection", "TLS", "LOST"): "TLS comes in a later release",
     ("connection", "VERSIONS", "AGREED_FOR_SASL"): "SASL comes in a later release",
     ("connection", "AUTHENTICATING", "AUTHENTICATED"): "SASL comes in a later release",
     ("connection", "AUTHENTICATING", "LOST"): "SASL comes in a later release",

@@ -1,0 +1,119 @@
+"""How one client logs in (SASL): its mechanism, made once, and the worker in which the mechanism does what may take long."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, Self
+
+import attrs
+
+from pyclient.config.declaration import Config
+from pyclient.core.handshake import Versions
+from pyclient.core.sasl import Credentials, LoginExchange, log_in, renewal_after
+from pyclient.errors import ConfigurationError
+from pyclient.plugins import ChecksOptions, RenewsCredentials, SaslMechanism, SeesClose, Surroundings, TakesSurroundings, load_plugin
+from pyclient.runtime.environment import Environment
+from pyclient.runtime.offloading import Offloading
+
+WORKER: Final = "pyclient-login"
+HIDDEN: Final = "[hidden]"
+
+
+@attrs.frozen
+class Login:
+    """Logging in to one host, by `Connection.authenticate`: on a new connection, and anew before the session ends."""
+
+    logins: Logins
+    host: str
+
+    def exchange(self, versions: Versions, *, anew: bool) -> LoginExchange:
+        """What to ask, compute and await."""
+        return log_in(self.logins.to(self.host), versions, anew=anew)
+
+    async def in_worker(self, work: Callable[[], Any]) -> Any:
+        """Do it apart from the loop."""
+        return await self.logins.in_worker(work)
+
+    def renewal_after(self, lifetime: float) -> float:
+        """Seconds after which a session of this life is renewed."""
+        return renewal_after(lifetime, self.logins.random)
+
+
+class Logins:
+    """The logins of one client. Use it on one loop; `close` ends it."""
+
+    def __init__(self, mechanism: SaslMechanism, config: Config, environment: Environment, random: Random) -> None:
+        self._mechanism = mechanism
+        self._config = config
+        self._offloading = Offloading(environment, WORKER, lambda: None)
+        self.random = random
+
+    def __repr__(self) -> str:
+        return f"<Logins by {self._mechanism.name}>"
+
+    @classmethod
+    def of(cls, config: Any, environment: Environment, random: Random) -> Self | None:
+        """As the options say; None where the protocol has no login. Waits for nothing.
+
+        Raises:
+            ConfigurationError: there is no such mechanism, or an option that it needs is missing.
+        """
+        if not config.security_protocol.startswith("SASL_"):
+            return None
+        mechanism: Any = _loaded(config.sasl_mechanism)
+        if isinstance(mechanism, TakesSurroundings):
+            mechanism.run_in(Surroundings(environment.wall, environment.token_bytes, random.random))
+        if isinstance(mechanism, ChecksOptions):
+            mechanism.check(config)
+        return cls(mechanism, config, environment, random)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether a login that was refused may be accepted later: tokens and tickets change, passwords do not."""
+        return isinstance(self._mechanism, RenewsCredentials) and bool(self._mechanism.renews)
+
+    def login(self, host: str) -> Login:
+        """The way to log in to *host*."""
+        return Login(self, host)
+
+    def to(self, host: str) -> Credentials:
+        """Who logs in, and to which host."""
+        return Credentials(mechanism=self._mechanism, config=self._config, host=host, hide=self._without_secrets)
+
+    async def in_worker(self, work: Callable[[], Any]) -> Any:
+        """Do it in the client's one worker for logins; its result or exception is this call's."""
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def tell(result: Any, error: BaseException | None) -> None:
+            if not done.done():
+                if error is not None:
+                    done.set_exception(error)
+                else:
+                    done.set_result(result)
+
+        self._offloading.run(work, tell)
+        return await done
+
+    def _without_secrets(self, text: str) -> str:
+        """Taken from the options each time: kept beside them, they would be seen where objects are shown."""
+        for secret in sorted(_secrets(self._config), key=len, reverse=True):
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def close(self) -> None:
+        """On the loop: begin nothing more. A worker that is still busy is not waited for."""
+        self._offloading.close()
+        if isinstance(self._mechanism, SeesClose):
+            self._mechanism.close()
+
+
+def _loaded(spec: str) -> Any:
+    try:
+        return load_plugin("sasl mechanism", spec)
+    except ConfigurationError as error:
+        raise ConfigurationError(error.message, option="sasl_mechanism") from error
+
+
+def _secrets(config: Config) -> set[str]:
+    return {value for option, value in config if option.secret and isinstance(value, str) and value}
