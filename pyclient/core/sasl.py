@@ -55,11 +55,12 @@ _Reply: TypeAlias = Generator[Ask | Work | Wait, Any, bytes | None]
 
 @attrs.frozen(kw_only=True)
 class Credentials:
-    """Who logs in, how, and to which host. ``hide`` takes secrets out of what a broker says."""
+    """Who logs in, how, and to which host; ``peer`` is its name in errors. ``hide`` takes secrets out of what a broker says."""
 
     mechanism: SaslMechanism
     config: Any = attrs.field(repr=False)
     host: str
+    peer: str = "the broker"
     hide: Callable[[str], str] = attrs.field(default=str, repr=False)
 
     def shown(self, text: str) -> str:
@@ -112,10 +113,10 @@ def _shake_hands(who: Credentials, versions: Versions, *, anew: bool) -> Generat
     if answer.error_code == UNSUPPORTED_MECHANISM:
         offered = who.shown(", ".join(answer.mechanisms)) or "none"
         raise UnsupportedSaslMechanismError(
-            f"the broker's listener does not offer {name}; it offers {offered}: set sasl_mechanism to one of these, or enable it there "
+            f"the listener of {who.peer} does not offer {name}; it offers {offered}: set sasl_mechanism to one of these, or enable it there "
             "(sasl.enabled.mechanisms)")
     if answer.error_code:
-        raise error_for(answer.error_code, f"the broker does not begin a login by {name}")
+        raise error_for(answer.error_code, f"{who.peer} does not begin a login by {name}")
 
 
 def _authenticate(who: Credentials, version: int, talk: _Talk, message: bytes | None) -> LoginExchange:
@@ -142,7 +143,7 @@ def _say(who: Credentials, version: int, message: bytes) -> Generator[Ask, Any, 
 def _refusal(who: Credentials, answer: Any) -> KafkaError:
     said = who.shown(answer.error_message or "")
     if answer.error_code == REFUSED:
-        return SaslAuthenticationError(f"the broker refused the login by {who.mechanism.name}: {said.rstrip('. ') or 'it says no more'}; {who.advice}")
+        return SaslAuthenticationError(f"{who.peer} refused the login by {who.mechanism.name}: {said.rstrip('. ') or 'it says no more'}; {who.advice}")
     return error_for(answer.error_code, said)
 
 

@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
                 or by the peer, which may be faster.
         """
         self.renew_at = None
-        exchange = login.exchange(self.versions, anew=self.state is State.READY)
+        exchange = login.exchange(self.versions, peer=self.label, anew=self.state is State.READY)
         try:
             async with asyncio.timeout(timeout) as limit:
                 lifetime = await _run(exchange, functools.partial(self._login_step, login, timeout, limit))

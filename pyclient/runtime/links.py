@@ -209,6 +209,7 @@ class Links:
                 host.wanted = False  # whoever still wants it asks again in this turn
             for link in list(host.links.values()):
                 if link.renew_at is not None and now >= link.renew_at and link.state is State.READY:
+                    link.renew_at = None  # it is being done
                     self._begin(host, self._renew(host, link))
                 if not link.in_flight and now >= link.idle_since + self._options.max_idle:
                     self._retire(host, link)

@@ -27,9 +27,9 @@ class Login:
     logins: Logins
     host: str
 
-    def exchange(self, versions: Versions, *, anew: bool) -> LoginExchange:
-        """What to ask, compute and await."""
-        return log_in(self.logins.to(self.host), versions, anew=anew)
+    def exchange(self, versions: Versions, *, peer: str, anew: bool) -> LoginExchange:
+        """What to ask, compute and await; *peer* is the broker's name in errors."""
+        return log_in(self.logins.to(self.host, peer), versions, anew=anew)
 
     async def in_worker(self, work: Callable[[], Any]) -> Any:
         """Do it apart from the loop."""
@@ -77,9 +77,9 @@ class Logins:
         """The way to log in to *host*."""
         return Login(self, host)
 
-    def to(self, host: str) -> Credentials:
+    def to(self, host: str, peer: str) -> Credentials:
         """Who logs in, and to which host."""
-        return Credentials(mechanism=self._mechanism, config=self._config, host=host, hide=self._without_secrets)
+        return Credentials(mechanism=self._mechanism, config=self._config, host=host, peer=peer, hide=self._without_secrets)
 
     async def in_worker(self, work: Callable[[], Any]) -> Any:
         """Do it in the client's one worker for logins; its result or exception is this call's."""

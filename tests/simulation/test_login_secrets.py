@@ -72,7 +72,7 @@ def test_no_failure_of_a_login_shows_a_secret(mechanism: str, spoil: str, caplog
 
 def everything(ours: Logins) -> list[object]:
     login = ours.login("broker-1")
-    return [ours, login, ours.to("broker-1"), ours._mechanism, ours._config, login.exchange, *vars(ours._mechanism).values(), *vars(ours).values()]
+    return [ours, login, ours.to("broker-1", "broker 1"), ours._mechanism, ours._config, login.exchange, *vars(ours._mechanism).values(), *vars(ours).values()]
 
 
 @pytest.mark.parametrize("answer", [(500, MARKER.encode()), (401, {"error": "x", "error_description": WORDS}), (200, {"access_token": f"{MARKER} {MARKER}"})])

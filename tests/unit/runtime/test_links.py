@@ -42,6 +42,7 @@ class Rig:
     def __init__(self, links: Callable[[Rig], Links], clock: Clock) -> None:
         self.clock = clock
         self.troubles: list[KafkaError] = []
+        self.refusals: list[KafkaError] = []
         self.changes = 0
         self.links = links(self)
 
@@ -90,7 +91,8 @@ async def rig(*addresses: tuple[str, int], network: Network | None = None, clock
     nodes = [Node(BOOTSTRAP - at, *address) for at, address in enumerate(addresses)]
     made = Rig(lambda self: Links(
         options(**changes), network or AsyncioNetwork(), clock=self.clock, random=Random(7), bootstrap=nodes,
-        metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(), on_trouble=self.troubles.append), clock or Clock())
+        metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(),
+        on_trouble=self.troubles.append, on_refused=self.refusals.append), clock or Clock())
     try:
         yield made
     finally:

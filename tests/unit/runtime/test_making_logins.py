@@ -91,7 +91,7 @@ class Seen:
 def test_a_mechanism_is_told_where_it_runs_then_asked_for_the_options_and_closed_at_the_end() -> None:
     logins = made(sasl_mechanism=f"{__name__}:Seen", **ANNA)
     assert logins is not None
-    assert isinstance(logins.to("broker-1").mechanism, Seen)
+    assert isinstance(logins.to("broker-1", "broker 1").mechanism, Seen)
     assert Seen.told == [Environment().wall, "anna"]
     logins.close()
     assert Seen.told[2:] == ["closed"]

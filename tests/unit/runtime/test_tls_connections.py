@@ -31,6 +31,7 @@ from pyclient.runtime.connection import Connection
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.network import FAREWELL_S, AsyncioNetwork, Endpoint, SocketOptions, tls_name
 from pyclient.runtime.outbox import Outbox
+from pyclient.runtime.protection import Protection
 from pyclient.runtime.tls import Contexts
 from pyclient.runtime.tls_failures import handshake_failed, lost_early
 from pyclient.testing import CertificateAuthority, FaultProxy
@@ -90,7 +91,7 @@ class Client:
         contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
         self.attempt = Attempt(
             parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), turn=0, timeout=timeout, make_link=self._link,
-            begin=lambda work: asyncio.get_running_loop().create_task(work), give_up=self._give_up, tls=contexts)
+            begin=lambda work: asyncio.get_running_loop().create_task(work), give_up=self._give_up, protection=Protection(contexts))
 
     def _link(self, _endpoint: Endpoint) -> Connection:
         self.links.append(Connection(

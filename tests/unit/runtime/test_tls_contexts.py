@@ -17,7 +17,7 @@ import pytest
 
 from pyclient import Producer
 from pyclient.config import ProducerConfig
-from pyclient.errors import ConfigurationError, UnsupportedFeature
+from pyclient.errors import ConfigurationError
 from pyclient.runtime import keystores
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.keystores import as_file
@@ -366,11 +366,6 @@ def test_the_names_of_other_clients_mean_the_same(stored: Stored) -> None:
 def test_what_is_wrong_is_told_when_the_client_is_made() -> None:
     with pytest.raises(ConfigurationError, match="ssl_truststore_location = '/nowhere'"):
         Producer(bootstrap_servers="localhost:9092", security_protocol="SSL", ssl_truststore_location="/nowhere")
-
-
-def test_sasl_is_still_refused() -> None:
-    with pytest.raises(UnsupportedFeature, match="SASL_SSL"):
-        Producer(bootstrap_servers="localhost:9092", security_protocol="SASL_SSL")
 
 
 def test_tls_options_without_tls_are_told_as_useless(caplog: pytest.LogCaptureFixture) -> None:

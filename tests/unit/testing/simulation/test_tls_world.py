@@ -17,6 +17,7 @@ from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut, SslAuth
 from pyclient.runtime.attempt import Attempt
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import SocketOptions
+from pyclient.runtime.protection import Protection
 from pyclient.runtime.tls import Contexts
 from pyclient.testing import CertificateAuthority, World
 from pyclient.testing.simulation.network import SimulatedTransport
@@ -109,7 +110,7 @@ class One:
         self.contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": "broker-1:9092", **options(**more)}), environment)
         self.attempt = Attempt(
             Address("broker-1", port), world.network.of("client"), SocketOptions(), turn=0, timeout=SET_UP_S, make_link=self._link,
-            begin=world.loop.create_task, give_up=lambda link: link.close(ConnectionLost("given up")), tls=self.contexts)
+            begin=world.loop.create_task, give_up=lambda link: link.close(ConnectionLost("given up")), protection=Protection(self.contexts))
 
     def _link(self, _endpoint: object) -> Connection:
         self.links.append(Connection("broker-1", "c", clock=self.world.loop.time, max_frame=1 << 20, on_change=_nothing, on_quiet=_nothing,
