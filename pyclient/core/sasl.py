@@ -25,6 +25,8 @@ UNSUPPORTED_MECHANISM: Final = 33
 REFUSED: Final = 58
 FRAMED: Final = VersionRange(1, 1)
 """In version 0 of SaslHandshake the messages that follow are no requests; brokers before 1.0 need that."""
+ANY: Final = "PLAIN"
+"""A mechanism to ask with, to learn which there are."""
 ROUNDS: Final = 16
 """Messages of one login. Kerberos needs four at most; a peer that never comes to an end is cut off."""
 WORDS: Final = 500
@@ -93,6 +95,21 @@ def log_in(who: Credentials, versions: Versions, *, anew: bool = False) -> Login
         return (yield from _authenticate(who, versions.choose(Api.SASL_AUTHENTICATE), talk, message))
     finally:
         talk.end()
+
+
+def see_that_nobody_must_log_in(versions: Versions, peer: str) -> Generator[Ask, Any, None]:
+    """Ask a listener that hung up on the first request whether it wants a login: brokers say no word to who asks anything before.
+
+    Raises:
+        SaslAuthenticationError: it does; names its mechanisms.
+    """
+    if not versions.usable(Api.SASL_HANDSHAKE, FRAMED):
+        return
+    answer = yield Ask(Api.SASL_HANDSHAKE, FRAMED.high, {"mechanism": ANY})
+    if answer.error_code in (0, UNSUPPORTED_MECHANISM):
+        raise SaslAuthenticationError(
+            f"{peer} wants a login, and this client has none. It offers {_line(', '.join(answer.mechanisms))}: set security_protocol to SASL_PLAINTEXT "
+            "or SASL_SSL, sasl_mechanism and its options, or use the port of a listener without SASL.")
 
 
 def renewal_after(lifetime: float, random: Random) -> float:

@@ -21,7 +21,7 @@ from pyclient.codec.produce import Buffer
 from pyclient.core.connection import CONNECTION, Event, State
 from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
-from pyclient.core.sasl import Wait, Work
+from pyclient.core.sasl import Wait, Work, see_that_nobody_must_log_in
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
 from pyclient.runtime.login import Login
 from pyclient.runtime.outbox import Outbox
@@ -71,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self.idle_since = clock()
         self.lost_work = False  # it ended with requests in flight
         self.used = False  # something was sent on it since it is ready
+        self.heard = False  # something of that was answered
         self.unanswered = False  # something was sent on it that has no answer (acks=0)
         self.renew_at: float | None = None  # when to log in anew; None while nothing is to be done
         self.session_ends_at: float | None = None  # the broker hangs up at the first request after that
@@ -137,8 +138,9 @@ class Connection(asyncio.BufferedProtocol):
         self.state = CONNECTION.after(self.state, event)
         _log.debug("%s: %s, now %s", self.label, event.value, self.state.value)
 
-    async def introduce(self, client: ClientInfo, newest: int, timeout: float, *, logs_in: bool = False) -> None:
-        """Agree on API versions; afterwards the connection is ready, or waits for `authenticate` if it *logs_in*.
+    async def introduce(self, client: ClientInfo, newest: int, timeout: float, *, logs_in: bool = False, doubts: bool = False) -> None:
+        """Agree on API versions; afterwards the connection is ready, or waits for `authenticate` if it *logs_in*. Who *doubts* that the
+        listener takes clients without a login asks.
 
         Raises:
             TryVersionZero: connect again and ask in version 0.
@@ -148,7 +150,10 @@ class Connection(asyncio.BufferedProtocol):
             self.advance(Event.OPENED)
         elif self.state is State.CLOSED:  # since the handshake of TLS, a turn of the loop ago
             raise self._ended_by
-        self.versions = await _run(agree_on_versions(client, newest), functools.partial(self._ask, timeout=timeout))
+        ask = functools.partial(self._ask, timeout=timeout)
+        self.versions = await _run(agree_on_versions(client, newest), ask)
+        if doubts:
+            await _run(see_that_nobody_must_log_in(self.versions, self.label), ask)
         self.advance(Event.AGREED_FOR_SASL if logs_in else Event.AGREED)
         self.idle_since = self._clock()
 
@@ -428,6 +433,7 @@ class Connection(asyncio.BufferedProtocol):
             raise ProtocolError(f"{self.label} answered request {correlation_id} before it was written to the end")
         message = _decode(expected, frame)
         self._in_flight.popleft()
+        self.heard = self.used
         self.idle_since = now = self._clock()
         self._on_answer(expected.api, now - expected.sent_at, self._throttle(now, message))
         quiet = expected.done(now, Reply(expected.version, message))

@@ -32,6 +32,8 @@ from pyclient.runtime.timing import TIMED
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 NOT_TRIED: Final = "not tried yet"
+BEFORE_READY: Final = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+"""What a listener answers whoever asks."""
 
 
 @attrs.frozen(kw_only=True)
@@ -64,6 +66,7 @@ class Host:
     turn: int = 0  # which of the name's addresses comes first in the next attempt
     wanted: bool = False  # somebody asked for it while its back-off ran
     unreachable: bool = False  # the last attempt failed; said once
+    doubted: bool = False  # it hung up on the first thing that it was asked: it may want a login
 
     @property
     def address(self) -> Address:
@@ -87,6 +90,7 @@ class Links:
         self._on_trouble = on_trouble
         self._on_refused = on_refused
         self._was_accepted = False  # some broker has accepted what this client is and shows
+        self._was_answered = False  # and told it something
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
         # In the order of their begin, as everything that is gone through: so that a run can be repeated exactly.
@@ -343,10 +347,11 @@ class Links:
         self._give_up_if_refused(error)
 
     def _attempt(self, host: Host, use: Use) -> Attempt:
+        doubted, host.doubted = host.doubted, False  # once: not every peer that hung up stands to be asked
         return Attempt(
             host.address, self._network, self._options.sockets, turn=host.turn, timeout=host.reconnects.setup_timeout(),
             make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort,
-            protection=self._options.protection)
+            protection=self._options.protection, strangers=not self._was_accepted, doubts=doubted)
 
     def _link(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
         label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
@@ -362,6 +367,7 @@ class Links:
 
     def _answered(self, host: Host, api: Api, latency: float, throttle: float) -> None:
         now, milliseconds = self._clock(), latency * 1000
+        self._was_answered = self._was_answered or api not in BEFORE_READY
         self._metrics.sample(REQUEST_LATENCY, milliseconds, now, str(host.node.id))
         timed = TIMED.get(api)
         if timed is not None:
@@ -392,6 +398,7 @@ class Links:
         if self._closed:
             return
         if lost.lost_work:
+            host.doubted = not (lost.heard or self._was_answered)
             self.failures[str(host.address)] = cause
             host.reconnects.failed(self._clock())
             _log.info("%s: %s", lost.label, cause)

@@ -86,6 +86,11 @@ def alert_in_plaintext(where: str) -> KafkaError:
     return SslAuthenticationError(f"{where} speaks TLS, this client does not. Use security_protocol=SSL (or SASL_SSL), or the port of a listener without TLS.")
 
 
+def plaintext_behind(where: str) -> KafkaError:
+    """It hung up on a handshake of TLS, and answers without."""
+    return SslAuthenticationError(f"{where}: {NOT_TLS}.")
+
+
 ALERT_RECORD: Final = b"\x15\x03"
 """How a TLS record begins that holds an alert."""
 

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import functools
 import json
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import pytest
 from pyclient import AsyncConsumer, AsyncProducer, TopicPartition
 from pyclient.codec.apis import Api
 from pyclient.errors import AuthenticationError, KafkaError, SaslAuthenticationError, SslAuthenticationError, UnsupportedSaslMechanismError
-from pyclient.testing import Answer, CertificateAuthority, World
+from pyclient.testing import Answer, CertificateAuthority, Drop, World
 
 USERS: Final = {"anna": "secret"}
 ANNA: Final = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "anna", "sasl_plain_password": "secret"}
@@ -150,6 +151,85 @@ def test_a_refusal_is_told_at_once_to_who_waits_and_to_every_later_call_and_noth
             place.cluster.intercept(REFUSED, Api.SASL_AUTHENTICATE)
         place.run(test())
         assert not place.loop.defects
+
+
+# ---- the wrong listener ---------------------------------------------------------------------------------------------
+
+TLS: Final = {"security_protocol": "SSL", "ssl_truststore_certificates": authority().pem}
+LISTENERS: Final[dict[str, dict[str, Any]]] = {
+    "PLAINTEXT": {"sasl": None}, "SSL": {"tls": authority().server_context("broker-1", "broker-2", "broker-3"), "sasl": None}, "SASL_PLAINTEXT": {"sasl": USERS},
+    "SASL_SSL": {"tls": authority().server_context("broker-1", "broker-2", "broker-3"), "sasl": USERS}}
+CLIENTS: Final[dict[str, dict[str, Any]]] = {
+    "PLAINTEXT": {}, "SSL": TLS, "SASL_PLAINTEXT": {**ANNA, "security_protocol": "SASL_PLAINTEXT"}, "SASL_SSL": {**ANNA, **TLS, "security_protocol": "SASL_SSL"}}
+
+
+def explained(client: str, listener: str) -> str:
+    """What the error must say."""
+    if client.endswith("SSL") != listener.endswith("SSL"):
+        return "does not speak TLS" if client.endswith("SSL") else "speaks TLS, this client does not"
+    return "does not begin a login" if client.startswith("SASL") else "wants a login, and this client has none. It offers "
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(("kind", "use"), [("producer", send), ("consumer", poll)], ids=["producer", "consumer"])
+def test_a_client_at_a_listener_of_another_kind_is_told_so_at_once(kind: str, use: Use, client: str, listener: str) -> None:
+    async def test() -> None:
+        async with getattr(place, kind)("client", **CLIENTS[client]) as ours:
+            if client == listener:
+                await (send(ours) if kind == "producer" else end_offsets(ours))
+                return
+            began = place.loop.time()
+            with pytest.raises(AuthenticationError, match=explained(client, listener)):
+                await use(ours)
+            assert place.loop.time() - began < AT_ONCE_S
+
+    with World(1, **LISTENERS[listener]) as place:
+        place.cluster.create_topic("orders")
+        place.run(test())
+        assert not place.loop.defects
+
+
+def cutting(place: World, api: Api, times: float) -> list[int]:
+    """Hang up on so many requests instead of answering; gives how many were."""
+    cut = [0]
+
+    def decide(_: Any) -> Drop | None:
+        cut[0] += 1
+        return Drop(applied=False) if cut[0] <= times else None
+
+    place.cluster.intercept(decide, api)
+    return cut
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "SSL"])
+@pytest.mark.parametrize("api", [Api.METADATA, Api.API_VERSIONS])
+def test_a_broker_that_hangs_up_a_few_times_is_not_taken_for_a_listener_of_another_kind(listener: str, api: Api) -> None:
+    async def test() -> None:
+        async with place.producer("client", **CLIENTS[listener]) as producer:
+            await send(producer)
+
+    with World(1, **LISTENERS[listener]) as place:
+        place.cluster.create_topic("orders")
+        cut = cutting(place, api, 5)
+        asked = cutting(place, Api.SASL_HANDSHAKE, math.inf)  # and never answers whether it wants a login
+        place.run(test())
+        assert cut[0] > 5
+        assert (asked[0] > 0) is (api is Api.METADATA)
+
+
+def test_whether_a_login_is_wanted_is_asked_only_before_anything_was_answered() -> None:
+    async def test() -> None:
+        async with place.producer("client") as producer:
+            await send(producer)
+            cut = cutting(place, Api.PRODUCE, 3)
+            await send(producer)
+            assert cut[0] > 3
+
+    with World(1) as place:
+        place.cluster.create_topic("orders")
+        place.run(test())
+        assert not place.cluster.requests(Api.SASL_HANDSHAKE)
 
 
 # ---- a client at work -----------------------------------------------------------------------------------------------
