@@ -100,7 +100,6 @@ class Links:
         self._due: float | None = 0.0  # before then nothing is overdue or idle
         self._company_at: float | None = None  # who waits for any node gets one more connected to then
         self._closed = False
-        self._refused = False  # for good: nothing is connected to any more
         self.failures: dict[str, KafkaError] = {}
         """Why each address that does not work does not: filled by failures, emptied by success."""
         self._bytes_gone = [0, 0]
@@ -278,7 +277,7 @@ class Links:
     def _connect(self, host: Host, use: Use) -> None:
         now = self._clock()
         host.wanted = True
-        if self._refused or not host.reconnects.allowed(now):
+        if not host.reconnects.allowed(now):
             return
         host.tried_at = now
         host.wanted = False
@@ -320,7 +319,6 @@ class Links:
         change are given up only if no broker has ever accepted any.
         """
         if isinstance(error, AuthenticationError) and not (self._was_accepted and self._options.protection.may_change(error)):
-            self._refused = True
             self._on_refused(error)
 
     def _succeeded(self, host: Host, use: Use, link: Connection) -> None:

@@ -262,10 +262,11 @@ def test_a_session_that_may_not_be_renewed_ends_a_client_whose_credentials_stay_
             await consumer.subscribe(["orders"])
             await consumer.poll(1.0)
             place.cluster.set_password("anna", "another")
-            began = place.loop.time()
+            began, connections = place.loop.time(), len(place.cluster.requests(Api.API_VERSIONS))
             with pytest.raises(SaslAuthenticationError):
                 await consumer.poll(LONG_S)
             assert place.loop.time() - began < 15.0  # the session's life, not the call's
+            assert len(place.cluster.requests(Api.API_VERSIONS)) == connections, "what was refused was tried again"
 
     with world(config={"connections.max.reauth.ms": 10_000}) as place:
         place.cluster.create_topic("orders")
