@@ -1,6 +1,7 @@
 """How one client's connections are protected: TLS, logins, both or neither; and whether what was refused may be accepted later."""
 from __future__ import annotations
 
+import ssl
 from random import Random
 from typing import Self
 
@@ -30,7 +31,11 @@ class Protection:
         return cls(contexts_for(config, environment), Logins.of(config, environment, random))
 
     def may_change(self, refusal: AuthenticationError) -> bool:
-        """Whether what was refused may be another thing at the next try: files, tokens and tickets change, passwords do not."""
+        """Whether what was refused may be another thing at the next try: files, tokens and tickets change, passwords do not; and a broker's
+        certificate, which this client refuses, is the broker's to change.
+        """
+        if isinstance(refusal.__cause__, ssl.SSLCertVerificationError):
+            return True
         part = self.tls if isinstance(refusal, SslAuthenticationError) else self.logins
         return part is not None and part.may_change
 

@@ -17,10 +17,11 @@ import pytest
 
 from pyclient import Producer
 from pyclient.config import ProducerConfig
-from pyclient.errors import ConfigurationError
+from pyclient.errors import ConfigurationError, SslAuthenticationError
 from pyclient.runtime import keystores
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.keystores import as_file
+from pyclient.runtime.protection import Protection
 from pyclient.runtime.tls import Contexts, context_of, contexts_for
 from pyclient.testing import Certificate, CertificateAuthority
 
@@ -374,6 +375,14 @@ def test_tls_options_without_tls_are_told_as_useless(caplog: pytest.LogCaptureFi
     caplog.clear()
     assert contexts_for(config(security_protocol="PLAINTEXT"), Environment()) is None
     assert not caplog.records
+
+
+def test_a_brokers_certificate_may_change_though_the_clients_options_do_not() -> None:
+    protection = Protection(contexts_for(config(ssl_truststore_certificates=authority().pem), Environment()))
+    for cause, may_change in ((ssl.SSLCertVerificationError("expired"), True), (ssl.SSLError("alert"), False), (None, False)):
+        refusal = SslAuthenticationError("no")
+        refusal.__cause__ = cause
+        assert protection.may_change(refusal) is may_change
 
 
 def test_whether_credentials_can_change_is_known() -> None:
