@@ -100,7 +100,7 @@ class ProducerCore(ClientCore):
     def on_refused(self, error: AuthenticationError) -> None:
         """No record will ever be delivered: fail those that wait, and take no more."""
         self.accumulator.close(error)
-        self.sender.abandon(error)
+        self.sender.refuse(error)
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 

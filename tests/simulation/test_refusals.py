@@ -16,7 +16,7 @@ import pytest
 from pyclient import AsyncConsumer, AsyncProducer, TopicPartition
 from pyclient.codec.apis import Api
 from pyclient.errors import AuthenticationError, KafkaError, SaslAuthenticationError, SslAuthenticationError, UnsupportedSaslMechanismError
-from pyclient.testing import Answer, CertificateAuthority, Drop, World
+from pyclient.testing import Answer, CertificateAuthority, Drop, Silence, World
 
 USERS: Final = {"anna": "secret"}
 ANNA: Final = {"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "anna", "sasl_plain_password": "secret"}
@@ -254,6 +254,26 @@ def test_records_that_wait_when_a_password_is_changed_fail_with_the_refusal_and_
         place.cluster.create_topic("orders", partitions=3)
         place.run(test())
         assert [record.value for record in place.cluster.records("orders")] == [b"before"]
+
+
+def test_records_under_way_when_a_client_is_refused_may_be_stored_and_their_error_says_so() -> None:
+    async def test() -> None:
+        async with place.producer("client", linger_ms=0, **options(bootstrap_servers="broker-1:9092")) as producer:
+            await producer.partitions_for("orders")
+            place.cluster.intercept(Silence(applied=True), Api.PRODUCE)
+            sent = await producer.send("orders", b"sent", partition=of_leader(place, 1))
+            await asyncio.sleep(1.0)
+            place.cluster.intercept(REFUSED, Api.SASL_AUTHENTICATE, broker=2)
+            unsent = await producer.send("orders", b"unsent", partition=of_leader(place, 2))
+            with pytest.raises(SaslAuthenticationError, match="orders-.: 1 records may or may not be stored; given up after 1 attempt: broker-2:9092"):
+                await sent
+            with pytest.raises(SaslAuthenticationError, match="orders-.: 1 records were not stored after 0 attempts: broker-2:9092"):
+                await unsent
+
+    with world() as place:
+        place.cluster.create_topic("orders", partitions=3)
+        place.run(test())
+        assert [record.value for record in place.cluster.records("orders")] == [b"sent"]
 
 
 def test_a_session_that_may_not_be_renewed_ends_a_client_whose_credentials_stay_what_they_are() -> None:

@@ -6,7 +6,6 @@ Rule: a batch's memory goes back only when its request has ended, never on a tim
 """
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Iterator
 from typing import Any, Final, Protocol, TypeAlias
@@ -25,7 +24,7 @@ from pyclient.core.sending.balance import Balance
 from pyclient.core.sending.lanes import Lane, Leader
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.verdicts import GiveUp, Split, Stored, TryAgain, Verdict, judge
-from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError, sentence
+from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError, raisable, sentence
 from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -140,6 +139,16 @@ class Sender:
         for batch in self._accumulator.hurry():
             self._accumulator.drop(batch)
             given_up += batch.count if batch.result.fail(error) else 0
+        if given_up:
+            _log.warning("%d records are given up: %s", given_up, error)
+
+    def refuse(self, error: KafkaError) -> None:
+        """No broker will be asked any more: each record fails with that, and those that were sent say that nobody knows what became of them."""
+        given_up = 0
+        for batch in self._accumulator.hurry():
+            batch.in_doubt = batch.in_doubt or batch.state is BatchState.IN_FLIGHT
+            self._accumulator.drop(batch)
+            given_up += batch.count if batch.result.fail(self._failure(batch, error)) else 0
         if given_up:
             _log.warning("%d records are given up: %s", given_up, error)
 
@@ -424,7 +433,7 @@ class Sender:
 
 def _worded(error: KafkaError, message: str) -> KafkaError:
     """The same error in other words."""
-    other = copy.copy(error)
+    other = raisable(error)
     other.args = (message,)
     return other
 
