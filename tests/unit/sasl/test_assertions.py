@@ -110,7 +110,7 @@ def test_ES256_signs_with_two_numbers_of_32_bytes(file: Path, form: PrivateForma
         assert len(signature) == 64
         numbers = (int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
         ec_key().public_key().verify(encode_dss_signature(*numbers), signed, ec.ECDSA(SHA256()))
-    assert header == {"alg": "ES256", "typ": "JWT"}
+        assert header == {"alg": "ES256", "typ": "JWT"}
 
 
 def test_a_key_without_the_lines_of_PEM_is_taken_as_Java_takes_it(file: Path) -> None:
