@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Self
@@ -16,8 +18,11 @@ from pyclient.plugins import ChecksOptions, RenewsCredentials, SaslMechanism, Se
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offloading import Offloading
 
+_log = logging.getLogger(__name__)
 WORKER: Final = "pyclient-login"
 HIDDEN: Final = "[hidden]"
+READABLE: Final = {"PLAIN": "password", "OAUTHBEARER": "token"}
+"""What mechanisms send as it is: without TLS, who reads it on its way can be the client."""
 
 
 @attrs.frozen
@@ -66,6 +71,7 @@ class Logins:
             mechanism.run_in(Surroundings(environment.wall, environment.token_bytes, random.random))
         if isinstance(mechanism, ChecksOptions):
             mechanism.check(config)
+        _warn_of_readers(mechanism.name, config)
         return cls(mechanism, config, environment, random)
 
     @property
@@ -113,6 +119,21 @@ def _loaded(spec: str) -> Any:
         return load_plugin("sasl mechanism", spec)
     except ConfigurationError as error:
         raise ConfigurationError(error.message, option="sasl_mechanism") from error
+
+
+def _warn_of_readers(mechanism: str, config: Any) -> None:
+    far = [str(each) for each in config.bootstrap_servers if not _is_local(each.host)]
+    if config.security_protocol == "SASL_PLAINTEXT" and mechanism in READABLE and far:
+        _log.warning("security_protocol is SASL_PLAINTEXT and sasl_mechanism %s: the %s crosses the network readable, to %s; use SASL_SSL%s",
+                     mechanism, READABLE[mechanism], ", ".join(far), ", or SCRAM-SHA-512" if mechanism == "PLAIN" else "")
+
+
+def _is_local(host: str) -> bool:
+    """Whether what is sent there stays on this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
 
 
 def _secrets(config: Config) -> set[str]:

@@ -1,4 +1,5 @@
-"""Tokens from a token endpoint: the client-credentials grant (RFC 6749), the jwt-bearer grant with a ready assertion (RFC 7523), or a file.
+"""Tokens from a token endpoint: the client-credentials grant (RFC 6749), the jwt-bearer grant (RFC 7523) with an
+assertion that is ready or signed here, or a file.
 
 Runs in a worker thread. What goes wrong is told without what was sent, and without what came back but for the fields meant to be read.
 """
@@ -10,13 +11,14 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote_plus, unquote, urlsplit
 
 import tenacity
 
-from pyclient.errors import AuthenticationError, ConfigurationError, SaslAuthenticationError, TokenUnavailable, UnsupportedFeature
+from pyclient.errors import AuthenticationError, ConfigurationError, SaslAuthenticationError, TokenUnavailable
 from pyclient.plugins import OAuthToken, Surroundings
+from pyclient.sasl.assertions import KEY, PREFIX, READY, Assertions, unused
 from pyclient.sasl.tokens import LONGEST, Fetch
 
 _log = logging.getLogger(__name__)
@@ -28,7 +30,6 @@ JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 BUSY: Final = (408, 425, 429)
 """Answers below 500 that may be another one soon."""
-SIGNING: Final = ("sasl_oauthbearer_assertion_private_key_file", "sasl_oauthbearer_assertion_template_file")
 SHOWN: Final = 200
 
 
@@ -48,7 +49,7 @@ def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[fl
     if url.scheme == "http" and url.hostname not in LOCAL:
         _log.warning("%s is not https: the client's secret and the tokens can be read by others on the way", URL)
     _httpx()
-    return _Endpoint(config, _grant(config), surroundings, sleep)
+    return _Endpoint(config, _grant(config, surroundings), surroundings, sleep)
 
 
 def _httpx() -> Any:
@@ -78,21 +79,36 @@ class _FileSource:
             raise TokenUnavailable(f"the file of {self._option} cannot be read: {error}") from error
 
 
-Grant = Callable[[], tuple[dict[str, str], dict[str, str]]]
-"""Gives the form and the headers of a request."""
+class Request(NamedTuple):
+    """What a token is asked for with."""
+
+    form: dict[str, str]
+    headers: dict[str, str]
 
 
-def _grant(config: Any) -> Grant:
-    for option in SIGNING:
-        if getattr(config, option, None) is not None:
-            raise UnsupportedFeature(
-                f"{option}: assertions are not signed here yet. Give a ready one in sasl_oauthbearer_assertion_file, or fetch tokens yourself in "
-                "sasl_token_provider", option=option)
-    if config.sasl_oauthbearer_assertion_file is not None:
-        return _AssertionGrant(_FileSource(Path(config.sasl_oauthbearer_assertion_file), "sasl_oauthbearer_assertion_file"), _scope(config))
+class Grant(Protocol):
+    """A reason to be given a token."""
+
+    options: tuple[str, ...]
+    """To look at when the endpoint refuses."""
+
+    def __call__(self) -> Request:
+        """The next request."""
+
+
+def _grant(config: Any, surroundings: Surroundings) -> Grant:
+    ready, others = config.sasl_oauthbearer_assertion_file, unused(config)
+    if ready is not None:
+        if config.sasl_oauthbearer_assertion_private_key_file is not None or others:
+            _log.warning("%s is set, so no assertion is signed here: the other options that begin with %s do nothing", READY, PREFIX)
+        return _AssertionGrant(_FileSource(Path(ready), READY), _scope(config), READY)
+    if config.sasl_oauthbearer_assertion_private_key_file is not None:
+        return _AssertionGrant(Assertions(config, surroundings), _scope(config), KEY)
+    if others:
+        raise ConfigurationError(f"{KEY} is not set: {others[0]} is about assertions that are signed with it", option=KEY)
     for option in (ID, SECRET):
         if getattr(config, option) is None:
-            raise ConfigurationError(f"{option} is not set: {URL} needs it", option=option)
+            raise ConfigurationError(f"{option} is not set: {URL} needs it, or else {KEY}", option=option)
     return _ClientCredentials(config)
 
 
@@ -101,25 +117,28 @@ def _scope(config: Any) -> dict[str, str]:
 
 
 class _AssertionGrant:
-    def __init__(self, assertion: Callable[[], str], scope: dict[str, str]) -> None:
+    def __init__(self, assertion: Callable[[], str], scope: dict[str, str], option: str) -> None:
         self._assertion = assertion
         self._scope = scope
+        self.options: tuple[str, ...] = (option,)
 
-    def __call__(self) -> tuple[dict[str, str], dict[str, str]]:
-        return {"grant_type": JWT_BEARER, "assertion": self._assertion(), **self._scope}, {}
+    def __call__(self) -> Request:
+        return Request({"grant_type": JWT_BEARER, "assertion": self._assertion(), **self._scope}, {})
 
 
 class _ClientCredentials:
+    options: tuple[str, ...] = (ID, SECRET)
+
     def __init__(self, config: Any) -> None:
         self._config = config
 
-    def __call__(self) -> tuple[dict[str, str], dict[str, str]]:
+    def __call__(self) -> Request:
         config = self._config
         pair = [config.sasl_oauthbearer_client_credentials_client_id, config.sasl_oauthbearer_client_credentials_client_secret]
         if config.sasl_oauthbearer_header_urlencode:
             pair = [quote_plus(each) for each in pair]
         basic = base64.b64encode(":".join(pair).encode("utf-8", "surrogatepass")).decode()
-        return {"grant_type": "client_credentials", **_scope(config)}, {"Authorization": f"Basic {basic}"}
+        return Request({"grant_type": "client_credentials", **_scope(config)}, {"Authorization": f"Basic {basic}"})
 
 
 class _Endpoint:
@@ -162,18 +181,20 @@ class _Endpoint:
 
     def _once(self) -> OAuthToken:
         httpx = _httpx()
-        form, headers = self._grant()
+        request = self._grant()
         limits = httpx.Timeout(self._read_s, connect=self._connect_s)
         asked_at = self._surroundings.wall() / 1000
         try:
-            with httpx.Client(timeout=limits) as client, client.stream("POST", self._url, data=form, headers={**headers, "Accept": "application/json"}) as answer:
+            with httpx.Client(timeout=limits) as client, client.stream(
+                "POST", self._url, data=request.form, headers={**request.headers, "Accept": "application/json"},
+            ) as answer:
                 body = self._body(answer)
         except httpx.HTTPError as error:
             raise TokenUnavailable(f"the token endpoint {self.where} gave no answer: {type(error).__name__}: {error}") from None
         except httpx.InvalidURL as error:
             raise ConfigurationError(f"{URL} is no URL: {error}", option=URL) from None
         if answer.status_code != 200:  # the only answer that carries a token (RFC 6749, 5.1)
-            raise self._refusal(answer.status_code, body)
+            raise self._refusal(answer.status_code, body, request.form.get("assertion", ""))
         return self._token(body, asked_at)
 
     def _body(self, answer: Any) -> bytes:
@@ -184,17 +205,18 @@ class _Endpoint:
                 raise TokenUnavailable(f"the token endpoint {self.where} answered with more than {LONGEST} B")
         return bytes(body)
 
-    def _refusal(self, status: int, body: bytes) -> TokenUnavailable | AuthenticationError:
+    def _refusal(self, status: int, body: bytes, assertion: str) -> TokenUnavailable | AuthenticationError:
         said = _fields(body)
-        told = ": ".join(self._shown(said[each]) for each in ("error", "error_description") if isinstance(said.get(each), str))
+        told = ": ".join(self._shown(said[each], assertion) for each in ("error", "error_description") if isinstance(said.get(each), str))
         what = f"the token endpoint {self.where} answered with HTTP {status}{f' ({told})' if told else ''}"
         if status >= 500 or status in BUSY:
             return TokenUnavailable(what)
-        return SaslAuthenticationError(f"{what}; check {ID}, {SECRET}, sasl_oauthbearer_scope and {URL}")
+        return SaslAuthenticationError(f"{what}; check {', '.join(self._grant.options)}, sasl_oauthbearer_scope and {URL}")
 
-    def _shown(self, text: str) -> str:
-        hidden = text.replace(self._secret, "[hidden]") if self._secret else text
-        return "".join(each if each.isprintable() else " " for each in hidden[:SHOWN])
+    def _shown(self, text: str, assertion: str) -> str:
+        for secret in filter(None, (self._secret, assertion)):
+            text = text.replace(secret, "[hidden]")
+        return "".join(each if each.isprintable() else " " for each in text[:SHOWN])
 
     def _token(self, body: bytes, asked_at: float) -> OAuthToken:
         said = _fields(body)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from pyclient import Producer
 from pyclient.config import ProducerConfig
 from pyclient.config.security import SecurityConfig
-from pyclient.errors import ConfigurationError
+from pyclient.errors import ConfigurationError, KafkaTimeout
 from pyclient.plugins import Surroundings
 from pyclient.runtime import connection
 from pyclient.runtime.environment import Environment
@@ -27,8 +28,8 @@ def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(**given: Any) -> Logins | None:
-    options = {"security_protocol": "SASL_PLAINTEXT", **given}
-    return Logins.of(ProducerConfig.parse({"bootstrap_servers": "broker-1:9092"}, options), Environment(), Random(1))
+    options = {"bootstrap_servers": "broker-1:9092", "security_protocol": "SASL_PLAINTEXT", **given}
+    return Logins.of(ProducerConfig.parse({}, options), Environment(), Random(1))
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
@@ -55,6 +56,42 @@ def test_what_a_mechanism_lacks_is_said_when_a_client_is_made(protocol: str, giv
 def test_an_unknown_mechanism_names_those_that_are_there() -> None:
     with pytest.raises(ConfigurationError, match=r"GSSAPI, OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
         made(sasl_mechanism="SCRAM-SHA-1")
+
+
+READABLE = [({"sasl_mechanism": "PLAIN", **ANNA}, "the password"), ({"sasl_mechanism": "OAUTHBEARER", "sasl_token_provider": lambda: "abc"}, "the token")]
+
+
+@pytest.mark.parametrize(("given", "told"), READABLE)
+def test_what_crosses_the_network_readable_is_warned_of_once(given: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture) -> None:
+    made(bootstrap_servers="localhost:9092,broker-1:9092,[2001:db8::1]:9092", **given)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"{given['sasl_mechanism']}: {told} crosses the network readable, to broker-1:9092, [2001:db8::1]:9092; use SASL_SSL" in record.getMessage()
+    assert "marker" not in record.getMessage()
+
+
+@pytest.mark.parametrize(("given", "told"), READABLE)
+@pytest.mark.parametrize("servers", ["localhost:9092", "LOCALHOST:1,127.0.0.1:2,127.8.9.10:3,[::1]:4"])
+def test_what_stays_on_this_machine_is_not_warned_of(given: dict[str, Any], told: str, servers: str, caplog: pytest.LogCaptureFixture) -> None:
+    made(bootstrap_servers=servers, **given)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("given", "told"), READABLE)
+def test_TLS_and_mechanisms_that_send_no_secret_are_not_warned_of(given: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture) -> None:
+    made(**{**given, "security_protocol": "SASL_SSL"})
+    made(sasl_mechanism="SCRAM-SHA-512", **ANNA)
+    made(security_protocol="PLAINTEXT", **given)
+    assert not caplog.records
+
+
+def test_a_client_warns_once_whatever_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    given: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ANNA}
+    with Producer(bootstrap_servers="broker.invalid:9092", max_block_ms=50, **given) as producer:
+        for _ in range(2):
+            with pytest.raises(KafkaTimeout):
+                producer.send("orders", b"value")
+    assert caplog.text.count("crosses the network readable") == 1
 
 
 @pytest.mark.parametrize(("mechanism", "changes"), [("PLAIN", False), ("SCRAM-SHA-256", False), ("OAUTHBEARER", True)])

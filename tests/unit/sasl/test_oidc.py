@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, TokenUnavailable, UnsupportedFeature
+from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, TokenUnavailable
 from pyclient.plugins import OAuthToken
 from pyclient.sasl.oauthbearer import OAuthBearer
 from pyclient.sasl.oidc import token_source
@@ -162,12 +162,6 @@ def test_what_is_missing_is_named(missing: str) -> None:
     with pytest.raises(ConfigurationError, match="is not set") as caught:
         source("https://host/", None, **{missing: None})
     assert caught.value.option == missing
-
-
-@pytest.mark.parametrize("option", ["sasl_oauthbearer_assertion_private_key_file", "sasl_oauthbearer_assertion_template_file"])
-def test_assertions_that_we_would_have_to_sign_are_refused_for_now(option: str) -> None:
-    with pytest.raises(UnsupportedFeature, match="sasl_oauthbearer_assertion_file"):
-        source("https://host/", None, **{option: "file"})
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
