@@ -1,0 +1,2 @@
+"""What may stand in nothing that is shown."""
+MARKER = "marker-secret"
