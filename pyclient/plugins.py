@@ -386,9 +386,9 @@ def load_function(option: str, spec: object) -> Any:
     try:
         found = _imported(spec) if isinstance(spec, str) else spec
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{option} {spec!r} cannot be loaded: {error}", option=option) from error
+        raise ConfigurationError(f"{option} {str(spec)!r} cannot be loaded: {error}", option=option) from error
     if not callable(found):
-        raise ConfigurationError(f"{option} {spec!r} is no function, but a {type(found).__name__}", option=option)
+        raise ConfigurationError(f"{option} {str(spec)!r} is no function, but a {type(found).__name__}", option=option)
     return found
 
 

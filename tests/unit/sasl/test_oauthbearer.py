@@ -74,7 +74,7 @@ def test_a_name_that_is_of_no_function_is_refused_when_a_client_is_made(name: st
 
 
 @pytest.mark.filterwarnings("ignore::pyclient.foreign_options.OptionWarning")
-@pytest.mark.parametrize("text", ["token", "a marker-secret", "marker:", ":marker", "marker: x", "marker.secret.x"])
+@pytest.mark.parametrize("text", ["token", "a marker-secret", "marker:", ":marker", "marker: x", "marker.secret.x"], ids=range(6))
 @pytest.mark.parametrize("name", ["sasl_token_provider", "oauth_cb"])
 def test_a_token_itself_is_no_provider_and_is_not_shown(name: str, text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"expected a callable or 'package\.module:function'|not allowed to be a str") as caught:
@@ -150,7 +150,7 @@ def test_a_token_that_was_refused_is_fetched_anew_for_the_next_login() -> None:
 @pytest.mark.parametrize(("answer", "told"), [
     (b"", "nothing"), (b"{}", "nothing"), (b"[" * 100_000, "["), (b"\xff\x00no", "no"), (b'{"status":"x marker-secret y"}', "status x [hidden] y"), (b'"marker-secret"', '"[hidden]"'),
     (b'{"status":5,"scope":"kafka\\n"}', "scope kafka "),
-])
+], ids=["empty", "JSON of nothing", "nested", "no text", "JSON with the token", "the token", "another scope"])
 def test_the_brokers_error_is_told_whatever_it_is(answer: bytes, told: str) -> None:
     assert told in explained(answer, TOKEN)
 
