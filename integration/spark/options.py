@@ -30,7 +30,7 @@ FILES: Final = (
     "an ssl.SSLContext does not travel to tasks; name files that are on every machine (kafka.ssl.truststore.location, "
     "kafka.ssl.keystore.location), or give PEM texts (kafka.ssl.truststore.certificates …)"
 )
-_OBJECT: Final = re.compile(r"(functools\.partial\()?<.* (at 0x[0-9a-f]+|'.*')>.*", re.DOTALL)
+_OBJECT: Final = re.compile(r"(functools\.partial\()?<(.* at 0x[0-9a-f]+|class '.*'|(built-in|bound) .*)>.*", re.DOTALL)
 """How objects look that were given where Spark takes texts."""
 _NO_GROUP: Final = "this source keeps positions in Spark's checkpoint and joins no consumer group: leave it out"
 _BYTES: Final = "keys and values are columns of bytes: decode them with Spark's functions, such as CAST(value AS STRING)"

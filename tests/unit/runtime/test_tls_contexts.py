@@ -24,7 +24,7 @@ from pyclient.runtime.keystores import as_file
 from pyclient.runtime.tls import Contexts, context_of, contexts_for
 from pyclient.testing import Certificate, CertificateAuthority
 
-SECRET: Final = "not to be seen"
+SECRET: Final = "marker-secret"
 
 
 @functools.cache
