@@ -72,7 +72,7 @@ class Search:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        report: pytest.TestReport = yield  # type: ignore[misc, assignment]  # what a hook's wrapper is sent
+        report: pytest.TestReport = yield  # type: ignore[assignment]  # what a hook's wrapper is sent
         self.look("the id of a test", item.nodeid if call.when == "setup" else "")
         for name, text in report.sections:
             if name.endswith(f" {call.when}"):
