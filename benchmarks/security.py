@@ -7,13 +7,14 @@ login, the key derivation of SCRAM included; the token of OAUTHBEARER is there b
 from __future__ import annotations
 
 import argparse
+import os
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from benchmarks import _rounds, consume, produce
 from benchmarks._access import access, servers
-from benchmarks._broker import a_broker
+from benchmarks._broker import HEAP, a_broker
 from benchmarks._connections import CONNECTORS, Job
 from benchmarks._process import Child
 from benchmarks._rounds import Bound, Results, Variant, joined, plain_table, reached, table, throughput_tables
@@ -28,6 +29,8 @@ CONSUME: Final = {protocol: tuple(consume.Case(f"consume {name}, {protocol}", si
 RECORDS: Final = 4_000_000
 """Of 100 B, which our consumers read; as many bytes of larger ones."""
 LOGINS: Final = {"PLAINTEXT": ("PLAINTEXT", None), "SSL": ("SSL", None), "SCRAM-SHA-512": ("SASL_SSL", "SCRAM-SHA-512"), "OAUTHBEARER": ("SASL_SSL", "OAUTHBEARER")}
+FULL_SPEED: Final = "-XX:TieredStopAtLevel=4"
+"""For the broker: the JVM's quick compiler, which suits tests, encrypts some 25 MB/s, and all clients would only wait."""
 CONNECTIONS: Final = 20
 """New clients a round."""
 BOUNDS: Final = (
@@ -81,6 +84,7 @@ def run(arguments: argparse.Namespace) -> dict[str, object]:
     if arguments.markdown:
         return _rounds.from_kept(arguments, "security", written)
     chance = random.Random(1)
+    os.environ.setdefault("_JAVA_OPTIONS", f"{HEAP} {FULL_SPEED}")
     with a_broker(consume.BROKER, Security()) as cluster:
         results = throughput(cluster, arguments, chance)
         logins = LOGINS if _rounds.wanted(arguments, "connections") else ()
