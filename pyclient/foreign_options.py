@@ -104,7 +104,9 @@ async def _awaited_with_extensions(provider: Any, given: Any) -> Any:
 
 def _token_callback(callback: Any) -> Any:
     """The one of librdkafka gives (token, expiry in seconds), perhaps with a principal and extensions, and takes sasl.oauthbearer.config."""
-    return functools.partial(callback, "") if callable(callback) else callback
+    if not callable(callback):
+        raise TypeError(type(callback))  # not even a name: what it names would be called without librdkafka's argument
+    return functools.partial(callback, "")
 
 
 def _colons(value: Any) -> Any:
@@ -464,9 +466,21 @@ VALUES: Final[Mapping[str, Mapping[str, object]]] = {
     },
 }
 
+_JAAS_NAME: Final = "sasl_jaas_config"
 _JAAS: Final = re.compile(
     r"\s*[\w.]*\.(?:Plain|Scram)LoginModule\s+required\b(?=.*?\busername=\"(?P<user>[^\"]*)\")"
     r"(?=.*?\bpassword=\"(?P<password>(?:[^\"\\]|\\.)*)\").*;\s*", re.DOTALL)
+
+
+def names_of(option: str) -> set[str]:
+    """Every name, with underscores, under which somebody may give *option*, this client's own and the others'."""
+    jaas = {_JAAS_NAME} if option in ("sasl_plain_username", "sasl_plain_password") else set()
+    return {option, *jaas, *(name for name, row in NAMES.items() if option in _targets(row))}
+
+
+def _targets(row: Row) -> set[str]:
+    fates = [*row.fates.values(), row.otherwise] if isinstance(row, ByValue) else [row]
+    return {fate.to for fate in fates if isinstance(fate, Renamed)}
 
 
 # ── looking up ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -485,7 +499,7 @@ def settle(role: str, key: str, value: object, known: Mapping[str, str]) -> list
     if key in known:
         return _translated(known[key], key, value)
     name = key.replace(".", "_")
-    if name == "sasl_jaas_config":
+    if name == _JAAS_NAME:
         return _jaas(key, value)
     row = ROLES.get((role, name), NAMES.get(name))
     if row is None:
@@ -510,7 +524,8 @@ def _moved(key: str, value: object, fate: Renamed) -> object:
     try:
         return fate.value(value)
     except (TypeError, ValueError):
-        raise ConfigurationError(f"{key} (here {fate.to}) is not allowed to be {value!r}", option=fate.to) from None
+        shown = f"a {type(value).__name__}" if fate.value is _token_callback else repr(value)  # it may be a token
+        raise ConfigurationError(f"{key} (here {fate.to}) is not allowed to be {shown}", option=fate.to) from None
 
 
 def _translated(name: str, key: str, value: object) -> list[tuple[str, object]]:

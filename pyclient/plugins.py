@@ -377,6 +377,21 @@ def load_plugin(kind: str, spec: object) -> Any:
     raise ConfigurationError(f"{spec!r} is no {kind}: it has no method {wanted.method!r}", option=kind)
 
 
+def load_function(option: str, spec: object) -> Any:
+    """The function that *spec* means: itself, or what "package.module:function" names.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or is no function.
+    """
+    try:
+        found = _imported(spec) if isinstance(spec, str) else spec
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"{option} {str(spec)!r} cannot be loaded: {error}", option=option) from error
+    if not callable(found):
+        raise ConfigurationError(f"{option} {str(spec)!r} is no function, but a {type(found).__name__}", option=option)
+    return found
+
+
 def available_plugins(kind: str) -> tuple[str, ...]:
     """The registered names of a kind, sorted."""
     return tuple(sorted({point.name for point in entry_points(group=KINDS[kind].group)}))

@@ -1,4 +1,4 @@
-"""What holds for every test: where helpers are imported from, which build runs, and which tests run on which brokers.
+"""What holds for every test: where helpers are imported from, which build runs, which tests run on which brokers, and that no secret shows.
 
 Helpers are imported by their path from the checkout: ``from tests.reference_codec import ...``.
 """
@@ -114,6 +114,9 @@ LEFT_OUT: Final = pytest.StashKey[list[str]]()
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "embedded: about the embedded JVM itself; left out when brokers are containers")
     config.addinivalue_line("markers", "containers: needs a Docker engine; all tests under tests/containers do")
+    from tests.secrets import Search
+
+    config.pluginmanager.register(Search(), "pyclient-secrets")
 
 
 def pytest_report_header() -> list[str]:

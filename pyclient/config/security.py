@@ -1,14 +1,21 @@
 """Options that say who the client is and how its connections are protected. Shared by all clients."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from ssl import SSLContext
+
 import attrs
 
 from pyclient.config.declaration import Config, option
 from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, Float, Int, Names, Text
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def _is_function(value: object) -> bool:
+    """A function, or where it can be imported from: texts are all that a file or a Spark job can hold."""
+    return callable(value) or (isinstance(value, str) and re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", value) is not None)
 
 
 @attrs.define(frozen=True, kw_only=True, repr=False)
@@ -71,9 +78,10 @@ class SecurityConfig(Config):
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
     sasl_plain_password: str | None = option(
         "pyclient", None, Text(), "Password for PLAIN and SCRAM (Java: part of sasl.jaas.config).", secret=True)
-    sasl_token_provider: Callable[[], object] | None = option(
-        "pyclient", None, Anything("a callable", check=callable, accepts="Callable[[], object]"),
-        "Gives the token for OAUTHBEARER when one is needed: a text, (text, expiry in seconds since the epoch) or an OAuthToken; may be async.")
+    sasl_token_provider: Callable[[], object] | str | None = option(
+        "pyclient", None, Anything("a callable or 'package.module:function'", check=_is_function, accepts="Callable[[], object] | str"),
+        "Gives the token for OAUTHBEARER when one is needed: a text, (text, expiry in seconds since the epoch) or an OAuthToken; may be async.",
+        secret=True)  # what is given by mistake may be a token
     sasl_kerberos_service_name: str | None = option(
         "0.9", None, Text(empty=False), "The brokers' Kerberos service name, for GSSAPI; usually kafka.")
     sasl_login_connect_timeout_ms: int | None = option(

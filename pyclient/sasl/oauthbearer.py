@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Generator, Mapping
 from typing import Any, Final
 
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
-from pyclient.plugins import OAuthToken, Surroundings
+from pyclient.plugins import OAuthToken, Surroundings, load_function
 from pyclient.sasl.tokens import HIDDEN, Fetch, Renewal, Tokens
 
 GIVE_IN: Final = b"\x01"
@@ -83,7 +83,7 @@ class OAuthBearer:
 
     def _chosen(self, config: Any) -> Fetch:
         if config.sasl_token_provider is not None:
-            return config.sasl_token_provider  # type: ignore[no-any-return]
+            return load_function("sasl_token_provider", config.sasl_token_provider)  # type: ignore[no-any-return]
         if config.sasl_oauthbearer_token_endpoint_url is not None:
             from pyclient.sasl.oidc import token_source
 

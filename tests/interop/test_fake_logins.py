@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaProducer
 
-USERS = {"anna": "secret"}
+USERS = {"anna": "marker-secret"}
 
 
 def token(_config: str = "") -> tuple[str, float]:
@@ -29,7 +29,7 @@ def token(_config: str = "") -> tuple[str, float]:
 
 
 def librdkafka(fake: FakeCluster, mechanism: str, **given: Any) -> ConfluentProducer:
-    who = {"oauth_cb": token} if mechanism == "OAUTHBEARER" else {"sasl.username": "anna", "sasl.password": "secret"}
+    who = {"oauth_cb": token} if mechanism == "OAUTHBEARER" else {"sasl.username": "anna", "sasl.password": "marker-secret"}
     return ConfluentProducer({"bootstrap.servers": fake.bootstrap_servers, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, **who, **given})
 
 
@@ -64,7 +64,7 @@ def test_kafka_python_logs_in(mechanism: str) -> None:
         fake.create_topic("orders")
         make: Callable[..., Any] = KafkaProducer
         producer = make(bootstrap_servers=fake.bootstrap_servers, security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism,
-                        sasl_plain_username="anna", sasl_plain_password="secret")
+                        sasl_plain_username="anna", sasl_plain_password="marker-secret")
         producer.send("orders", b"value").get(20)
         producer.close()
         assert [each.value for each in fake.records("orders")] == [b"value"]

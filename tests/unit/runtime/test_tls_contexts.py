@@ -25,7 +25,7 @@ from pyclient.runtime.protection import Protection
 from pyclient.runtime.tls import Contexts, context_of, contexts_for
 from pyclient.testing import Certificate, CertificateAuthority
 
-SECRET: Final = "not to be seen"
+SECRET: Final = "marker-secret"
 
 
 @functools.cache

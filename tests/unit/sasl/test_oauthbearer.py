@@ -10,12 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient import foreign_options
+from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
 from pyclient.plugins import OAuthToken
 from pyclient.sasl.oauthbearer import OAuthBearer, explained
 from tests.unit.sasl.exchanges import Wall, exchanged, options
 
 TOKEN = OAuthToken("marker-secret")
+
+
+def given_by_name() -> str:
+    """What a name of a function leads to."""
+    return "abc"
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +57,30 @@ class TheirAsyncProvider(TheirProvider):
 @pytest.mark.parametrize("provider", [lambda: "abc", coroutine, WithAwaitable(), lambda: ("abc", 2e9), lambda: OAuthToken("abc")])
 def test_a_token_of_any_provider_is_sent(provider: Any) -> None:
     assert exchanged(OAuthBearer(), options(sasl_token_provider=provider), lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01\x01"]
+
+
+def test_a_function_may_be_named_where_only_texts_can_be_given() -> None:
+    config = options(sasl_token_provider="tests.unit.sasl.test_oauthbearer:given_by_name")
+    assert exchanged(OAuthBearer(), config, lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01\x01"]
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("nowhere.at_all:token", "No module named 'nowhere'"), ("json:token", "no attribute 'token'"), ("json:__name__", "is no function, but a str"),
+])
+def test_a_name_that_is_of_no_function_is_refused_when_a_client_is_made(name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        OAuthBearer().check(options(sasl_token_provider=name))
+    assert caught.value.option == "sasl_token_provider"
+
+
+@pytest.mark.filterwarnings("ignore::pyclient.foreign_options.OptionWarning")
+@pytest.mark.parametrize("text", ["token", "a marker-secret", "marker:", ":marker", "marker: x", "marker.secret.x"], ids=range(6))
+@pytest.mark.parametrize("name", ["sasl_token_provider", "oauth_cb"])
+def test_a_token_itself_is_no_provider_and_is_not_shown(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"expected a callable or 'package\.module:function'|not allowed to be a str") as caught:
+        ProducerConfig.parse({name: text})
+    assert caught.value.option == "sasl_token_provider"
+    assert "marker" not in str(caught.value)
 
 
 @pytest.mark.parametrize("provider", [TheirProvider(), TheirAsyncProvider()])
@@ -120,7 +150,7 @@ def test_a_token_that_was_refused_is_fetched_anew_for_the_next_login() -> None:
 @pytest.mark.parametrize(("answer", "told"), [
     (b"", "nothing"), (b"{}", "nothing"), (b"[" * 100_000, "["), (b"\xff\x00no", "no"), (b'{"status":"x marker-secret y"}', "status x [hidden] y"), (b'"marker-secret"', '"[hidden]"'),
     (b'{"status":5,"scope":"kafka\\n"}', "scope kafka "),
-])
+], ids=["empty", "JSON of nothing", "nested", "no text", "JSON with the token", "the token", "another scope"])
 def test_the_brokers_error_is_told_whatever_it_is(answer: bytes, told: str) -> None:
     assert told in explained(answer, TOKEN)
 

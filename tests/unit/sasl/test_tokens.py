@@ -85,7 +85,7 @@ def test_what_only_looks_like_a_JWT_does_no_harm(head: bytes, claims: bytes) -> 
 @pytest.mark.parametrize("given_", [
     None, 5, b"bytes", "", "two words", "marker secret\n", "märker", "x" * 2_000_000, (), ("abc",), ("abc", "soon"), ("abc", True), ("abc", float("nan")), ("abc", 1, 2, 3),
     ("abc", 1, 2, 3, 4), (5, 5), OAuthToken("marker secret"), OAuthToken(5),  # type: ignore[arg-type]
-])
+], ids=lambda given_: type(given_).__name__)
 def test_anything_else_is_refused_without_showing_it(given_: Any) -> None:
     with pytest.raises(TokenUnavailable, match="sasl_token_provider") as caught:
         read(given_)

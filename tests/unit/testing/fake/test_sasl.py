@@ -18,8 +18,8 @@ from pyclient.testing.fake.model import Broker, Kafka
 from pyclient.testing.fake.sasl import Answer, Session, enabled
 from pyclient.testing.fake.settings import Settings
 
-USERS = {"anna": "secret", "bert": "other"}
-ANNA = b"\0anna\0secret"
+USERS = {"anna": "marker-secret", "bert": "other"}
+ANNA = b"\0anna\0marker-secret"
 LOGIN = {Api.API_VERSIONS, Api.SASL_HANDSHAKE}
 
 
@@ -67,7 +67,7 @@ def test_without_users_nobody_logs_in_and_everything_is_admitted() -> None:
     assert enabled(place.kafka) == []
 
 
-@pytest.mark.parametrize("message", [b"\0anna\0wrong", b"\0nobody\0secret", b"\0anna\0", b"bert\0anna\0secret", b"", b"anna", b"\xff\0\0", b"\0" * 9])
+@pytest.mark.parametrize("message", [b"\0anna\0wrong", b"\0nobody\0marker-secret", b"\0anna\0", b"bert\0anna\0marker-secret", b"", b"anna", b"\xff\0\0", b"\0" * 9])
 def test_a_wrong_password_is_answered_and_then_the_connection_ends(message: bytes) -> None:
     place = Place()
     answer = place.log_in(message)
@@ -162,13 +162,13 @@ def test_whatever_a_client_sends_is_answered_and_lets_nobody_in(mechanism: str, 
 
 
 def test_passwords_can_be_changed_while_a_cluster_runs() -> None:
-    with FakeCluster(sasl={"anna": "secret"}) as fake:
+    with FakeCluster(sasl={"anna": "marker-secret"}) as fake:
         fake.set_password("anna", "another")
         fake.set_password("bert", "new")
         fake.set_password("nobody", None)
         assert fake._model.users == {"anna": "another", "bert": "new"}
     with FakeCluster() as fake, pytest.raises(IllegalState, match="sasl="):
-        fake.set_password("anna", "secret")
+        fake.set_password("anna", "marker-secret")
 
 
 def test_a_setting_that_is_not_there_is_named() -> None:
