@@ -209,6 +209,8 @@ class Connection(asyncio.BufferedProtocol):
             case Ask():
                 if self.state is State.READY:
                     await self._be_alone(timeout, limit)
+                else:
+                    await self._keep_silence()
                 return await self._ask(step, timeout)
 
     async def _be_alone(self, timeout: float, limit: asyncio.Timeout) -> None:
@@ -219,9 +221,13 @@ class Connection(asyncio.BufferedProtocol):
         while self._in_flight:
             self._drained = loop.create_future()
             await self._drained
-        if (silence := self.muted_until - self._clock()) > 0:
-            await asyncio.sleep(silence)  # M09
+        await self._keep_silence()
         limit.reschedule(loop.time() + timeout)
+
+    async def _keep_silence(self) -> None:
+        """M09: as long as the broker asked for it, perhaps by its answer to ApiVersions."""
+        if (silence := self.muted_until - self._clock()) > 0:
+            await asyncio.sleep(silence)
 
     def _authenticated(self, lifetime: float | None, login: Login) -> None:
         if self.state not in (State.AUTHENTICATING, State.REAUTHENTICATING):
@@ -254,6 +260,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def retire(self) -> None:
         """Close once the last answer came."""
+        self.renew_at = None
         if self.state in (State.READY, State.REAUTHENTICATING):
             self.advance(Event.RETIRED)
         self._end_when_drained()

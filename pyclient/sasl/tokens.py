@@ -27,7 +27,7 @@ HIDDEN: Final = "[hidden]"
 REMEMBERED: Final = 8
 """Tokens that brokers may still repeat in an error."""
 RETRY_S: Final = 10.0
-"""How long the old token is used before a fetch that failed is tried again."""
+"""How long the old token is used, while it is good, before a fetch that failed is tried again."""
 
 Fetch = Callable[[], Any]
 """Gives a token (a text, a tuple, an `OAuthToken`), or an awaitable of one."""
@@ -145,7 +145,7 @@ class Tokens:
         explained = error if isinstance(error, KafkaError) else TokenUnavailable(f"sasl_token_provider raised {_named(error)}")
         kept, now = self._kept, self._now()
         if kept is not None and kept.expires_at is not None and now < kept.expires_at:
-            self._due = now + RETRY_S
+            self._due = min(now + RETRY_S, kept.expires_at)  # shown after its end, it would be refused
             _log.warning("no new token, the old one is used for %.0f s more at most: %s", kept.expires_at - now, explained)
             return kept
         if explained is error:

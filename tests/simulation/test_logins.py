@@ -456,3 +456,36 @@ def test_M10_an_overdue_answer_before_a_renewal_ends_the_connection_as_ever() ->
         assert isinstance(await asked, Unknown)
 
     run(place, test)
+
+
+def test_M09_a_broker_that_asked_for_silence_before_the_first_login_gets_it() -> None:
+    """Seed 13 of the sweep, once seeds logged in."""
+    place = world()
+    place.cluster.intercept(Throttle(3_000), "ApiVersions")
+
+    async def test(client: Client) -> None:
+        began = place.loop.time()
+        await client.log_in(of(place, "PLAIN"))
+        assert place.loop.time() - began == pytest.approx(3.0, abs=0.05)
+        assert await client.answered()
+
+    run(place, test)
+
+
+def test_M11_a_connection_that_is_given_up_has_nothing_to_renew() -> None:
+    """Seed 123 of the sweep: while the last answer, or the end of TLS, took its time, the driver span around a renewal that was due."""
+    place = world(config={"connections.max.reauth.ms": 3000})
+
+    async def test(client: Client) -> None:
+        await client.log_in(of(place, "PLAIN"))
+        place.cluster.intercept(Delay(5), "Metadata")
+        asked = client.ask()
+        client.link.retire()
+        assert client.link.state is State.DRAINING
+        await asyncio.sleep(4)
+        due = client.link.next_deadline()
+        assert due is not None
+        assert due > place.loop.time(), "nothing is to be done now"
+        assert isinstance(await asked, Reply)
+
+    run(place, test)

@@ -67,7 +67,9 @@ class Session:
         self._mechanism = ""
         self._server: Server | None = None
         self._renewed_at = float("-inf")
-        self._ends_at: float | None = None
+        self.granted_at: float | None = None
+        self.ends_at: float | None = None
+        """From when to when who logged in is listened to, on the cluster's clock."""
         self.principal: str | None = None
         self._first: tuple[str, str] | None = None
 
@@ -79,6 +81,11 @@ class Session:
         """Whether the connection is to be closed."""
         return self._phase is Phase.OVER
 
+    @property
+    def logged_in(self) -> bool:
+        """Whether nothing is missing but, perhaps, a renewal."""
+        return self._phase is Phase.IN
+
     def admits(self, api: Api) -> bool:
         """Whether this may be asked now; else the connection is cut."""
         match self._phase:
@@ -87,7 +94,7 @@ class Session:
             case Phase.TALKING:
                 return api is Api.SASL_AUTHENTICATE
             case Phase.IN:
-                return api is Api.SASL_HANDSHAKE or self._ends_at is None or self._kafka.clock() < self._ends_at
+                return api is Api.SASL_HANDSHAKE or self.ends_at is None or self._kafka.clock() < self.ends_at
         return False
 
     def shake_hands(self, mechanism: str, version: int) -> int:
@@ -132,7 +139,8 @@ class Session:
         left = [] if granted.ends_at_ms is None else [max(0, round(granted.ends_at_ms - self._kafka.wall()))]
         longest = self._kafka.settings.connections_max_reauth_ms
         lifetime = min([*left, *([longest] if longest > 0 else [])], default=0)
-        self._ends_at = self._kafka.clock() + lifetime / 1000 if left or longest > 0 else None
+        self.granted_at = self._kafka.clock()
+        self.ends_at = self.granted_at + lifetime / 1000 if left or longest > 0 else None
         return Answer(data=granted.last, lifetime_ms=lifetime)
 
 
@@ -176,6 +184,12 @@ def _bearer(kafka: Kafka, _name: str) -> Server:
         yield error.encode()
         raise Refused(error)
     return Granted(user, ends_at_ms=ends * 1000)
+
+
+def token_end(message: bytes) -> float | None:
+    """When the token in a client's message ends, in seconds since the epoch; None: there is none."""
+    told = BEARER.fullmatch(message)
+    return _claims(told[1]).get("exp") if told else None
 
 
 def _claims(token: bytes) -> Mapping[str, Any]:

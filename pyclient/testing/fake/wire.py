@@ -172,6 +172,7 @@ class BrokerConnection(asyncio.Protocol):
         if api is None or head.version not in offered:
             raise ProtocolError(f"API {head.api_key} v{head.version} is not offered by {self._kafka.profile.name}")
         if not self.session.admits(api):
+            self._kafka.tell("not admitted", api=api.title, connection=self)
             raise ProtocolError(f"{api.title} is not admitted: {self.session!r}")
         asked = Asked(broker=self.broker.id, api=api, version=head.version, client_id=head.client_id,
                       body=decode_request(api, head.version, frame), peer=self._peer, connection=self)

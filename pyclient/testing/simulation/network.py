@@ -25,6 +25,8 @@ HIGH_WATER: Final = 64 * 1024
 LOW_WATER: Final = 16 * 1024
 SPLIT: Final = 0.1
 """How often what was written arrives in pieces."""
+SLOW_S: Final = 0.05
+"""What takes longer is no usual delay."""
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -101,6 +103,8 @@ class SimulatedTransport(asyncio.Transport):
     def _in_order(self, event: Callable[[], None]) -> None:
         loop = self.link.network.loop
         self._arrives = max(self._arrives, loop.time() + self.link.delay())
+        if self._arrives > loop.time() + SLOW_S:
+            self.link.late_until = self._arrives
         loop.call_at(self._arrives, event)
 
     def _deliver(self) -> None:
@@ -238,6 +242,8 @@ class Link:
         """Half-open: nothing arrives any more, and nobody is told."""
         self.throttled_for = 0.0
         """The next answer asks the client for so many seconds of silence."""
+        self.late_until = 0.0
+        """When what was on its way for long arrived, or will."""
         self.silent = (0.0, 0.0)
         """From when to when the client was last asked to be silent."""
         self.near = SimulatedTransport(self, ("10.1.0.1", 50_000))
@@ -282,8 +288,10 @@ class Link:
 
     def ended(self) -> None:
         """One end is gone."""
-        if self.network.links.pop(self, self) is None and self.frozen:
-            self.network.half_gone.append(self)
+        if self.network.links.pop(self, self) is None:
+            self.network.on_ended(self)
+            if self.frozen:
+                self.network.half_gone.append(self)
 
 
 class SimulatedNetwork:
@@ -311,6 +319,8 @@ class SimulatedNetwork:
         """Requests whose answers will ask for so many seconds of silence."""
         self.half_gone: list[Link] = []
         """Connections of which one end is gone, and the other will never hear of it."""
+        self.on_ended: Callable[[Link], object] = lambda _: None
+        """Called when the first end of a connection is gone."""
         self.connects = 0
         self.look_ups = 0
         front.kafka.listeners.append(self._on_event)
@@ -331,9 +341,13 @@ class SimulatedNetwork:
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         if event == "answered" and self.throttled and (seconds := self.throttled.pop(facts["asked"], 0.0)):
-            for link in self.links:
-                if link.served is facts["asked"].connection:
-                    link.throttled_for = seconds
+            link = self.served_by(facts["asked"].connection)
+            if link is not None:
+                link.throttled_for = seconds
+
+    def served_by(self, connection: object) -> Link | None:
+        """The connection whose broker's side this is, while it is there."""
+        return next((link for link in self.links if link.served is connection), None)
 
     def disarm(self, strike: Callable[[Link], bool]) -> None:
         """Ask it no more."""

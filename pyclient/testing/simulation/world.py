@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from random import Random
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from pyclient.consumer import AsyncConsumer
 from pyclient.producer import AsyncProducer
@@ -24,6 +24,9 @@ from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS, Fault, Strik
 from pyclient.testing.simulation.journal import Journal
 from pyclient.testing.simulation.loop import SimulationLoop
 from pyclient.testing.simulation.network import SimulatedNetwork
+
+if TYPE_CHECKING:
+    from pyclient.testing.simulation.protection import TokenService
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -71,6 +74,8 @@ class World:
         """How fast leaders of groups share partitions out."""
         self.security: Mapping[str, Any] = {}
         """Options that clients of this world are made with, for brokers with TLS."""
+        self.tokens: TokenService | None = None
+        """Who gives out tokens, where clients log in with them and faults may come to it."""
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
