@@ -95,6 +95,20 @@ def log_in(who: Credentials, versions: Versions, *, anew: bool = False) -> Login
         talk.end()
 
 
+def offered_logins(versions: Versions) -> Generator[Ask, Any, tuple[str, ...]]:
+    """Which mechanisms a listener offers; none where it wants no login. No mechanism has the name that is asked for."""
+    answer = yield Ask(Api.SASL_HANDSHAKE, versions.choose(Api.SASL_HANDSHAKE, FRAMED), {"mechanism": ""})
+    return tuple(answer.mechanisms) if answer.error_code == UNSUPPORTED_MECHANISM else ()
+
+
+def login_missing(where: str, offered: Sequence[str]) -> SaslAuthenticationError:
+    """The listener wants a login, and the client has none."""
+    names = _line(", ".join(offered))
+    return SaslAuthenticationError(
+        f"{where} wants a login (SASL), and this client has none: set security_protocol=SASL_SSL (or SASL_PLAINTEXT), sasl_mechanism to one that is "
+        f"offered ({names}) and its credentials, or use the port of a listener without SASL")
+
+
 def renewal_after(lifetime: float, random: Random) -> float:
     """Seconds after which a session that lives *lifetime* seconds is renewed, each connection by chance at another time."""
     return max(lifetime * random.uniform(*RENEWED_AT), SHORTEST_S)

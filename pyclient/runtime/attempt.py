@@ -21,7 +21,7 @@ from pyclient.runtime.network import Endpoint, Network, SocketOptions, Tls, reas
 from pyclient.runtime.racing import FAILURES, race
 from pyclient.runtime.protection import UNPROTECTED, Protection
 from pyclient.runtime.tls import without_names
-from pyclient.runtime.tls_failures import WRONG_HOST, handshake_failed, names_in
+from pyclient.runtime.tls_failures import WRONG_HOST, handshake_failed, hung_up, kafka_in_plaintext, names_in
 
 CLIENT: Final = ClientInfo("pyclient", "0.1.0")
 _log = logging.getLogger(__name__)
@@ -139,8 +139,28 @@ class Attempt:
         except (OSError, ValueError) as error:
             if link.state is State.CONNECTING:
                 raise
-            names = await self._names(endpoint, context) if getattr(error, "verify_code", 0) in WRONG_HOST else ()
-            raise handshake_failed(error, link.label, host=self._address.host, names=names, has_identity=link.has_identity) from error
+            raise await self._handshake_failed(error, link, endpoint, context) from error
+
+    async def _handshake_failed(self, error: OSError | ValueError, link: Connection, endpoint: Endpoint, context: ssl.SSLContext) -> KafkaError:
+        """What it means; where the error alone does not tell, the broker is asked once more."""
+        names = await self._names(endpoint, context) if getattr(error, "verify_code", 0) in WRONG_HOST else ()
+        failure = handshake_failed(error, link.label, host=self._address.host, names=names, has_identity=link.has_identity)
+        if isinstance(failure, ConnectionLost) and hung_up(error) and await self._speaks_without_tls(endpoint):
+            return kafka_in_plaintext(link.label, error)
+        return failure
+
+    async def _speaks_without_tls(self, endpoint: Endpoint) -> bool:
+        """A listener without TLS hangs up on the handshake, as a broker does that ends: only the first one answers in plain words."""
+        link = self._make_link(endpoint)
+        try:
+            await self._network.open(endpoint, lambda: link, self._sockets)
+            await link.introduce(CLIENT, NEWEST, self._timeout)
+        except (TryVersionZero, *FAILURES) as failure:
+            _log.debug("%s does not speak without TLS either: %s", endpoint, failure)
+            return False
+        finally:
+            self._give_up(link)
+        return True
 
     async def _names(self, endpoint: Endpoint, context: ssl.SSLContext) -> list[str]:
         """For whom the broker's certificate is: OpenSSL keeps to itself one that it refuses, so ask once more, and say nothing."""

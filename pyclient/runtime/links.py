@@ -18,6 +18,7 @@ from pyclient.config.addresses import Address
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State, company_at
 from pyclient.core.manager import NotSent, Request, Use, earliest
+from pyclient.core.sasl import login_missing, offered_logins
 from pyclient.errors import AuthenticationError, ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.metrics import (
     BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, PRODUCE_THROTTLE, REQUEST_LATENCY, REQUESTS, REQUESTS_IN_FLIGHT, Metrics,
@@ -64,6 +65,7 @@ class Host:
     turn: int = 0  # which of the name's addresses comes first in the next attempt
     wanted: bool = False  # somebody asked for it while its back-off ran
     unreachable: bool = False  # the last attempt failed; said once
+    answers: bool = False  # it has answered more than which versions it has
 
     @property
     def address(self) -> Address:
@@ -361,6 +363,7 @@ class Links:
             link.close(ConnectionLost(f"the connection to {link.label} was given up before it was ready"))
 
     def _answered(self, host: Host, api: Api, latency: float, throttle: float) -> None:
+        host.answers = host.answers or api is not Api.API_VERSIONS
         now, milliseconds = self._clock(), latency * 1000
         self._metrics.sample(REQUEST_LATENCY, milliseconds, now, str(host.node.id))
         timed = TIMED.get(api)
@@ -396,10 +399,34 @@ class Links:
             host.reconnects.failed(self._clock())
             _log.info("%s: %s", lost.label, cause)
             self._on_trouble(cause)
+            if self._may_want_login(host, lost):
+                self._begin(host, self._look_for_logins(host, lost))
         elif lost.unanswered:
             self._on_trouble(cause)  # P22: with acks=0 hanging up is the only way a broker can say that something is wrong
         elif not lost.used:
             self._hung_up(host, cause)
+
+    def _may_want_login(self, host: Host, lost: Connection) -> bool:
+        """A listener with SASL tells its versions, and hangs up on what is asked next by who has not logged in. So does a broker that ends."""
+        return lost.hung_up and not host.answers and self._options.protection.logins is None and Api.SASL_HANDSHAKE in lost.versions.offered
+
+    async def _look_for_logins(self, host: Host, lost: Connection) -> None:
+        """Which of the two it was: only a listener with SASL says what it offers."""
+        try:
+            offered = await self._offered_logins(host)
+        except KafkaError as error:
+            _log.debug("%s: whether it wants a login cannot be found out: %s", lost.label, error)
+        else:
+            if offered:
+                self._failed(host, login_missing(lost.label, offered))
+                self._on_change()
+
+    async def _offered_logins(self, host: Host) -> tuple[str, ...]:
+        link = await self._attempt(host, Use.CONTROL).connect()
+        try:
+            return await link.talk(offered_logins(link.versions), self._options.request_timeout)
+        finally:
+            self._abort(link)
 
     def _hung_up(self, host: Host, cause: KafkaError) -> None:
         """Before anything was asked: no trouble if it was idle for long, but a peer that always does so must not be flooded."""

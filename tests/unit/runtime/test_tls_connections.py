@@ -37,7 +37,7 @@ from pyclient.runtime.tls_failures import handshake_failed, lost_early
 from pyclient.testing import CertificateAuthority, FaultProxy
 from pyclient.testing.certificates import FIRST_DAY, LAST_DAY
 from tests.unit.runtime import raw_peers
-from tests.unit.runtime.peers import Conversation, Peer, Script, broker, metadata, silence, versions
+from tests.unit.runtime.peers import Conversation, Peer, Question, Script, broker, metadata, silence, versions
 
 SET_UP_S: Final = 5.0
 AT_ONCE_S: Final = 2.5
@@ -288,7 +288,27 @@ def test_a_client_with_tls_at_a_listener_without_it_is_told_so(run: Runs, said_b
             error = await Client(peer.address).failure()
             assert isinstance(error, kind), repr(error)
             assert said in str(error)
-            assert peer.connections == 1
+            assert peer.connections == (1 if said_by_peer else 2), "who hangs up without a word is asked once more, in plain words"
+
+    run(steps())
+
+
+def test_M16_a_listener_that_hangs_up_on_tls_and_answers_without_it_is_one_without(run: Runs) -> None:
+    async def hangs_up_on_tls(conversation: Conversation) -> None:
+        if (await conversation._reader.readexactly(1)) == b"\x16":
+            return
+        size = int.from_bytes(await conversation._reader.readexactly(3), "big")
+        question = Question(await conversation._reader.readexactly(size))
+        conversation.answer(question, **versions())
+        await conversation.end()
+
+    async def steps() -> None:
+        async with Peer(hangs_up_on_tls) as peer:
+            error = await Client(peer.address).failure()
+            assert isinstance(error, SslAuthenticationError), repr(error)
+            assert "is a Kafka listener without TLS. Use security_protocol=PLAINTEXT" in str(error)
+            assert isinstance(error.__cause__, OSError)
+            assert peer.connections == 2
 
     run(steps())
 
