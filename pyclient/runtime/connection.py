@@ -470,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, by whatever cause."""
         self._transport = self._outbox = self._socket = self._deafen = None
-        self.hung_up = self._cause is None
+        self.hung_up = self._cause is None and self.state is not State.CLOSED
         self._lost(self._cause or self._meaning(exc))
 
     def _meaning(self, error: Exception | None) -> KafkaError:
