@@ -234,8 +234,7 @@ class ProducerCore(ClientCore):
             return  # somebody else closed it meanwhile, and tells what failed
         except KafkaTimeout:
             self.sender.abandon(ClientClosed(
-                "the producer was closed before the record was acknowledged; it may or may not be stored. "
-                "Give close() a longer timeout, or flush() first."))
+                "the producer was closed before the record was acknowledged. Give close() a longer timeout, or flush() first."))
         finally:
             await self.close()
         self.raise_failures()

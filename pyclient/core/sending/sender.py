@@ -135,11 +135,13 @@ class Sender:
         return not self._under_way and self._accumulator.oldest() is None
 
     def abandon(self, error: KafkaError) -> None:
-        """Fail whatever is not settled (the end of ``close``)."""
+        """Fail whatever is not settled (the end of ``close``, or of the client); of what is under way the error says that nobody knows."""
         given_up = 0
+        doubtful = _worded(error, f"{error.message.rstrip('.')}. The record was sent before that, and may or may not be stored.")
         for batch in self._accumulator.hurry():
+            reason = doubtful if _in_doubt(batch) else error
             self._accumulator.drop(batch)
-            given_up += batch.count if batch.result.fail(error) else 0
+            given_up += batch.count if batch.result.fail(reason) else 0
         if given_up:
             _log.warning("%d records are given up: %s", given_up, error)
 
