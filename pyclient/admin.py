@@ -224,4 +224,4 @@ def _raise(asked: Collection[str], errors: Mapping[str, KafkaError | None]) -> N
 def _topic_error(cluster: Cluster, name: str) -> KafkaError | None:
     topic = cluster.topics.get(name)
     code = 3 if topic is None else topic.error
-    return error_of(Api.METADATA, code, f"topic {name!r}", topic=name) if code else None
+    return error_of(Api.METADATA, code, f"topic {name!r}", topics=[name]) if code else None

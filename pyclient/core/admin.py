@@ -76,4 +76,4 @@ def _per_item(api: Api, answers: Mapping[str, tuple[int, str | None]]) -> Verdic
 
 
 def _item_error(api: Api, name: str, code: int, message: str | None) -> KafkaError | None:
-    return error_of(api, code, f"topic {name!r}" + (f": {message}" if message else ""), topic=name) if code else None
+    return error_of(api, code, f"topic {name!r}" + (f": {message}" if message else ""), topics=[name]) if code else None

@@ -266,8 +266,8 @@ def find_coordinator(group: str, found: Callable[[str, int | None, BaseException
         answer = answers[0]
         if not answer.error_code:
             return Done(answer.node_id)
-        said = getattr(answer, "error_message", None) or "no coordinator yet"  # since version 1
-        error = error_of(Api.FIND_COORDINATOR, answer.error_code, f"group {group!r}: {said}", group=group)
+        said = getattr(answer, "error_message", None)  # since version 1
+        error = error_of(Api.FIND_COORDINATOR, answer.error_code, f"group {group!r}: {said}" if said else f"group {group!r}", group=group)
         return Again(error) if error.retriable else error
 
     return Call(

@@ -1,21 +1,19 @@
 """What a broker's refusal says of rights: which operation, on which resource, and what to grant. The one place that knows it. Pure."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.errors import (
-    ClusterAuthorizationError, GroupAuthorizationError, KafkaError, TopicAuthorizationError, TransactionalIdAuthorizationError, error_for,
-)
+from pyclient.errors import ClusterAuthorizationError, GroupAuthorizationError, KafkaError, TopicAuthorizationError, error_for
 from pyclient.records import TopicPartition
 
 TOPIC: Final = TopicAuthorizationError.code
 GROUP: Final = GroupAuthorizationError.code
 CLUSTER: Final = ClusterAuthorizationError.code
-_TRANSACTIONAL_ID: Final = TransactionalIdAuthorizationError.code
 
 
 @attrs.frozen
@@ -37,7 +35,7 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.INIT_PRODUCER_ID, CLUSTER): Right("IDEMPOTENT_WRITE", " on ", " (or WRITE on any topic; enable_idempotence=False does without)"),
     (Api.FETCH, TOPIC): Right("READ", " from "),
     (Api.FETCH, CLUSTER): Right("READ", " from "),
-    (Api.METADATA, TOPIC): Right("DESCRIBE", more=" (READ and WRITE include it), or to CREATE it if it is not there"),
+    (Api.METADATA, TOPIC): Right("DESCRIBE", more=" (READ and WRITE include it; one that is not there needs CREATE)"),
     (Api.LIST_OFFSETS, TOPIC): _SEE,
     (Api.OFFSET_FOR_LEADER_EPOCH, TOPIC): _SEE,
     (Api.CREATE_TOPICS, TOPIC): Right("CREATE", more=" (on it, or on the cluster)"),
@@ -60,34 +58,34 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
 """What each request needs, by the error that says it is missing."""
 
 
-def error_of(api: Api, code: int, said: str | None = None, *, topic: str | None = None, group: str | None = None,
-             where: TopicPartition | None = None) -> KafkaError:
+def error_of(api: Api, code: int, said: str | None = None, *, topics: Sequence[str] = (), group: str = "", where: TopicPartition | None = None) -> KafkaError:
     """The error of a broker's *code* in an answer of *api*: as `error_for`, save that a missing right is told by operation and resource.
 
-    *said* are words beside it, the broker's or ours; *topic*, *group* and *where* what was asked about.
+    *said* are words beside it, the broker's or ours; *topics*, *group* and *where* what was asked about.
     """
     right = RIGHTS.get((api, code))
     if right is None:
         return error_for(code, said, topic_partition=where)
-    shown = _resource(code, topic if where is None else where.topic, group)
-    plain = error_for(code, topic_partition=where)
-    plain.args = (f"not allowed to {right.operation}{right.link}{shown}{right.more}: {_cure(right, shown)}{_beside(said, shown)} [{plain.name}]",)
-    return plain
+    about, option = _resource(code, topics if where is None else [where.topic], group)
+    error = error_for(code, topic_partition=where)
+    command = f"kafka-acls --add --allow-principal User:… --operation {right.operation.title().replace('_', '')} {option}"
+    error.args = (f"not allowed to {right.operation}{right.link}{about}{right.more}: grant it to this client's user ({command}).{_beside(said, about)} [{error.name}]",)
+    return error
 
 
-def _resource(code: int, topic: str | None, group: str | None) -> str:
-    if code == TOPIC:
-        return "a topic" if topic is None else f"topic {topic!r}"
+def _resource(code: int, topics: Sequence[str], group: str) -> tuple[str, str]:
+    """As a text, and as ``kafka-acls`` wants it."""
     if code == GROUP:
-        return "a group" if group is None else f"group {group!r}"
-    return "the cluster"
+        return f"group {group!r}", f"--group {shlex.quote(group)}"
+    if code != TOPIC:
+        return "the cluster", "--cluster"
+    option = " ".join(f"--topic {shlex.quote(name)}" for name in topics) or "--topic …"
+    if len(topics) == 1:
+        return f"topic {topics[0]!r}", option
+    return f"one of the topics {', '.join(map(repr, topics))}" if topics else "a topic", option
 
 
-def _cure(right: Right, shown: str) -> str:
-    return f"have {right.operation} on {shown} granted to the user this client is (kafka-acls --add --operation), or be another one."
-
-
-def _beside(said: str | None, shown: str) -> str:
+def _beside(said: str | None, about: str) -> str:
     """What else is said, unless it is that alone."""
     words = (said or "").strip().rstrip(".")
-    return "" if not words or words == shown else f" {words}."
+    return "" if not words or words == about else f" {words}."

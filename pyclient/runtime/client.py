@@ -179,7 +179,7 @@ class ClientCore:
         if not self.metadata.cluster.nodes:
             return BootstrapFailed(self.links.troubles(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
-        said = f"the brokers say: {error_of(Api.METADATA, known.error, topic=topic).message}" if known is not None and known.error else (
+        said = f"the brokers say: {error_of(Api.METADATA, known.error, topics=[topic]).message}" if known is not None and known.error else (
             f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
         return MetadataTimeout(
             f"topic {topic!r} is not known after {waited} s; {sentence(said)} {creation} Create the topic, or check its name and the addresses. "
@@ -198,7 +198,7 @@ class ClientCore:
         cluster = self.metadata.cluster
         known = cluster.topics.get(topic)
         if known is not None and known.error and cluster.version > newer_than and not error_for(known.error).retriable:
-            raise error_of(Api.METADATA, known.error, f"topic {topic!r}", topic=topic)
+            raise error_of(Api.METADATA, known.error, f"topic {topic!r}", topics=[topic])
 
     def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
         """A time-out before any broker was reached is told by what each address said."""

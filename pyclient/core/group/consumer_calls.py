@@ -66,7 +66,7 @@ def beat_call(options: GroupOptions, identity: Identity, saying: Saying, finish:
 
     def judge(message: Any) -> Verdict:
         if message.error_code:
-            return refused(Api.CONSUMER_GROUP_HEARTBEAT, message.error_code, options.group_id, said=message.error_message)
+            return refused(Api.CONSUMER_GROUP_HEARTBEAT, message.error_code, options.group_id, said=message.error_message, topics=sorted(saying.topics or ()))
         return Done(Told(message.member_epoch, message.heartbeat_interval.total_seconds(), _assigned(message.assignment)))
 
     epoch = identity.generation if identity.joined else JOINS

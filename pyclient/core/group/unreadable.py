@@ -26,7 +26,7 @@ class Unreadable:
             if topic is None or not topic.error:
                 self._told.discard(name)
             elif name not in self._told:
-                error = error_of(Api.METADATA, topic.error, f"topic {name!r}", topic=name)
+                error = error_of(Api.METADATA, topic.error, f"topic {name!r}", topics=[name])
                 if isinstance(error, UnknownTopicOrPartitionError):
                     self._told.add(name)
                     _log.warning("group %r: topic %r does not exist (yet): create it, or check its name; it is read as soon as it is there",
