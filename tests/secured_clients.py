@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -15,6 +16,7 @@ from tests.kafka import numbers
 SOON_S: Final = 15.0
 """What is refused is told within this; the clients' own timeouts are those that users have, a minute and more."""
 COUNT: Final = 12
+PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 Options = dict[str, Any]
 Proof = Callable[[LocalCluster, str], Options]
@@ -60,6 +62,70 @@ def from_endpoint(listener: str) -> Proof:
         cluster, listener, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token_endpoint_url=cluster.credentials.tokens.token_endpoint_url,
         sasl_oauthbearer_client_credentials_client_id=user,
         sasl_oauthbearer_client_credentials_client_secret=cluster.credentials.users[user].password)
+
+
+def own_context(cluster: LocalCluster, _: str) -> Options:
+    options = reaching(cluster, "SSL", ssl_context=ssl.create_default_context(cafile=cluster.credentials.ca.path))
+    del options["ssl_truststore_location"]
+    return options
+
+
+def pem_files(cluster: LocalCluster, user: str) -> Options:
+    tls = cluster.credentials.users[user].tls
+    return reaching(cluster, "MTLS", ssl_certificate_location=tls.certificate.path, ssl_key_location=tls.key.path)
+
+
+def one_pem_file(cluster: LocalCluster, user: str) -> Options:
+    return reaching(cluster, "MTLS", ssl_keystore_location=cluster.credentials.users[user].tls.keystore.path)
+
+
+def pem_texts(cluster: LocalCluster, user: str) -> Options:
+    tls, ca = cluster.credentials.users[user].tls, cluster.credentials.ca
+    options = reaching(cluster, "MTLS", ssl_truststore_certificates=ca.text, ssl_keystore_certificate_chain=tls.certificate.text, ssl_keystore_key=tls.key.text)
+    del options["ssl_truststore_location"]
+    return options
+
+
+def encrypted_key(cluster: LocalCluster, user: str) -> Options:
+    tls = cluster.credentials.users[user].tls
+    return reaching(cluster, "MTLS", ssl_certificate_location=tls.certificate.path, ssl_key_location=tls.encrypted_key.path,
+                    ssl_key_password=tls.key_password)
+
+
+def pkcs12(cluster: LocalCluster, user: str) -> Options:
+    tls = cluster.credentials.users[user].tls
+    return reaching(cluster, "MTLS", ssl_keystore_location=tls.pkcs12, ssl_keystore_type="PKCS12", ssl_keystore_password=tls.key_password)
+
+
+def without_names(cluster: LocalCluster, _: str) -> Options:
+    return reaching(cluster, "WRONG_HOST", ssl_endpoint_identification_algorithm="")
+
+
+def of_version(version: str) -> Proof:
+    return lambda cluster, _: reaching(cluster, "SSL", ssl_enabled_protocols=version, ssl_protocol=version)
+
+
+PROOFS: Final[dict[str, Proof]] = {
+    "TLS": lambda cluster, _: reaching(cluster, "SSL"),
+    "TLS 1.2": of_version("TLSv1.2"),
+    "TLS 1.3": of_version("TLSv1.3"),
+    "own context": own_context,
+    "any name": without_names,
+    "PEM files": pem_files,
+    "one PEM file": one_pem_file,
+    "PEM texts": pem_texts,
+    "encrypted key": encrypted_key,
+    "PKCS12": pkcs12,
+    **{f"{mechanism} on {listener}": with_password(mechanism, listener) for mechanism in PASSWORDS for listener in ("SASL_PLAINTEXT", "SASL_SSL")},
+    "unsecured token": with_token("SASL_PLAINTEXT", called),
+    "signed token": with_token("OIDC", called),
+    "signed token, awaited": with_token("OIDC", awaited),
+    "signed token over TLS": with_token("SASL_SSL", called),
+    "signed token over TLS, awaited": with_token("SASL_SSL", awaited),
+    "token of an endpoint": from_endpoint("OIDC"),
+    "token of an endpoint over TLS": from_endpoint("SASL_SSL"),
+}
+"""Everything that is let in, by name."""
 
 
 # --- what is done with them ------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -11,77 +10,13 @@ import pytest
 
 from pyclient import Producer
 from pyclient.testing import LocalCluster, Security
-from tests.secured_clients import (
-    SOON_S, Options, Proof, async_round_trip, awaited, called, from_endpoint, reaching, round_trip, with_password, with_token,
-)
+from tests.secured_clients import PROOFS, SOON_S, Proof, async_round_trip, round_trip
 
 SECURITY: Final = Security()
 one = pytest.mark.kafka(security=SECURITY)
 three = pytest.mark.kafka(brokers=3, security=SECURITY)
-PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
-def own_context(cluster: LocalCluster, _: str) -> Options:
-    options = reaching(cluster, "SSL", ssl_context=ssl.create_default_context(cafile=cluster.credentials.ca.path))
-    del options["ssl_truststore_location"]
-    return options
-
-
-def pem_files(cluster: LocalCluster, user: str) -> Options:
-    tls = cluster.credentials.users[user].tls
-    return reaching(cluster, "MTLS", ssl_certificate_location=tls.certificate.path, ssl_key_location=tls.key.path)
-
-
-def one_pem_file(cluster: LocalCluster, user: str) -> Options:
-    return reaching(cluster, "MTLS", ssl_keystore_location=cluster.credentials.users[user].tls.keystore.path)
-
-
-def pem_texts(cluster: LocalCluster, user: str) -> Options:
-    tls, ca = cluster.credentials.users[user].tls, cluster.credentials.ca
-    options = reaching(cluster, "MTLS", ssl_truststore_certificates=ca.text, ssl_keystore_certificate_chain=tls.certificate.text, ssl_keystore_key=tls.key.text)
-    del options["ssl_truststore_location"]
-    return options
-
-
-def encrypted_key(cluster: LocalCluster, user: str) -> Options:
-    tls = cluster.credentials.users[user].tls
-    return reaching(cluster, "MTLS", ssl_certificate_location=tls.certificate.path, ssl_key_location=tls.encrypted_key.path,
-                    ssl_key_password=tls.key_password)
-
-
-def pkcs12(cluster: LocalCluster, user: str) -> Options:
-    tls = cluster.credentials.users[user].tls
-    return reaching(cluster, "MTLS", ssl_keystore_location=tls.pkcs12, ssl_keystore_type="PKCS12", ssl_keystore_password=tls.key_password)
-
-
-def without_names(cluster: LocalCluster, _: str) -> Options:
-    return reaching(cluster, "WRONG_HOST", ssl_endpoint_identification_algorithm="")
-
-
-def of_version(version: str) -> Proof:
-    return lambda cluster, _: reaching(cluster, "SSL", ssl_enabled_protocols=version, ssl_protocol=version)
-
-
-PROOFS: Final[dict[str, Proof]] = {
-    "TLS": lambda cluster, _: reaching(cluster, "SSL"),
-    "TLS 1.2": of_version("TLSv1.2"),
-    "TLS 1.3": of_version("TLSv1.3"),
-    "own context": own_context,
-    "any name": without_names,
-    "PEM files": pem_files,
-    "one PEM file": one_pem_file,
-    "PEM texts": pem_texts,
-    "encrypted key": encrypted_key,
-    "PKCS12": pkcs12,
-    **{f"{mechanism} on {listener}": with_password(mechanism, listener) for mechanism in PASSWORDS for listener in ("SASL_PLAINTEXT", "SASL_SSL")},
-    "unsecured token": with_token("SASL_PLAINTEXT", called),
-    "signed token": with_token("OIDC", called),
-    "signed token, awaited": with_token("OIDC", awaited),
-    "signed token over TLS": with_token("SASL_SSL", called),
-    "signed token over TLS, awaited": with_token("SASL_SSL", awaited),
-    "token of an endpoint": from_endpoint("OIDC"),
-    "token of an endpoint over TLS": from_endpoint("SASL_SSL"),
-}
 each_proof = pytest.mark.parametrize("proof", PROOFS.values(), ids=PROOFS)
 
 
