@@ -76,7 +76,12 @@ def test_members(fake_cluster: FakeCluster, api: str, protocol: str) -> None:
 def test_administrating(fake_cluster: FakeCluster, api: str, said: str) -> None:
     fake_cluster.create_topic("orders")
     with Admin(bootstrap_servers=fake_cluster.bootstrap_servers) as admin:
-        act = (lambda: admin.create_topics([NewTopic("bills", 1, 1)])) if api == "CreateTopics" else (lambda: admin.delete_topics(["orders"]))
+        def act() -> None:
+            if api == "CreateTopics":
+                admin.create_topics([NewTopic("bills", 1, 1)])
+            else:
+                admin.delete_topics(["orders"])
+
         with fake_cluster.intercept(Fail(TOPIC), api), pytest.raises(TopicAuthorizationError, match=said):
             act()
         act()
