@@ -45,8 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A fake cluster served by the very command of the page."""
     command = next(line for line in PAGE.commands if " broker " in line).split()
-    with served([sys.executable, *command[1:]], tmp_path_factory.mktemp("broker")) as found:
-        yield found
+    with served([sys.executable, *command[1:]], tmp_path_factory.mktemp("broker")) as printed:
+        yield printed["bootstrap.servers"]
 
 
 @pytest.mark.parametrize("name", TESTS)

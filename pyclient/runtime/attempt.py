@@ -21,7 +21,7 @@ from pyclient.runtime.network import Endpoint, Network, SocketOptions, Tls, reas
 from pyclient.runtime.racing import FAILURES, race
 from pyclient.runtime.protection import UNPROTECTED, Protection
 from pyclient.runtime.tls import without_names
-from pyclient.runtime.tls_failures import WRONG_HOST, alert_in_plaintext, handshake_failed, names_in, plaintext_behind
+from pyclient.runtime.tls_failures import WRONG_HOST, alert_in_plaintext, handshake_failed, hung_up, kafka_in_plaintext, names_in
 
 CLIENT: Final = ClientInfo("pyclient", "0.1.0")
 _log = logging.getLogger(__name__)
@@ -153,11 +153,15 @@ class Attempt:
         except (OSError, ValueError) as error:
             if link.state is State.CONNECTING:
                 raise
-            names = await self._names(endpoint, context) if getattr(error, "verify_code", 0) in WRONG_HOST else ()
-            failure = handshake_failed(error, link.label, host=self._address.host, names=names, has_identity=link.has_identity)
-            if self._strangers and isinstance(failure, ConnectionLost) and await self._answers_without_tls(endpoint):
-                failure = plaintext_behind(link.label)
-            raise failure from error
+            raise await self._handshake_failed(error, link, endpoint, context) from error
+
+    async def _handshake_failed(self, error: OSError | ValueError, link: Connection, endpoint: Endpoint, context: ssl.SSLContext) -> KafkaError:
+        """What it means; where the error alone does not tell, the broker is asked once more."""
+        names = await self._names(endpoint, context) if getattr(error, "verify_code", 0) in WRONG_HOST else ()
+        failure = handshake_failed(error, link.label, host=self._address.host, names=names, has_identity=link.has_identity)
+        if self._strangers and isinstance(failure, ConnectionLost) and hung_up(error) and await self._answers_without_tls(endpoint):
+            return kafka_in_plaintext(link.label, error)
+        return failure
 
     async def _answers_without_tls(self, endpoint: Endpoint) -> bool:
         """A listener without TLS hangs up on a handshake as a broker does that ends: ask it, in its own words, to tell them apart."""

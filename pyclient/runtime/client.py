@@ -9,12 +9,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from pyclient.codec.apis import Api
 from pyclient.config import ClientConfig
 from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, Use
 from pyclient.core.metadata import Metadata
+from pyclient.core.rights import error_of
 from pyclient.errors import (
     AuthenticationError, BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for,
     raisable, sentence,
@@ -177,7 +179,7 @@ class ClientCore:
         if not self.metadata.cluster.nodes:
             return BootstrapFailed(self.links.troubles(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
-        said = f"the brokers say: {error_for(known.error).message}" if known is not None and known.error else (
+        said = f"the brokers say: {error_of(Api.METADATA, known.error, topics=[topic]).message}" if known is not None and known.error else (
             f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
         return MetadataTimeout(
             f"topic {topic!r} is not known after {waited} s; {sentence(said)} {creation} Create the topic, or check its name and the addresses. "
@@ -196,7 +198,7 @@ class ClientCore:
         cluster = self.metadata.cluster
         known = cluster.topics.get(topic)
         if known is not None and known.error and cluster.version > newer_than and not error_for(known.error).retriable:
-            raise error_for(known.error, f"topic {topic!r}")
+            raise error_of(Api.METADATA, known.error, f"topic {topic!r}", topics=[topic])
 
     def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
         """A time-out before any broker was reached is told by what each address said."""

@@ -70,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self.muted_until = 0.0
         self.idle_since = clock()
         self.lost_work = False  # it ended with requests in flight
+        self.hung_up = False  # the peer, or the network, ended it
         self.used = False  # something was sent on it since it is ready
         self.heard = False  # something of that was answered
         self.unanswered = False  # something was sent on it that has no answer (acks=0)
@@ -150,12 +151,15 @@ class Connection(asyncio.BufferedProtocol):
             self.advance(Event.OPENED)
         elif self.state is State.CLOSED:  # since the handshake of TLS, a turn of the loop ago
             raise self._ended_by
-        ask = functools.partial(self._ask, timeout=timeout)
-        self.versions = await _run(agree_on_versions(client, newest), ask)
+        self.versions = await self.talk(agree_on_versions(client, newest), timeout)
         if doubts:
-            await _run(see_that_nobody_must_log_in(self.versions, self.label), ask)
+            await self.talk(see_that_nobody_must_log_in(self.versions, self.label), timeout)
         self.advance(Event.AGREED_FOR_SASL if logs_in else Event.AGREED)
         self.idle_since = self._clock()
+
+    async def talk(self, exchange: Generator[Ask, Any, T], timeout: float) -> T:
+        """Ask what the exchange asks, *timeout* seconds for each answer; its result."""
+        return await _run(exchange, functools.partial(self._ask, timeout=timeout))
 
     async def _ask(self, question: Ask, timeout: float) -> Any:
         if self._outbox is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
@@ -478,6 +482,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, by whatever cause."""
         self._transport = self._outbox = self._socket = self._deafen = None
+        self.hung_up = self._cause is None and self.state is not State.CLOSED
         self._lost(self._cause or self._meaning(exc))
 
     def _meaning(self, error: Exception | None) -> KafkaError:

@@ -396,7 +396,7 @@ class Links:
         if self._closed:
             return
         if lost.lost_work:
-            host.doubted = not (lost.heard or self._was_answered)
+            host.doubted = lost.hung_up and not (lost.heard or self._was_answered)
             self.failures[str(host.address)] = cause
             host.reconnects.failed(self._clock())
             _log.info("%s: %s", lost.label, cause)

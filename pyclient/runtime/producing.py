@@ -100,7 +100,7 @@ class ProducerCore(ClientCore):
     def on_refused(self, error: AuthenticationError) -> None:
         """No record will ever be delivered: fail those that wait, and take no more."""
         self.accumulator.close(error)
-        self.sender.refuse(error)
+        self.sender.abandon(error)
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 
@@ -234,8 +234,7 @@ class ProducerCore(ClientCore):
             return  # somebody else closed it meanwhile, and tells what failed
         except KafkaTimeout:
             self.sender.abandon(ClientClosed(
-                "the producer was closed before the record was acknowledged; it may or may not be stored. "
-                "Give close() a longer timeout, or flush() first."))
+                "the producer was closed before the record was acknowledged. Give close() a longer timeout, or flush() first."))
         finally:
             await self.close()
         self.raise_failures()

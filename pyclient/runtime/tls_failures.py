@@ -57,13 +57,23 @@ def handshake_failed(error: OSError | ValueError, where: str, *, host: str, name
     said = _meaning(error, has_identity) if isinstance(error, ssl.SSLError) else None
     if said is not None:
         return _for_good(f"{where}: {said}", error)
-    if isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+    if isinstance(error, ssl.SSLError) and not hung_up(error):
         return _maybe_network(f"{where}: the TLS handshake broke off ({error.reason or error})", error)
     if isinstance(error, OSError):
         return _maybe_network(
             f"{where} hung up during the TLS handshake ({reason(error) or type(error).__name__}). A listener without TLS does so (then use "
             "security_protocol=PLAINTEXT or SASL_PLAINTEXT), and a broker that ends", error)
     return _for_good(f"{where}: TLS cannot be spoken with a host of this name: {error}", error)
+
+
+def hung_up(error: BaseException) -> bool:
+    """Whether the peer ended the connection without saying why."""
+    return not isinstance(error, ssl.SSLError) or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+
+
+def kafka_in_plaintext(where: str, error: BaseException) -> KafkaError:
+    """Who hung up on the handshake answers what is asked without TLS."""
+    return _for_good(f"{where} is a Kafka listener without TLS. Use security_protocol=PLAINTEXT (or SASL_PLAINTEXT), or the port of a TLS listener", error)
 
 
 def lost_early(error: Exception | None, where: str, *, has_identity: bool | None) -> KafkaError:
@@ -84,11 +94,6 @@ def lost_in_plaintext(error: Exception | None, where: str) -> KafkaError:
 def alert_in_plaintext(where: str) -> KafkaError:
     """The answer to a client without TLS begins as an alert of TLS does."""
     return SslAuthenticationError(f"{where} speaks TLS, this client does not. Use security_protocol=SSL (or SASL_SSL), or the port of a listener without TLS.")
-
-
-def plaintext_behind(where: str) -> KafkaError:
-    """It hung up on a handshake of TLS, and answers without."""
-    return SslAuthenticationError(f"{where}: {NOT_TLS}.")
 
 
 ALERT_RECORD: Final = b"\x15\x03"

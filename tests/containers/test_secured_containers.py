@@ -1,6 +1,7 @@
 """What concerns secured brokers in containers only; what they promise is in tests/broker/test_secured_cluster.py, run on both."""
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ import pytest
 from pyclient.testing import LocalCluster, Security
 from pyclient.testing.broker_security import LISTENERS
 from tests.secured import addresses, at, by_certificate, by_password, by_token, produced, tls_connection
+from tests.secured_clients import PROOFS, Proof, async_round_trip, round_trip
 from tests.waiting import eventually
 
 
@@ -36,6 +38,18 @@ def test_each_proof_is_taken(three: LocalCluster, topic: str) -> None:
           for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512") for listener in ("SASL_PLAINTEXT", "SASL_SSL")),
     ]
     assert [produced(options, topic) for options in proofs] == [None] * len(proofs)
+
+
+@pytest.mark.parametrize("proof", PROOFS.values(), ids=PROOFS)
+def test_our_clients_produce_and_consume_by_each_proof(three: LocalCluster, topic: str, proof: Proof) -> None:
+    round_trip(proof(three, "alice"), topic)
+
+
+def test_our_async_clients_do_so_too(three: LocalCluster, topic: str) -> None:
+    async def each() -> None:
+        for number, name in enumerate(("PEM files", "SCRAM-SHA-512 on SASL_SSL", "signed token over TLS, awaited", "token of an endpoint")):
+            await async_round_trip(PROOFS[name](three, "alice"), f"{topic}-{number}")
+    asyncio.run(each())
 
 
 def test_the_certificate_holds_for_the_address_of_the_published_port(three: LocalCluster) -> None:

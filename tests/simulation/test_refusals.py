@@ -62,6 +62,7 @@ WRONG: Final[dict[str, tuple[dict[str, Any], type[AuthenticationError]]]] = {
     "password": ({"sasl_plain_password": "wrong"}, SaslAuthenticationError),
     "mechanism": ({"sasl_mechanism": "SCRAM-SHA-256"}, UnsupportedSaslMechanismError),
     "authority": ({"ssl_truststore_certificates": CertificateAuthority("a stranger", key="ed25519").pem}, SslAuthenticationError),
+    "no login": ({"security_protocol": "SSL"}, SaslAuthenticationError),
     "token": ({"sasl_mechanism": "OAUTHBEARER", "sasl_token_provider": giving(token("anna", FOR_EVER))}, SaslAuthenticationError),
 }
 ENABLED: Final = {"sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER", "connection.failed.authentication.delay.ms": 100}
@@ -135,7 +136,10 @@ def test_a_refusal_is_told_at_once_to_who_waits_and_to_every_later_call_and_noth
         assert place.loop.time() - began < AT_ONCE_S
 
     async def test() -> None:
-        async with getattr(place, kind)("client", **options(**changed, **more)) as client:
+        given = options(**changed, **more)
+        if given["security_protocol"] == "SSL":
+            given = {name: value for name, value in given.items() if not name.startswith("sasl_")}
+        async with getattr(place, kind)("client", **given) as client:
             await refused_at_once(client)
             seen = tries(place)
             await refused_at_once(client)
@@ -166,7 +170,7 @@ CLIENTS: Final[dict[str, dict[str, Any]]] = {
 def explained(client: str, listener: str) -> str:
     """What the error must say."""
     if client.endswith("SSL") != listener.endswith("SSL"):
-        return "does not speak TLS" if client.endswith("SSL") else "speaks TLS, this client does not"
+        return "is a Kafka listener without TLS" if client.endswith("SSL") else "speaks TLS, this client does not"
     return "does not begin a login" if client.startswith("SASL") else "wants a login, and this client has none. It offers "
 
 

@@ -134,19 +134,10 @@ class Sender:
         return not self._under_way and self._accumulator.oldest() is None
 
     def abandon(self, error: KafkaError) -> None:
-        """Fail whatever is not settled (the end of ``close``)."""
+        """Fail whatever is not settled (the end of ``close``, or of the client); of what is under way the error says that nobody knows."""
         given_up = 0
         for batch in self._accumulator.hurry():
-            self._accumulator.drop(batch)
-            given_up += batch.count if batch.result.fail(error) else 0
-        if given_up:
-            _log.warning("%d records are given up: %s", given_up, error)
-
-    def refuse(self, error: KafkaError) -> None:
-        """No broker will be asked any more: each record fails with that, and those that were sent say that nobody knows what became of them."""
-        given_up = 0
-        for batch in self._accumulator.hurry():
-            batch.in_doubt = batch.in_doubt or batch.state is BatchState.IN_FLIGHT
+            batch.in_doubt = _in_doubt(batch)
             self._accumulator.drop(batch)
             given_up += batch.count if batch.result.fail(self._failure(batch, error)) else 0
         if given_up:

@@ -37,7 +37,7 @@ from pyclient.runtime.tls_failures import handshake_failed, lost_early
 from pyclient.testing import CertificateAuthority, FaultProxy
 from pyclient.testing.certificates import FIRST_DAY, LAST_DAY
 from tests.unit.runtime import raw_peers
-from tests.unit.runtime.peers import Conversation, Peer, Script, broker, metadata, silence, versions
+from tests.unit.runtime.peers import Conversation, Peer, Question, Script, broker, metadata, silence, versions
 
 SET_UP_S: Final = 5.0
 AT_ONCE_S: Final = 2.5
@@ -91,7 +91,7 @@ class Client:
         contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
         self.attempt = Attempt(
             parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), turn=0, timeout=timeout, make_link=self._link,
-            begin=lambda work: asyncio.get_running_loop().create_task(work), give_up=self._give_up, protection=Protection(contexts))
+            begin=lambda work: asyncio.get_running_loop().create_task(work), give_up=self._give_up, protection=Protection(contexts), strangers=True)
 
     def _link(self, _endpoint: Endpoint) -> Connection:
         self.links.append(Connection(
@@ -260,11 +260,14 @@ def test_a_client_without_tls_at_a_listener_with_it_is_told_so(run: Runs) -> Non
             assert isinstance(error, SslAuthenticationError)
             assert "speaks TLS, this client does not. Use security_protocol=SSL" in str(error)
             assert peer.connections == 1
-        for peers in (Peer(hangs_up), Peer(broker, tls=served())):  # OpenSSL hangs up without an alert
-            async with peers as peer:
-                error = await Client(peer.address, tls=False).failure()
-                assert isinstance(error, ConnectionLost)
-                assert "as a TLS listener does (then use security_protocol=SSL" in str(error)
+        async with Peer(hangs_up) as peer:
+            error = await Client(peer.address, tls=False).failure()
+            assert isinstance(error, ConnectionLost)
+            assert "as a TLS listener does (then use security_protocol=SSL" in str(error)
+        async with Peer(broker, tls=served()) as peer:  # OpenSSL hangs up without an alert, so it is asked
+            error = await Client(peer.address, tls=False).failure()
+            assert isinstance(error, SslAuthenticationError)
+            assert "speaks TLS, this client does not" in str(error)
 
     run(steps())
 
@@ -288,7 +291,27 @@ def test_a_client_with_tls_at_a_listener_without_it_is_told_so(run: Runs, said_b
             error = await Client(peer.address).failure()
             assert isinstance(error, kind), repr(error)
             assert said in str(error)
-            assert peer.connections == 1
+            assert peer.connections == (1 if said_by_peer else 2), "who hangs up without a word is asked once more, in plain words"
+
+    run(steps())
+
+
+def test_M16_a_listener_that_hangs_up_on_tls_and_answers_without_it_is_one_without(run: Runs) -> None:
+    async def hangs_up_on_tls(conversation: Conversation) -> None:
+        if (await conversation._reader.readexactly(1)) == b"\x16":
+            return
+        size = int.from_bytes(await conversation._reader.readexactly(3), "big")
+        question = Question(await conversation._reader.readexactly(size))
+        conversation.answer(question, **versions())
+        await conversation.end()
+
+    async def steps() -> None:
+        async with Peer(hangs_up_on_tls) as peer:
+            error = await Client(peer.address).failure()
+            assert isinstance(error, SslAuthenticationError), repr(error)
+            assert "is a Kafka listener without TLS. Use security_protocol=PLAINTEXT" in str(error)
+            assert isinstance(error.__cause__, OSError)
+            assert peer.connections == 2
 
     run(steps())
 
