@@ -33,6 +33,8 @@ WORDS: Final = 500
 """Characters that are shown of what a broker says."""
 RENEWED_AT: Final = (0.85, 0.95)
 """The part of a session's life after which it is renewed (KIP-368), as Java's client has it."""
+LEAST_REST_S: Final = 0.5
+"""A broker that is busy serves some time later what was written before, and hangs up if the session is over by then."""
 SHORTEST_S: Final = 1.1
 """Brokers refuse to be asked anew within a second of the last time."""
 
@@ -114,7 +116,12 @@ def see_that_nobody_must_log_in(versions: Versions, peer: str) -> Generator[Ask,
 
 def renewal_after(lifetime: float, random: Random) -> float:
     """Seconds after which a session that lives *lifetime* seconds is renewed, each connection by chance at another time."""
-    return max(lifetime * random.uniform(*RENEWED_AT), SHORTEST_S)
+    return max(min(lifetime * random.uniform(*RENEWED_AT), lifetime - LEAST_REST_S), SHORTEST_S)
+
+
+def usable_for(lifetime: float) -> float:
+    """Seconds for which requests may be written in a session of *lifetime* seconds, though it could not be renewed."""
+    return lifetime - min(LEAST_REST_S, lifetime / 10)
 
 
 def _shake_hands(who: Credentials, versions: Versions, *, anew: bool) -> Generator[Ask, Any, None]:

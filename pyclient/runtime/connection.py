@@ -21,7 +21,7 @@ from pyclient.codec.produce import Buffer
 from pyclient.core.connection import CONNECTION, Event, State
 from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
-from pyclient.core.sasl import Wait, Work, see_that_nobody_must_log_in
+from pyclient.core.sasl import Wait, Work, see_that_nobody_must_log_in, usable_for
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
 from pyclient.runtime.login import Login
 from pyclient.runtime.outbox import Outbox
@@ -75,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self.heard = False  # something of that was answered
         self.unanswered = False  # something was sent on it that has no answer (acks=0)
         self.renew_at: float | None = None  # when to log in anew; None while nothing is to be done
-        self.session_ends_at: float | None = None  # the broker hangs up at the first request after that
+        self.session_ends_at: float | None = None  # nothing is written after that; the broker hangs up at the first request that comes too late
         self._client_id = client_id or None
         self._clock = clock
         self._max_frame = max_frame
@@ -240,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
         self.advance(Event.AUTHENTICATED)
         self.idle_since = self._clock()
         # Counted from the last question: the broker began to count after that.
-        self.session_ends_at = None if lifetime is None else self._asked_at + lifetime
+        self.session_ends_at = None if lifetime is None else self._asked_at + usable_for(lifetime)
         self.renew_at = None if lifetime is None else self._asked_at + login.renewal_after(lifetime)
         if anew:
             self._on_change()

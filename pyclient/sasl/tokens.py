@@ -28,6 +28,10 @@ REMEMBERED: Final = 8
 """Tokens that brokers may still repeat in an error."""
 RETRY_S: Final = 10.0
 """How long the old token is used, while it is good, before a fetch that failed is tried again."""
+LEAST_LEFT_S: Final = 2.0
+"""Of a token that opens a session, if it lives so long: brokers take no new login within a second of the last one, so a session that is
+shorter could not be renewed in time.
+"""
 
 Fetch = Callable[[], Any]
 """Gives a token (a text, a tuple, an `OAuthToken`), or an awaitable of one."""
@@ -52,9 +56,9 @@ class Renewal:
         """When to fetch the one after it. As Java does it: a life too short for period and buffer ignores both."""
         life = expires_at - now
         at = now + life * (self.window_factor + self.window_jitter * chance)
-        if self.min_period + self.buffer > life:
-            return min(at, expires_at)
-        return max(min(at, expires_at - self.buffer), now + self.min_period)
+        if self.min_period + self.buffer <= life:
+            at = max(min(at, expires_at - self.buffer), now + self.min_period)
+        return min(at, expires_at - min(LEAST_LEFT_S, life / 2))
 
 
 class Tokens:

@@ -23,9 +23,9 @@ from tests.kafka import make_topic, read
 from tests.secured_clients import Options, Proof, called, from_endpoint, reaching, with_password, with_token
 from tests.waiting import eventually
 
-RENEWALS: Final = 4
+RENEWALS: Final = 3
 PARTITIONS: Final = 3
-SHORT: Final = pytest.mark.kafka(security=Security(connections_max_reauth_ms=1500), **ON_ONE_BROKER.kwargs)
+SHORT: Final = pytest.mark.kafka(security=Security(connections_max_reauth_ms=2500), **ON_ONE_BROKER.kwargs)
 pytestmark = [SHORT, pytest.mark.timeout(120)]
 
 
@@ -34,7 +34,7 @@ def ever_new_tokens(listener: str) -> Proof:
     def options(cluster: LocalCluster, user: str) -> Options:
         alice = cluster.credentials.users[user]
         make = alice.unsecured_token if listener == "SASL_PLAINTEXT" else alice.token
-        return with_token(listener, lambda _: lambda: make(3.0))(cluster, user)
+        return with_token(listener, lambda _: lambda: make(6.0))(cluster, user)
     return options
 
 

@@ -8,7 +8,7 @@ from tests.simulation.mutation import Edit, Mutant
 CONNECTION: Final = "pyclient.runtime.connection:Connection"
 LINKS: Final = "pyclient.runtime.links:Links"
 TOKENS: Final = "pyclient.sasl.tokens:Tokens"
-LIFE: Final = "lifetime * random.uniform(*RENEWED_AT)"
+LIFE: Final = "min(lifetime * random.uniform(*RENEWED_AT), lifetime - LEAST_REST_S)"
 
 
 def _bug(name: str, source: str, target: str, old: str, new: str, survives: str = "") -> Mutant:

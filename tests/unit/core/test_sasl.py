@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.handshake import Ask, Versions
-from pyclient.core.sasl import ROUNDS, Credentials, LoginExchange, Wait, Work, log_in, renewal_after
+from pyclient.core.sasl import ROUNDS, Credentials, LoginExchange, Wait, Work, log_in, renewal_after, usable_for
 from pyclient.errors import (
     AuthenticationError, ConnectionLost, IllegalSaslStateError, KafkaError, ProtocolError, RequestTimedOut, SaslAuthenticationError, TokenUnavailable,
     UnsupportedSaslMechanismError, UnsupportedVersionError,
@@ -388,9 +388,14 @@ def test_every_login_ends_whatever_is_answered(answers: list[Any], messages: int
 
 
 @given(lifetime=st.floats(0.001, 1e9), seed=st.integers())
-def test_M11_a_session_is_renewed_after_85_to_95_percent_of_its_life_and_never_at_once(lifetime: float, seed: int) -> None:
+def test_M11_a_session_is_renewed_after_85_to_95_percent_of_its_life_half_a_second_before_its_end_and_never_at_once(lifetime: float, seed: int) -> None:
     after = renewal_after(lifetime, Random(seed))
-    assert max(1.1, 0.85 * lifetime) <= after <= max(1.1, 0.95 * lifetime)
+    assert max(1.1, min(0.85 * lifetime, lifetime - 0.5)) <= after <= max(1.1, min(0.95 * lifetime, lifetime - 0.5))
+
+
+@given(lifetime=st.floats(0.001, 1e9))
+def test_M11_nothing_is_written_in_the_last_moments_of_a_session(lifetime: float) -> None:
+    assert min(0.5, lifetime / 10) == pytest.approx(lifetime - usable_for(lifetime))
 
 
 def test_M11_connections_are_not_renewed_all_at_once() -> None:

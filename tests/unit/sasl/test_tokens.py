@@ -100,7 +100,8 @@ def test_anything_else_is_refused_without_showing_it(given_: Any) -> None:
     (Renewal(0.8, 0.0, 60, 900), 3600, 0.0, 2700),  # the buffer is wider than what the window leaves
     (Renewal(0.5, 0.0, 900, 0), 1000, 0.0, 900),  # not before the period
     (Renewal(0.8, 0.05, 60, 300), 100, 0.0, 80),  # too short for both: neither counts
-    (Renewal(1.0, 0.25, 0, 0), 100, 1.0, 100),  # never after its end
+    (Renewal(1.0, 0.25, 0, 0), 100, 1.0, 98),  # with time for a session
+    (Renewal(0.8, 0.05, 60, 300), 3, 1.0, 1.5),  # as far as there is any
 ])
 def test_the_refresh_options_say_when_the_next_token_is_fetched(renewal: Renewal, life: float, chance: float, due: float) -> None:
     assert renewal.due(NOW, NOW + life, chance) - NOW == pytest.approx(due)
