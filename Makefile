@@ -19,7 +19,7 @@ PYTEST := $(BIN)/pytest
 JOBS := 2
 AT_ONCE = -n $(JOBS) --dist loadfile
 
-.PHONY: help setup jars demo test test-pure test-containers threads-long mutants soak durability check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-pure test-containers test-kerberos threads-long mutants soak durability check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,11 @@ durability: setup jars ## three brokers that are killed, paused and restarted un
 test-containers: setup jars ## tests/broker and tests/containers against brokers in containers, nothing skipped
 	@mkdir -p $(JUNIT)
 	@$(BIN)/python .ci/test_containers.py $(AT_ONCE) --junitxml=$(JUNIT)/test-containers.xml $(ARGS)
+
+test-kerberos: setup jars ## tests/kerberos with a KDC and a broker of its own; installs MIT's KDC when run as root
+	@bash .ci/kerberos.sh
+	@mkdir -p $(JUNIT)
+	@PYCLIENT_KERBEROS=1 $(PYTEST) --junitxml=$(JUNIT)/test-kerberos.xml tests/kerberos $(ARGS)
 
 check: setup ## ruff, strict mypy, import contracts
 	@$(MAKE) -k check-ruff check-mypy check-imports

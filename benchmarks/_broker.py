@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pyclient import Admin, NewTopic
-from pyclient.testing import LocalCluster
+from pyclient.testing import LocalCluster, Security
 
 AT_ONCE: Final = 2000
 HEAP: Final = "-Xmx1500m"
@@ -18,9 +18,9 @@ BUSY: Final = {"broker.session.timeout.ms": 30_000, "broker.heartbeat.interval.m
 """A busy broker must not be taken for a dead one."""
 
 
-def a_broker(config: Mapping[str, object]) -> LocalCluster:
+def a_broker(config: Mapping[str, object], security: Security | None = None) -> LocalCluster:
     os.environ.setdefault("_JAVA_OPTIONS", HEAP)
-    return LocalCluster(mode="embedded", config={**BUSY, **config})
+    return LocalCluster(mode="embedded", config={**BUSY, **config}, security=security)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
+from benchmarks._access import OPEN, Access, confluents, ours
 from benchmarks._process import Clock, Missing, latencies_us, serve, waiting
 
 LIMIT_S: Final = 180
@@ -40,6 +41,7 @@ class Job(NamedTuple):
     """All that the topic holds."""
     size: int
     measure: str = "throughput"
+    access: Access = OPEN
 
     @property
     def subscribes(self) -> bool:
@@ -70,7 +72,7 @@ class Client:
 
 def our_options(job: Job) -> dict[str, Any]:
     group = {"topics": [job.topic], "group_id": new_group(), "enable_auto_commit": False} if job.subscribes else {}
-    return {"bootstrap_servers": job.bootstrap, "auto_offset_reset": "earliest", **group}
+    return {"bootstrap_servers": job.bootstrap, "auto_offset_reset": "earliest", **group, **ours(job.access)}
 
 
 def our_partitions(job: Job) -> list[Any]:
@@ -226,7 +228,7 @@ def confluent_options(job: Job) -> dict[str, Any]:
     """Tuned: when its queue is full it looks again after 10 ms instead of a second, and fetches smaller pieces, which stay in the caches."""
     tuned = {"fetch.queue.backoff.ms": 10, "fetch.message.max.bytes": 262_144}
     return {"bootstrap.servers": job.bootstrap, "group.id": new_group(), "enable.auto.commit": False, "auto.offset.reset": "earliest",
-            **(tuned if job.tuned else {})}
+            **(tuned if job.tuned else {}), **confluents(job.access)}
 
 
 def confluent_partitions(job: Job) -> list[Any]:

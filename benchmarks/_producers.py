@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
+from benchmarks._access import OPEN, Access, confluents, ours
 from benchmarks._process import Clock, Missing, latencies_us, serve, waiting
 from benchmarks.codec import values as json_values
 
@@ -37,6 +38,7 @@ class Job(NamedTuple):
     """``sticky``: no keys; ``keys``: a few thousand keys; ``random``: a key of its own for each record; ``turns``: partitions in turn."""
     codec: Any
     measure: str = "throughput"
+    access: Access = OPEN
 
 
 class Load(NamedTuple):
@@ -93,7 +95,7 @@ class PyClient:
         from pyclient import Producer
 
         self.topic = job.topic
-        self.producer: Any = Producer(bootstrap_servers=job.bootstrap, compression_type=job.codec, **self.EXTRA)
+        self.producer: Any = Producer(bootstrap_servers=job.bootstrap, compression_type=job.codec, **self.EXTRA, **ours(job.access))
 
     def run(self, load: Load) -> None:
         send, topic = self.producer.send, self.topic
@@ -171,7 +173,7 @@ class PyClientAsync(PyClient):
         from pyclient import AsyncProducer
 
         self.topic = job.topic
-        self.producer = AsyncProducer(bootstrap_servers=job.bootstrap, compression_type=job.codec)
+        self.producer = AsyncProducer(bootstrap_servers=job.bootstrap, compression_type=job.codec, **ours(job.access))
 
     async def open(self) -> None:
         await self.producer.__aenter__()
@@ -196,7 +198,7 @@ class PyClientAsync(PyClient):
 def confluent_options(job: Job) -> dict[str, Any]:
     """As ours by default: idempotent, acks=all; tuned: the batches and the queue as large as they help."""
     tuned = {"linger.ms": 20, "batch.size": 1_000_000, "batch.num.messages": 100_000, "queue.buffering.max.messages": 1_000_000}
-    return {"bootstrap.servers": job.bootstrap, "enable.idempotence": True, "compression.type": job.codec, **(tuned if job.tuned else {})}
+    return {"bootstrap.servers": job.bootstrap, "enable.idempotence": True, "compression.type": job.codec, **(tuned if job.tuned else {}), **confluents(job.access)}
 
 
 class Confluent:

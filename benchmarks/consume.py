@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from benchmarks import _rounds
+from benchmarks._access import OPEN, Access, servers
 from benchmarks._broker import a_broker, end_offsets, topic_of
 from benchmarks._consumers import JAVA, Job
 from benchmarks._process import Child
@@ -48,6 +49,7 @@ class Case(NamedTuple):
     partitions: int = 6
     batch: int | None = None
     """The most bytes of a batch in the log; None: our producer's default."""
+    size: int = SIZE
     clients: tuple[str, ...] = (*OURS, *PEERS, *OURS_ASYNC, *PEERS_ASYNC)
 
 
@@ -80,7 +82,7 @@ def filled(cluster: LocalCluster, case: Case, records: int) -> Iterator[str]:
 def fill(cluster: LocalCluster, case: Case, topic: str, records: int) -> None:
     """Chunk by chunk, partitions in turn."""
     sizes = [records // case.partitions + (number < records % case.partitions) for number in range(case.partitions)]
-    values = (values_of(SIZE) * (CHUNK // len(values_of(SIZE)) + 1))[:CHUNK]
+    values = (values_of(case.size) * (CHUNK // len(values_of(case.size)) + 1))[:CHUNK]
     batch: dict[str, Any] = {} if case.batch is None else {"batch_size": case.batch}
     with Producer(bootstrap_servers=cluster.bootstrap_servers, compression_type=case.codec, max_block_ms=120_000, **batch) as producer:  # type: ignore[arg-type]
         for first in range(0, max(sizes), CHUNK):
@@ -94,7 +96,7 @@ def count(client: str, records: int) -> int:
     return max(1000, records // _rounds.count_of(PARTS, client))
 
 
-def measured(cluster: LocalCluster, case: Case, rounds: int, records: int, chance: random.Random) -> dict[str, Figure]:
+def measured(cluster: LocalCluster, case: Case, rounds: int, records: int, chance: random.Random, to: Access = OPEN) -> dict[str, Figure]:
     """One case: all clients read topics filled alike; slow ones a smaller one."""
     with contextlib.ExitStack() as ends:
         counts = {count(client, records) for client in case.clients}
@@ -102,7 +104,7 @@ def measured(cluster: LocalCluster, case: Case, rounds: int, records: int, chanc
 
         def ask(child: Child, variant: Variant, _number: int) -> dict[str, Any]:
             mine = count(variant.client, records)
-            return child.ask(Job(variant.client, variant.tuned, cluster.bootstrap_servers, topics[mine], case.partitions, mine, SIZE))
+            return child.ask(Job(variant.client, variant.tuned, servers(cluster, to), topics[mine], case.partitions, mine, case.size, access=to))
 
         return _rounds.figures(_rounds.interleaved(CONSUMERS, _rounds.variants(case.clients), rounds, chance, ask))
 

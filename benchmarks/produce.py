@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from benchmarks import _rounds
+from benchmarks._access import OPEN, Access, servers
 from benchmarks._broker import a_broker, end_offsets, topic_of
 from benchmarks._producers import Job
 from benchmarks._process import Child
@@ -68,15 +69,15 @@ def count(variant: Variant, case: Case, scale: float) -> int:
     return max(1000, min(int(_rounds.count_of(COUNTS, variant.client) * scale), MOST_BYTES // case.size))
 
 
-def measured(cluster: LocalCluster, case: Case, rounds: int, scale: float, chance: random.Random) -> dict[str, Figure]:
+def measured(cluster: LocalCluster, case: Case, rounds: int, scale: float, chance: random.Random, to: Access = OPEN) -> dict[str, Figure]:
     """One case: all its clients send to one topic."""
     stored = 0
     with topic_of(cluster, case.partitions) as topic:
         def ask(child: Child, variant: Variant, number: int) -> dict[str, Any]:
             nonlocal stored
             answer = child.ask(Job(
-                variant.client, variant.tuned, cluster.bootstrap_servers, topic, case.partitions,
-                count(variant, case, scale if number else scale / 4), case.size, case.spread, case.codec))
+                variant.client, variant.tuned, servers(cluster, to), topic, case.partitions,
+                count(variant, case, scale if number else scale / 4), case.size, case.spread, case.codec, access=to))
             stored += answer.get("stored", 0)
             if (there := end_offsets(cluster, topic, case.partitions)) != stored:
                 raise RuntimeError(f"{variant.name} in {case.name}: {stored} records were delivered, the topic holds {there}")

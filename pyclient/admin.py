@@ -8,10 +8,12 @@ from typing import Any, Final, Self, TypeVar
 
 from typing_extensions import Unpack
 
+from pyclient.codec.apis import Api
 from pyclient.config import AdminConfig
 from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.cluster import Cluster
-from pyclient.errors import ItemsFailed, KafkaError, UnknownServerError, error_for
+from pyclient.core.rights import error_of
+from pyclient.errors import ItemsFailed, KafkaError, UnknownServerError
 from pyclient.option_types import AdminOptions
 from pyclient.records import ClusterDescription, NewTopic, TopicDescription
 from pyclient.runtime.client import ClientCore
@@ -222,4 +224,4 @@ def _raise(asked: Collection[str], errors: Mapping[str, KafkaError | None]) -> N
 def _topic_error(cluster: Cluster, name: str) -> KafkaError | None:
     topic = cluster.topics.get(name)
     code = 3 if topic is None else topic.error
-    return error_for(code, f"topic {name!r}") if code else None
+    return error_of(Api.METADATA, code, f"topic {name!r}", topics=[name]) if code else None

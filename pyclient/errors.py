@@ -9,11 +9,12 @@ Knows nothing of sockets, managers or retries: a caller reads the facts (``retri
     │  ├─ KafkaTimeout                 also TimeoutError
     │  │  └─ BootstrapFailed, MetadataTimeout, BufferExhausted, DeliveryTimeout
     │  ├─ RequestTimedOutError         also TimeoutError; RequestTimedOut is the client's own: outcome unknown
-    │  └─ ConnectionLost               also ConnectionError: outcome unknown
+    │  ├─ ConnectionLost               also ConnectionError: outcome unknown
+    │  └─ TokenUnavailable             no OAuth token for the login
     ├─ TransactionAbortableError       abort the transaction, then go on
     ├─ ApplicationRecoverableError     close this client and open a new one (ProducerFencedError …)
     ├─ InvalidConfigurationError       fix options, rights or data: repeating cannot help
-    │  ├─ AuthenticationError, AuthorizationError
+    │  ├─ AuthenticationError (SslAuthenticationError …), AuthorizationError
     │  └─ ConfigurationError           an option of ours, also ValueError
     │     └─ UnknownOption, UnsupportedFeature
     └─ every other broker code, and IllegalState, ClientClosed, ProtocolError, CommitFailed, DeliveryFailed, DeliveriesFailed …
@@ -151,6 +152,12 @@ class AuthenticationError(InvalidConfigurationError):
     """The broker does not accept who the client says it is: check the ``sasl_*`` and ``ssl_*`` options."""
 
 
+class SslAuthenticationError(AuthenticationError):
+    """TLS did not come about, and trying again does not help: the broker's certificate is not trusted or not for this host, the broker
+    wants another certificate of the client or none it has, no TLS version or cipher suite is common to both, or only one side
+    speaks TLS. Check the ``ssl_*`` options, ``security_protocol`` and the port; ``__cause__`` is what OpenSSL said."""
+
+
 class AuthorizationError(InvalidConfigurationError):
     """The client's principal lacks a right: grant it (``kafka-acls``), or use another principal."""
 
@@ -178,6 +185,10 @@ class UnknownOption(ConfigurationError):
 
 class UnsupportedFeature(ConfigurationError):
     """Kafka has it, this release of the client has not: the message says what to use until a later one does."""
+
+
+class TokenUnavailable(RetriableError):
+    """No OAuth token could be fetched: look at ``sasl_token_provider`` or the token endpoint. The client tries again with its next connection."""
 
 
 class KafkaTimeout(RetriableError, TimeoutError):

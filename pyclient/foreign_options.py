@@ -6,6 +6,7 @@ are not in it: they are our own options. Knows no option's type or range: what c
 """
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import warnings
@@ -84,7 +85,28 @@ def _kibibytes(value: Any) -> Any:
 
 
 def _token_function(provider: Any) -> Any:
-    return getattr(provider, "token", provider)
+    """kafka-python's and aiokafka's objects: ``token()``, which may be a coroutine, and perhaps ``extensions()``."""
+    if not hasattr(provider, "token"):
+        return provider
+    return functools.partial(_with_extensions, provider) if hasattr(provider, "extensions") else provider.token
+
+
+def _with_extensions(provider: Any) -> Any:
+    given = provider.token()
+    if isinstance(given, str):
+        return given, None, None, provider.extensions()
+    return _awaited_with_extensions(provider, given)
+
+
+async def _awaited_with_extensions(provider: Any, given: Any) -> Any:
+    return await given, None, None, provider.extensions()
+
+
+def _token_callback(callback: Any) -> Any:
+    """The one of librdkafka gives (token, expiry in seconds), perhaps with a principal and extensions, and takes sasl.oauthbearer.config."""
+    if not callable(callback):
+        raise TypeError(type(callback))  # not even a name: what it names would be called without librdkafka's argument
+    return functools.partial(callback, "")
 
 
 def _colons(value: Any) -> Any:
@@ -279,7 +301,7 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "sasl.oauthbearer.config": Refused("it is for librdkafka's unsecured test tokens; give sasl_token_provider"),
     "enable.sasl.oauthbearer.unsecure.jwt": Refused("unsecured tokens are not made here; give sasl_token_provider"),
     "oauthbearer_token_refresh_cb": Refused("give sasl_token_provider, a function that returns the token"),
-    "oauth_cb": Refused("give sasl_token_provider, a function that returns the token"),
+    "oauth_cb": Renamed("sasl_token_provider", _token_callback),
     "sasl.oauthbearer.method": ByValue(
         {"oidc": Ignored("sasl_oauthbearer_token_endpoint_url decides that")},
         Refused("give sasl_token_provider, a function that returns the token"),
@@ -444,9 +466,21 @@ VALUES: Final[Mapping[str, Mapping[str, object]]] = {
     },
 }
 
+_JAAS_NAME: Final = "sasl_jaas_config"
 _JAAS: Final = re.compile(
     r"\s*[\w.]*\.(?:Plain|Scram)LoginModule\s+required\b(?=.*?\busername=\"(?P<user>[^\"]*)\")"
     r"(?=.*?\bpassword=\"(?P<password>(?:[^\"\\]|\\.)*)\").*;\s*", re.DOTALL)
+
+
+def names_of(option: str) -> set[str]:
+    """Every name, with underscores, under which somebody may give *option*, this client's own and the others'."""
+    jaas = {_JAAS_NAME} if option in ("sasl_plain_username", "sasl_plain_password") else set()
+    return {option, *jaas, *(name for name, row in NAMES.items() if option in _targets(row))}
+
+
+def _targets(row: Row) -> set[str]:
+    fates = [*row.fates.values(), row.otherwise] if isinstance(row, ByValue) else [row]
+    return {fate.to for fate in fates if isinstance(fate, Renamed)}
 
 
 # ── looking up ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -465,7 +499,7 @@ def settle(role: str, key: str, value: object, known: Mapping[str, str]) -> list
     if key in known:
         return _translated(known[key], key, value)
     name = key.replace(".", "_")
-    if name == "sasl_jaas_config":
+    if name == _JAAS_NAME:
         return _jaas(key, value)
     row = ROLES.get((role, name), NAMES.get(name))
     if row is None:
@@ -490,7 +524,8 @@ def _moved(key: str, value: object, fate: Renamed) -> object:
     try:
         return fate.value(value)
     except (TypeError, ValueError):
-        raise ConfigurationError(f"{key} (here {fate.to}) is not allowed to be {value!r}", option=fate.to) from None
+        shown = f"a {type(value).__name__}" if fate.value is _token_callback else repr(value)  # it may be a token
+        raise ConfigurationError(f"{key} (here {fate.to}) is not allowed to be {shown}", option=fate.to) from None
 
 
 def _translated(name: str, key: str, value: object) -> list[tuple[str, object]]:

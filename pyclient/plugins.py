@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Generator, Mapping, Sequence
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -247,13 +250,94 @@ class SeesAssignment(Protocol):
 
 
 class SaslMechanism(Protocol):
-    """One way to log in. ``blocking`` ones run outside of the loop (Kerberos, token endpoints)."""
+    """One way to log in. One object serves all connections of a client, one after the other and at the same time."""
 
-    name: str
-    blocking: bool
+    @property
+    def name(self) -> str:
+        """The mechanism as brokers call it, such as ``PLAIN``."""
 
-    def exchange(self, config: Any, host: str, /) -> Generator[bytes, bytes, None]:
-        """Yields the client's messages and is sent the broker's answers; *config* is the client's config object."""
+    @property
+    def blocking(self) -> bool:
+        """Whether `exchange` computes or waits for long: its steps run in a worker thread then (Kerberos, token endpoints)."""
+
+    def exchange(self, config: Any, host: str, /) -> Generator[bytes | Awaitable[Any], Any, None]:
+        """The messages of one login to *host*; *config* is the client's config object.
+
+        Yields a message as bytes and is sent the broker's answer to it as bytes; returns when it is content with an answer. An awaitable that
+        it yields is awaited on the client's loop, and its result sent, or its failure thrown in. A refusal is thrown in as
+        SaslAuthenticationError, and may be explained by raising another KafkaError. The answers may be anybody's: trust none of their bytes.
+        No secret belongs into what is raised.
+        """
+
+
+@runtime_checkable
+class ChecksOptions(Protocol):
+    """Optional power of a SASL mechanism: it is asked about the options when a client is made."""
+
+    def check(self, config: Any, /) -> None:
+        """Raises ConfigurationError, with ``option``, when an option that the mechanism needs is missing or wrong. Must not wait."""
+
+
+@runtime_checkable
+class NamesOptions(Protocol):
+    """Optional power of a SASL mechanism: errors tell users which options to look at."""
+
+    @property
+    def options(self) -> Sequence[str]:
+        """Names of the options that hold the credentials."""
+
+
+@runtime_checkable
+class HidesSecrets(Protocol):
+    """Optional power of a SASL mechanism: it knows secrets that no option holds, such as tokens. Secret options are hidden anyway."""
+
+    def hide(self, text: str, /) -> str:
+        """The text, a broker's words say, without them."""
+
+
+@runtime_checkable
+class RenewsCredentials(Protocol):
+    """Optional power of a SASL mechanism: what was refused once may be accepted later, since the credentials change."""
+
+    @property
+    def renews(self) -> bool:
+        """Whether a client goes on and logs in again after a refusal; without this, a refusal ends it."""
+
+
+class Surroundings(NamedTuple):
+    """What a SASL mechanism takes from outside; a simulation has its own."""
+
+    wall: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    """Milliseconds since the epoch."""
+    token_bytes: Callable[[int], bytes] = secrets.token_bytes
+    """Random bytes that nobody can guess."""
+    random: Callable[[], float] = random.random
+    """A number in [0, 1), for what need not be secret."""
+
+
+@runtime_checkable
+class TakesSurroundings(Protocol):
+    """Optional power of a SASL mechanism: it is told where it runs, before anything else."""
+
+    def run_in(self, surroundings: Surroundings, /) -> None:
+        """Take time and chance from here."""
+
+
+class OAuthToken:
+    """What a token provider may return instead of a text: the token, when it ends, and extensions (KIP-342). Its ``repr`` hides the token.
+
+    ``expires_at`` is in seconds since the epoch; None is read from the token if that is a JWT.
+    """
+
+    __slots__ = ("expires_at", "extensions", "value")
+
+    def __init__(self, value: str, expires_at: float | None = None, extensions: Mapping[str, str] | None = None) -> None:
+        self.value = value
+        self.expires_at = expires_at
+        self.extensions = dict(extensions or {})
+
+    def __repr__(self) -> str:
+        return f"OAuthToken([hidden], expires_at={self.expires_at!r}, extensions={sorted(self.extensions)!r})"
 
 
 # ── finding them ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -291,6 +375,21 @@ def load_plugin(kind: str, spec: object) -> Any:
     if callable(getattr(plugin, wanted.method, None)) or (kind in ("serializer", "deserializer") and callable(plugin)):
         return plugin
     raise ConfigurationError(f"{spec!r} is no {kind}: it has no method {wanted.method!r}", option=kind)
+
+
+def load_function(option: str, spec: object) -> Any:
+    """The function that *spec* means: itself, or what "package.module:function" names.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or is no function.
+    """
+    try:
+        found = _imported(spec) if isinstance(spec, str) else spec
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"{option} {str(spec)!r} cannot be loaded: {error}", option=option) from error
+    if not callable(found):
+        raise ConfigurationError(f"{option} {str(spec)!r} is no function, but a {type(found).__name__}", option=option)
+    return found
 
 
 def available_plugins(kind: str) -> tuple[str, ...]:

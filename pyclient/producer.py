@@ -20,7 +20,7 @@ from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import Rows
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
-from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, UnsupportedFeature, raisable
+from pyclient.errors import AuthenticationError, BufferExhausted, ClientClosed, KafkaError, UnsupportedFeature, raisable
 from pyclient.option_types import ProducerOptions
 from pyclient.records import Headers
 from pyclient.runtime.bulk import Bulk, BulkSend
@@ -226,7 +226,7 @@ class Producer(Sending, _NoTransactions):
             if delivery is not None:
                 return delivery
             if not granted:
-                raise raisable(core.closed or self._exhausted(queues, began))
+                raise raisable(core.closed or core.refused or self._exhausted(queues, began))
 
     def _open_producer(self) -> ProducerCore:
         self._open_core()
@@ -267,9 +267,9 @@ class Producer(Sending, _NoTransactions):
             core.accumulator.wait_rows(rows, waiter)
             granted = gate.acquire(timeout=left(deadline, core.clock)) if may_wait else gate.acquire(blocking=False)
             if not granted:
-                return core.closed or self._exhausted(rows.topic, began)
+                return core.closed or core.refused or self._exhausted(rows.topic, began)
             core.accumulator.append_rows(rows, waiter)
-        except ClientClosed as closed:
+        except (ClientClosed, AuthenticationError) as closed:
             return closed
         finally:
             core.accumulator.leave(waiter)
@@ -391,7 +391,7 @@ class AsyncProducer(AsyncSending, AsyncFacade, _NoTransactions):
                 error: BufferExhausted = core.accumulator.exhausted(rows.topic, core.clock() - began)
                 return error
             core.accumulator.append_rows(rows, waiter)
-        except ClientClosed as closed:
+        except (ClientClosed, AuthenticationError) as closed:
             return closed
         finally:
             core.accumulator.leave(waiter)

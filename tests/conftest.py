@@ -1,4 +1,4 @@
-"""What holds for every test: where helpers are imported from, which build runs, and which tests run on which brokers.
+"""What holds for every test: where helpers are imported from, which build runs, which tests run on which brokers, and that no secret shows.
 
 Helpers are imported by their path from the checkout: ``from tests.reference_codec import ...``.
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 PURE: Final = os.environ.get("PYCLIENT_PURE") == "1"
 ON_CONTAINERS: Final = os.environ.get("PYCLIENT_BROKERS") == "container"
+WITH_KERBEROS: Final = os.environ.get("PYCLIENT_KERBEROS") == "1"
 
 # A test is not wrong because the machine is busy: examples have no deadline of their own.
 hypothesis.settings.register_profile(
@@ -104,15 +105,18 @@ def installed(distribution: Distribution, tmp_path_factory: pytest.TempPathFacto
     return folder
 
 
-# --- containers ------------------------------------------------------------------------------------------------------
+# --- what needs more than Python and Java ----------------------------------------------------------------------------
 
 
-LEFT_OUT: Final = pytest.StashKey[str]()
+LEFT_OUT: Final = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "embedded: about the embedded JVM itself; left out when brokers are containers")
     config.addinivalue_line("markers", "containers: needs a Docker engine; all tests under tests/containers do")
+    from tests.secrets import Search
+
+    config.pluginmanager.register(Search(), "pyclient-secrets")
 
 
 def pytest_report_header() -> list[str]:
@@ -120,6 +124,7 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_out_kerberos(config, items)
     if ON_CONTAINERS:
         leave_out(config, items, [item for item in items if item.get_closest_marker("embedded")])
         return
@@ -128,10 +133,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     needy = [item for item in items if needs_containers(item)]
     if needy and not engine_answers():
         leave_out(config, items, needy)
-        config.stash[LEFT_OUT] = (
+        config.stash.setdefault(LEFT_OUT, []).append(
             f"{len(needy)} container tests skipped: no Docker engine answers at "
             f"{os.environ.get('DOCKER_HOST') or 'its usual place'}; `bash .ci/docker.sh` installs and starts one."
         )
+
+
+def leave_out_kerberos(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """They have a command of their own, which installs a KDC; where it runs them they run, or fail."""
+    needy = [item for item in items if (ROOT / "tests" / "kerberos") in item.path.parents]
+    if needy and not WITH_KERBEROS:
+        leave_out(config, items, needy)
+        config.stash.setdefault(LEFT_OUT, []).append(f"{len(needy)} Kerberos tests left out: `make test-kerberos` installs what they need and runs them.")
 
 
 def needs_containers(item: pytest.Item) -> bool:
@@ -146,5 +159,5 @@ def leave_out(config: pytest.Config, items: list[pytest.Item], unwanted: list[py
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if line := config.stash.get(LEFT_OUT, None):
+    for line in config.stash.get(LEFT_OUT, []):
         terminalreporter.write_line(line, yellow=True)

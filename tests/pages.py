@@ -91,16 +91,19 @@ def extras() -> dict[str, list[str]]:
 
 
 @contextlib.contextmanager
-def served(command: list[str], cwd: Path) -> Iterator[str]:
-    """Run a page's broker command; yields the address it prints, then presses Ctrl-C and expects a clean end."""
+def served(command: list[str], cwd: Path) -> Iterator[dict[str, str]]:
+    """Run a page's broker command; yields the options it prints, the address last, then presses Ctrl-C and expects a clean end."""
     process = subprocess.Popen(
         command, cwd=cwd, env=clean_environment(), stdout=subprocess.PIPE, text=True, start_new_session=True,
     )
     try:
         assert process.stdout is not None
-        printed = next((line for line in process.stdout if line.startswith("bootstrap.servers=")), None)
-        assert printed, "the broker ended without printing its address"
-        yield printed.strip().partition("=")[2]
+        printed: dict[str, str] = {}
+        while "bootstrap.servers" not in printed:
+            name, found, value = process.stdout.readline().strip().partition("=")
+            assert found, "the broker ended without printing its address"
+            printed[name] = value
+        yield printed
     except BaseException:
         process.kill()
         raise

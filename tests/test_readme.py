@@ -20,24 +20,28 @@ README: Final = Page("README.md")
 PYTHON: Final = [*README.python, *Page("docs/groups.md").python]
 BLOCK_S: Final = 180
 ORDER: Final = [
-    "Install", "First message in under a minute", "Produce", "Consume", "Async", "Plugins", "Spark",
+    "Install", "First message in under a minute", "Produce", "Consume", "Async", "Secured clusters", "Plugins", "Spark",
     "What is guaranteed", "Where each package is used", "Platforms", "Links",
 ]
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker started by the very command of the README."""
-    command = next(line for line in README.commands if "pyclient.testing broker" in line).split()
-    assert command[0] == "python"
-    with served([sys.executable, *command[1:]], tmp_path_factory.mktemp("broker")) as found:
-        yield found
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What the README says, and what is right here: brokers started by the very commands of the README."""
+    plain, secured = (line.split() for line in README.commands if "pyclient.testing broker" in line)
+    assert (plain[0], secured) == ("python", [*plain, "--secure"])
+    command, folder = [sys.executable, *plain[1:]], tmp_path_factory.mktemp("broker")
+    with served(command, folder) as open_one, served([*command, "--secure"], folder) as closed:
+        yield {WRITTEN_ADDRESS: open_one["bootstrap.servers"], "localhost:9093": closed["bootstrap.servers"], "ca.pem": closed["ssl.truststore.location"]}
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
-def test_the_python_block_runs(block: Block, address: str, installed: Path, tmp_path: Path) -> None:
+def test_the_python_block_runs(block: Block, written: dict[str, str], installed: Path, tmp_path: Path) -> None:
     program = tmp_path / "readme.py"
-    program.write_text(block.text.replace(WRITTEN_ADDRESS, address))
+    text = block.text
+    for said, right in written.items():
+        text = text.replace(said, right)
+    program.write_text(text)
     run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=BLOCK_S, PYTHONPATH=str(installed))
 
 
@@ -57,14 +61,15 @@ def pip_install(line: str) -> None:
 
 
 def broker(line: str) -> None:
-    """The fixture `address` runs it for the Python blocks; here only its help must know the words."""
-    assert "broker" in run(sys.executable, *line.split()[1:], "--help")
+    """The fixture `written` runs it for the Python blocks; here only its help must know the words."""
+    said = run(sys.executable, *line.split()[1:], "--help")
+    assert all(word in said for word in line.split()[3:])
 
 
 SHELL_RULES: Final[dict[str, Callable[[str], None]]] = {
     r"python -m pip install .*": pip_install,
     r"make [a-z-]+": make_target,
-    r"python -m pyclient\.testing broker": broker,
+    r"python -m pyclient\.testing broker( --secure)?": broker,
 }
 
 
@@ -111,8 +116,8 @@ def test_nothing_keeps_running_after_ctrl_c(tmp_path: Path) -> None:
     """The broker of the README ends with its command; whoever connects afterwards is refused."""
     import socket
 
-    with served([sys.executable, "-m", "pyclient.testing", "broker"], tmp_path) as where:
-        host, _, port = where.rpartition(":")
+    with served([sys.executable, "-m", "pyclient.testing", "broker"], tmp_path) as printed:
+        host, _, port = printed["bootstrap.servers"].rpartition(":")
         socket.create_connection((host, int(port)), timeout=10).close()
     with pytest.raises(OSError):
         socket.create_connection((host, int(port)), timeout=10).close()

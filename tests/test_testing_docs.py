@@ -15,6 +15,7 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.testing import FakeCluster
+from pyclient.testing.broker_security import LISTENERS
 from pyclient.testing.fake.control import Verdict
 from pyclient.testing.fake.profiles import PROFILES
 from pyclient.testing.simulation.faults import KINDS
@@ -44,8 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A fake cluster served by the very command of the page."""
     command = next(line for line in PAGE.commands if " broker " in line).split()
-    with served([sys.executable, *command[1:]], tmp_path_factory.mktemp("broker")) as found:
-        yield found
+    with served([sys.executable, *command[1:]], tmp_path_factory.mktemp("broker")) as printed:
+        yield printed["bootstrap.servers"]
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -138,12 +139,18 @@ def test_the_page_names_every_verdict_and_every_release() -> None:
     assert ", ".join(PROFILES) in PAGE.text
 
 
+def test_the_page_lists_every_listener_of_a_secured_cluster_with_its_protocol_and_mechanisms() -> None:
+    for name, listener in LISTENERS.items():
+        [row] = re.findall(rf"^\| `{name}` \| {listener.protocol} \| (.*) \|$", PAGE.text, re.MULTILINE)
+        assert name == "SASL_SSL" or all(mechanism in row for mechanism in listener.mechanisms)
+
+
 def test_what_the_page_says_is_not_offered_is_not_offered() -> None:
     titles = {api.title for api in Api}
     with FakeCluster() as cluster:
         offered = {api.title for api in cluster._front.rows}
     assert offered <= titles
-    assert not offered & {"AddPartitionsToTxn", "EndTxn", "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "SaslHandshake", "CreateAcls"}
+    assert not offered & {"AddPartitionsToTxn", "EndTxn", "ShareGroupHeartbeat", "StreamsGroupHeartbeat", "CreateDelegationToken", "CreateAcls"}
 
 
 def test_the_readme_links_to_the_page() -> None:

@@ -5,7 +5,7 @@ package's formats too.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
     from pyspark.sql.session import SparkSession
     from pyspark.sql.types import StructType
+
+_REDACTED: Final = "spark.sql.redaction.options.regex"
 
 
 class PyclientDataSource(DataSource):
@@ -63,5 +65,14 @@ class PyclientDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("pyclient")`` known to *spark*; needed where Spark does not find it by itself, as in editable installs."""
+    """Make ``format("pyclient")`` known to *spark*; needed where Spark does not find it by itself, as in editable installs.
+
+    Also adds our options that hold secrets to the session's ``spark.sql.redaction.options.regex``: those whose names Spark
+    does not know for secrets, such as ``kafka.ssl.keystore.key``, would stand in the plans of streams and SQL commands.
+    """
+    from pyclient.integration.spark.options import HIDDEN_IN_PLANS
+
     spark.dataSource.register(PyclientDataSource)
+    hidden = spark.conf.get(_REDACTED) or ""
+    if HIDDEN_IN_PLANS not in hidden:
+        spark.conf.set(_REDACTED, "|".join(filter(None, (hidden, HIDDEN_IN_PLANS))))

@@ -13,6 +13,7 @@ import attrs
 
 from pyclient.config import ConsumerConfig, ProducerConfig
 from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
+from pyclient.foreign_options import names_of
 from pyclient.integration.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
 from pyclient.records import TopicPartition
 
@@ -21,6 +22,16 @@ T = TypeVar("T")
 CLIENT: Final = "kafka."
 SERVERS: Final = "kafka.bootstrap.servers"
 
+NAMED: Final = (
+    "give kafka.sasl.token.provider='package.module:function', which every task can import, or the options of a token endpoint "
+    "(kafka.sasl.oauthbearer.token.endpoint.url …)"
+)
+FILES: Final = (
+    "an ssl.SSLContext does not travel to tasks; name files that are on every machine (kafka.ssl.truststore.location, "
+    "kafka.ssl.keystore.location), or give PEM texts (kafka.ssl.truststore.certificates …)"
+)
+_OBJECT: Final = re.compile(r"(functools\.partial\()?<(.* at 0x[0-9a-f]+|class '.*'|(built-in|bound) .*)>.*", re.DOTALL)
+"""How objects look that were given where Spark takes texts."""
 _NO_GROUP: Final = "this source keeps positions in Spark's checkpoint and joins no consumer group: leave it out"
 _BYTES: Final = "keys and values are columns of bytes: decode them with Spark's functions, such as CAST(value AS STRING)"
 _WHOLE: Final = "give the columns key and value as strings or bytes, made with Spark's functions"
@@ -33,6 +44,8 @@ REFUSED_BY_SOURCE: Final[Mapping[str, str]] = {
     "kafka.key.deserializer": _BYTES,
     "kafka.value.deserializer": _BYTES,
     "kafka.interceptor.classes": "change records with Spark's functions",
+    "kafka.ssl.context": FILES,
+    "kafka.oauth.cb": NAMED,
     "fetchOffset.numRetries": "look-ups are repeated for kafka.default.api.timeout.ms: set that",
     "fetchOffset.retryIntervalMs": "the pause before a repetition is kafka.retry.backoff.ms: set that",
 }
@@ -44,6 +57,8 @@ REFUSED_BY_SINK: Final[Mapping[str, str]] = {
     "kafka.key.serializer": _WHOLE,
     "kafka.value.serializer": _WHOLE,
     "kafka.interceptor.classes": "change records with Spark's functions",
+    "kafka.ssl.context": FILES,
+    "kafka.oauth.cb": NAMED,
 }
 SOURCE_NAMES: Final = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp",
@@ -54,6 +69,18 @@ SINK_NAMES: Final = ("topic", "includeHeaders")
 SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark itself puts among a sink's."""
 BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+
+
+
+def _hidden_in_plans() -> str:
+    """Every name of an option that holds a secret, as a regular expression of Java's."""
+    secrets = {option.name for option in (*ConsumerConfig.fields(), *ProducerConfig.fields()) if option.secret}
+    names = {name for secret in secrets for name in names_of(secret)}
+    listed = "|".join(name.replace("_", "[._]") for name in sorted(names))
+    return f"(?i)kafka[.]({listed})"
+
+
+HIDDEN_IN_PLANS: Final = _hidden_in_plans()
 
 
 @attrs.frozen
@@ -175,6 +202,7 @@ class _Given:
             name = key.lower()
             _refuse(name, refused, not_yet)
             if name.startswith(CLIENT):
+                _refuse_object(name, value)
                 self._client[name.removeprefix(CLIENT)] = value
             elif name in spelled:
                 self._values[spelled[name]] = value
@@ -273,9 +301,15 @@ def _bound(given: _Given, side: str, by_time_otherwise: int) -> Bound | None:
     return Bound(by_time_otherwise, offsets=parse_offsets(f"{side}Offsets", text, lowest=EARLIEST))
 
 
+def _refuse_object(name: str, value: str) -> None:
+    if _OBJECT.fullmatch(value):
+        instead = NAMED if name.replace("_", ".") == "kafka.sasl.token.provider" else "give its name, or 'package.module:Class'"
+        raise ConfigurationError(f"{name} was an object, of which Spark passes on the text only: {instead}", option=name)
+
+
 def _refuse(name: str, refused: Mapping[str, str], not_yet: Mapping[str, str]) -> None:
     for option, why in refused.items():
-        if name == option.lower():
+        if name.replace("_", ".") == option.lower():
             raise ConfigurationError(f"{option} cannot be set here: {why}", option=option)
     for option, instead in not_yet.items():
         if name == option.lower():

@@ -6,16 +6,18 @@ of one that failed is thrown away. (Spark ends its workers without a goodbye; no
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from ssl import SSLContext
 from typing import Any, Final, TypeAlias
 
 from pyspark import cloudpickle
 from typing_extensions import Unpack
 
-from pyclient.errors import KafkaError
+from pyclient.errors import ConfigurationError, KafkaError
 from pyclient.option_types import ProducerOptions
 from pyclient.producer import Producer
 
@@ -57,10 +59,35 @@ def shared_producer(config: Mapping[str, object] | None = None, /, **options: Un
         raise
 
 
-def _same_bytes(options: Mapping[str, object]) -> bytes:
-    # Pickled as Spark pickles tasks: options may be functions of the user's main program.
-    made: bytes = cloudpickle.dumps(sorted(options.items()))  # type: ignore[no-untyped-call]
+def pickled(options: Mapping[str, object]) -> bytes:
+    """*options* as Spark sends them to tasks: they may be functions of the user's main program.
+
+    Raises:
+        ConfigurationError: one of them cannot be sent; says which, and what to do.
+    """
+    return b"".join(_pickled(name, value) for name, value in sorted(options.items()))
+
+
+def _pickled(name: str, value: object) -> bytes:
+    try:
+        made: bytes = cloudpickle.dumps((name, value))  # type: ignore[no-untyped-call]
+    except Exception as error:  # whatever an object's own code raises
+        what = f"{name} is an object ({type(value).__name__}) that cannot be sent to tasks, for it cannot be pickled"
+        raise ConfigurationError(f"{what}: {_instead(value)}", option=name) from error
     return made
+
+
+def _instead(value: object) -> str:
+    if isinstance(value, SSLContext):
+        return "name files that are on every machine (ssl_truststore_location, ssl_keystore_location), or give PEM texts (ssl_truststore_certificates …)"
+    if callable(value):
+        return "give 'package.module:function', which tasks can import, or a function that opens what it needs when it is called"
+    return "give a name, 'package.module:Class', or an object that opens what it needs when it is used"
+
+
+def _same_bytes(options: Mapping[str, object]) -> bytes:
+    # A digest: what is kept for as long as the process lives need not have passwords in it.
+    return hashlib.sha256(pickled(options)).digest()
 
 
 def _taken(key: _Key, config: Mapping[str, object] | None, options: Any) -> Producer:

@@ -13,7 +13,7 @@ from pyspark.sql.types import (
     ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType,
 )
 
-from pyclient.errors import ConfigurationError, KafkaError, SerializationError
+from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SerializationError
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.producers import shared_producer
 
@@ -117,6 +117,8 @@ def _write_batch(producer: Producer, batch: pa.RecordBatch, options: SinkOptions
                 raise SerializationError("the column topic is null")
             producer.send(topic, value, key, partition=partition, timestamp=timestamp, headers=headers)
             sent += 1
+    except AuthenticationError:
+        raise  # no row is to blame
     except (KafkaError, TypeError, ValueError) as error:
         raise KafkaError(f"row {before + sent} of this task, for topic {topic!r}, cannot be written: {error}") from error
 

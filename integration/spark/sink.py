@@ -15,6 +15,7 @@ from typing_extensions import Unpack
 from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError, UnsupportedFeature
 from pyclient.integration.spark.options import SinkOptions
+from pyclient.integration.spark.producers import pickled
 from pyclient.integration.spark.rows import check_columns, used_columns, write_rows
 from pyclient.option_types import ProducerOptions
 
@@ -38,7 +39,7 @@ class KafkaSink:
     repeats a failed task or batch.
 
     Raises:
-        ConfigurationError: an option, or a column of a batch, is not what it must be.
+        ConfigurationError: an option, or a column of a batch, is not what it must be; or an option cannot be sent to tasks.
         UnsupportedFeature: ``delivery="exactly-once"``, which a later release brings.
     """
 
@@ -49,6 +50,7 @@ class KafkaSink:
         if not ProducerConfig.parse(config, {**options}).bootstrap_servers:
             raise ConfigurationError('bootstrap_servers is missing: KafkaSink("topic", bootstrap_servers="host:9092")',
                                      option="bootstrap_servers")
+        pickled(client)
         self._options = SinkOptions(topic=topic, client=client)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:

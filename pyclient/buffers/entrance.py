@@ -24,7 +24,7 @@ from threading import get_ident
 from warnings import warn
 from weakref import ref
 
-from pyclient.errors import ClientClosed, RecordTooLargeError
+from pyclient.errors import AuthenticationError, ClientClosed, RecordTooLargeError
 
 NOWHERE = cython.declare(cython.Py_ssize_t, -2)
 STICKY = cython.declare(cython.Py_ssize_t, -1)
@@ -216,7 +216,7 @@ class AsyncSending:
         if self._entrance is not None and self.nobody_is_before() and self._entrance.is_here():
             try:
                 delivery = self._entrance.take(topic, value, key, partition, timestamp, headers, on_delivery)
-            except (RecordTooLargeError, ClientClosed):
+            except (RecordTooLargeError, ClientClosed, AuthenticationError):
                 delivery = None  # nothing is queued then, and _send raises it where it is awaited
         if delivery is None:
             coroutine = self._send(topic, value, key, partition, timestamp, headers, on_delivery)

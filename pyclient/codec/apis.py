@@ -23,6 +23,7 @@ class Api(enum.IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -30,6 +31,7 @@ class Api(enum.IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -79,10 +81,12 @@ SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.LEAVE_GROUP: VersionRange(0, 5),
     Api.SYNC_GROUP: VersionRange(0, 5),
     Api.DESCRIBE_GROUPS: VersionRange(0, 6),
+    Api.SASL_HANDSHAKE: VersionRange(1, 1),
     Api.API_VERSIONS: VersionRange(0, 4),
     Api.CREATE_TOPICS: VersionRange(2, 7),
     Api.DELETE_TOPICS: VersionRange(1, 6),
     Api.INIT_PRODUCER_ID: VersionRange(0, 5),
     Api.DESCRIBE_CONFIGS: VersionRange(1, 4),
+    Api.SASL_AUTHENTICATE: VersionRange(0, 2),
     Api.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
 }

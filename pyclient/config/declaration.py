@@ -22,6 +22,18 @@ _NOT_TOLD: Final = frozenset({"*"})
 _UNITS: Final = {"_ms": "ms", "_bytes": "B", "_seconds": "s"}
 
 
+class Secret(str):
+    """A secret as a config object holds it: a text like any other, save that its ``repr`` hides it.
+
+    So it stands in no dump of objects: neither ``attrs.asdict(config)`` nor the local variables of a traceback show it.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return _HIDDEN
+
+
 @attrs.define(frozen=True, kw_only=True)
 class Option:
     """One option as declared: what docs, signatures and messages are made of."""
@@ -51,9 +63,10 @@ class Option:
         if value is None:
             return None
         try:
-            return self.kind.convert(value)
+            converted = self.kind.convert(value)
         except ValueError as error:
             raise ConfigurationError(self._complaint(value, error), option=self.name) from None
+        return Secret(converted) if self.secret and isinstance(converted, str) else converted
 
     def show(self, value: object) -> str:
         """The value as it may be printed."""

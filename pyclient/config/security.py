@@ -1,31 +1,26 @@
 """Options that say who the client is and how its connections are protected. Shared by all clients."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from ssl import SSLContext
-from typing import ClassVar
 
 import attrs
 
-from pyclient.config.declaration import Config, NotYet, option
+from pyclient.config.declaration import Config, option
 from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, Float, Int, Names, Text
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-NOT_YET = (
-    NotYet(
-        "security_protocol",
-        lambda value: value != "PLAINTEXT",
-        "Until then use a PLAINTEXT listener, or a TLS proxy such as stunnel on this machine.",
-    ),
-)
+
+def _is_function(value: object) -> bool:
+    """A function, or where it can be imported from: texts are all that a file or a Spark job can hold."""
+    return callable(value) or (isinstance(value, str) and re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", value) is not None)
 
 
 @attrs.define(frozen=True, kw_only=True, repr=False)
 class SecurityConfig(Config):
     """TLS and SASL."""
-
-    NOT_YET: ClassVar[tuple[NotYet, ...]] = NOT_YET
 
     security_protocol: str = option(
         "0.9", "PLAINTEXT", Choice(SECURITY_PROTOCOLS),
@@ -36,7 +31,7 @@ class SecurityConfig(Config):
     ssl_enabled_protocols: tuple[str, ...] = option(
         "0.9", ("TLSv1.2", "TLSv1.3"), Names(), "The TLS versions offered.")
     ssl_cipher_suites: tuple[str, ...] = option(
-        "0.9", (), Names(), "OpenSSL names of the cipher suites offered; none means the library's choice.",
+        "0.9", (), Names(), "OpenSSL names of the cipher suites of TLS 1.2 that are offered; none means the library's choice, as those of TLS 1.3 always are.",
         importance="low")
     ssl_endpoint_identification_algorithm: str = option(
         "0.9", "https", Choice(("https", "")),
@@ -46,13 +41,13 @@ class SecurityConfig(Config):
         "0.9", "PEM", Choice(("PEM", "PKCS12", "JKS")),
         "Format of the truststore. PEM here (Java: JKS), the format Python's TLS reads.")
     ssl_truststore_location: str | None = option(
-        "0.9", None, Text(empty=False), "File with the certificate authorities to trust; without it the system's.",
+        "0.9", None, Text(empty=False), "File with the certificate authorities to trust, or a folder of hashed ones; without it the system's.",
         importance="high")
     ssl_truststore_certificates: str | None = option(
         "2.7", None, Text(empty=False), "The certificate authorities to trust, as PEM text.",
         importance="high", secret=True)
     ssl_truststore_password: str | None = option(
-        "0.9", None, Text(), "Password of the truststore file.", importance="high", secret=True)
+        "0.9", None, Text(), "Password of the truststore file (PKCS12).", importance="high", secret=True)
     ssl_keystore_type: str = option(
         "0.9", "PEM", Choice(("PEM", "PKCS12", "JKS")),
         "Format of the keystore. PEM here (Java: JKS), the format Python's TLS reads.")
@@ -63,15 +58,15 @@ class SecurityConfig(Config):
     ssl_keystore_key: str | None = option(
         "2.7", None, Text(empty=False), "The client's private key, as PEM text.", importance="high", secret=True)
     ssl_keystore_password: str | None = option(
-        "0.9", None, Text(), "Password of the keystore file.", importance="high", secret=True)
+        "0.9", None, Text(), "Password of the keystore file (PKCS12).", importance="high", secret=True)
     ssl_key_password: str | None = option(
-        "0.9", None, Text(), "Password of the private key.", importance="high", secret=True)
+        "0.9", None, Text(), "Password of the private key, when it is PEM and encrypted.", importance="high", secret=True)
     ssl_certificate_location: str | None = option(
         "pyclient", None, Text(empty=False), "PEM file with the client's certificate chain, when its key is in another file.")
     ssl_key_location: str | None = option(
         "pyclient", None, Text(empty=False), "PEM file with the client's private key, when it is not in the certificate's file.")
     ssl_crl_location: str | None = option(
-        "pyclient", None, Text(empty=False), "PEM file with revoked certificates.")
+        "pyclient", None, Text(empty=False), "PEM file with the authorities' lists of revoked certificates.")
     ssl_context: SSLContext | None = option(
         "pyclient", None, Anything("an ssl.SSLContext", check=lambda value: isinstance(value, SSLContext), accepts="SSLContext"),
         "A ready ssl.SSLContext; it replaces every other ssl_ option.")
@@ -83,8 +78,10 @@ class SecurityConfig(Config):
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
     sasl_plain_password: str | None = option(
         "pyclient", None, Text(), "Password for PLAIN and SCRAM (Java: part of sasl.jaas.config).", secret=True)
-    sasl_token_provider: Callable[[], str] | None = option(
-        "pyclient", None, Anything("a callable", check=callable, accepts="Callable[[], str]"), "Gives the token for OAUTHBEARER when one is needed.")
+    sasl_token_provider: Callable[[], object] | str | None = option(
+        "pyclient", None, Anything("a callable or 'package.module:function'", check=_is_function, accepts="Callable[[], object] | str"),
+        "Gives the token for OAUTHBEARER when one is needed: a text, (text, expiry in seconds since the epoch) or an OAuthToken; may be async.",
+        secret=True)  # what is given by mistake may be a token
     sasl_kerberos_service_name: str | None = option(
         "0.9", None, Text(empty=False), "The brokers' Kerberos service name, for GSSAPI; usually kafka.")
     sasl_login_connect_timeout_ms: int | None = option(

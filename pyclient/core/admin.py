@@ -8,7 +8,8 @@ from typing import Any
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Anywhere, Call, Done, Finish, Verdict
 from pyclient.core.cluster import Cluster
-from pyclient.errors import KafkaError, NotControllerError, error_for
+from pyclient.core.rights import error_of
+from pyclient.errors import KafkaError, NotControllerError
 from pyclient.records import NewTopic
 
 
@@ -20,7 +21,7 @@ def create_topics_call(topics: Sequence[NewTopic], *, validate_only: bool, timeo
                 "timeout": datetime.timedelta(seconds=timeout)}
 
     def judge(message: Any) -> Verdict:
-        return _per_item({each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.topics})
+        return _per_item(Api.CREATE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.topics})
 
     return Call(what=f"creating {len(topics)} topics", api=Api.CREATE_TOPICS, target=Anywhere.CONTROLLER,
                 fields=fields, judge=judge, finish=finish, deadline=deadline)
@@ -36,7 +37,7 @@ def delete_topics_call(names: Sequence[str], *, timeout: float, finish: Finish, 
         return {"topic_names": names, "timeout": limit}
 
     def judge(message: Any) -> Verdict:
-        return _per_item({each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.responses})
+        return _per_item(Api.DELETE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.responses})
 
     return Call(what=f"deleting {len(names)} topics", api=Api.DELETE_TOPICS, target=Anywhere.CONTROLLER,
                 fields=fields, judge=judge, finish=finish, deadline=deadline)
@@ -68,11 +69,11 @@ def _new_topic(topic: NewTopic) -> dict[str, object]:
     }
 
 
-def _per_item(answers: Mapping[str, tuple[int, str | None]]) -> Verdict:
-    errors = {name: _item_error(name, code, message) for name, (code, message) in answers.items()}
+def _per_item(api: Api, answers: Mapping[str, tuple[int, str | None]]) -> Verdict:
+    errors = {name: _item_error(api, name, code, message) for name, (code, message) in answers.items()}
     moved = next((error for error in errors.values() if isinstance(error, NotControllerError)), None)
     return Again(moved, elsewhere=True) if moved is not None else Done(errors)
 
 
-def _item_error(name: str, code: int, message: str | None) -> KafkaError | None:
-    return error_for(code, f"topic {name!r}" + (f": {message}" if message else "")) if code else None
+def _item_error(api: Api, name: str, code: int, message: str | None) -> KafkaError | None:
+    return error_of(api, code, f"topic {name!r}" + (f": {message}" if message else ""), topics=[name]) if code else None

@@ -15,7 +15,8 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
-from pyclient.errors import KafkaError, KafkaTimeout, UnknownServerError, error_for
+from pyclient.core.rights import error_of
+from pyclient.errors import KafkaError, KafkaTimeout, UnknownServerError
 
 
 class Anywhere(enum.Enum):
@@ -265,8 +266,8 @@ def find_coordinator(group: str, found: Callable[[str, int | None, BaseException
         answer = answers[0]
         if not answer.error_code:
             return Done(answer.node_id)
-        said = getattr(answer, "error_message", None) or "no coordinator yet"  # since version 1
-        error = error_for(answer.error_code, f"group {group!r}: {said}")
+        said = getattr(answer, "error_message", None)  # since version 1
+        error = error_of(Api.FIND_COORDINATOR, answer.error_code, f"group {group!r}: {said}" if said else f"group {group!r}", group=group)
         return Again(error) if error.retriable else error
 
     return Call(

@@ -13,7 +13,7 @@ from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.rows import CHUNK, Rows
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches
-from pyclient.errors import BufferExhausted, ClientClosed, KafkaError
+from pyclient.errors import AuthenticationError, BufferExhausted, ClientClosed, KafkaError
 from pyclient.runtime.intercepting import Interceptors
 from pyclient.runtime.producing import ProducerCore, as_bytes, check_timestamp, headers_bytes
 
@@ -165,7 +165,7 @@ class BulkSend:
                 if error is not None:
                     self._stop = error
                     break
-        except ClientClosed as closed:
+        except (ClientClosed, AuthenticationError) as closed:
             self._stop = closed
         if self._stop is not None:
             self._refuse_loaded(rows, self._stop)

@@ -5,17 +5,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from pyclient.codec.apis import Api
 from pyclient.config import ClientConfig
 from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, Use
 from pyclient.core.metadata import Metadata
+from pyclient.core.rights import error_of
 from pyclient.errors import (
-    BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for, raisable, sentence,
+    AuthenticationError, BootstrapFailed, ClientClosed, ClientForked, ConfigurationError, IllegalState, KafkaError, MetadataTimeout, WrongLoop, error_for,
+    raisable, sentence,
 )
 from pyclient.metrics import METADATA_AGE, Metrics
 from pyclient.records import Node
@@ -24,7 +28,9 @@ from pyclient.runtime.driver import Driver
 from pyclient.runtime.environment import environment
 from pyclient.runtime.links import LinkOptions, Links
 from pyclient.runtime.network import Network, SocketOptions
+from pyclient.runtime.protection import Protection
 
+_log = logging.getLogger(__name__)
 UNANSWERED: Final = 1  # requests in flight on connections that carry one thing at a time
 CONTROL_REQUESTS: Final = 8
 
@@ -50,6 +56,8 @@ class ClientCore:
         self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.closed: KafkaError | None = None
+        self.refused: KafkaError | None = None
+        """Why no broker will ever accept this client as it is: every call raises this from now on."""
         self.parting = 0.0
         """Seconds that `close` may take to write what answers nothing (acks=0)."""
         life.register(self)
@@ -68,11 +76,12 @@ class ClientCore:
             max_in_flight={Use.CONTROL: CONTROL_REQUESTS, Use.COORDINATION: CONTROL_REQUESTS, Use.MEMBERSHIP: UNANSWERED, Use.FETCH: UNANSWERED,
                            Use.PRODUCE: getattr(config, "max_in_flight_requests_per_connection", UNANSWERED)},
             sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
+            protection=Protection.of(config, self.environment, self.random),
         )
         # Bootstrap addresses are nodes with negative ids until the brokers tell their own.
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
         return Links(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
-                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.rest, on_trouble=self._on_trouble)
+                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.rest, on_trouble=self._on_trouble, on_refused=self._on_refused)
 
     def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
         config = self.config
@@ -122,6 +131,8 @@ class ClientCore:
         if self.loop is None:
             raise IllegalState(f"this {self.config.ROLE} is not open yet: use it inside `async with`")
         self.check_loop()
+        if self.refused is not None:
+            raise raisable(self.refused)
 
     def check_loop(self) -> None:
         """Raise when the client was entered on another loop than the running one."""
@@ -168,7 +179,7 @@ class ClientCore:
         if not self.metadata.cluster.nodes:
             return BootstrapFailed(self.links.troubles(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
-        said = f"the brokers say: {error_for(known.error).message}" if known is not None and known.error else (
+        said = f"the brokers say: {error_of(Api.METADATA, known.error, topics=[topic]).message}" if known is not None and known.error else (
             f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
         return MetadataTimeout(
             f"topic {topic!r} is not known after {waited} s; {sentence(said)} {creation} Create the topic, or check its name and the addresses. "
@@ -187,7 +198,7 @@ class ClientCore:
         cluster = self.metadata.cluster
         known = cluster.topics.get(topic)
         if known is not None and known.error and cluster.version > newer_than and not error_for(known.error).retriable:
-            raise error_for(known.error, f"topic {topic!r}")
+            raise error_of(Api.METADATA, known.error, f"topic {topic!r}", topics=[topic])
 
     def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
         """A time-out before any broker was reached is told by what each address said."""
@@ -210,6 +221,18 @@ class ClientCore:
         """A connection failed: the view of the cluster may be stale."""
         self.metadata.last_error = cause
         self.metadata.request_update()
+
+    def _on_refused(self, error: AuthenticationError) -> None:
+        """Nothing is tried any more, and whoever waits is told at once."""
+        if self.refused is None and self.closed is None:
+            _log.error("this %s gives up: %s", self.config.ROLE, error)
+            self.refused = error
+            self.calls.close(error)
+            self.driver.stop(error)
+            self.on_refused(error)
+
+    def on_refused(self, error: AuthenticationError) -> None:
+        """As `refused` tells; called on the loop, once."""
 
     def _on_cluster(self, cluster: Cluster) -> None:
         self.links.follow(cluster.nodes)

@@ -9,8 +9,8 @@ import functools
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 
@@ -19,14 +19,19 @@ from pyclient.codec.memory import unwritten
 from pyclient.codec.messages import correlation_id_of, decode_response, encode_request
 from pyclient.codec.produce import Buffer
 from pyclient.core.connection import CONNECTION, Event, State
-from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Exchange, Versions, agree_on_versions
+from pyclient.core.handshake import UNSUPPORTED_VERSION, Ask, ClientInfo, Versions, agree_on_versions
 from pyclient.core.manager import NotSent, Reply, Request, Unknown, earliest
+from pyclient.core.sasl import Wait, Work, see_that_nobody_must_log_in, usable_for
 from pyclient.errors import ConnectionLost, KafkaError, ProtocolError, RequestTimedOut, UnsupportedVersionError
+from pyclient.runtime.login import Login
 from pyclient.runtime.outbox import Outbox
 from pyclient.runtime.portal import in_portal
 from pyclient.runtime.receiving import fill
+from pyclient.runtime.tls_failures import ALERT_RECORD, alert_in_plaintext, lost_early, lost_in_plaintext
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
+W = TypeVar("W")
 HEAD: Final = 4
 SCRATCH: Final = 4096
 """Bytes: an answer that is no larger takes one read, where its length apart would take two, and as many turns of the loop."""
@@ -35,6 +40,8 @@ MUCH: Final = 65_536
 PATIENCE_MS: Final = 1
 """Such a call waits so long for the next piece, if the loop is the client's own; a user's loop has other work."""
 MAX_CORRELATION_ID: Final = 2**31 - 1
+RENEWAL_RETRY: Final = 1.0
+"""Seconds after which a login that failed before it began is tried again, at least."""
 
 
 @attrs.define(eq=False)
@@ -63,8 +70,12 @@ class Connection(asyncio.BufferedProtocol):
         self.muted_until = 0.0
         self.idle_since = clock()
         self.lost_work = False  # it ended with requests in flight
+        self.hung_up = False  # the peer, or the network, ended it
         self.used = False  # something was sent on it since it is ready
+        self.heard = False  # something of that was answered
         self.unanswered = False  # something was sent on it that has no answer (acks=0)
+        self.renew_at: float | None = None  # when to log in anew; None while nothing is to be done
+        self.session_ends_at: float | None = None  # nothing is written after that; the broker hangs up at the first request that comes too late
         self._client_id = client_id or None
         self._clock = clock
         self._max_frame = max_frame
@@ -75,6 +86,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
         self._socket: socket.socket | None = None
+        self._deafen: Callable[[], None] | None = None  # with TLS
+        self.secured = False  # by TLS
+        self.has_identity: bool | None = None  # a certificate of the client, for TLS
         self._patience_ms = PATIENCE_MS if in_portal() else 0
         self._in_flight: deque[InFlight] = deque()
         self._correlation_id = 0
@@ -83,6 +97,9 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = 0
         self._full = False  # the kernel takes no more for now
         self._cause: KafkaError | None = None
+        self._ended_by: KafkaError = ConnectionLost(f"{label} was not connected to")
+        self._asked_at = 0.0
+        self._drained: asyncio.Future[None] | None = None  # somebody waits until nothing is in flight
         self.bytes_in = 0
         self.bytes_out = 0
 
@@ -98,16 +115,21 @@ class Connection(asyncio.BufferedProtocol):
     def ready(self) -> bool:
         """Whether requests may be written, apart from their number."""
         return (self.state is State.READY and self._cause is None and not self._full
-                and self._clock() >= self.muted_until)
+                and self._clock() >= self.muted_until and (self.session_ends_at is None or self._clock() < self.session_ends_at))
 
     @property
     def unwritten(self) -> bool:
         """Whether the kernel has not taken everything yet."""
-        return self._outbox is not None and self._outbox.unwritten > 0
+        return self._outbox is not None and (self._outbox.unwritten > 0 or self._outbox.holds)
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether ending it now may lose what no answer will tell of. Nobody can see what lies below TLS and waits for the kernel."""
+        return self.unwritten or (self.secured and self.unanswered)
 
     def next_deadline(self) -> float | None:
-        """When the oldest request is overdue or muting ends."""
-        overdue = earliest(*[each.deadline for each in self._in_flight]) if self._in_flight else None
+        """When the oldest request is overdue, muting ends, or the session is to be renewed."""
+        overdue = earliest(self.renew_at, *[each.deadline for each in self._in_flight]) if self._in_flight else self.renew_at
         return overdue if self.muted_until <= self._clock() else min(filter(None, (overdue, self.muted_until)))
 
     # ---- life -------------------------------------------------------------------------------------------------------
@@ -117,35 +139,31 @@ class Connection(asyncio.BufferedProtocol):
         self.state = CONNECTION.after(self.state, event)
         _log.debug("%s: %s, now %s", self.label, event.value, self.state.value)
 
-    async def introduce(self, client: ClientInfo, newest: int, timeout: float) -> None:
-        """Agree on API versions; afterwards the connection is ready.
+    async def introduce(self, client: ClientInfo, newest: int, timeout: float, *, logs_in: bool = False, doubts: bool = False) -> None:
+        """Agree on API versions; afterwards the connection is ready, or waits for `authenticate` if it *logs_in*. Who *doubts* that the
+        listener takes clients without a login asks.
 
         Raises:
             TryVersionZero: connect again and ask in version 0.
             KafkaError: the peer is no usable broker.
         """
-        self.advance(Event.OPENED)
-        self.versions = await self._run(agree_on_versions(client, newest), timeout)
-        self.advance(Event.AGREED)  # authentication will come between, with SASL
+        if self.state is State.CONNECTING:
+            self.advance(Event.OPENED)
+        elif self.state is State.CLOSED:  # since the handshake of TLS, a turn of the loop ago
+            raise self._ended_by
+        self.versions = await self.talk(agree_on_versions(client, newest), timeout)
+        if doubts:
+            await self.talk(see_that_nobody_must_log_in(self.versions, self.label), timeout)
+        self.advance(Event.AGREED_FOR_SASL if logs_in else Event.AGREED)
         self.idle_since = self._clock()
 
-    async def _run(self, exchange: Exchange, timeout: float) -> Versions:
-        """Ask what the exchange yields, send it the answers, throw it the failures, until it returns."""
-        step: Callable[[], Ask] = functools.partial(next, exchange)
-        while True:
-            try:
-                question = step()
-            except StopIteration as end:
-                agreed: Versions = end.value
-                return agreed
-            try:
-                message = await self._ask(question, timeout)
-            except KafkaError as error:
-                step = functools.partial(exchange.throw, error)
-            else:
-                step = functools.partial(exchange.send, message)
+    async def talk(self, exchange: Generator[Ask, Any, T], timeout: float) -> T:
+        """Ask what the exchange asks, *timeout* seconds for each answer; its result."""
+        return await _run(exchange, functools.partial(self._ask, timeout=timeout))
 
     async def _ask(self, question: Ask, timeout: float) -> Any:
+        if self._outbox is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
+            raise ConnectionLost(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(now: float, outcome: Reply | Unknown) -> None:
@@ -156,11 +174,97 @@ class Connection(asyncio.BufferedProtocol):
                     future.set_exception(outcome.cause)
 
         data = encode_request(question.api, question.version, self._next_id(), self._client_id, question.fields)
+        self._asked_at = self._clock()
         self._write([data], question.api, question.version, timeout, done)
         return await future
 
+    # ---- logging in -------------------------------------------------------------------------------------------------
+
+    async def authenticate(self, login: Login, timeout: float) -> None:
+        """Log in: after `introduce`, and anew (KIP-368) on a ready connection; afterwards it is ready, and `renew_at` says until when.
+
+        Anew, requests go on until the first message is made; then none is written, what is in flight is answered, and the login follows
+        alone (M11). *timeout* is in seconds and does not count what others' answers take.
+
+        Raises:
+            KafkaError: it failed. A ready connection stays ready when that was before anything was asked; else it is closed, by this error
+                or by the peer, which may be faster.
+        """
+        self.renew_at = None
+        exchange = login.exchange(self.versions, peer=self.label, anew=self.state is State.READY)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                lifetime = await _run(exchange, functools.partial(self._login_step, login, timeout, limit))
+        except Exception as error:  # noqa: BLE001 whoever connects is to get one kind of error
+            failure = self._login_failure(error, timeout)
+            self._not_authenticated(failure)
+            raise failure from (None if failure is error else error)
+        except BaseException:
+            self._not_authenticated(ConnectionLost(f"{self.label}: the login was given up"))
+            raise
+        self._authenticated(lifetime, login)
+
+    async def _login_step(self, login: Login, timeout: float, limit: asyncio.Timeout, step: Ask | Work | Wait) -> Any:
+        match step:
+            case Work(work):
+                return await login.in_worker(work)
+            case Wait(awaitable):
+                return await awaitable
+            case Ask():
+                if self.state is State.READY:
+                    await self._be_alone(timeout, limit)
+                else:
+                    await self._keep_silence()
+                return await self._ask(step, timeout)
+
+    async def _be_alone(self, timeout: float, limit: asyncio.Timeout) -> None:
+        """M11: write nothing more, and wait until everything is answered; that takes as long as the others were promised."""
+        self.advance(Event.SESSION_ENDING)
+        limit.reschedule(None)
+        loop = asyncio.get_running_loop()
+        while self._in_flight:
+            self._drained = loop.create_future()
+            await self._drained
+        await self._keep_silence()
+        limit.reschedule(loop.time() + timeout)
+
+    async def _keep_silence(self) -> None:
+        """M09: as long as the broker asked for it, perhaps by its answer to ApiVersions."""
+        if (silence := self.muted_until - self._clock()) > 0:
+            await asyncio.sleep(silence)
+
+    def _authenticated(self, lifetime: float | None, login: Login) -> None:
+        if self.state not in (State.AUTHENTICATING, State.REAUTHENTICATING):
+            raise ConnectionLost(f"{self.label}: the connection ended during the login")
+        anew = self.state is State.REAUTHENTICATING
+        self.advance(Event.AUTHENTICATED)
+        self.idle_since = self._clock()
+        # Counted from the last question: the broker began to count after that.
+        self.session_ends_at = None if lifetime is None else self._asked_at + usable_for(lifetime)
+        self.renew_at = None if lifetime is None else self._asked_at + login.renewal_after(lifetime)
+        if anew:
+            self._on_change()
+
+    def _login_failure(self, error: Exception, timeout: float) -> KafkaError:
+        if isinstance(error, KafkaError):
+            return error
+        if isinstance(error, TimeoutError):
+            return RequestTimedOut(f"{self.label}: the login did not end within {timeout:.1f} s")
+        return ConnectionLost(f"{self.label}: the login raised {type(error).__name__}")
+
+    def _not_authenticated(self, error: KafkaError) -> None:
+        """Before anything was asked a session stays as it is; the next try comes before its end, and after that it is of no use."""
+        now = self._clock()
+        if self.state in (State.AUTHENTICATING, State.REAUTHENTICATING):
+            self.close(error)
+        elif self.state is State.READY and (self.session_ends_at is None or self.session_ends_at <= now):
+            self.retire()
+        elif self.state is State.READY and self.session_ends_at is not None:
+            self.renew_at = min(now + max(RENEWAL_RETRY, (self.session_ends_at - now) / 4), self.session_ends_at)
+
     def retire(self) -> None:
         """Close once the last answer came."""
+        self.renew_at = None
         if self.state in (State.READY, State.REAUTHENTICATING):
             self.advance(Event.RETIRED)
         self._end_when_drained()
@@ -229,6 +333,10 @@ class Connection(asyncio.BufferedProtocol):
         # It is one, whatever its class says: other loops' are no subclasses (uvloop).
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = Outbox(self._transport)
+        if self.state is State.TLS:
+            self.secured = True
+            self.advance(Event.SECURED)
+            self._outbox.take_tls()
 
     def take_socket(self, sock: socket.socket, *, writes: bool) -> None:
         """It is the transport's too, which waits and closes."""
@@ -236,6 +344,10 @@ class Connection(asyncio.BufferedProtocol):
         self._socket = sock
         if writes:
             self._outbox.take_socket(sock)
+
+    def take_tls(self, deafen: Callable[[], None]) -> None:
+        """The transport encrypts, and reads and writes alone."""
+        self._deafen = deafen
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full."""
@@ -273,7 +385,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._read_on()
         except KafkaError as error:
             # Before it is ready there may be another way (M08), and if there is none, whoever connects reports it.
-            level = logging.DEBUG if self.state is State.VERSIONS else logging.WARNING
+            level = logging.DEBUG if self.state in (State.VERSIONS, State.AUTHENTICATING) else logging.WARNING
             _log.log(level, "%s; closing the connection", error)
             self.close(error)
 
@@ -312,6 +424,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _frame_size(self, at: int) -> int:
         size = int.from_bytes(self._scratch[at:at + HEAD], "big", signed=True)
+        if self.state is State.VERSIONS and not self.secured and self._scratch[at:at + 2] == ALERT_RECORD:
+            raise alert_in_plaintext(self.label)
         if not HEAD <= size <= self._max_frame:
             raise ProtocolError(
                 f"{self.label} announces an answer of {size} B; 4 to receive_max_frame_bytes={self._max_frame} are allowed. "
@@ -330,9 +444,11 @@ class Connection(asyncio.BufferedProtocol):
             raise ProtocolError(f"{self.label} answered request {correlation_id} before it was written to the end")
         message = _decode(expected, frame)
         self._in_flight.popleft()
+        self.heard = self.used
         self.idle_since = now = self._clock()
         self._on_answer(expected.api, now - expected.sent_at, self._throttle(now, message))
         quiet = expected.done(now, Reply(expected.version, message))
+        self._tell_drained()
         self._end_when_drained()
         if quiet:
             self._on_quiet()
@@ -348,21 +464,37 @@ class Connection(asyncio.BufferedProtocol):
         self.muted_until = now + seconds
         return seconds
 
+    def _tell_drained(self) -> None:
+        if self._drained is not None and not self._in_flight and not self._drained.done():
+            self._drained.set_result(None)
+
     def _end_when_drained(self) -> None:
         if self.state is State.DRAINING and not self._in_flight and not (self._outbox is not None and self._outbox.holds):
             self.advance(Event.DRAINED)
-            if self._transport is not None:
+            if self._transport is not None and not self._transport.is_closing():  # asyncio's TLS cannot be asked anything when it was closed twice
                 self._transport.close()
+            if self._deafen is not None:
+                self._deafen()
 
     def eof_received(self) -> None:
         """The peer hangs up; connection_lost follows."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, by whatever cause."""
-        self._transport = self._outbox = self._socket = None
-        self._lost(self._cause or ConnectionLost(f"{self.label} closed the connection" + (f": {exc}" if exc else "")))
+        self._transport = self._outbox = self._socket = self._deafen = None
+        self.hung_up = self._cause is None and self.state is not State.CLOSED
+        self._lost(self._cause or self._meaning(exc))
+
+    def _meaning(self, error: Exception | None) -> KafkaError:
+        """Why the peer, or the network, ended it."""
+        if self.state is State.VERSIONS and self.secured:
+            return lost_early(error, self.label, has_identity=self.has_identity)
+        if self.state is State.VERSIONS:
+            return lost_in_plaintext(error, self.label)
+        return ConnectionLost(f"{self.label} closed the connection" + (f": {error}" if error else ""))
 
     def _lost(self, cause: KafkaError) -> None:
+        self._ended_by = cause
         if self.state is not State.CLOSED:
             self.advance(Event.LOST)
         now = self._clock()
@@ -370,8 +502,29 @@ class Connection(asyncio.BufferedProtocol):
         self.lost_work = bool(lost)
         for each in lost:
             each.done(now, Unknown(cause))
+        self._tell_drained()
         _log.debug("%s: ended with %d requests in flight: %s", self.label, len(lost), cause)
         self._on_lost(self, cause)
+
+
+async def _run(exchange: Generator[W, Any, T], do: Callable[[W], Awaitable[Any]]) -> T:
+    """Do what the exchange yields, send it what came of it, throw it the failures, until it returns."""
+    step: Callable[[], W] = functools.partial(next, exchange)
+    try:
+        while True:
+            try:
+                wish = step()
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            try:
+                came = await do(wish)
+            except Exception as error:  # noqa: BLE001 the exchange knows what each failure means
+                step = functools.partial(exchange.throw, error)
+            else:
+                step = functools.partial(exchange.send, came)
+    finally:
+        exchange.close()
 
 
 def _decode(expected: InFlight, frame: memoryview) -> Any:
@@ -379,4 +532,3 @@ def _decode(expected: InFlight, frame: memoryview) -> Any:
     refused = int.from_bytes(frame[HEAD:HEAD + 2], "big") == UNSUPPORTED_VERSION
     version = 0 if expected.api is Api.API_VERSIONS and refused else expected.version
     return decode_response(expected.api, version, frame)
-

@@ -16,7 +16,7 @@ from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
 from pyclient.core.group.membership import Change, ChangeKind, Membership
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Manager
-from pyclient.errors import BootstrapFailed, ConfigurationError, IllegalState, KafkaError, KafkaTimeout, raisable
+from pyclient.errors import AuthenticationError, BootstrapFailed, ConfigurationError, IllegalState, KafkaError, KafkaTimeout, raisable
 from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from pyclient.runtime.client import ClientCore
@@ -86,6 +86,8 @@ class ConsumerCore(ClientCore):
         Raises:
             BootstrapFailed: none has for ``default_api_timeout_ms``, counted from the first poll that waited for it.
         """
+        if self.refused is not None:
+            raise raisable(self.refused)
         if self.metadata.cluster.nodes or not (self.fetcher.positions or self._subscribed):
             self._unanswered_since = None
             return None
@@ -261,6 +263,8 @@ class ConsumerCore(ClientCore):
         """Be no member any more, and tell the coordinator; that it does not answer in time does no harm."""
         self._subscribed = False
         self.fetcher.remove(list(self.fetcher.positions))
+        if self.refused is not None:
+            return
         told = asyncio.get_running_loop().create_future()
 
         def finish(_result: object, error: BaseException | None) -> None:
@@ -272,6 +276,10 @@ class ConsumerCore(ClientCore):
         self.member().leave(reason, finish, self.clock() + (LEAVING if timeout is None else min(timeout, LEAVING)))
         self.driver.wake()
         await told
+
+    def on_refused(self, error: AuthenticationError) -> None:
+        """A poll that waits is to raise it."""
+        self.buffer.nudge()
 
     async def close(self) -> None:
         """Close, and end a poll that waits."""

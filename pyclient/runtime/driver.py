@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from pyclient.core.manager import Manager, Request, earliest
-from pyclient.errors import KafkaError
+from pyclient.errors import KafkaError, raisable
 from pyclient.runtime.links import Links
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ class Driver:
         self._timer_at: float | None = None
         self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
         self._closed = False
+        self._end: KafkaError | None = None
         self.turns = 0
 
     def start(self, links: Links, managers: Iterable[Manager]) -> None:
@@ -173,13 +174,13 @@ class Driver:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise KafkaError("the client's loop has ended")
+            raise KafkaError("the client's loop has ended") if self._end is None else raisable(self._end)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def stop(self, error: KafkaError) -> None:
         """No turn and no timer after this; whoever waits gets *error*."""
-        self._closed = True
+        self._closed, self._end = True, error
         self._disarm()
         for future in list(self._waiters):
             if not future.done():

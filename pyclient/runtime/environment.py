@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -37,6 +38,8 @@ class Environment:
     wall: Callable[[], int] = wall_ms
     """Milliseconds since the epoch, as records are stamped."""
     random: Callable[[], Random] = Random
+    token_bytes: Callable[[int], bytes] = secrets.token_bytes
+    """Random bytes for logins, which nobody may guess."""
     workers: Callable[[str], Executor] = _one_worker
     """Makes the executor for work that would hold up the loop; takes a name for its thread."""
     seal_inline_bytes: int = SEAL_INLINE_BYTES

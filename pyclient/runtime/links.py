@@ -18,7 +18,7 @@ from pyclient.config.addresses import Address
 from pyclient.core.backoff import ExponentialBackoff
 from pyclient.core.connection import STAGGER, Reconnects, State, company_at
 from pyclient.core.manager import NotSent, Request, Use, earliest
-from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut
+from pyclient.errors import AuthenticationError, ConnectionLost, KafkaError, RequestTimedOut
 from pyclient.metrics import (
     BYTES_IN, BYTES_OUT, CONNECTIONS, CONNECTIONS_CLOSED, CONNECTIONS_OPENED, PRODUCE_THROTTLE, REQUEST_LATENCY, REQUESTS, REQUESTS_IN_FLIGHT, Metrics,
 )
@@ -26,11 +26,14 @@ from pyclient.records import Node
 from pyclient.runtime.attempt import Attempt
 from pyclient.runtime.connection import Connection
 from pyclient.runtime.network import Endpoint, Network, SocketOptions
+from pyclient.runtime.protection import UNPROTECTED, Protection
 from pyclient.runtime.timing import TIMED
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 NOT_TRIED: Final = "not tried yet"
+BEFORE_READY: Final = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+"""What a listener answers whoever asks."""
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +50,7 @@ class LinkOptions:
     max_frame: int
     max_in_flight: Mapping[Use, int]
     sockets: SocketOptions
+    protection: Protection = UNPROTECTED
 
 
 @attrs.define(eq=False)
@@ -62,6 +66,7 @@ class Host:
     turn: int = 0  # which of the name's addresses comes first in the next attempt
     wanted: bool = False  # somebody asked for it while its back-off ran
     unreachable: bool = False  # the last attempt failed; said once
+    doubted: bool = False  # it hung up on the first thing that it was asked: it may want a login
 
     @property
     def address(self) -> Address:
@@ -75,7 +80,7 @@ class Links:
 
     def __init__(self, options: LinkOptions, network: Network, *, clock: Callable[[], float], random: Random,
                  bootstrap: Iterable[Node], metrics: Metrics, on_change: Callable[[], None], on_quiet: Callable[[float], None],
-                 on_trouble: Callable[[KafkaError], None]) -> None:
+                 on_trouble: Callable[[KafkaError], None], on_refused: Callable[[AuthenticationError], None]) -> None:
         self._options = options
         self._network = network
         self._clock = clock
@@ -83,6 +88,9 @@ class Links:
         self._on_change = on_change
         self._on_quiet = on_quiet
         self._on_trouble = on_trouble
+        self._on_refused = on_refused
+        self._was_accepted = False  # some broker has accepted what this client is and shows
+        self._was_answered = False  # and told it something
         self._bootstrap = {node.id: self._host(node) for node in bootstrap}
         self._hosts: dict[int, Host] = {}
         # In the order of their begin, as everything that is gone through: so that a run can be repeated exactly.
@@ -203,6 +211,9 @@ class Links:
             if host.wanted and host.reconnects.allowed(now):
                 host.wanted = False  # whoever still wants it asks again in this turn
             for link in list(host.links.values()):
+                if link.renew_at is not None and now >= link.renew_at and link.state is State.READY:
+                    link.renew_at = None  # it is being done
+                    self._begin(host, self._renew(host, link))
                 if not link.in_flight and now >= link.idle_since + self._options.max_idle:
                     self._retire(host, link)
 
@@ -293,11 +304,29 @@ class Links:
             host.tasks.pop(use, None)
         self._on_change()
 
+    async def _renew(self, host: Host, link: Connection) -> None:
+        """KIP-368: log in anew before the session ends."""
+        assert self._options.protection.logins is not None, "who has not logged in has no session"
+        try:
+            await link.authenticate(self._options.protection.logins.login(host.address.host), self._options.request_timeout)
+        except KafkaError as error:
+            _log.warning("%s: the login could not be renewed: %s", link.label, error)
+            self._give_up_if_refused(error)
+        self._on_change()
+
+    def _give_up_if_refused(self, error: KafkaError) -> None:
+        """What only other options can cure is not tried again: it would lock accounts, and nobody would hear of it. Credentials that may
+        change are given up only if no broker has ever accepted any.
+        """
+        if isinstance(error, AuthenticationError) and not (self._was_accepted and self._options.protection.may_change(error)):
+            self._on_refused(error)
+
     def _succeeded(self, host: Host, use: Use, link: Connection) -> None:
         if host.unreachable:
             host.unreachable = False
             _log.info("connected to %s again after %d failures", host.address, host.reconnects.failures)
         host.reconnects.succeeded()
+        self._was_accepted = True
         self.failures.pop(str(host.address), None)
         self._metrics.add(CONNECTIONS_OPENED)
         if link.state is State.CLOSED:  # the peer has hung up since it became ready, a turn of the loop ago
@@ -313,11 +342,14 @@ class Links:
                  host.address, host.reconnects.failures, error)
         host.unreachable = True
         self._on_trouble(error)
+        self._give_up_if_refused(error)
 
     def _attempt(self, host: Host, use: Use) -> Attempt:
+        doubted, host.doubted = host.doubted, False  # once: not every peer that hung up stands to be asked
         return Attempt(
             host.address, self._network, self._options.sockets, turn=host.turn, timeout=host.reconnects.setup_timeout(),
-            make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort)
+            make_link=functools.partial(self._link, host, use), begin=functools.partial(self._begin, host), give_up=self._abort,
+            protection=self._options.protection, strangers=not self._was_accepted, doubts=doubted)
 
     def _link(self, host: Host, use: Use, endpoint: Endpoint) -> Connection:
         label = f"{host.node} for {use.value} at {endpoint}" if host.node.id >= 0 else f"bootstrap server {host.address}"
@@ -333,6 +365,7 @@ class Links:
 
     def _answered(self, host: Host, api: Api, latency: float, throttle: float) -> None:
         now, milliseconds = self._clock(), latency * 1000
+        self._was_answered = self._was_answered or api not in BEFORE_READY
         self._metrics.sample(REQUEST_LATENCY, milliseconds, now, str(host.node.id))
         timed = TIMED.get(api)
         if timed is not None:
@@ -363,6 +396,7 @@ class Links:
         if self._closed:
             return
         if lost.lost_work:
+            host.doubted = lost.hung_up and not (lost.heard or self._was_answered)
             self.failures[str(host.address)] = cause
             host.reconnects.failed(self._clock())
             _log.info("%s: %s", lost.label, cause)
@@ -393,9 +427,10 @@ class Links:
         await asyncio.gather(*self._connecting, return_exceptions=True)
         while self._closing:
             await self._next_end()
+        self._options.protection.close()
 
     async def _write_out(self, limit: float) -> None:
-        unwritten = [link for link in self._links() if link.unwritten and not link.in_flight]
+        unwritten = [link for link in self._links() if link.may_lose and not link.in_flight]
         for host in self._all_hosts():
             for link in [link for link in host.links.values() if link in unwritten]:
                 self._retire(host, link)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -15,6 +16,8 @@ T = TypeVar("T")
 SYSTEM_DEFAULT: Final = -1
 JOINS_PIECES: Final = sys.version_info < (3, 12) and hasattr(socket.socket, "sendmsg")
 """Whether this Python's transports copy what they are to write."""
+FAREWELL_S: Final = 1.0
+"""How long an end of TLS may wait for the peer's last word where it cannot be told that nobody listens (see `UsesTls`)."""
 
 
 class Endpoint(NamedTuple):
@@ -35,14 +38,28 @@ class SocketOptions(NamedTuple):
     receive_buffer: int = SYSTEM_DEFAULT
 
 
+class Tls(NamedTuple):
+    """What a connection with TLS needs."""
+
+    context: ssl.SSLContext
+    host: str
+    """The name that the broker's certificate must have: the one in its address, not what that was resolved to."""
+    timeout: float
+    """Seconds that the handshake may take."""
+    connected: Callable[[], None]
+    """Called when the socket is connected, and the handshake begins."""
+
+
 class Network(Protocol):
     """How a client reaches hosts."""
 
     async def resolve(self, host: str, port: int) -> list[Endpoint]:
         """Every address of *host*, in the resolver's order. Raises OSError."""
 
-    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:
-        """Connect and hand the connection to a protocol. Raises OSError."""
+    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
+                   tls: Tls | None = None) -> asyncio.Transport:
+        """Connect and hand the connection to a protocol, with TLS once the handshake is done. Raises OSError, of which ssl.SSLError is one, and
+        ValueError for a name that TLS cannot have."""
 
     def drop(self) -> None:
         """Close every socket of this process without a word to its peer (after a fork: they belong to the parent)."""
@@ -54,6 +71,15 @@ class UsesSocket(Protocol):
 
     def take_socket(self, sock: socket.socket, *, writes: bool) -> None:
         """Called once, before anything is written. *writes*: it should write itself, for the transport would copy what it is given."""
+
+
+@runtime_checkable
+class UsesTls(Protocol):
+    """A protocol that closes its connection as fast as one without TLS."""
+
+    def take_tls(self, deafen: Callable[[], None]) -> None:
+        """Called once, when the handshake is done and before anything is written. *deafen*, called after the transport was closed, ends the
+        wait for the peer's word that it ends too; what is to be written still is."""
 
 
 class AsyncioNetwork:
@@ -70,7 +96,8 @@ class AsyncioNetwork:
             found = await _in_a_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         return list(dict.fromkeys(Endpoint(family, address) for family, _, _, _, address in found))
 
-    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:
+    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
+                   tls: Tls | None = None) -> asyncio.Transport:
         """Connect one socket."""
         loop = asyncio.get_running_loop()
         sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
@@ -80,6 +107,8 @@ class AsyncioNetwork:
             sock.setblocking(False)
             _tune(sock, options)
             await loop.sock_connect(sock, endpoint.address)
+            if tls is not None:
+                return await _secured(loop, sock, protocol, tls)
             transport, made = await loop.create_connection(protocol, sock=sock)
             if isinstance(made, UsesSocket):
                 made.take_socket(sock, writes=JOINS_PIECES)
@@ -94,6 +123,27 @@ class AsyncioNetwork:
             descriptor = sock.detach()
             if descriptor >= 0:
                 socket.close(descriptor)
+
+
+async def _secured(loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol], tls: Tls) -> asyncio.Transport:
+    """Shake hands. asyncio's limits give way to ours; nobody reads or writes the socket beside the transport."""
+    tls.connected()
+    transport, made = await loop.create_connection(
+        protocol, sock=sock, ssl=tls.context, server_hostname=tls_name(tls.host), ssl_handshake_timeout=tls.timeout, ssl_shutdown_timeout=FAREWELL_S)
+    if isinstance(made, UsesTls):
+        made.take_tls(functools.partial(_read_no_more, sock))
+    return transport
+
+
+def tls_name(host: str) -> str:
+    """As certificates write it: no dot at the end, no zone of an IPv6 address."""
+    return host.rstrip(".").partition("%")[0]
+
+
+def _read_no_more(sock: socket.socket) -> None:
+    """What reads the socket is told that its stream has ended; writing goes on."""
+    with contextlib.suppress(OSError):  # it is gone already
+        sock.shutdown(socket.SHUT_RD)
 
 
 def reason(error: OSError | UnicodeError) -> str:

@@ -22,7 +22,7 @@ from pyclient.core.manager import Manager
 from pyclient.core.sending.creation import TopicCreation
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
-from pyclient.errors import ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
+from pyclient.errors import AuthenticationError, ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, MetadataTimeout
 from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
 from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches, as_serializer, load_plugin
 from pyclient.records import Headers, TopicPartition
@@ -96,6 +96,11 @@ class ProducerCore(ClientCore):
             if topic.partitions:
                 # A topic with an error, deleted perhaps, keeps the partitions known before; none of them has a leader to count on.
                 self.accumulator.set_topic(name, len(topic.partitions), () if topic.error else topic.available)
+
+    def on_refused(self, error: AuthenticationError) -> None:
+        """No record will ever be delivered: fail those that wait, and take no more."""
+        self.accumulator.close(error)
+        self.sender.abandon(error)
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 
@@ -221,15 +226,15 @@ class ProducerCore(ClientCore):
         until = self.clock() + (self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
         self.accumulator.close()
         try:
-            await self._settled(timeout)
+            if self.refused is None:
+                await self._settled(timeout)
             if self.config.acks == 0:
                 self.parting = max(0.0, until - self.clock())
         except ClientClosed:
             return  # somebody else closed it meanwhile, and tells what failed
         except KafkaTimeout:
             self.sender.abandon(ClientClosed(
-                "the producer was closed before the record was acknowledged; it may or may not be stored. "
-                "Give close() a longer timeout, or flush() first."))
+                "the producer was closed before the record was acknowledged. Give close() a longer timeout, or flush() first."))
         finally:
             await self.close()
         self.raise_failures()

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyclient.testing.assignor_laws import check_assignor
+    from pyclient.testing.certificates import Certificate, CertificateAuthority
     from pyclient.testing.cluster import LocalCluster
+    from pyclient.testing.credentials import ClientCertificate, Credentials, Pem, User
     from pyclient.testing.errors import (
         BrokerStartFailed,
         ContainersUnavailable,
@@ -20,13 +22,19 @@ if TYPE_CHECKING:
     from pyclient.testing.fake.control import Answer, Cut, Delay, Drop, Fail, Silence, Throttle
     from pyclient.testing.fake.view import GroupView, MemberView
     from pyclient.testing.proxy import FaultProxy
+    from pyclient.testing.security import Security
     from pyclient.testing.simulation.faults import Fault
     from pyclient.testing.simulation.world import World
+    from pyclient.testing.tokens import TokenIssuer, TokenRequest
 
 _HOMES: Final = {
     "Answer": "fake.control",
     "BrokerStartFailed": "errors",
+    "ClientCertificate": "credentials",
+    "Certificate": "certificates",
+    "CertificateAuthority": "certificates",
     "ContainersUnavailable": "errors",
+    "Credentials": "credentials",
     "Cut": "fake.control",
     "Delay": "fake.control",
     "Drop": "fake.control",
@@ -42,8 +50,13 @@ _HOMES: Final = {
     "LocalClusterError": "errors",
     "MemberView": "fake.view",
     "NotControllable": "errors",
+    "Pem": "credentials",
+    "Security": "security",
     "Silence": "fake.control",
     "Throttle": "fake.control",
+    "TokenIssuer": "tokens",
+    "TokenRequest": "tokens",
+    "User": "credentials",
     "World": "simulation.world",
     "check_assignor": "assignor_laws",
 }
@@ -51,7 +64,11 @@ _HOMES: Final = {
 __all__ = [
     "Answer",
     "BrokerStartFailed",
+    "Certificate",
+    "CertificateAuthority",
+    "ClientCertificate",
     "ContainersUnavailable",
+    "Credentials",
     "Cut",
     "Delay",
     "Drop",
@@ -67,8 +84,13 @@ __all__ = [
     "LocalClusterError",
     "MemberView",
     "NotControllable",
+    "Pem",
+    "Security",
     "Silence",
     "Throttle",
+    "TokenIssuer",
+    "TokenRequest",
+    "User",
     "World",
     "check_assignor",
 ]

@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
+from pyclient.testing.broker_security import LISTENERS
 from pyclient.testing.cluster import MODES, MOST_BROKERS, LocalCluster
 from pyclient.testing.errors import LocalClusterError
 from pyclient.testing.fake.profiles import PROFILES
 from pyclient.testing.lockfile import DEFAULT_VERSION, ROOTS
+from pyclient.testing.security import Security
 
 CHECK_EVERY_S: Final = 0.5
+USERS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
+"""Of ``--secure``: each may do everything."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     broker.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="a topic of the fake; repeatable")
     broker.add_argument("--mode", choices=MODES, default="auto", help="who runs them (auto: the first that works)")
     broker.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a broker setting; repeatable")
+    broker.add_argument("--secure", action="store_true", help="listeners with TLS and SASL too, and users; their addresses and options are printed")
     broker.set_defaults(command=_serve)
     prepare = commands.add_parser("prepare", help="download Kafka and make the start-up archive, so that tests start fast")
     prepare.set_defaults(command=_prepare)
@@ -65,6 +70,8 @@ def _serve(options: argparse.Namespace) -> None:
 def _serve_fake(options: argparse.Namespace, config: dict[str, str]) -> None:
     from pyclient.testing.fake.cluster import FakeCluster
 
+    if options.secure:
+        raise ValueError("--secure is for real brokers; FakeCluster(tls=..., sasl=...) is secured in a test")
     release = ".".join(options.version.split(".")[:2])
     with FakeCluster(options.brokers, version=release, config=config) as cluster:
         for topic in options.topic:
@@ -86,11 +93,31 @@ def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
     if options.topic:
         raise ValueError("--topic is for --fake")
     print(f"starting Apache Kafka {options.version} …", file=sys.stderr)
-    with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config) as cluster:
-        _announce(cluster.description, cluster.bootstrap_servers)
+    security = Security(users=USERS, super_users=USERS) if options.secure else None
+    with LocalCluster(options.brokers, mode=options.mode, version=options.version, config=config, security=security) as cluster:
+        if security is not None:
+            _announce_secured(cluster)
+        else:
+            _announce(cluster.description, cluster.bootstrap_servers)
         while True:
             time.sleep(CHECK_EVERY_S)
             cluster.check_alive()
+
+
+def _announce_secured(cluster: LocalCluster) -> None:
+    """What is printed last is a whole set of options for one listener. Its users are made up: their passwords are no secrets."""
+    known = cluster.credentials
+    for kind, listener in LISTENERS.items():
+        print(f"{kind}: {cluster.bootstrap(kind)} {', '.join(listener.mechanisms)}".rstrip(), file=sys.stderr)
+    for user in known.users.values():
+        print(f"user {user.name}: password {user.password}, certificate and key in {user.tls.keystore.path}", file=sys.stderr)
+    print(f"{cluster.description}: ready; Ctrl-C ends it", file=sys.stderr)
+    user = next(iter(known.users.values()))
+    for option, value in {
+        "security.protocol": "SASL_SSL", "ssl.truststore.location": known.ca.path, "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.plain.username": user.name, "sasl.plain.password": user.password, "bootstrap.servers": cluster.bootstrap("SASL_SSL"),
+    }.items():
+        print(f"{option}={value}", flush=True)
 
 
 def _prepare(options: argparse.Namespace) -> None:

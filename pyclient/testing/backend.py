@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from pyclient.records import Node
+from pyclient.testing.broker_security import BrokerSecurity
 
 Kind: TypeAlias = Literal["embedded", "container", "external"]
 
@@ -13,12 +14,13 @@ LOG_TAIL_LINES = 40
 
 
 class Wanted(NamedTuple):
-    """What was asked of a cluster: brokers, Kafka version, broker settings by Kafka's names, seconds to be ready in."""
+    """What was asked of a cluster: brokers, Kafka version, broker settings by Kafka's names, seconds to be ready in, secured listeners."""
 
     brokers: int
     version: str
     config: Mapping[str, str]
     startup_timeout_s: float
+    security: BrokerSecurity | None = None
 
 
 class Backend(Protocol):
@@ -39,6 +41,9 @@ class Backend(Protocol):
     @property
     def addresses(self) -> Mapping[int, tuple[str, int]]:
         """The brokers' own addresses by node id, which a proxy may stand before."""
+
+    def addresses_of(self, listener: str) -> Mapping[int, tuple[str, int]]:
+        """The brokers' addresses of one of `broker_security.LISTENERS`, by node id; there when security was wanted."""
 
     def open(self) -> None:
         """Start all brokers; returns when a produce with acks=all was acknowledged."""

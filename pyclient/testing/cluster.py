@@ -4,6 +4,7 @@ The brokers themselves are run by a `Backend`; this is its face, the same for al
 """
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -12,13 +13,19 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from pyclient.records import Node
 from pyclient.testing.backend import Backend, Kind, Wanted
 from pyclient.testing.broker_config import Config, normalized
+from pyclient.testing.broker_security import LISTENERS, PLAINTEXT, BrokerSecurity
 from pyclient.testing.errors import ContainersUnavailable, LocalClusterError
 from pyclient.testing.lockfile import DEFAULT_VERSION
+from pyclient.testing.security import Security
+
+if TYPE_CHECKING:
+    from pyclient.testing.access import Brokers, Operation
+    from pyclient.testing.credentials import Credentials
 
 Mode: TypeAlias = Literal["auto", "embedded", "container", "external"]
 
@@ -36,24 +43,29 @@ class LocalCluster:
     Docker engine answers; Java processes of this machine. ``PYCLIENT_BROKERS=container`` or ``embedded`` decides
     between the last two. ``config`` are broker settings by Kafka's names (underscores do as well as dots);
     ``{node}`` in a value becomes the broker's id, as in ``broker_rack="rack-{node}"``.
-    ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB).
+    ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB). ``security`` adds listeners
+    with TLS and SASL (`bootstrap`), users with `credentials`, and ACLs (`grant`); `bootstrap_servers` stays plaintext.
 
     Brokers are named by node id, 1 to ``brokers``, as in the cluster's metadata. Not thread-safe.
 
     Raises, when entered:
         BrokerStartFailed: a broker ended or was not ready in time; the message holds the end of its log.
         JavaNotFound, JarsUnavailable, ContainersUnavailable: something to run brokers with is missing.
+        NotControllable: ``security`` is wanted of the running cluster in ``PYCLIENT_BOOTSTRAP``.
     """
 
     def __init__(self, brokers: int = 1, *, mode: Mode = "auto", version: str = DEFAULT_VERSION,
-                 config: Config | None = None, startup_timeout: float = 60.0) -> None:
+                 config: Config | None = None, startup_timeout: float = 60.0, security: Security | None = None) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
             raise ValueError(f"brokers={brokers} is not between 1 and {MOST_BROKERS}")
         if mode not in MODES:
             raise ValueError(f"mode={mode!r} is unknown: choose one of {', '.join(MODES)}")
         self._wanted = Wanted(brokers, version, normalized(config or {}), startup_timeout)
         self._mode: Final = mode
+        self._security: Final = security
         self._backend: Backend | None = None
+        self._credentials: Credentials | None = None
+        self._ends = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         return self.open()
@@ -66,17 +78,33 @@ class LocalCluster:
         if self._backend is not None:
             raise LocalClusterError("this cluster is running already; make another LocalCluster for a second one")
         began = time.monotonic()
-        backend = _chosen(self._mode, self._wanted)
-        backend.open()
-        self._backend = backend
-        log.info("%s: ready at %s in %.1f s", backend.description, self.bootstrap_servers, time.monotonic() - began)
+        with contextlib.ExitStack() as ends:
+            self._open(ends)
+            self._ends = ends.pop_all()
+        log.info("%s: ready at %s in %.1f s", self.description, self.bootstrap_servers, time.monotonic() - began)
         return self
+
+    def _open(self, ends: contextlib.ExitStack) -> None:
+        ends.callback(self._forget)  # last, when all is ended
+        wanted = self._wanted
+        if self._security is not None:
+            self._credentials, for_brokers = ends.enter_context(_made_for(self._security))
+            wanted = wanted._replace(security=for_brokers)
+        backend = _chosen(self._mode, wanted)
+        backend.open()
+        ends.callback(backend.close)
+        self._backend = backend
+        if self._security is not None and self._security.users:
+            from pyclient.testing.access import set_passwords
+
+            set_passwords(self._access(), self._security.users)
 
     def close(self) -> None:
         """End the brokers and remove their data. Calling again does nothing."""
-        backend, self._backend = self._backend, None
-        if backend is not None:
-            backend.close()
+        self._ends.close()
+
+    def _forget(self) -> None:
+        self._backend = self._credentials = None
 
     def __repr__(self) -> str:
         state = f"{self.description} at {self.bootstrap_servers}" if self._backend else "not running"
@@ -101,6 +129,66 @@ class LocalCluster:
     def bootstrap_servers(self) -> str:
         """What clients take as ``bootstrap_servers``: all brokers, ``host:port`` separated by commas."""
         return ",".join(f"[{n.host}]:{n.port}" if ":" in n.host else f"{n.host}:{n.port}" for n in self.nodes)
+
+    def bootstrap(self, listener: str = PLAINTEXT) -> str:
+        """What clients take as ``bootstrap_servers`` to use one kind of listener of all brokers.
+
+        PLAINTEXT; with ``security=`` also SSL, MTLS (SSL that wants the client's certificate), SASL_PLAINTEXT and
+        SASL_SSL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER), OIDC (SASL_PLAINTEXT for signed tokens), EXPIRED and
+        WRONG_HOST (SSL, with a broker's certificate that clients should refuse).
+
+        Raises:
+            ValueError: there is no such listener.
+        """
+        known = (PLAINTEXT, *(LISTENERS if self._credentials is not None else ()))
+        if listener not in known:
+            raise ValueError(f"there is no listener {listener!r} here, but {', '.join(known)}{'' if self._credentials else '; security=Security() adds others'}")
+        if listener == PLAINTEXT:
+            return self.bootstrap_servers
+        return ",".join(f"{host}:{port}" for host, port in self._running.addresses_of(listener).values())
+
+    @property
+    def credentials(self) -> Credentials:
+        """Certificates, users, passwords and tokens of a cluster with ``security=``."""
+        _ = self._running
+        if self._credentials is None:
+            raise LocalClusterError("this cluster has no security: make it with LocalCluster(security=Security())")
+        return self._credentials
+
+    def grant(self, user: str, *operations: Operation, topic: str | None = None, group: str | None = None,
+              transactional_id: str | None = None, cluster: bool = False, prefixed: bool = False) -> None:
+        """Allow a user *operations* on one resource: ``grant("bob", "WRITE", topic="orders")``. Returns when all brokers know.
+
+        ``prefixed``: on all whose names begin so. ``"*"`` is every name, as user too.
+
+        Raises:
+            ValueError: an operation is unknown, or not one resource is named.
+            TimeoutError: not within ``startup_timeout``.
+        """
+        from pyclient.testing import access
+
+        about = access.resource(topic=topic, group=group, transactional_id=transactional_id, cluster=cluster, prefixed=prefixed)
+        access.grant(self._access(), user, operations, about)
+
+    def revoke(self, user: str, *operations: Operation, topic: str | None = None, group: str | None = None,
+               transactional_id: str | None = None, cluster: bool = False, prefixed: bool = False) -> None:
+        """Take back what `grant` allowed with the same arguments. Returns when all brokers know."""
+        from pyclient.testing import access
+
+        about = access.resource(topic=topic, group=group, transactional_id=transactional_id, cluster=cluster, prefixed=prefixed)
+        access.revoke(self._access(), user, operations, about)
+
+    def set_password(self, user: str, password: str) -> None:
+        """Give a user, perhaps a new one, another password for SCRAM; PLAIN keeps the first. Returns when all brokers know."""
+        from pyclient.testing.access import set_passwords
+
+        set_passwords(self._access(), {user: password})
+
+    def _access(self) -> Brokers:
+        from pyclient.testing.access import Brokers
+
+        _ = self.credentials
+        return Brokers(self._running.addresses, self._wanted.startup_timeout_s, self._running.check_alive)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -208,6 +296,17 @@ class LocalCluster:
 
     def _or_startup(self, timeout: float | None) -> float:
         return self._wanted.startup_timeout_s if timeout is None else timeout
+
+
+def _made_for(security: Security) -> contextlib.AbstractContextManager[tuple[Credentials, BrokerSecurity]]:
+    try:
+        from pyclient.testing.credentials import made_for
+    except ImportError as missing:
+        raise LocalClusterError(
+            f"security= makes certificates with the package cryptography ({missing}): run `pip install cryptography` (it is part "
+            "of the extra `testing`)."
+        ) from missing
+    return made_for(security)
 
 
 def _chosen(mode: Mode, wanted: Wanted, environment: Mapping[str, str] = os.environ) -> Backend:

@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from testcontainers.core.network import Network
 from pyclient.records import Node
 from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import for_node, new_cluster_id, one_line, shared_config
+from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, java_flags, protocol_map
 from pyclient.testing.errors import BrokerStartFailed, ContainersUnavailable
 from pyclient.testing.image import RUN, broker_image
 from pyclient.testing.owners import Owner, is_dead
@@ -37,13 +38,16 @@ from pyclient.testing.probe import Address, wait_until_ready
 
 LABEL: Final = "pyclient"
 OWNER_LABEL: Final = "pyclient.owner"
+CLIENT: Final = "CLIENT"
 CLIENT_PORT: Final = 9092
 INTERNAL_PORT: Final = 19092
 CONTROLLER_PORT: Final = 9093
+KEYS: Final = "/tmp/pyclient-jwks.json"  # in the container
 DATA: Final = "/var/lib/kafka/data"
 STOP_TIMEOUT_S: Final = 30
 STARTS: Final = 3
-_LISTENERS: Final = {"CLIENT": CLIENT_PORT, "INTERNAL": INTERNAL_PORT, "CONTROLLER": CONTROLLER_PORT}
+_INSIDE: Final = {INTERNAL: INTERNAL_PORT, "CONTROLLER": CONTROLLER_PORT}
+_SECURED: Final = {name: 9200 + number for number, name in enumerate(LISTENERS)}
 FREEZING_S: Final = 20.0
 _CANNOT_FREEZE: Final = "unable to freeze"
 _PORT_TAKEN: Final = ("port is already allocated", "address already in use")
@@ -55,11 +59,16 @@ _settings_guard = threading.Lock()
 class ContainerBroker:
     """One broker's container, and whether it is meant to run."""
 
-    def __init__(self, node_id: int, port: int, container: DockerContainer) -> None:
+    def __init__(self, node_id: int, ports: Mapping[str, int], container: DockerContainer) -> None:
         self.node_id: Final = node_id
-        self.port: Final = port
+        self.ports: Final = ports  # those of this machine, by listener
         self.container: Final = container
         self.expected = False
+
+    @property
+    def port(self) -> int:
+        """Where plaintext clients are served."""
+        return self.ports[CLIENT]
 
     @property
     def docker(self) -> Any:
@@ -116,7 +125,12 @@ class ContainerCluster:
 
     @property
     def addresses(self) -> dict[int, Address]:
-        return {node_id: (self._host, broker.port) for node_id, broker in self._brokers.items()}
+        return self.addresses_of(CLIENT)
+
+    def addresses_of(self, listener: str) -> dict[int, Address]:
+        """The brokers' addresses of one listener."""
+        name = CLIENT if listener == PLAINTEXT else listener
+        return {node_id: (self._host, broker.ports[name]) for node_id, broker in self._brokers.items()}
 
     def open(self) -> None:
         """Start all containers; again with other ports when somebody took one."""
@@ -139,43 +153,68 @@ class ContainerCluster:
     def _start_all(self, deadline: float) -> None:
         self._owner = owner = Owner()
         self._watch(owner)
-        ports = reserve_ports(self._wanted.brokers)
+        drawn = iter(reserve_ports(self._wanted.brokers * len(self._published)))
         self._network = Network(docker_network_kw={"labels": _labels(owner)}).create()
         cluster_id = new_cluster_id()
-        self._brokers = {i: ContainerBroker(i, port, self._container(i, port, cluster_id, owner))
-                         for i, port in enumerate(ports, 1)}
+        for i in range(1, self._wanted.brokers + 1):
+            ports = {name: next(drawn) for name in self._published}
+            self._brokers[i] = ContainerBroker(i, ports, self._container(i, ports, cluster_id, owner))
         with _without_reaper(), ThreadPoolExecutor(len(self._brokers), thread_name_prefix="pyclient-containers") as pool:
             list(pool.map(ContainerBroker.start, self._brokers.values()))
         self._await_ready(deadline)
 
-    def _container(self, node_id: int, port: int, cluster_id: str, owner: Owner) -> DockerContainer:
+    @property
+    def _published(self) -> dict[str, int]:
+        """The listeners that clients reach, with their ports inside."""
+        return {CLIENT: CLIENT_PORT} | (_SECURED if self._wanted.security is not None else {})
+
+    def _container(self, node_id: int, ports: Mapping[str, int], cluster_id: str, owner: Owner) -> DockerContainer:
         assert self._network is not None, "made before its containers"
         container = DockerContainer(self._image)
-        container.with_network(self._network).with_network_aliases(_alias(node_id)).with_command(RUN)
+        container.with_network(self._network).with_network_aliases(_alias(node_id)).with_command(self._command)
         container.with_kwargs(labels=_labels(owner))
         self._host = _reachable(container)
-        # on the loopback interface only, where the engine is on this machine
-        binding: Any = ("127.0.0.1", port) if self._host == "127.0.0.1" else port
-        container.ports[str(CLIENT_PORT)] = binding
-        for name, value in self._environment(node_id, port, cluster_id).items():
-            container.with_env(name, value)
+        for name, inside in self._published.items():
+            # on the loopback interface only, where the engine is on this machine
+            binding: Any = ("127.0.0.1", ports[name]) if self._host == "127.0.0.1" else ports[name]
+            container.ports[str(inside)] = binding
+        for variable, value in self._environment(node_id, ports, cluster_id).items():
+            container.with_env(variable, value)
         return container
 
-    def _environment(self, node_id: int, port: int, cluster_id: str) -> dict[str, str]:
+    @property
+    def _command(self) -> str | list[str]:
+        if self._wanted.security is None:
+            return RUN
+        return ["sh", "-c", f'printf %s "$PYCLIENT_JWKS" >{KEYS} && exec {RUN}']  # nobody else can put a file there in time
+
+    def _environment(self, node_id: int, ports: Mapping[str, int], cluster_id: str) -> dict[str, str]:
         members = range(1, self._wanted.brokers + 1)
+        listeners = self._published | _INSIDE
         own = {
             "process.roles": "broker,controller",
             "node.id": str(node_id),
-            "listeners": ",".join(f"{name}://0.0.0.0:{at}" for name, at in _LISTENERS.items()),
-            "advertised.listeners": f"CLIENT://{self._host}:{port},INTERNAL://{_alias(node_id)}:{INTERNAL_PORT}",
-            "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "inter.broker.listener.name": "INTERNAL",
+            "listeners": ",".join(f"{name}://0.0.0.0:{at}" for name, at in listeners.items()),
+            "advertised.listeners": ",".join([*(f"{name}://{self._host}:{port}" for name, port in ports.items()),
+                                              f"{INTERNAL}://{_alias(node_id)}:{INTERNAL_PORT}"]),
+            "listener.security.protocol.map": protocol_map(listeners),
+            "inter.broker.listener.name": INTERNAL,
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": ",".join(f"{i}@{_alias(i)}:{CONTROLLER_PORT}" for i in members),
             "log.dirs": DATA,
         }
-        config = own | shared_config(self._wanted.brokers) | dict(self._wanted.config)
-        return {"CLUSTER_ID": cluster_id} | {_variable(name): one_line(for_node(value, node_id)) for name, value in config.items()}
+        config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
+        settings = own | self._security_settings() | {name: for_node(value, node_id) for name, value in config.items()}
+        return {"CLUSTER_ID": cluster_id, **self._keys()} | {_variable(name): one_line(value) for name, value in settings.items()}
+
+    def _security_settings(self) -> dict[str, str]:
+        security = self._wanted.security
+        return {} if security is None else security.settings(self._wanted.version, KEYS)
+
+    def _keys(self) -> dict[str, str]:
+        """What brings the token issuer's keys into the container."""
+        security = self._wanted.security
+        return {} if security is None else {"PYCLIENT_JWKS": security.jwks, "KAFKA_OPTS": " ".join(java_flags(KEYS))}
 
     def _watch(self, owner: Owner) -> None:
         """Where shells can: have the containers removed when this process dies, however it dies."""
@@ -225,7 +264,7 @@ class ContainerCluster:
                     network.remove()
         finally:
             self._ends.close()
-            release_ports(broker.port for broker in brokers.values())
+            release_ports(port for broker in brokers.values() for port in broker.ports.values())
             if owner is not None:
                 owner.end()
 

@@ -8,7 +8,7 @@ import logging
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from pyclient.records import Node
 from pyclient.testing.archive import Training
 from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import for_node, new_cluster_id, render_properties, shared_config
+from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, java_flags, protocol_map
 from pyclient.testing.errors import BrokerStartFailed, NotControllable
 from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
 from pyclient.testing.leash import Leash, kill_group, pause
@@ -24,6 +25,7 @@ from pyclient.testing.ports import release_ports, reserve_ports
 from pyclient.testing.probe import Address, wait_until_ready
 
 HOST: Final = "127.0.0.1"
+CONTROLLER: Final = "CONTROLLER"
 STARTS: Final = 3
 FORMAT_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -34,19 +36,23 @@ log = logging.getLogger(__name__)
 
 
 class EmbeddedBroker:
-    """One broker: its folder, its two ports and, while it runs, its process."""
+    """One broker: its folder, its ports by listener and, while it runs, its process."""
 
-    def __init__(self, node_id: int, directory: Path, ports: tuple[int, int]) -> None:
+    def __init__(self, node_id: int, directory: Path, ports: Mapping[str, int]) -> None:
         self.node_id: Final = node_id
-        self.port, self.controller_port = ports
+        self.ports: Final = ports
         self.directory: Final = directory
         self.directory_id: Final = new_cluster_id()
         self._process: subprocess.Popen[bytes] | None = None
         self._training: Training | None = None
 
     @property
-    def address(self) -> Address:
-        return HOST, self.port
+    def port(self) -> int:
+        """Where plaintext clients are served."""
+        return self.ports[PLAINTEXT]
+
+    def address(self, listener: str = PLAINTEXT) -> Address:
+        return HOST, self.ports[listener]
 
     @property
     def running(self) -> bool:
@@ -60,7 +66,7 @@ class EmbeddedBroker:
 
     @property
     def controller(self) -> str:
-        return f"{HOST}:{self.controller_port}"
+        return f"{HOST}:{self.ports[CONTROLLER]}"
 
     @property
     def properties_file(self) -> Path:
@@ -75,21 +81,22 @@ class EmbeddedBroker:
         parts = (self.directory / name for name in ("output.log", "server.log"))
         return "".join(part.read_text("utf-8", "replace") for part in parts if part.is_file())
 
-    def write_properties(self, controllers: Sequence[str], config: dict[str, str]) -> None:
-        """Lay the folder out; *config* is the cluster's, this adds what is the broker's own."""
+    def write_properties(self, controllers: Sequence[str], security: Mapping[str, str], config: Mapping[str, str]) -> None:
+        """Lay the folder out; *security* and *config* are the cluster's, this adds what is the broker's own."""
         self.directory.mkdir(exist_ok=True)
+        at = {name: f"{name}://{HOST}:{port}" for name, port in self.ports.items()}
         own = {
             "process.roles": "broker,controller",
             "node.id": str(self.node_id),
             "controller.quorum.bootstrap.servers": ",".join(controllers),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{self.controller}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listeners": ",".join(at.values()),
+            "advertised.listeners": ",".join(each for name, each in at.items() if name != CONTROLLER),
+            "controller.listener.names": CONTROLLER,
+            "inter.broker.listener.name": INTERNAL if INTERNAL in at else PLAINTEXT,
+            "listener.security.protocol.map": protocol_map(at),
             "log.dirs": str(self.data),
         }
-        self.properties_file.write_text(render_properties(own | {name: for_node(value, self.node_id) for name, value in config.items()}), "utf-8")
+        self.properties_file.write_text(render_properties(own | dict(security) | {name: for_node(value, self.node_id) for name, value in config.items()}), "utf-8")
 
     def format(self, jvm: Jvm, leash: Leash, arguments: Sequence[str]) -> None:
         """Run Kafka's formatter on the folder. Raises BrokerStartFailed with what it printed."""
@@ -105,9 +112,9 @@ class EmbeddedBroker:
                 f"formatting the folder of broker {self.node_id} failed (exit code {code}): a setting that Kafka refuses "
                 "is the usual cause.", tail(self.log_text()))
 
-    def start(self, jvm: Jvm, leash: Leash, training: Training | None = None) -> None:
+    def start(self, jvm: Jvm, leash: Leash, training: Training | None = None, flags: Sequence[str] = ()) -> None:
         """Start the process; with *training* its orderly end makes the start-up archive."""
-        flags = [*SERVER_HEAP, *(training.flags() if training else ())]
+        flags = [*SERVER_HEAP, *flags, *(training.flags() if training else ())]
         command = jvm.command(BROKER, str(self.properties_file), logs=self.directory, flags=flags)
         self._training = training  # first: its lock is given back whatever happens next
         with (self.directory / "output.log").open("ab") as output:
@@ -183,7 +190,11 @@ class EmbeddedCluster:
 
     @property
     def addresses(self) -> dict[int, Address]:
-        return {node_id: broker.address for node_id, broker in self._brokers.items()}
+        return self.addresses_of(PLAINTEXT)
+
+    def addresses_of(self, listener: str) -> dict[int, Address]:
+        """The brokers' addresses of one listener."""
+        return {node_id: broker.address(listener) for node_id, broker in self._brokers.items()}
 
     def open(self) -> None:
         """Start all brokers: again with other ports when somebody took one, and without an archive that may be bad."""
@@ -225,21 +236,33 @@ class EmbeddedCluster:
         self._brokers = self._drawn(leash.directory)
         config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
         controllers = [broker.controller for broker in self._brokers.values()]
+        security = self._security_settings(leash.directory)
         for broker in self._brokers.values():
-            broker.write_properties(controllers, config)
+            broker.write_properties(controllers, security, config)
         self._format_all(leash)
         for broker in self._brokers.values():
-            broker.start(self.jvm, leash, self._training())  # one of them makes the archive, if it is wanted
+            broker.start(self.jvm, leash, self._training(), self._flags(leash.directory))  # one of them makes the archive, if it is wanted
         self._await_ready(deadline)
+
+    def _security_settings(self, folder: Path) -> dict[str, str]:
+        if (security := self._wanted.security) is None:
+            return {}
+        _keys(folder).write_text(security.jwks, "utf-8")
+        return security.settings(self._wanted.version, str(_keys(folder)))
+
+    def _flags(self, folder: Path) -> list[str]:
+        return java_flags(str(_keys(folder))) if self._wanted.security is not None else []
 
     def _training(self) -> Training | None:
         return self.jvm.archive.training() if self.jvm.archived else None
 
     def _drawn(self, directory: Path) -> dict[int, EmbeddedBroker]:
-        count = self._wanted.brokers
-        ports = reserve_ports(2 * count)
-        return {i: EmbeddedBroker(i, directory / f"broker-{i}", (ports[2 * i - 2], ports[2 * i - 1]))
-                for i in range(1, count + 1)}
+        count, names = self._wanted.brokers, self._listeners()
+        ports = iter(reserve_ports(len(names) * count))
+        return {i: EmbeddedBroker(i, directory / f"broker-{i}", {name: next(ports) for name in names}) for i in range(1, count + 1)}
+
+    def _listeners(self) -> tuple[str, ...]:
+        return (PLAINTEXT, CONTROLLER, *((INTERNAL, *LISTENERS) if self._wanted.security is not None else ()))
 
     def _format_all(self, leash: Leash) -> None:
         arguments = ["-t", new_cluster_id(), *self._quorum_arguments()]
@@ -285,7 +308,7 @@ class EmbeddedCluster:
             broker.kill()
         if self._leash is not None:
             self._leash.close()
-        release_ports(port for broker in self._brokers.values() for port in (broker.port, broker.controller_port))
+        release_ports(port for broker in self._brokers.values() for port in broker.ports.values())
 
     def stop(self, node_id: int) -> None:
         """SIGTERM, and wait for the end."""
@@ -301,7 +324,7 @@ class EmbeddedCluster:
         if self._leash is None or (broker.running and broker.exit_code is None):
             return
         broker.kill()
-        broker.start(self.jvm, self._leash, self._training())
+        broker.start(self.jvm, self._leash, self._training(), self._flags(self._leash.directory))
 
     def pause(self, node_id: int) -> None:
         """SIGSTOP."""
@@ -329,3 +352,8 @@ class EmbeddedCluster:
     def data_dir(self, node_id: int) -> Path:
         """The live folder."""
         return self._brokers[node_id].data
+
+
+def _keys(folder: Path) -> Path:
+    """Where brokers find the token issuer's keys."""
+    return folder / "jwks.json"

@@ -32,12 +32,23 @@ class ExternalCluster:
     def addresses(self) -> dict[int, Address]:
         return {node.id: (node.host, node.port) for node in self._nodes}
 
+    def addresses_of(self, listener: str) -> dict[int, Address]:
+        """Refused: nothing is known of its listeners."""
+        raise NotControllable(
+            f"the listener {listener} is not known: the cluster at {self._bootstrap} was not started by LocalCluster. Unset "
+            "PYCLIENT_BOOTSTRAP to have brokers started here.")
+
     def open(self) -> None:
         """Find the brokers and see a produce acknowledged.
 
         Raises:
             BrokerStartFailed: nobody answers there, or fewer brokers than wanted.
+            NotControllable: security is wanted.
         """
+        if self._wanted.security is not None:
+            raise NotControllable(
+                f"security= needs brokers with certificates, users and listeners made here, but PYCLIENT_BOOTSTRAP names the running "
+                f"cluster {self._bootstrap}. Unset PYCLIENT_BOOTSTRAP, or give LocalCluster a mode.")
         try:
             self._nodes = discover(parse_addresses(self._bootstrap), timeout_s=self._wanted.startup_timeout_s)
             self._expect_enough()

@@ -4,24 +4,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from pyclient.testing.tls import BrokerTls
+
 _log = logging.getLogger(__name__)
 PAUSE_S: Final = 0.1
-"""After an error of the system (no descriptors left): the connection is still there, and would be reported at once again."""
+"""Seconds of pause after an error of the system (no descriptors left): the connection is still there, and would be reported at once again."""
+
 
 
 class Listener:
-    """Accepts connections until `close`, which closes *sock*; *protocol* makes one for each. Used on the loop alone, which must be a selector's.
+    """Accepts connections until `close`, which closes *sock*; *protocol* makes one for each, when TLS is done if there is a *tls*. Used on the loop alone, which must be a selector's.
 
     In place of asyncio's own server, which forgets a connection that it accepts while it is closed: its socket stays open, and its
     peer waits (CPython 3.11 and 3.12). Here a connection's protocol always learns of it, and decides.
     """
 
-    def __init__(self, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(self, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext | None = None) -> None:
         self._sock = sock
         self._protocol = protocol
+        self._tls = tls
+        self._shaking: set[asyncio.Future[None]] = set()
+        self._ending = False
         self._loop = asyncio.get_running_loop()
         self._entering: set[asyncio.Task[Any]] = set()
         sock.setblocking(False)
@@ -39,7 +46,10 @@ class Listener:
             self._sock.close()
 
     async def all_entered(self) -> None:
-        """Return when every accepted connection is its protocol's."""
+        """Return when every accepted connection is its protocol's, or gone. Who is still busy with TLS is hung up on."""
+        self._ending = True
+        for shaken in self._shaking:
+            shaken.cancel()
         await asyncio.gather(*self._entering, return_exceptions=True)
 
     def _watch(self) -> None:
@@ -57,6 +67,30 @@ class Listener:
             self._loop.call_later(PAUSE_S, self._watch)
             return
         accepted.setblocking(False)
-        task = self._loop.create_task(self._loop.connect_accepted_socket(self._protocol, accepted))
+        task = self._loop.create_task(self._enter(accepted))
         self._entering.add(task)
-        task.add_done_callback(self._entering.discard)
+        task.add_done_callback(self._entered)
+
+    async def _enter(self, accepted: socket.socket) -> None:
+        if self._tls is None:
+            await self._loop.connect_accepted_socket(self._protocol, accepted)
+            return
+        shaken: asyncio.Future[None] = self._loop.create_future()
+        wrapped = BrokerTls(self._protocol(), self._tls, shaken)
+        transport, _ = await self._loop.connect_accepted_socket(lambda: wrapped, accepted)
+        self._shaking.add(shaken)
+        try:
+            if self._ending:
+                shaken.cancel()
+            await shaken
+        except BaseException as error:
+            if not isinstance(error, ssl.SSLError):  # that one was told what is wrong, and is hung up on
+                transport.abort()
+            raise
+        finally:
+            self._shaking.discard(shaken)
+
+    def _entered(self, task: asyncio.Task[Any]) -> None:
+        self._entering.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.debug("a client did not get in: %r", error)

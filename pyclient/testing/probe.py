@@ -82,10 +82,10 @@ def wait_until_ready(addresses: Mapping[int, Address], *, timeout_s: float, aliv
     deadline = time.monotonic() + timeout_s
     topic = f"{TOPIC_PREFIX}{uuid.uuid4().hex[:8]}"
     first = next(iter(addresses.values()))
-    _poll(lambda limit_s: _create(first, topic, len(addresses), limit_s), deadline, alive)
-    _poll(lambda limit_s: produce(addresses, topic, limit_s), deadline, alive)
-    _poll(lambda limit_s: _delete(first, topic, limit_s), deadline, alive)
-    _poll(lambda limit_s: _expect_absent(addresses.values(), topic, limit_s), deadline, alive)
+    poll(lambda limit_s: _create(first, topic, len(addresses), limit_s), deadline, alive)
+    poll(lambda limit_s: produce(addresses, topic, limit_s), deadline, alive)
+    poll(lambda limit_s: _delete(first, topic, limit_s), deadline, alive)
+    poll(lambda limit_s: _expect_absent(addresses.values(), topic, limit_s), deadline, alive)
 
 
 def wait_until_in_sync(addresses: Mapping[int, Address], *, timeout_s: float, alive: Alive) -> None:
@@ -95,7 +95,7 @@ def wait_until_in_sync(addresses: Mapping[int, Address], *, timeout_s: float, al
         TimeoutError: not within *timeout_s*; the text names brokers and partitions that lag.
     """
     deadline = time.monotonic() + timeout_s
-    _poll(lambda limit_s: _expect_in_sync(addresses.values(), addresses.keys(), limit_s), deadline, alive)
+    poll(lambda limit_s: _expect_in_sync(addresses.values(), addresses.keys(), limit_s), deadline, alive)
 
 
 def wait_until_joined(node_id: int, address: Address, *, timeout_s: float, alive: Alive) -> None:
@@ -104,7 +104,7 @@ def wait_until_joined(node_id: int, address: Address, *, timeout_s: float, alive
     Raises:
         TimeoutError: not within *timeout_s*.
     """
-    _poll(lambda limit_s: _expect_in_sync((address,), {node_id}, limit_s), time.monotonic() + timeout_s, alive)
+    poll(lambda limit_s: _expect_in_sync((address,), {node_id}, limit_s), time.monotonic() + timeout_s, alive)
 
 
 def discover(bootstrap: Sequence[Address], *, timeout_s: float) -> tuple[Node, ...]:
@@ -114,7 +114,7 @@ def discover(bootstrap: Sequence[Address], *, timeout_s: float) -> tuple[Node, .
         TimeoutError: none answered within *timeout_s*.
     """
     deadline = time.monotonic() + timeout_s
-    return _poll(lambda limit_s: _nodes(bootstrap, limit_s), deadline, _no_reason_to_stop)
+    return poll(lambda limit_s: _nodes(bootstrap, limit_s), deadline, _no_reason_to_stop)
 
 
 def _no_reason_to_stop() -> None:
@@ -124,7 +124,7 @@ def _no_reason_to_stop() -> None:
 Result = TypeVar("Result")
 
 
-def _poll(attempt: Callable[[float], Result], deadline: float, alive: Alive) -> Result:
+def poll(attempt: Callable[[float], Result], deadline: float, alive: Alive) -> Result:
     """Repeat *attempt*, which may take as many seconds as it is given, until it succeeds or the deadline has passed."""
     while True:
         alive()
@@ -156,9 +156,9 @@ def _create(address: Address, topic: str, replicas: int, limit_s: float) -> None
         ),),
         timeout=_timeout(),
     )
-    for result in _ask(address, request, create_response.CreateTopicsResponse, limit_s).topics:
+    for result in ask(address, request, create_response.CreateTopicsResponse, limit_s).topics:
         if result.error_code is not ErrorCode.topic_already_exists:  # an earlier attempt's answer was lost
-            _check(result.error_code, f"creating a topic with {min(replicas, 3)} replicas", result.error_message)
+            check(result.error_code, f"creating a topic with {min(replicas, 3)} replicas", result.error_message)
 
 
 def produce(addresses: Mapping[int, Address], topic: str, limit_s: float = ATTEMPT_TIMEOUT_S) -> None:
@@ -171,25 +171,25 @@ def produce(addresses: Mapping[int, Address], topic: str, limit_s: float = ATTEM
         topic_data=(produce_request.TopicProduceData(name=TopicName(topic), partition_data=(
             produce_request.PartitionProduceData(index=i32(0), records=Records(one_record_batch(b"ready?"))),)),),
     )
-    for answered in _ask(addresses[leader], request, produce_response.ProduceResponse, limit_s).responses:
+    for answered in ask(addresses[leader], request, produce_response.ProduceResponse, limit_s).responses:
         for part in answered.partition_responses:
-            _check(part.error_code, "producing with acks=all")
+            check(part.error_code, "producing with acks=all")
 
 
 def _leader(address: Address, topic: str, limit_s: float) -> int:
     for found in metadata(address, (topic,), limit_s=limit_s).topics:
-        _check(found.error_code, "looking up the new topic")
+        check(found.error_code, "looking up the new topic")
         for part in found.partitions:
-            _check(part.error_code, "looking up the new partition")
+            check(part.error_code, "looking up the new partition")
             return int(part.leader_id)
     raise NotReady("the new topic is not known yet")
 
 
 def _delete(address: Address, topic: str, limit_s: float) -> None:
     request = delete_request.DeleteTopicsRequest(topic_names=(TopicName(topic),), timeout=_timeout())
-    for result in _ask(address, request, delete_response.DeleteTopicsResponse, limit_s).responses:
+    for result in ask(address, request, delete_response.DeleteTopicsResponse, limit_s).responses:
         if result.error_code is not ErrorCode.unknown_topic_or_partition:
-            _check(result.error_code, "deleting the probe's topic")
+            check(result.error_code, "deleting the probe's topic")
 
 
 def _expect_absent(addresses: Iterable[Address], topic: str, limit_s: float) -> None:
@@ -224,10 +224,11 @@ def metadata(
     request = metadata_request.MetadataRequest(
         topics=wanted, allow_auto_topic_creation=False,
         include_cluster_authorized_operations=False, include_topic_authorized_operations=False)
-    return _ask(address, request, metadata_response.MetadataResponse, limit_s)
+    return ask(address, request, metadata_response.MetadataResponse, limit_s)
 
 
-def _check(code: ErrorCode, doing: str, message: str | None = None) -> None:
+def check(code: ErrorCode, doing: str, message: str | None = None) -> None:
+    """Raise NotReady when a broker's answer is an error; *doing* says what was asked."""
     if code is not ErrorCode.none:
         raise NotReady(f"{doing}: {code.name}{f' ({message})' if message else ''}")
 
@@ -239,7 +240,8 @@ def _timeout() -> i32Timedelta:
 # --- one request, one answer -------------------------------------------------------------------------------------
 
 
-def _ask(address: Address, request: Entity, answer: type[Answer], limit_s: float) -> Answer:
+def ask(address: Address, request: Entity, answer: type[Answer], limit_s: float = ATTEMPT_TIMEOUT_S) -> Answer:
+    """The broker's answer to *request*, on a connection of its own. Raises OSError or NotReady."""
     with _connected(address, limit_s) as connection:
         connection.sendall(_framed(request))
         size = struct.unpack(">i", _receive(connection, 4))[0]

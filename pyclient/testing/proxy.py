@@ -28,6 +28,8 @@ class _Link:
     def __init__(self, client: asyncio.StreamWriter) -> None:
         self.writers: list[asyncio.StreamWriter] = [client]
         self.moved_at = time.monotonic()
+        self.passed = {False: 0, True: 0}
+        """Bytes by direction: True is to the client."""
 
     def reset(self) -> None:
         """RST to both sides: nothing buffered is sent."""
@@ -61,6 +63,7 @@ class FaultProxy:
         self._links: set[_Link] = set()
         self._refusing = False
         self._delay_s = 0.0
+        self._breaks: tuple[bool, int, bool] | None = None
         self._flowing: asyncio.Event
         self._listener: Listener
         self._loop = asyncio.SelectorEventLoop()
@@ -126,11 +129,18 @@ class FaultProxy:
             self._delay_s = seconds
         self._do(act)
 
+    def break_after(self, count: int, *, to_client: bool = False, silently: bool = False) -> None:
+        """Pass *count* bytes of each connection in one direction, then reset it, or *silently* pass nothing more; until `heal`."""
+        def act() -> None:
+            self._breaks = to_client, count, silently
+        self._do(act)
+
     def heal(self) -> None:
         """Pass everything again, what `hang` has held included. Connections that were reset stay lost."""
         def act() -> None:
             self._refusing = False
             self._delay_s = 0.0
+            self._breaks = None
             self._flowing.set()
         self._do(act)
 
@@ -204,15 +214,27 @@ class FaultProxy:
         if self._refusing:  # cut while connecting
             return
         async with asyncio.TaskGroup() as both:
-            both.create_task(self._pump(link, reader, upstream_writer))
-            both.create_task(self._pump(link, upstream_reader, writer))
+            both.create_task(self._pump(link, reader, upstream_writer, to_client=False))
+            both.create_task(self._pump(link, upstream_reader, writer, to_client=True))
 
-    async def _pump(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, to_client: bool) -> None:
         while data := await reader.read(CHUNK):
             await self._flowing.wait()
+            if self._breaks is not None and to_client is self._breaks[0]:
+                _, count, silently = self._breaks
+                if link.passed[to_client] + len(data) >= count:
+                    writer.write(data[:max(0, count - link.passed[to_client])])
+                    await writer.drain()
+                    await self._break(link, silently=silently)
+            link.passed[to_client] += len(data)
             if self._delay_s:
                 await asyncio.sleep(self._delay_s)
             link.moved_at = time.monotonic()
             writer.write(data)
             await writer.drain()
         writer.write_eof()
+
+    async def _break(self, link: _Link, *, silently: bool) -> None:
+        if silently:
+            await asyncio.get_running_loop().create_future()  # until the client or the proxy ends it
+        link.reset()

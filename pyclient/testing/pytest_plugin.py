@@ -15,12 +15,13 @@ import pytest
 if TYPE_CHECKING:
     from pyclient.testing.cluster import LocalCluster
     from pyclient.testing.fake.cluster import FakeCluster
+    from pyclient.testing.security import Security
 
 
 class ClusterFactory(Protocol):
     """What the fixture `local_cluster` is."""
 
-    def __call__(self, brokers: int = 1, **config: object) -> LocalCluster:
+    def __call__(self, brokers: int = 1, *, security: Security | None = None, **config: object) -> LocalCluster:
         """A ready cluster, ended with the test. *config*: broker settings with underscores for dots."""
 
 
@@ -28,8 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "kafka(brokers=1, **config): the cluster that the fixture kafka_cluster gives this test; without the marker "
-        "one broker with default settings is shared by all tests of the session",
+        "kafka(brokers=1, security=None, **config): the cluster that the fixture kafka_cluster gives this test, shared by all "
+        "tests that ask for the same; without the marker one broker with default settings. security=Security() adds TLS, SASL and ACLs",
     )
     config.addinivalue_line(
         "markers",
@@ -52,10 +53,10 @@ class _Clusters:
         self._ends = ends
         self._running: dict[tuple[object, ...], LocalCluster] = {}
 
-    def get(self, brokers: int, config: dict[str, object]) -> LocalCluster:
-        key = (brokers, *sorted((name, str(value)) for name, value in config.items()))
+    def get(self, brokers: int, config: dict[str, object], security: Security | None = None) -> LocalCluster:
+        key = (brokers, security, *sorted((name, str(value)) for name, value in config.items()))
         if key not in self._running:
-            self._running[key] = self._ends.enter_context(_cluster(brokers, config))
+            self._running[key] = self._ends.enter_context(_cluster(brokers, config, security))
         return self._running[key]
 
 
@@ -69,18 +70,17 @@ def _kafka_clusters() -> Iterator[_Clusters]:
 def kafka_cluster(request: pytest.FixtureRequest, _kafka_clusters: _Clusters) -> LocalCluster:
     """A running cluster shared by the tests of the session: one broker, or what the marker ``kafka(...)`` asks for.
 
-    Tests that stop, kill or pause brokers take `local_cluster` instead, or put back what they changed.
+    Tests that stop, kill or pause brokers take `local_cluster` instead, or put back what they changed: ACLs and passwords too.
     """
-    brokers, config = _asked(request)
-    return _kafka_clusters.get(brokers, config)
+    return _kafka_clusters.get(*_asked(request))
 
 
 @pytest.fixture
 def local_cluster() -> Iterator[ClusterFactory]:
     """Start clusters of the test's own: ``local_cluster(brokers=3, auto_create_topics_enable=False)``."""
     with contextlib.ExitStack() as ends:
-        def start(brokers: int = 1, **config: object) -> LocalCluster:
-            return ends.enter_context(_cluster(brokers, config))
+        def start(brokers: int = 1, *, security: Security | None = None, **config: object) -> LocalCluster:
+            return ends.enter_context(_cluster(brokers, config, security))
         yield start
 
 
@@ -103,15 +103,16 @@ def topic(request: pytest.FixtureRequest) -> str:
     return f"{name[:150]}-{uuid.uuid4().hex[:8]}"
 
 
-def _asked(request: pytest.FixtureRequest) -> tuple[int, dict[str, object]]:
+def _asked(request: pytest.FixtureRequest) -> tuple[int, dict[str, object], Security | None]:
     marker = request.node.get_closest_marker("kafka")
     if marker is None:
-        return 1, {}
+        return 1, {}, None
     config = dict(marker.kwargs)
-    return int(config.pop("brokers", 1)), config
+    brokers, security = int(config.pop("brokers", 1)), config.pop("security", None)
+    return brokers, config, security
 
 
-def _cluster(brokers: int, config: dict[str, object]) -> LocalCluster:
+def _cluster(brokers: int, config: dict[str, object], security: Security | None) -> LocalCluster:
     from pyclient.testing.cluster import LocalCluster
 
-    return LocalCluster(brokers, config=config)
+    return LocalCluster(brokers, config=config, security=security)

@@ -3,8 +3,11 @@ from __future__ import annotations
 
 import random
 
-from benchmarks import consume, produce
-from pyclient.testing import LocalCluster
+import pytest
+
+from benchmarks import consume, produce, security
+from benchmarks._access import access
+from pyclient.testing import LocalCluster, Security
 
 THEIRS = "confluent consume(500)"
 
@@ -32,3 +35,17 @@ def test_all_our_producers_and_callbacks_tell_of_every_record(kafka_cluster: Loc
     found = produce.measured(kafka_cluster, case, 1, 0.004, random.Random(1))
     assert found.keys() == {*case.clients, "confluent + callback, tuned"}
     assert all(each.cpu_us > 0 for each in found.values())
+
+
+@pytest.mark.kafka(security=Security())
+def test_all_our_clients_speak_tls_beside_confluents_and_log_in(kafka_cluster: LocalCluster) -> None:
+    chance, to = random.Random(1), access(kafka_cluster, "SSL")
+    sent = produce.measured(kafka_cluster, security.PRODUCE["TLS"][0]._replace(partitions=2), 1, 0.004, chance, to)
+    assert sent.keys() == {*security.PRODUCERS, *(f"{name}, tuned" for name in security.PRODUCERS[3:])}
+    case = security.CONSUME["TLS"][1]._replace(partitions=2, clients=(*security.CONSUMERS[:4], THEIRS))
+    read = consume.measured(kafka_cluster, case, 1, 4000, chance, to)
+    assert read.keys() == {*case.clients, f"{THEIRS}, tuned"}
+    for login in security.LOGINS:
+        taken = security.connections(kafka_cluster, login, 1, 2, chance)
+        assert taken.keys() == {"pyclient", "confluent"}
+        assert all(row["ms"] > 0 for row in taken.values())

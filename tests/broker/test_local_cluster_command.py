@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pyclient import Producer
+from pyclient.testing.broker_security import LISTENERS
 from pyclient.testing.probe import discover
 from tests.kafka import cache_with_jars
 from tests.waiting import eventually
@@ -37,6 +39,31 @@ def answers(address: tuple[str, int]) -> bool:
         return bool(discover([address], timeout_s=0.0))
     except TimeoutError:
         return False
+
+
+def test_what_a_secured_one_prints_are_the_options_of_a_client() -> None:
+    command = [*COMMAND, "broker", "--secure"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            options: dict[str, str] = {}
+            while "bootstrap.servers" not in options:
+                name, _, value = process.stdout.readline().strip().partition("=")
+                options[name] = value
+            with Producer(options) as producer:
+                assert producer.send("orders", b"paid").result(30).offset == 0
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert all(f"{kind}: " in said for kind in LISTENERS)
+    assert not Path(options["ssl.truststore.location"]).exists(), "the credentials outlive the brokers"
+
+
+def test_a_secured_fake_is_not_to_be_had_from_the_command_line() -> None:
+    done = subprocess.run([*COMMAND, "broker", "--secure", "--fake"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "FakeCluster(tls=..., sasl=...)" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])

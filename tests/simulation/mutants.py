@@ -7,6 +7,7 @@ from typing import Final
 from pyclient.testing.simulation.families import FAMILIES
 from pyclient.testing.simulation.sweep import NOT_TAKEN, RARE, rows
 from tests.simulation.mutants_of_groups import BUGS_OF_GROUPS
+from tests.simulation.mutants_of_logins import BUGS_OF_LOGINS
 from tests.simulation.mutation import DroppedRow, Edit, Mutant
 
 SENDER: Final = "pyclient.core.sending.sender:Sender"
@@ -227,4 +228,4 @@ def dropped_rows() -> Iterator[Mutant]:
 
 def everything() -> list[Mutant]:
     """All mutants, by name."""
-    return [*BUGS, *GUARDS, *BUGS_OF_GROUPS, *dropped_rows()]
+    return [*BUGS, *GUARDS, *BUGS_OF_GROUPS, *BUGS_OF_LOGINS, *dropped_rows()]

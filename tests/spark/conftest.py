@@ -1,6 +1,7 @@
 """One Spark for all tests of the session, and short ways to read and write with it."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where tests put modules that every process of Spark can import, as if they were installed."""
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="session")
+def spark(modules: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores, and up to three attempts of a task: the retries that users have are part of what is tested."""
     prepare_environment()
     from pyspark.sql import SparkSession
@@ -33,7 +40,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    session = SparkSession.builder.master("local[2,3]").appName("tests").config(map=settings).getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH")))))
+        session = SparkSession.builder.master("local[2,3]").appName("tests").config(map=settings).getOrCreate()
     session.sparkContext.setLogLevel("OFF")  # what fails is raised in Python; many tests make things fail
     register(session)
     yield session

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks import _rounds, consume, produce
+from benchmarks import _rounds, consume, produce, security
 from benchmarks._consumers import Job, check
 from benchmarks._rounds import Bound, Figure, Variant
 
@@ -77,3 +77,14 @@ def test_tables_hold_what_was_measured_and_nothing_else() -> None:
 def test_a_client_is_compared_with_ours_of_its_kind() -> None:
     assert [consume.own(name) for name in ("aiokafka getmany, tuned", "confluent poll")] == ["pyclient async for", "pyclient for"]
     assert [produce.own(name) for name in ("aiokafka, tuned", "confluent AIO", "confluent")] == ["pyclient async", "pyclient async", "pyclient send"]
+
+
+def test_every_case_over_tls_must_take_no_more_cpu_than_either_of_confluents_ways() -> None:
+    cases = {case.name: case.clients for listed in (security.PRODUCE["TLS"], security.CONSUME["TLS"]) for case in listed}
+    for name, clients in cases.items():
+        wanted = {(ours, peer) for ours in clients for peer in clients if ours.startswith("pyclient") and peer.startswith("confluent")}
+        assert {(bound.client, bound.peer) for bound in security.BOUNDS if bound.case == name and bound.must == 1.0} == wanted
+
+
+def test_consumers_and_producers_over_tls_are_compared_with_ours_of_their_kind() -> None:
+    assert [security.own(name) for name in ("confluent poll, tuned", "confluent, tuned", "confluent + callback")] == ["pyclient for", "pyclient send", "pyclient send"]

@@ -259,8 +259,6 @@ def test_the_defaults_keep_every_law(config: type[Config]) -> None:
     ("config", "settings"),
     [
         (ProducerConfig, {"transactional_id": "t"}), (ProducerConfig, {"transaction_two_phase_commit_enable": True}),
-        (ProducerConfig, {"security_protocol": "SSL"}),
-        (ConsumerConfig, {"security_protocol": "SASL_PLAINTEXT"}),
         (ConsumerConfig, {"share_acknowledgement_mode": "explicit"}), (ConsumerConfig, {"share_acquire_mode": "record_limit"}),
         (ConsumerConfig, {"metric_reporters": "my.module:Reporter"}), (ConsumerConfig, {"enable_metrics_push": True}),
         (AdminConfig, {"bootstrap_controllers": "c:9093"}), (AdminConfig, {"metrics_recording_level": "DEBUG"}),

@@ -28,6 +28,7 @@ from pyclient.core.fetching.sources import Sources
 from pyclient.core.fetching.troubles import damaged, is_for_the_user, no_offset, not_in_log, too_large
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata, check_topic_name
+from pyclient.core.rights import error_of
 from pyclient.errors import CorruptRecordError, KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
 from pyclient.records import NO_LEADER_EPOCH, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -350,7 +351,7 @@ class Fetcher:
         """M03: an error of the topic that waiting cannot cure is raised by poll, once for each time it is told."""
         topic, position = self._metadata.cluster.topics.get(where.topic), self.positions.get(where)
         if topic is not None and position is not None and topic.error and not error_for(topic.error).retriable:
-            self._fail(position, error_for(topic.error, topic_partition=where), lasting=False)
+            self._fail(position, error_of(Api.METADATA, topic.error, where=where), lasting=False)
 
     def _wake(self, now: float) -> None:
         if not self._resting:
@@ -421,7 +422,7 @@ class Fetcher:
             self._metadata.request_update()
             self._give_up(now, node, outcome.cause)
         elif code := getattr(outcome.message, "error_code", 0):  # since version 7
-            self._refused(now, node, asking, error_for(code))
+            self._refused(now, node, asking, error_of(Api.FETCH, code))
         else:
             self._read(now, node, outcome.message)
         for where in moving:
@@ -498,7 +499,7 @@ class Fetcher:
             self._pause_after_failure(now, position)
 
     def _on_error(self, now: float, node: int, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
-        error = error_for(part.error_code, topic_partition=position.where)
+        error = error_of(Api.FETCH, part.error_code, where=position.where)
         hint = getattr(part, "current_leader", None)
         self._near.end(position.where)
         if isinstance(error, OffsetOutOfRangeError) and node != self._metadata.cluster.leader(position.where):

@@ -10,6 +10,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
+from pyclient.core.rights import error_of
 from pyclient.errors import KafkaError, KafkaTimeout, UnknownServerError, error_for
 from pyclient.records import OffsetAndTimestamp, TopicPartition
 
@@ -82,7 +83,7 @@ class OffsetLookups:
                 groups.setdefault(leader, []).append(lookup)
             elif topic is not None and topic.error and not error_for(topic.error).retriable:
                 self._metadata.request_update()  # it may be cured before the next question
-                self._end(lookup, None, error_for(topic.error, topic_partition=lookup.where), now)
+                self._end(lookup, None, error_of(Api.METADATA, topic.error, where=lookup.where), now)
             else:
                 self._metadata.request_update()
         return groups
@@ -127,7 +128,7 @@ class OffsetLookups:
         if answer is None:
             self._again(now, lookup, UnknownServerError(f"the answer leaves out {lookup.where}"))
         elif answer.error_code:
-            self._again(now, lookup, error_for(answer.error_code, topic_partition=lookup.where))
+            self._again(now, lookup, error_of(Api.LIST_OFFSETS, answer.error_code, where=lookup.where))
         elif answer.offset < 0:
             self._end(lookup, None, None, now)  # no record that late
         else:

@@ -1,16 +1,22 @@
 """What a group's coordinator answers, as a call is to understand it."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Verdict
-from pyclient.errors import CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError, error_for
+from pyclient.core.rights import error_of
+from pyclient.errors import CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError
 from pyclient.records import TopicPartition
 
 _ELSEWHERE: Final = (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
 
 
-def refused(code: int, group: str, where: TopicPartition | None = None, said: str | None = None) -> Verdict:
-    """Again, perhaps at another broker, if waiting may help; else the error. *said* are the broker's own words."""
-    error = error_for(code, f"group {group!r}: {said}" if said else f"group {group!r}", topic_partition=where)
+def refused(api: Api, code: int, group: str, where: TopicPartition | None = None, said: str | None = None,
+            topics: Sequence[str] = ()) -> Verdict:
+    """Again, perhaps at another broker, if waiting may help; else the error. *said* are the broker's own words,
+    *topics* those it was asked about."""
+    error = error_of(api, code, f"group {group!r}: {said}" if said else f"group {group!r}", group=group, where=where,
+                     topics=topics)
     return Again(error, elsewhere=isinstance(error, _ELSEWHERE)) if error.retriable else error

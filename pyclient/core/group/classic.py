@@ -371,7 +371,8 @@ class ClassicGroup(Member):
 
     def _refuse(self, error: BaseException) -> None:
         self.failure = error
-        self.identity = Identity()
+        # Whose right was taken away may get it back: under a new id the group would wait for the old one to rejoin until its session ends.
+        self.identity = self.identity.without_generation() if isinstance(error, AuthorizationError) else Identity()
         self._leading.end()
         self._advance(Event.REFUSED)
         self._lose_all()

@@ -58,7 +58,7 @@ def join_call(options: GroupOptions, identity: Identity, protocols: Sequence[tup
     def judge(message: Any) -> Verdict:
         if message.error_code == MEMBER_ID_REQUIRED:
             return Done(KnownAs(message.member_id))
-        return refused(message.error_code, options.group_id) if message.error_code else Done(_joined(message))
+        return refused(Api.JOIN_GROUP, message.error_code, options.group_id) if message.error_code else Done(_joined(message))
 
     return _call(options, "joining", Api.JOIN_GROUP, fields, judge, finish, waits=True)
 
@@ -80,7 +80,7 @@ def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, b
         }
 
     def judge(message: Any) -> Verdict:
-        return refused(message.error_code, options.group_id) if message.error_code else Done(bytes(message.assignment))
+        return refused(Api.SYNC_GROUP, message.error_code, options.group_id) if message.error_code else Done(bytes(message.assignment))
 
     return _call(options, "getting the assignment from", Api.SYNC_GROUP, fields, judge, finish, waits=True)
 
@@ -89,7 +89,7 @@ def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) ->
     """Tell that the member lives; the result is None."""
 
     def judge(message: Any) -> Verdict:
-        return refused(message.error_code, options.group_id) if message.error_code else Done(None)
+        return refused(Api.HEARTBEAT, message.error_code, options.group_id) if message.error_code else Done(None)
 
     return _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
 
@@ -99,7 +99,7 @@ def survey_call(options: GroupOptions, finish: Finish) -> Call:
 
     def judge(message: Any) -> Verdict:
         (group,) = message.groups
-        return refused(group.error_code, options.group_id) if group.error_code else Done(_shared_out(group))
+        return refused(Api.DESCRIBE_GROUPS, group.error_code, options.group_id) if group.error_code else Done(_shared_out(group))
 
     return _call(options, "asking what was shared out in", Api.DESCRIBE_GROUPS,
                  lambda version: {"groups": [options.group_id], "include_authorized_operations": False}, judge, finish)
@@ -127,7 +127,7 @@ def leave_call(options: GroupOptions, identity: Identity, reason: str, finish: F
     def judge(message: Any) -> Verdict:
         codes = [message.error_code, *(each.error_code for each in getattr(message, "members", ()))]
         code = next((code for code in codes if code), 0)
-        return refused(code, options.group_id) if code else Done(None)
+        return refused(Api.LEAVE_GROUP, code, options.group_id) if code else Done(None)
 
     return attrs.evolve(_call(options, "leaving", Api.LEAVE_GROUP, fields, judge, finish), deadline=deadline)
 

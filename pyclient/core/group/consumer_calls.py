@@ -66,7 +66,7 @@ def beat_call(options: GroupOptions, identity: Identity, saying: Saying, finish:
 
     def judge(message: Any) -> Verdict:
         if message.error_code:
-            return refused(message.error_code, options.group_id, said=message.error_message)
+            return refused(Api.CONSUMER_GROUP_HEARTBEAT, message.error_code, options.group_id, said=message.error_message, topics=sorted(saying.topics or ()))
         return Done(Told(message.member_epoch, message.heartbeat_interval.total_seconds(), _assigned(message.assignment)))
 
     epoch = identity.generation if identity.joined else JOINS
@@ -79,7 +79,7 @@ def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: 
 
     def judge(message: Any) -> Verdict:
         code = message.error_code
-        return refused(code, options.group_id, said=message.error_message) if code and code not in _NO_MEMBER else Done(None)
+        return refused(Api.CONSUMER_GROUP_HEARTBEAT, code, options.group_id, said=message.error_message) if code and code not in _NO_MEMBER else Done(None)
 
     epoch = LEAVES if options.instance_id is None else LEAVES_FOR_NOW
     nothing = Saying(full=False)

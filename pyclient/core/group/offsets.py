@@ -9,7 +9,8 @@ from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
 from pyclient.core.group.answers import refused
 from pyclient.core.group.membership import Identity
-from pyclient.errors import UnknownServerError, UnknownTopicIdError, UnknownTopicOrPartitionError, error_for
+from pyclient.core.rights import error_of
+from pyclient.errors import UnknownServerError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 
 NOTHING_COMMITTED: Final = -1
@@ -46,12 +47,12 @@ def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, fin
     answered = {TopicPartition(topic.name, part.partition_index): part.error_code for topic in topics for part in topic.partitions}
     for where, code in answered.items():
         if code and code not in final:
-            return refused(code, group, where)
+            return refused(Api.OFFSET_COMMIT, code, group, where)
     for where in offsets:
         if where not in answered:
             return UnknownServerError(f"group {group!r}: the answer leaves out {where}: its offset may or may not be stored",
                                       topic_partition=where)
-    return next((error_for(code, f"group {group!r}", topic_partition=where) for where, code in answered.items() if code), Done(None))
+    return next((error_of(Api.OFFSET_COMMIT, code, f"group {group!r}", group=group, where=where) for where, code in answered.items() if code), Done(None))
 
 
 def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Finish, deadline: float | None) -> Call:
@@ -70,7 +71,7 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
             return Again(UnknownServerError(f"the answer leaves out group {group!r}"))
         answer = answers[0]
         if getattr(answer, "error_code", 0):
-            return refused(answer.error_code, group)
+            return refused(Api.OFFSET_FETCH, answer.error_code, group)
         return _read_committed(group, wanted, answer.topics)
 
     return Call(what=f"looking up the committed offsets of group {group!r}", api=Api.OFFSET_FETCH,
@@ -83,7 +84,7 @@ def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> Ve
         for part in topic.partitions:
             where = TopicPartition(topic.name, part.partition_index)
             if part.error_code:
-                return refused(part.error_code, group, where)
+                return refused(Api.OFFSET_FETCH, part.error_code, group, where)
             found[where] = _committed(part)
     for where in wanted:
         if where not in found:  # not the same as nothing committed: reading must not begin elsewhere for it

@@ -4,8 +4,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from pyclient.codec.apis import Api
 from pyclient.core.cluster import Cluster
-from pyclient.errors import KafkaError, UnknownTopicOrPartitionError, error_for
+from pyclient.core.rights import error_of
+from pyclient.errors import KafkaError, UnknownTopicOrPartitionError
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +26,7 @@ class Unreadable:
             if topic is None or not topic.error:
                 self._told.discard(name)
             elif name not in self._told:
-                error = error_for(topic.error, f"topic {name!r}")
+                error = error_of(Api.METADATA, topic.error, f"topic {name!r}", topics=[name])
                 if isinstance(error, UnknownTopicOrPartitionError):
                     self._told.add(name)
                     _log.warning("group %r: topic %r does not exist (yet): create it, or check its name; it is read as soon as it is there",

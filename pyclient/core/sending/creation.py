@@ -7,7 +7,8 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Broker, Call, Done, Verdict
-from pyclient.errors import KafkaTimeout, error_for
+from pyclient.core.rights import error_of
+from pyclient.errors import KafkaTimeout
 
 SETTING: Final = "auto.create.topics.enable"
 BROKER_RESOURCE: Final = 4
@@ -48,6 +49,6 @@ class TopicCreation:
 def _judge(message: Any) -> Verdict:
     result = message.results[0]
     if result.error_code:
-        return error_for(result.error_code, result.error_message)
+        return error_of(Api.DESCRIBE_CONFIGS, result.error_code, result.error_message)
     told = next((config.value for config in result.configs if config.name == SETTING), None)
     return Done({"true": True, "false": False}.get(told or ""))

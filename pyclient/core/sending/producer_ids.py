@@ -11,7 +11,8 @@ from typing import Any
 
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Anywhere, Call, Calls, Done, Finish, Verdict
-from pyclient.errors import KafkaError, error_for
+from pyclient.core.rights import error_of
+from pyclient.errors import KafkaError
 
 NONE = -1
 
@@ -62,5 +63,5 @@ def init_producer_id_call(finish: Finish) -> Call:
 def _judge(message: Any) -> Verdict:
     if not message.error_code:
         return Done(message.producer_id)
-    error = error_for(message.error_code, "an idempotent producer needs a producer id; enable_idempotence=False does without")
+    error = error_of(Api.INIT_PRODUCER_ID, message.error_code, "an idempotent producer needs a producer id; enable_idempotence=False does without")
     return Again(error) if error.retriable else error

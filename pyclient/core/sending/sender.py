@@ -6,7 +6,6 @@ Rule: a batch's memory goes back only when its request has ended, never on a tim
 """
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Iterator
 from typing import Any, Final, Protocol, TypeAlias
@@ -25,7 +24,7 @@ from pyclient.core.sending.balance import Balance
 from pyclient.core.sending.lanes import Lane, Leader
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.verdicts import GiveUp, Split, Stored, TryAgain, Verdict, judge
-from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError, sentence
+from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError, raisable, sentence
 from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -135,11 +134,12 @@ class Sender:
         return not self._under_way and self._accumulator.oldest() is None
 
     def abandon(self, error: KafkaError) -> None:
-        """Fail whatever is not settled (the end of ``close``)."""
+        """Fail whatever is not settled (the end of ``close``, or of the client); of what is under way the error says that nobody knows."""
         given_up = 0
         for batch in self._accumulator.hurry():
+            batch.in_doubt = _in_doubt(batch)
             self._accumulator.drop(batch)
-            given_up += batch.count if batch.result.fail(error) else 0
+            given_up += batch.count if batch.result.fail(self._failure(batch, error)) else 0
         if given_up:
             _log.warning("%d records are given up: %s", given_up, error)
 
@@ -424,7 +424,7 @@ class Sender:
 
 def _worded(error: KafkaError, message: str) -> KafkaError:
     """The same error in other words."""
-    other = copy.copy(error)
+    other = raisable(error)
     other.args = (message,)
     return other
 

@@ -6,7 +6,9 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import attrs
 
-from pyclient.errors import KafkaError, NotEnoughReplicasAfterAppendError, RecordTooLargeError, RequestTimedOutError, UnknownServerError, error_for
+from pyclient.codec.apis import Api
+from pyclient.core.rights import error_of
+from pyclient.errors import KafkaError, NotEnoughReplicasAfterAppendError, RecordTooLargeError, RequestTimedOutError, UnknownServerError
 from pyclient.records import TopicPartition
 
 
@@ -57,7 +59,7 @@ def judge(where: TopicPartition, answer: Any) -> Verdict:
     """Classify by the error's facts (errors.py), not by lists of codes."""
     if not answer.error_code:
         return Stored(answer.base_offset, append_time(answer))
-    error = error_for(answer.error_code, getattr(answer, "error_message", None), topic_partition=where)
+    error = error_of(Api.PRODUCE, answer.error_code, getattr(answer, "error_message", None), where=where)
     in_doubt = isinstance(error, OPEN_ENDED)
     if isinstance(error, RecordTooLargeError):
         return Split(error)

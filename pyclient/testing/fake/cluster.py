@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,11 +29,14 @@ class FakeCluster(Controls):
     """A cluster in this process that any Kafka client can connect to. Starts in milliseconds; needs no Java, no Docker.
 
     ``version`` is the release it behaves like; ``config`` are settings by Kafka's names (see `Settings`); the same ``seed``
-    gives the same ids. Use it in a ``with`` or ``async with`` block; its methods may be called from any thread meanwhile.
+    gives the same ids. With ``tls``, a context of servers, its listeners speak TLS (`CertificateAuthority` makes such contexts). ``sasl`` are
+    users and their passwords: then every client must log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured tokens, whose users need not be
+    listed). Use it in a ``with`` or ``async with`` block; its methods may be called from any thread meanwhile.
     Brokers have the ids 1 to *brokers*. The end of the block raises `FakeClusterDefect` when the model itself failed.
     """
 
-    def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0) -> None:
+    def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0,
+                 tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None) -> None:
         if brokers < 1:
             raise ValueError(f"brokers={brokers}: a cluster has at least one")
         if version not in PROFILES:
@@ -42,6 +46,8 @@ class FakeCluster(Controls):
         self._profile = PROFILES[version]
         self._settings = Settings.parse(config or {})
         self._random = Random(seed)
+        self._tls = tls
+        self._users = None if sasl is None else dict(sasl)
         self._thread: LoopThread | None = None
         self._kafka: Kafka | None = None
         self._listeners: Listeners | None = None
@@ -81,10 +87,10 @@ class FakeCluster(Controls):
                  for number, sock in sockets.items()]
         self._thread = thread = LoopThread("pyclient-fake-cluster")
         self._kafka = Kafka(nodes, clock=thread.loop.time, wall=_wall_ms, random=self._random, settings=self._settings,
-                            profile=self._profile)
+                            profile=self._profile, users=self._users)
         self._kafka.listeners.append(self._on_event)
         self._entrance = Front(self._kafka, Control())
-        self._listeners = thread.call(functools.partial(Listeners, self._entrance, sockets))
+        self._listeners = thread.call(functools.partial(Listeners, self._entrance, sockets, self._tls))
 
     def close(self) -> None:
         """End it: no thread, socket or connection is left. Calling again does nothing.

@@ -105,6 +105,16 @@ class Controls(abc.ABC):
         """
         self._do(lambda kafka: view.expire(kafka, group, member))
 
+    # ---- users ------------------------------------------------------------------------------------------------------
+
+    def set_password(self, user: str, password: str | None) -> None:
+        """Let *user* log in with *password* from now on; None: not at all. Who is logged in stays so until he has to log in anew.
+
+        Raises:
+            IllegalState: the cluster was made without ``sasl``.
+        """
+        self._do(lambda kafka: view.set_password(kafka, user, password))
+
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     def requests(self, api: Api | str | None = None, *, broker: int | None = None) -> list[Asked]:

@@ -53,13 +53,15 @@ class Kafka:
     """
 
     def __init__(self, brokers: Sequence[Broker], *, clock: Callable[[], float], wall: Callable[[], int], random: Random,
-                 settings: Settings | None = None, profile: Profile = PROFILES[NEWEST]) -> None:
+                 settings: Settings | None = None, profile: Profile = PROFILES[NEWEST], users: Mapping[str, str] | None = None) -> None:
         self.brokers: dict[int, Broker] = {each.id: each for each in brokers}
         self.clock = clock
         self.wall = wall
         self.random = random
         self.settings = settings or Settings()
         self.profile = profile
+        self.users = None if users is None else dict(users)
+        """Who may log in, with which password; None: nobody has to."""
         self.cluster_id = _identifier(random).hex[:22]
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}

@@ -61,6 +61,12 @@ class Settings:
     """How long the controller takes to notice that a broker is gone. The model's own."""
     regex_refresh_min_ms: float = 0.0
     """How long a group looks at new topics no second time for its regular expressions; a real broker's is fixed at 10 s. The model's own."""
+    sasl_enabled_mechanisms: str = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+    """Those a cluster with users offers; a real broker's is GSSAPI, which the model has not."""
+    connections_max_reauth_ms: int = 0
+    """After how long a login must be renewed (KIP-368); 0: never."""
+    connection_failed_authentication_delay_ms: int = 0
+    """How long a refused login waits for its answer; a real broker's is 100."""
     coordinator_load_ms: float = 0.0
     """How long a new group coordinator answers COORDINATOR_LOAD_IN_PROGRESS. The model's own."""
 

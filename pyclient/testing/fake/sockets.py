@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
@@ -65,8 +66,9 @@ async def _cancel_all() -> None:
 class Listeners:
     """The listening sockets of a cluster's brokers; a killed broker's is closed until it starts again. Used on the loop."""
 
-    def __init__(self, front: Front, reserved: Mapping[int, socket.socket]) -> None:
+    def __init__(self, front: Front, reserved: Mapping[int, socket.socket], tls: ssl.SSLContext | None = None) -> None:
         self._front = front
+        self._tls = tls
         self._listeners = {broker: self._listener(broker, sock) for broker, sock in reserved.items()}
         front.kafka.listeners.append(self._on_event)
 
@@ -78,7 +80,7 @@ class Listeners:
             await listener.all_entered()
 
     def _listener(self, broker: int, sock: socket.socket) -> Listener:
-        return Listener(sock, lambda: self._front.connection(broker))
+        return Listener(sock, lambda: self._front.connection(broker), self._tls)
 
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         broker = facts.get("broker")

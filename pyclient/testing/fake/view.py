@@ -202,3 +202,13 @@ def _member_called(found: AnyGroup, name: str) -> str:
     if len(named) != 1:
         raise ValueError(f"{len(named)} members of {found.id!r} are called {name!r}; the ids are {sorted(found.members) or 'none'}")
     return named[0]
+
+
+def set_password(kafka: Kafka, user: str, password: str | None) -> None:
+    """Change who may log in."""
+    if kafka.users is None:
+        raise IllegalState("nobody logs in to this cluster: make it with sasl={user: password}")
+    if password is None:
+        kafka.users.pop(user, None)
+    else:
+        kafka.users[user] = password

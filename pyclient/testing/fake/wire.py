@@ -16,6 +16,7 @@ from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fai
 from pyclient.testing.fake.families import FAMILIES
 from pyclient.testing.fake.families.versions import UNSUPPORTED_VERSION
 from pyclient.testing.fake.model import Broker, Kafka
+from pyclient.testing.fake.sasl import Session
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
@@ -78,6 +79,7 @@ class BrokerConnection(asyncio.Protocol):
         self.broker = broker
         self._front = front
         self._kafka = front.kafka
+        self.session = Session(front.kafka)
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._frames: deque[memoryview] = deque()
@@ -169,6 +171,9 @@ class BrokerConnection(asyncio.Protocol):
             return
         if api is None or head.version not in offered:
             raise ProtocolError(f"API {head.api_key} v{head.version} is not offered by {self._kafka.profile.name}")
+        if not self.session.admits(api):
+            self._kafka.tell("not admitted", api=api.title, connection=self)
+            raise ProtocolError(f"{api.title} is not admitted: {self.session!r}")
         asked = Asked(broker=self.broker.id, api=api, version=head.version, client_id=head.client_id,
                       body=decode_request(api, head.version, frame), peer=self._peer, connection=self)
         self._kafka.tell("asked", asked=asked)
@@ -259,6 +264,8 @@ class BrokerConnection(asyncio.Protocol):
     def _reply(self, head: RequestHead, asked: Asked, fields: Fields) -> None:
         self._kafka.tell("answered", asked=asked, fields=fields)
         self._write(self._framed(head, asked, fields))
+        if self.session.over and self._transport is not None and not self._paused:
+            self._transport.close()
 
     def _write(self, data: bytes) -> None:
         if self._paused:

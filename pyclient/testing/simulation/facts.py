@@ -128,6 +128,8 @@ class Second:
     by_client: Counter[str] = attrs.field(factory=Counter)
     control: Counter[str] = attrs.field(factory=Counter)
     """Requests about the cluster itself, by client."""
+    logins: Counter[str] = attrs.field(factory=Counter)
+    """Begun, by client."""
 
 
 class Facts:
@@ -175,6 +177,12 @@ class Facts:
         """Client → the topics that it wants to know."""
         self.views: Counter[str] = Counter()
         """Client → how many views of the cluster it got while nothing was wrong."""
+        self.logins: dict[object, float] = {}
+        """Connection → when a login last began on it."""
+        self.answered: dict[object, float] = {}
+        """Connection → when anything but a login was last answered on it, where clients log in."""
+        self.tokens = 0
+        """How often any was asked for until the last second."""
         self.consumed = 0
         self.acked = 0
         self.failed = 0

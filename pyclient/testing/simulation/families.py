@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from pyclient.testing.simulation.faults import FELT_BY_LOGINS
 from pyclient.testing.simulation.group_run import GroupRun, run_group_seed
 from pyclient.testing.simulation.invariants import ALONE, GROUPS
 from pyclient.testing.simulation.run import Outcome, Run, run_seed
@@ -22,7 +23,7 @@ class Family:
     run: Callable[..., Outcome]
     """(seed, faults) → outcome; faults None: those it plans."""
     kinds: Sequence[str]
-    """The faults it draws from."""
+    """The faults its seeds draw from."""
     least_records: int
     """Sent and consumed, of a seed that is worth its name."""
     least_faults: int
@@ -36,6 +37,6 @@ class Family:
 
 
 FAMILIES: Final = {each.name: each for each in (
-    Family(name=ALONE, run=run_seed, kinds=Run.KINDS, least_records=1000, least_faults=5, least_in_flight=0.95),
-    Family(name=GROUPS, run=run_group_seed, kinds=GroupRun.KINDS, least_records=500, least_faults=3, least_in_flight=0.75),
+    Family(name=ALONE, run=run_seed, kinds=(*Run.KINDS, *sorted(FELT_BY_LOGINS)), least_records=1000, least_faults=5, least_in_flight=0.95),
+    Family(name=GROUPS, run=run_group_seed, kinds=(*GroupRun.KINDS, *sorted(FELT_BY_LOGINS)), least_records=500, least_faults=3, least_in_flight=0.75),
 )}

@@ -10,9 +10,10 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.codec.messages import response_schema
+from pyclient.core.connection import State
 from pyclient.testing.fake import view
 from pyclient.testing.fake.asking import Asked
-from pyclient.testing.fake.control import Answer, Fail, Throttle
+from pyclient.testing.fake.control import Answer, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.partition import NOBODY, Partition
 from pyclient.testing.simulation.network import Cut, Link
@@ -47,6 +48,7 @@ NEXT_REFUSALS: Final = (
 )
 """The same in groups of the next generation."""
 POLICY_VIOLATION: Final = 44
+LOGIN_REFUSED: Final = {"error_code": 58, "error_message": "no", "auth_bytes": b"", "session_lifetime": 0}
 CLOCK_JUMPS_MS: Final = (-DAY_MS, -3_600_000, -2500, 2500, 3_600_000, DAY_MS)
 
 
@@ -339,6 +341,52 @@ def _led(world: World) -> list[Partition]:
     return [each for topic in world.kafka.topics.values() if not topic.internal for each in topic.partitions if each.leader != NOBODY]
 
 
+# --- logins -----------------------------------------------------------------------------------------------------------
+
+
+def login_unanswered(strike: Strike) -> None:
+    """A broker never answers a message of a login."""
+    _meddle(strike, "says nothing more", lambda asked: Silence(applied=strike.digit(2) == 1))
+
+
+def login_cut(strike: Strike) -> None:
+    """A broker hangs up during a login, perhaps one that has just succeeded."""
+    _meddle(strike, "hangs up", lambda asked: Drop(applied=strike.digit(2) == 1))
+
+
+def login_refused(strike: Strike) -> None:
+    """A broker refuses a token, of a client that has been accepted before."""
+    def refuse(asked: Asked) -> Answer | None:
+        return Answer(LOGIN_REFUSED) if asked.api is Api.SASL_AUTHENTICATE and _is_in(strike.world, asked.client_id) else None
+    _meddle(strike, "refuses the token", refuse)
+
+
+def token_outage(strike: Strike) -> None:
+    """Whoever gives out tokens cannot be reached for a while."""
+    tokens = strike.world.tokens
+    if tokens is not None:
+        tokens.out_of_service(strike.fault.lasts, lambda: strike.hit("a token could not be fetched"))
+
+
+def _meddle(strike: Strike, what: str, decide: Callable[[Asked], Verdict | None]) -> None:
+    """Do this to one or two messages of logins, while it lasts."""
+    api = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.SASL_AUTHENTICATE)[strike.digit(3)]
+
+    def meddle(asked: Asked) -> Verdict | None:
+        verdict = decide(asked)
+        if verdict is not None:
+            strike.hit(f"broker {asked.broker} {what} at {asked.api.title} of {asked.client_id}")
+        return verdict
+
+    rule = strike.world.control.intercept(meddle, api=Api.SASL_AUTHENTICATE if strike.fault.kind in FELT_BY_TOKENS else api, times=1 + strike.digit(2))
+    strike.world.loop.call_at(strike.fault.over, rule.remove)
+
+
+def _is_in(world: World, client: str | None) -> bool:
+    """Whether a client has a connection on which it was accepted: it may not be one of a former life."""
+    return any(link.client_protocol.state in (State.READY, State.REAUTHENTICATING) for link in world.network.of_client(client or "") if not link.frozen)
+
+
 # --- the machine and its user -----------------------------------------------------------------------------------------
 
 
@@ -358,11 +406,16 @@ Kind = Callable[[Strike], None]
 KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
     cut_before_write, cut_before_answer, cut_mid_frame, half_open, slow_node, dns_change, broker_restart, broker_loss, throttling,
     refusal, rejection, stale_metadata, leader_move, unclean_truncation, retention, coordinator_move, clock_jump, callback_raises, membership_refusal, member_expiry,
+    login_unanswered, login_cut, login_refused, token_outage,
 )}
 
 FELT_BY_MEMBERS: Final = frozenset({"membership_refusal", "member_expiry"})
 """Those that only members of groups feel."""
-NOT_FOR_SERVICES: Final = FELT_BY_MEMBERS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
+FELT_BY_TOKENS: Final = frozenset({"login_refused", "token_outage"})
+"""Those that only clients feel whose credentials can change; others may give up when they are refused."""
+FELT_BY_LOGINS: Final = FELT_BY_TOKENS | {"login_unanswered", "login_cut"}
+"""Those that only clients feel who log in: planned for them, beside all others."""
+NOT_FOR_SERVICES: Final = FELT_BY_MEMBERS | FELT_BY_LOGINS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
 """What any service must live with: these lose nothing that two replicas have, make no timestamp wrong, and need no help of its code."""
 

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from pyclient.testing.simulation.facts import Facts
-from pyclient.testing.simulation.faults import KINDS, Fault
+from pyclient.testing.simulation.faults import FELT_BY_LOGINS, KINDS, Fault
 from pyclient.testing.simulation.group_facts import GroupFacts
 from pyclient.testing.simulation.group_invariants import RULES_OF_GROUPS
 from pyclient.testing.simulation.invariants import RECOVERY_S, Invariant
@@ -16,8 +16,8 @@ from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, LATEST_S, 
 from pyclient.testing.simulation.run import Outcome, Run
 from pyclient.testing.simulation.workload import Plan, producer_options
 
-NOT_FOR_GROUPS: Final = frozenset({"callback_raises", "rejection", "clock_jump"})
-"""What is of no matter to members."""
+NOT_FOR_GROUPS: Final = FELT_BY_LOGINS | {"callback_raises", "rejection", "clock_jump"}
+"""What is of no matter to members, or drawn apart."""
 
 RESTING_S: Final = 5.0
 """How long a group at rest is looked at."""

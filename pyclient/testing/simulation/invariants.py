@@ -379,7 +379,7 @@ def pipelines_are_bounded(judge: Judge, link: Link) -> None:
 
 
 def _unanswered(link: Link) -> list[Any]:
-    return list(link.near.get_protocol()._in_flight)  # type: ignore[attr-defined] # the client's connection: nobody else knows
+    return list(link.client_protocol._in_flight)  # the client's connection: nobody else knows
 
 
 @holds("written", "M09")

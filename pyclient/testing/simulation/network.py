@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
@@ -15,14 +16,17 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from pyclient.runtime.network import Endpoint, SocketOptions
+from pyclient.runtime.network import Endpoint, SocketOptions, Tls, UsesTls, tls_name
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.wire import Front
+from pyclient.testing.tls import BrokerTls, ClientTls
 
 HIGH_WATER: Final = 64 * 1024
 LOW_WATER: Final = 16 * 1024
 SPLIT: Final = 0.1
 """How often what was written arrives in pieces."""
+SLOW_S: Final = 0.05
+"""What takes longer is no usual delay."""
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -83,16 +87,24 @@ class SimulatedTransport(asyncio.Transport):
         self._unsent += sum(map(len, pieces))
         self._in_order(self._deliver)
         if self is self.link.near:
-            self.link.network.written(self.link)
+            if not self._says_goodbye:
+                self.link.network.written(self.link)
         elif self.link.throttled_for:
             self.link.be_silent(self._arrives)
         if self._unsent > HIGH_WATER and not self._paused and isinstance(self._protocol, asyncio.BaseProtocol):
             self._paused = True
             self._protocol.pause_writing()
 
+    @property
+    def _says_goodbye(self) -> bool:
+        """Whether what is written is TLS's own end, which asks for nothing."""
+        return isinstance(self._protocol, ClientTls) and bool(self._protocol.transport.is_closing())
+
     def _in_order(self, event: Callable[[], None]) -> None:
         loop = self.link.network.loop
         self._arrives = max(self._arrives, loop.time() + self.link.delay())
+        if self._arrives > loop.time() + SLOW_S:
+            self.link.late_until = self._arrives
         loop.call_at(self._arrives, event)
 
     def _deliver(self) -> None:
@@ -169,9 +181,13 @@ class SimulatedTransport(asyncio.Transport):
 
     def abort(self) -> None:
         """End at once; what is not written out is lost."""
+        self._force_close(None)
+
+    def _force_close(self, error: Exception | None) -> None:
+        """The same for a cause, as asyncio's TLS asks its transport."""
         if not self._gone:
             self.lose_written()
-            self.lost(None)
+            self.lost(error)
             if self._other is not None and not self.link.frozen:
                 other = self._other
                 self.link.network.loop.call_later(
@@ -185,6 +201,10 @@ class SimulatedTransport(asyncio.Transport):
             self.link.ended()
             if self._protocol is not None:
                 self.link.network.loop.call_soon(self._protocol.connection_lost, error)
+
+    def deafen(self) -> None:
+        """Hear no more of the peer, as if it had ended; what is written still goes out."""
+        self.link.network.loop.call_soon(self.receive_end)
 
     def is_closing(self) -> bool:
         """Whether nothing is written any more."""
@@ -216,14 +236,24 @@ class Link:
         self.network = network
         self.client = client
         self.broker = broker
+        self.served: asyncio.BaseProtocol | None = None
+        """Who hears what the client says, behind TLS if there is any."""
         self.frozen = False
         """Half-open: nothing arrives any more, and nobody is told."""
         self.throttled_for = 0.0
         """The next answer asks the client for so many seconds of silence."""
+        self.late_until = 0.0
+        """When what was on its way for long arrived, or will."""
         self.silent = (0.0, 0.0)
         """From when to when the client was last asked to be silent."""
         self.near = SimulatedTransport(self, ("10.1.0.1", 50_000))
         self.far = SimulatedTransport(self, address)
+
+    @property
+    def client_protocol(self) -> Any:
+        """The client's connection, behind TLS if there is any."""
+        protocol: Any = self.near.get_protocol()
+        return protocol.app if isinstance(protocol, ClientTls) else protocol
 
     def __repr__(self) -> str:
         return f"<{self.client} to broker {self.broker}>"
@@ -258,14 +288,19 @@ class Link:
 
     def ended(self) -> None:
         """One end is gone."""
-        self.network.links.pop(self, None)
+        if self.network.links.pop(self, self) is None:
+            self.network.on_ended(self)
+            if self.frozen:
+                self.network.half_gone.append(self)
 
 
 class SimulatedNetwork:
     """Every name, address and connection of a simulated world; gives each client its `Network`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, front: Front) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, front: Front, tls: ssl.SSLContext | None = None) -> None:
         self.loop = loop
+        self.tls = tls
+        """With what the brokers' listeners speak TLS."""
         self.random = random
         self.front = front
         self.latency = Latency()
@@ -282,6 +317,10 @@ class SimulatedNetwork:
         """Asked at each write of a client; whoever gives True has struck and is asked no more."""
         self.throttled: dict[Asked, float] = {}
         """Requests whose answers will ask for so many seconds of silence."""
+        self.half_gone: list[Link] = []
+        """Connections of which one end is gone, and the other will never hear of it."""
+        self.on_ended: Callable[[Link], object] = lambda _: None
+        """Called when the first end of a connection is gone."""
         self.connects = 0
         self.look_ups = 0
         front.kafka.listeners.append(self._on_event)
@@ -302,9 +341,13 @@ class SimulatedNetwork:
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         if event == "answered" and self.throttled and (seconds := self.throttled.pop(facts["asked"], 0.0)):
-            for link in self.links:
-                if link.far.get_protocol() is facts["asked"].connection:
-                    link.throttled_for = seconds
+            link = self.served_by(facts["asked"].connection)
+            if link is not None:
+                link.throttled_for = seconds
+
+    def served_by(self, connection: object) -> Link | None:
+        """The connection whose broker's side this is, while it is there."""
+        return next((link for link in self.links if link.served is connection), None)
 
     def disarm(self, strike: Callable[[Link], bool]) -> None:
         """Ask it no more."""
@@ -319,6 +362,12 @@ class SimulatedNetwork:
         for link in list(self.links):
             if link.frozen:
                 link.cut(Cut.BEFORE_WRITE)
+
+    def bury(self) -> None:
+        """Tell everybody who is left that it is over."""
+        for link in [*self.links, *self.half_gone]:
+            link.cut(Cut.BEFORE_WRITE)
+        self.half_gone.clear()
 
     def of_broker(self, broker: int) -> list[Link]:
         """The connections to a broker, in the order they were made."""
@@ -346,7 +395,8 @@ class ClientNetwork:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [Endpoint(socket.AF_INET, (address, port)) for address in found]
 
-    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions) -> asyncio.Transport:
+    async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
+                   tls: Tls | None = None) -> asyncio.Transport:
         """Connect to whoever is at this address."""
         network = self._network
         network.connects += 1
@@ -360,10 +410,36 @@ class ClientNetwork:
             raise ConnectionRefusedError(111, "Connection refused")
         link = Link(network, self._client, node.id, address)
         network.links[link] = None
-        near = protocol()
-        link.far.connect(network.front.connection(node.id), link.near)
-        link.near.connect(near, link.far)
+        link.served = network.front.connection(node.id)
+        link.far.connect(link.served if network.tls is None else BrokerTls(link.served, network.tls, _unobserved(network.loop)), link.near)
+        if tls is not None:
+            return await _secured(link, protocol(), tls)
+        link.near.connect(protocol(), link.far)
         return link.near
 
     def drop(self) -> None:
         """There is no fork in a simulation."""
+
+
+async def _secured(link: Link, protocol: asyncio.BaseProtocol, tls: Tls) -> asyncio.Transport:
+    """Shake hands, as the loop's own TLS does."""
+    tls.connected()
+    shaken = link.network.loop.create_future()
+    wrapped = ClientTls(protocol, tls.context, shaken, tls_name(tls.host), tls.timeout)
+    link.near.connect(wrapped, link.far)
+    transport: asyncio.Transport = wrapped.transport
+    try:
+        await shaken
+    except BaseException:
+        link.near.abort()
+        raise
+    if isinstance(protocol, UsesTls):
+        protocol.take_tls(link.near.deafen)
+    return transport
+
+
+def _unobserved(loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
+    """Nobody waits for a broker's side of a handshake."""
+    future = loop.create_future()
+    future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return future

@@ -21,9 +21,11 @@ from pyclient.errors import IllegalTransition
 from pyclient.testing.fake.asking import Asked
 from pyclient.testing.fake.batch import Batch
 from pyclient.testing.fake.partition import NOBODY
+from pyclient.testing.simulation import protection
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
-from pyclient.testing.simulation.faults import FELT_BY_MEMBERS, KINDS, Fault, Strike, planned
+from pyclient.testing.simulation.faults import FELT_BY_LOGINS, FELT_BY_MEMBERS, KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import RULES_OF_ALL, Broken, Invariant, Judge
+from pyclient.testing.simulation.login_invariants import LOGIN, RULES_OF_LOGINS
 from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
 from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
@@ -74,17 +76,19 @@ class Outcome:
 class Run:
     """The state of one run."""
 
-    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in FELT_BY_MEMBERS)
-    """The faults that it draws from."""
+    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in FELT_BY_MEMBERS | FELT_BY_LOGINS)
+    """The faults that it draws from; those of logins are drawn apart, so that others' seeds stay what they are."""
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
-        self.world = World(seed, config=self._settings(Random(f"{seed}/settings")) if config is None else config)
+        self.protection = protection.drawn(seed, logs_in=config is None)
+        settings = self._settings(Random(f"{seed}/settings")) if config is None else config
+        self.world = World(seed, config={**settings, **self.protection.settings}, tls=self.protection.context(), sasl=self.protection.users)
+        self.protection.equip(self.world)
         self.world.seal_inline_bytes = self.world.random("sealing").choice(SEALED_INLINE_BYTES)
         self.facts = self._new_facts()
         self.judge = Judge(self.world, self.facts, self._rules())
         self.plan = self._plan(self.world.random("plan"))
-        self.faults = planned(self.world.random("faults"), fewest=FEWEST_FAULTS, most=MOST_FAULTS, begin=FAULTS_BEGIN_S,
-                              end=FAULTS_END_S, kinds=self.KINDS) if faults is None else list(faults)
+        self.faults = self._planned() if faults is None else list(faults)
         for broker in self.world.kafka.brokers:
             if self.world.random(f"address {broker}").random() < TWO_ADDRESSES:
                 self.world.network.place(broker, f"10.0.0.{broker}", f"10.9.0.{broker}")
@@ -158,10 +162,19 @@ class Run:
 
     def _rules(self) -> Sequence[Invariant]:
         """What is judged."""
-        return RULES_OF_ALL
+        return RULES_OF_ALL if self.protection.mechanism is None else (*RULES_OF_ALL, *RULES_OF_LOGINS)
 
     def _plan(self, random: Random) -> Plan:
         return drawn(random)
+
+    def _planned(self) -> list[Fault]:
+        """What goes wrong, with whatever goes wrong with logins."""
+        kinds = [kind for kind in self.KINDS if kind not in self.protection.spares]
+        faults = planned(self.world.random("faults"), fewest=FEWEST_FAULTS, most=MOST_FAULTS, begin=FAULTS_BEGIN_S, end=FAULTS_END_S, kinds=kinds)
+        if self.protection.login_faults:
+            faults += planned(self.world.random("faults of logins"), fewest=protection.FEWEST_FAULTS, most=protection.MOST_FAULTS, begin=FAULTS_BEGIN_S,
+                              end=FAULTS_END_S, kinds=self.protection.login_faults)
+        return sorted(faults, key=lambda each: each.at)
 
     def _consumers(self, done: asyncio.Event) -> Mapping[str, Coroutine[Any, Any, None]]:
         """The lives of those who read, by name; they end after *done*."""
@@ -181,6 +194,8 @@ class Run:
     def _watch(self) -> None:
         self.world.loop.after_turn = self._after_turn
         self.world.network.armed.append(self._on_written)
+        if self.protection.mechanism is not None:
+            self.world.network.on_ended = self._on_ended
         self.world.loop.call_later(1.0, self._each_second)
 
     def _strike(self, fault: Fault) -> None:
@@ -227,6 +242,9 @@ class Run:
         self.judge.after("written", link)
         return False
 
+    def _on_ended(self, link: Link) -> None:
+        self.judge.after("ended", link)
+
     def _each_second(self) -> None:
         loop, second = self.world.loop, self.facts.second
         second.turns, self._turns = loop.turns - self._turns, loop.turns
@@ -241,6 +259,10 @@ class Run:
             self._on_asked(facts["asked"])
         elif event == "appended":
             self._on_appended((facts["topic"], facts["partition"]), facts["batch"])
+        elif event == "answered":
+            self._on_answered(facts["asked"], facts["fields"])
+        elif event == "not admitted":
+            self.judge.after("reached", None, self.world.network.served_by(facts["connection"]))
         elif event == "leader" and facts["broker"] != NOBODY:
             self._on_leader((facts["topic"], facts["partition"]), clean=facts["clean"])
         elif event == "committed":
@@ -259,8 +281,23 @@ class Run:
         second, name = self.facts.second, asked.client_id or "?"
         second.requests += 1
         second.by_client[name] += 1
-        if asked.api in ASKS_FOR_STATE:
+        if asked.api in ASKS_FOR_STATE and not (asked.api is Api.API_VERSIONS and self._without_tokens()):
             second.control[name] += 1
+        self.judge.after("reached", asked, None)
+        if asked.api is Api.SASL_HANDSHAKE:
+            second.logins[name] += 1
+            self.judge.after("login begins", asked)
+
+    def _without_tokens(self) -> bool:
+        """Whether connecting fails after the broker was asked for its versions: the bound of all connecting holds then."""
+        tokens = self.world.tokens
+        return tokens is not None and tokens.failed_at > self.world.loop.time() - 1.0
+
+    def _on_answered(self, asked: Asked, fields: Mapping[str, Any]) -> None:
+        if asked.api in LOGIN:
+            self.judge.after("login answered", asked, fields)
+        elif self.protection.mechanism is not None:
+            self.facts.answered[asked.connection] = self.world.loop.time()
 
     def _on_appended(self, where: Key, batch: Batch) -> None:
         names = self._names_of(batch)

@@ -4,10 +4,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import ssl
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from random import Random
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from pyclient.consumer import AsyncConsumer
 from pyclient.producer import AsyncProducer
@@ -23,6 +24,9 @@ from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS, Fault, Strik
 from pyclient.testing.simulation.journal import Journal
 from pyclient.testing.simulation.loop import SimulationLoop
 from pyclient.testing.simulation.network import SimulatedNetwork
+
+if TYPE_CHECKING:
+    from pyclient.testing.simulation.protection import TokenService
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -41,13 +45,15 @@ WORK_PER_S: Final = 1000.0
 class World:
     """One loop with virtual time, one fake cluster, one network, any number of async clients: everything that a seed decides.
 
-    ``config`` and ``version`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a program in it, `inside`
+    ``config``, ``version`` and ``sasl`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a program in it, `inside`
     puts clients into it, `cluster` holds the cluster's controls, `strike` lets faults come. The same seed and the same program give
     the same run: ``journal.digest`` proves it, ``journal.timeline()`` shows its last events. Times are virtual seconds since the
-    beginning. ``with`` ends it. Not for threads: sync clients cannot be in it.
+    beginning. With ``tls``, a context of servers, brokers speak TLS; take keys whose signatures have one size, or a seed gives several runs:
+    ``CertificateAuthority(key="ed25519").server_context("broker-1", …)``. ``with`` ends it. Not for threads: sync clients cannot be in it.
     """
 
-    def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST) -> None:
+    def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST,
+                 tls: ssl.SSLContext | None = None, sasl: Mapping[str, str] | None = None) -> None:
         self.seed = seed
         self.loop = SimulationLoop(self.random("order"))  # type: ignore[abstract] # no loop is abstract when it runs
         self.journal = Journal(self.loop.time)
@@ -55,15 +61,21 @@ class World:
         """What the wall clock is ahead by."""
         nodes = [Broker(number, f"broker-{number}", PORT, rack=f"rack-{number}") for number in range(1, brokers + 1)]
         self.kafka = Kafka(nodes, clock=self.loop.time, wall=self.wall, random=self.random("cluster"),
-                           settings=Settings.parse(config or {}), profile=PROFILES[version])
+                           settings=Settings.parse(config or {}), profile=PROFILES[version], users=sasl)
         self.control = Control()
         self.front = Front(self.kafka, self.control)
-        self.network = SimulatedNetwork(self.loop, self.random("network"), self.front)
+        if tls is not None:
+            tls.num_tickets = 0  # their sizes depend on the real clock
+        self.network = SimulatedNetwork(self.loop, self.random("network"), self.front, tls)
         self.kafka.listeners.append(self._on_event)
         self.seal_inline_bytes = SEAL_INLINE_BYTES
         """Larger batches are compressed by the clients' workers."""
         self.assignments_per_s = WORK_PER_S
         """How fast leaders of groups share partitions out."""
+        self.security: Mapping[str, Any] = {}
+        """Options that clients of this world are made with, for brokers with TLS."""
+        self.tokens: TokenService | None = None
+        """Who gives out tokens, where clients log in with them and faults may come to it."""
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
@@ -104,6 +116,8 @@ class World:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until(self.loop.time() + ENDING_S)
+        self.network.bury()
+        self.loop.run_until(self.loop.time())
         self.loop.close()
 
     @property
@@ -145,7 +159,8 @@ class World:
         """What a client of this world is made in."""
         return Environment(
             network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall,
-            random=lambda: self.random(f"client {client}"), seal_inline_bytes=self.seal_inline_bytes,
+            random=lambda: self.random(f"client {client}"), token_bytes=self.random(f"logins {client}").randbytes,
+            seal_inline_bytes=self.seal_inline_bytes,
             workers=lambda name: LateExecutor(
                 self.loop, self.random(f"workers {client}"), lambda: self.assignments_per_s if name == ASSIGNING else WORK_PER_S))
 
@@ -160,12 +175,12 @@ class World:
     def producer(self, name: str, **options: Any) -> AsyncProducer:
         """A producer of this world."""
         with self.inside(name):
-            return AsyncProducer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **options})
+            return AsyncProducer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **self.security, **options})
 
     def consumer(self, name: str, **options: Any) -> AsyncConsumer:
         """A consumer of this world."""
         with self.inside(name):
-            return AsyncConsumer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **options})
+            return AsyncConsumer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **self.security, **options})
 
     # ---- what happens -----------------------------------------------------------------------------------------------
 

@@ -117,6 +117,19 @@ def test_a_sync_that_a_new_rebalance_overtakes_joins_again_as_the_same_member() 
     assert member.sends(Api.JOIN_GROUP).body.member_id == MEMBER
 
 
+def test_who_lost_a_right_and_got_it_back_joins_under_the_id_the_group_knows() -> None:
+    """Under a new one the group would wait for the old one until its session ends."""
+    member = Member()
+    member.subscribes()
+    member.polls()
+    member.joined(member.sends(Api.JOIN_GROUP))
+    member.refused(member.sends(Api.SYNC_GROUP), GROUP_AUTHORIZATION)
+    assert isinstance(member.group.take_trouble(), GroupAuthorizationError)
+    member.subscribes()
+    member.polls()
+    assert member.sends(Api.JOIN_GROUP).body.member_id == MEMBER
+
+
 def test_G03_what_refuses_the_member_as_it_is_lasts_until_it_subscribes_anew() -> None:
     member = Member()
     member.subscribes()

@@ -457,11 +457,13 @@ def test_a_batch_that_expires_while_it_is_sealed_gives_its_memory_back_after_tha
 
 def test_the_end_fails_everything_that_is_not_settled_and_frees_what_nobody_reads() -> None:
     world = Producing(1, -1)
-    world.send(0)
+    under_way = world.send(0)
     (sent,) = world.turn()
     deliveries = [world.send(0), world.send(1)]
     world.sender.abandon(ClientClosed("closed"))
-    assert all(isinstance(each.exception(0), ClientClosed) for each in deliveries)
+    assert [str(each.exception(0)) for each in deliveries] == [f"t-{partition}: 1 records were not stored after 0 attempts: closed" for partition in (0, 1)]
+    assert isinstance(under_way.exception(0), ClientClosed)
+    assert str(under_way.exception(0)) == "t-0: 1 records may or may not be stored; given up after 1 attempt: closed"
     assert world.buffers.pool.used > 0
     sent.is_lost()
     assert world.buffers.pool.used == 0

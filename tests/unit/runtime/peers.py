@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import datetime
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeAlias
@@ -86,7 +87,8 @@ Script: TypeAlias = Callable[[Conversation], Awaitable[None]]
 class Peer:
     """Listens and runs a script for each connection: the first for the first one, the last for all further ones."""
 
-    def __init__(self, *scripts: Script, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, *scripts: Script, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._scripts = scripts
         self._host = host
         self._port = port
@@ -112,7 +114,7 @@ class Peer:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         self._listener = Listener(
             socket.create_server((self._host, self._port), family=family),
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve))
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._serve), self._tls)
         self._port = self._listener.port
         return self
 

@@ -77,7 +77,7 @@ async def driven() -> AsyncIterator[Rig]:
     driver = Driver(clock)
     managers = [Manager(), Manager()]
     links = Links(options(), AsyncioNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
-                  on_change=driver.wake, on_quiet=driver.rest, on_trouble=lambda cause: None)
+                  on_change=driver.wake, on_quiet=driver.rest, on_trouble=lambda cause: None, on_refused=lambda refusal: None)
     driver.start(links, managers)
     try:
         yield Rig(driver, clock, managers)

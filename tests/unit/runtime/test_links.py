@@ -14,14 +14,14 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.config import AdminConfig
 from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
-from pyclient.errors import KafkaError, RequestTimedOut
+from pyclient.errors import KafkaError, RequestTimedOut, SaslAuthenticationError
 from pyclient.metrics import Metrics
 from pyclient.records import Node
 from pyclient.runtime.client import ClientCore
 from pyclient.runtime.links import LinkOptions, Links
 from pyclient.runtime.network import AsyncioNetwork, Endpoint, Network, SocketOptions
 from tests.addresses import nobody
-from tests.unit.runtime.peers import Conversation, Peer, broker, metadata, muted_after_introduction, silence, versions
+from tests.unit.runtime.peers import Conversation, Peer, Script, broker, metadata, muted_after_introduction, silence, versions
 from tests.unit.runtime.test_connection import Clock, until
 
 LIMIT = 20.0
@@ -42,6 +42,7 @@ class Rig:
     def __init__(self, links: Callable[[Rig], Links], clock: Clock) -> None:
         self.clock = clock
         self.troubles: list[KafkaError] = []
+        self.refusals: list[KafkaError] = []
         self.changes = 0
         self.links = links(self)
 
@@ -90,7 +91,8 @@ async def rig(*addresses: tuple[str, int], network: Network | None = None, clock
     nodes = [Node(BOOTSTRAP - at, *address) for at, address in enumerate(addresses)]
     made = Rig(lambda self: Links(
         options(**changes), network or AsyncioNetwork(), clock=self.clock, random=Random(7), bootstrap=nodes,
-        metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(), on_trouble=self.troubles.append), clock or Clock())
+        metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(),
+        on_trouble=self.troubles.append, on_refused=self.refusals.append), clock or Clock())
     try:
         yield made
     finally:
@@ -546,6 +548,68 @@ def test_P22_a_hang_up_after_a_request_without_answer_is_trouble_for_with_acks_0
             outcome = here.ask(1, answered=False)
             assert isinstance(outcome.result(), Reply)
             await until(lambda: here.troubles)
+
+    run(test())
+
+
+# ---- listeners that want a login ------------------------------------------------------------------------------------
+
+
+def wants_login(error_code: int, *mechanisms: str) -> Script:
+    """Tells its versions, hangs up on what is asked without a login, and answers how one begins."""
+    async def script(conversation: Conversation) -> None:
+        await conversation.introduce()
+        question = await conversation.question()
+        if question.api is Api.SASL_HANDSHAKE:
+            conversation.answer(question, error_code=error_code, mechanisms=mechanisms)
+            await conversation.end()
+    return script
+
+
+def test_M16_a_listener_that_hangs_up_on_who_has_not_logged_in_is_asked_what_it_offers_and_refuses_the_client() -> None:
+    async def test() -> None:
+        async with Peer(wants_login(33, "PLAIN", "SCRAM-SHA-512")) as peer, rig() as here:
+            here.links.follow({1: at(peer)})
+            await here.slots(1)
+            assert isinstance(await here.ask(1), Unknown)
+            here.pass_time(60)
+            assert here.links.slots(1, Use.CONTROL) == 0
+            await until(lambda: here.refusals)
+            refusal, = here.refusals
+            assert isinstance(refusal, SaslAuthenticationError)
+            assert "wants a login, and this client has none. It offers PLAIN, SCRAM-SHA-512:" in str(refusal)
+            assert peer.connections == 2
+
+    run(test())
+
+
+def test_M16_a_broker_that_only_ends_is_an_outage_and_one_that_has_answered_is_not_asked_for_logins() -> None:
+    asked: list[Api] = []
+
+    async def answers_once(conversation: Conversation) -> None:
+        await conversation.introduce()
+        question = await conversation.question()
+        asked.append(question.api)
+        if question.api is Api.SASL_HANDSHAKE:
+            conversation.answer(question, error_code=34, mechanisms=["PLAIN"])
+            question = await conversation.question()
+        conversation.answer(question, **metadata((1, *conversation.here)))
+        await conversation.question()
+
+    async def test() -> None:
+        async with Peer(wants_login(34), answers_once) as peer, rig() as here:
+            here.links.follow({1: at(peer)})
+            await here.slots(1)
+            assert isinstance(await here.ask(1), Unknown)
+            for connections in (2, 3):
+                here.pass_time(60)
+                await here.slots(1)
+                assert isinstance(await here.ask(1), Reply)
+                assert isinstance(await here.ask(1), Unknown)
+                await until(lambda: not here.links._connecting and not peer.open)
+                assert (here.refusals, peer.connections) == ([], connections)
+        assert asked[0] is Api.SASL_HANDSHAKE
+        assert Api.SASL_HANDSHAKE not in asked[1:]
 
     run(test())
 

@@ -19,6 +19,7 @@ from pyclient.testing.fake.families import (
     produce,
     producer_ids,
     records,
+    sasl,
     topics,
     versions,
 )
@@ -51,5 +52,7 @@ FAMILIES: Final[Mapping[Api, Row]] = {
     Api.INCREMENTAL_ALTER_CONFIGS: Row(configs.incremental_alter_configs, configs.refuse_incremental_alter_configs),
     Api.DESCRIBE_CLUSTER: Row(cluster.describe_cluster, cluster.refuse_describe_cluster),
     Api.DESCRIBE_TOPIC_PARTITIONS: Row(cluster.describe_topic_partitions, cluster.refuse_describe_topic_partitions),
+    Api.SASL_HANDSHAKE: Row(sasl.sasl_handshake, sasl.refuse_sasl_handshake),
+    Api.SASL_AUTHENTICATE: Row(sasl.sasl_authenticate, sasl.refuse_sasl_authenticate),
     Api.INIT_PRODUCER_ID: Row(producer_ids.init_producer_id, producer_ids.refuse_init_producer_id),
 }

@@ -1,0 +1,91 @@
+"""What a broker's refusal says of rights: which operation, on which resource, and what to grant. The one place that knows it. Pure."""
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from pyclient.codec.apis import Api
+from pyclient.errors import ClusterAuthorizationError, GroupAuthorizationError, KafkaError, TopicAuthorizationError, error_for
+from pyclient.records import TopicPartition
+
+TOPIC: Final = TopicAuthorizationError.code
+GROUP: Final = GroupAuthorizationError.code
+CLUSTER: Final = ClusterAuthorizationError.code
+
+
+@attrs.frozen
+class Right:
+    """An operation as ACLs name it; ``link`` joins it to the resource, ``more`` is what else would do, or why it is needed."""
+
+    operation: str
+    link: str = " "
+    more: str = ""
+
+
+_MEMBER: Final = Right("READ", more=" (to be a member of it)")
+_SEE: Final = Right("DESCRIBE", more=" (READ and WRITE include it)")
+_FIND: Final = Right("DESCRIBE", more=" (READ includes it)")
+
+RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
+    (Api.PRODUCE, TOPIC): Right("WRITE", " to "),
+    (Api.PRODUCE, CLUSTER): Right("IDEMPOTENT_WRITE", " on ", " (brokers before 2.8 want it of idempotent producers; enable_idempotence=False does without)"),
+    (Api.INIT_PRODUCER_ID, CLUSTER): Right("IDEMPOTENT_WRITE", " on ", " (or WRITE on any topic; enable_idempotence=False does without)"),
+    (Api.FETCH, TOPIC): Right("READ", " from "),
+    (Api.FETCH, CLUSTER): Right("READ", " from "),
+    (Api.METADATA, TOPIC): Right("DESCRIBE", more=" (READ and WRITE include it; one that is not there needs CREATE)"),
+    (Api.LIST_OFFSETS, TOPIC): _SEE,
+    (Api.OFFSET_FOR_LEADER_EPOCH, TOPIC): _SEE,
+    (Api.CREATE_TOPICS, TOPIC): Right("CREATE", more=" (on it, or on the cluster)"),
+    (Api.CREATE_TOPICS, CLUSTER): Right("CREATE", " topics in "),
+    (Api.DELETE_TOPICS, TOPIC): Right("DELETE"),
+    (Api.DESCRIBE_CONFIGS, CLUSTER): Right("DESCRIBE_CONFIGS", " of "),
+    (Api.FIND_COORDINATOR, GROUP): _FIND,
+    (Api.OFFSET_FETCH, GROUP): _FIND,
+    (Api.OFFSET_FETCH, TOPIC): _SEE,
+    (Api.OFFSET_COMMIT, GROUP): Right("READ", more=" (to commit its offsets)"),
+    (Api.OFFSET_COMMIT, TOPIC): Right("READ", " from "),
+    (Api.JOIN_GROUP, GROUP): _MEMBER,
+    (Api.SYNC_GROUP, GROUP): _MEMBER,
+    (Api.HEARTBEAT, GROUP): _MEMBER,
+    (Api.LEAVE_GROUP, GROUP): _MEMBER,
+    (Api.DESCRIBE_GROUPS, GROUP): _FIND,
+    (Api.CONSUMER_GROUP_HEARTBEAT, GROUP): _MEMBER,
+    (Api.CONSUMER_GROUP_HEARTBEAT, TOPIC): _SEE,
+}
+"""What each request needs, by the error that says it is missing."""
+
+
+def error_of(api: Api, code: int, said: str | None = None, *, topics: Sequence[str] = (), group: str = "", where: TopicPartition | None = None) -> KafkaError:
+    """The error of a broker's *code* in an answer of *api*: as `error_for`, save that a missing right is told by operation and resource.
+
+    *said* are words beside it, the broker's or ours; *topics*, *group* and *where* what was asked about.
+    """
+    right = RIGHTS.get((api, code))
+    if right is None:
+        return error_for(code, said, topic_partition=where)
+    about, option = _resource(code, topics if where is None else [where.topic], group)
+    error = error_for(code, topic_partition=where)
+    command = f"kafka-acls --add --allow-principal User:… --operation {right.operation.title().replace('_', '')} {option}"
+    error.args = (f"not allowed to {right.operation}{right.link}{about}{right.more}: grant it to this client's user ({command}).{_beside(said, about)} [{error.name}]",)
+    return error
+
+
+def _resource(code: int, topics: Sequence[str], group: str) -> tuple[str, str]:
+    """As a text, and as ``kafka-acls`` wants it."""
+    if code == GROUP:
+        return f"group {group!r}", f"--group {shlex.quote(group)}"
+    if code != TOPIC:
+        return "the cluster", "--cluster"
+    option = " ".join(f"--topic {shlex.quote(name)}" for name in topics) or "--topic …"
+    if len(topics) == 1:
+        return f"topic {topics[0]!r}", option
+    return f"one of the topics {', '.join(map(repr, topics))}" if topics else "a topic", option
+
+
+def _beside(said: str | None, about: str) -> str:
+    """What else is said, unless it is that alone."""
+    words = (said or "").strip().rstrip(".")
+    return "" if not words or words == about else f" {words}."

@@ -1,0 +1,239 @@
+"""Tokens from a token endpoint: the client-credentials grant (RFC 6749), the jwt-bearer grant (RFC 7523) with an
+assertion that is ready or signed here, or a file.
+
+Runs in a worker thread. What goes wrong is told without what was sent, and without what came back but for the fields meant to be read.
+"""
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import quote_plus, unquote, urlsplit
+
+import tenacity
+
+from pyclient.errors import AuthenticationError, ConfigurationError, SaslAuthenticationError, TokenUnavailable
+from pyclient.plugins import OAuthToken, Surroundings
+from pyclient.sasl.assertions import KEY, PREFIX, READY, Assertions, unused
+from pyclient.sasl.tokens import LONGEST, Fetch
+
+_log = logging.getLogger(__name__)
+TIMEOUT_S: Final = 10.0
+URL: Final = "sasl_oauthbearer_token_endpoint_url"
+ID: Final = "sasl_oauthbearer_client_credentials_client_id"
+SECRET: Final = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105 an option's name
+JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+BUSY: Final = (408, 425, 429)
+"""Answers below 500 that may be another one soon."""
+SHOWN: Final = 200
+
+
+def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[float], None] = time.sleep) -> Fetch:
+    """A function that fetches a token as the ``sasl_oauthbearer_`` options say.
+
+    Raises:
+        ConfigurationError: an option is missing or wrong, or httpx is not installed.
+    """
+    url = urlsplit(config.sasl_oauthbearer_token_endpoint_url)
+    if url.scheme == "file":
+        return _FileSource(Path(unquote(url.path)), URL)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ConfigurationError(f"{URL} begins with {url.scheme or 'no scheme'}: an https URL or a file URL is expected", option=URL)
+    if url.username or url.password:
+        raise ConfigurationError(f"{URL} holds a user or a password: give {ID} and {SECRET} instead", option=URL)
+    if url.scheme == "http" and url.hostname not in LOCAL:
+        _log.warning("%s is not https: the client's secret and the tokens can be read by others on the way", URL)
+    _httpx()
+    return _Endpoint(config, _grant(config, surroundings), surroundings, sleep)
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{URL} needs the package httpx ({error}); install it with pip install 'pyclient-kafka[oidc]', or fetch tokens yourself in "
+            "sasl_token_provider", option=URL) from error
+    return httpx
+
+
+class _FileSource:
+    """A file that somebody else keeps up to date, as Kubernetes does."""
+
+    def __init__(self, path: Path, option: str) -> None:
+        self._path = path
+        self._option = option
+
+    def __call__(self) -> str:
+        try:
+            with self._path.open(encoding="ascii") as file:
+                return file.read(LONGEST).strip()
+        except UnicodeDecodeError:
+            raise TokenUnavailable(f"the file of {self._option} holds no token: {self._path}") from None
+        except OSError as error:
+            raise TokenUnavailable(f"the file of {self._option} cannot be read: {error}") from error
+
+
+class Request(NamedTuple):
+    """What a token is asked for with."""
+
+    form: dict[str, str]
+    headers: dict[str, str]
+
+
+class Grant(Protocol):
+    """A reason to be given a token."""
+
+    options: tuple[str, ...]
+    """To look at when the endpoint refuses."""
+
+    def __call__(self) -> Request:
+        """The next request."""
+
+
+def _grant(config: Any, surroundings: Surroundings) -> Grant:
+    ready, others = config.sasl_oauthbearer_assertion_file, unused(config)
+    if ready is not None:
+        if config.sasl_oauthbearer_assertion_private_key_file is not None or others:
+            _log.warning("%s is set, so no assertion is signed here: the other options that begin with %s do nothing", READY, PREFIX)
+        return _AssertionGrant(_FileSource(Path(ready), READY), _scope(config), READY)
+    if config.sasl_oauthbearer_assertion_private_key_file is not None:
+        return _AssertionGrant(Assertions(config, surroundings), _scope(config), KEY)
+    if others:
+        raise ConfigurationError(f"{KEY} is not set: {others[0]} is about assertions that are signed with it", option=KEY)
+    for option in (ID, SECRET):
+        if getattr(config, option) is None:
+            raise ConfigurationError(f"{option} is not set: {URL} needs it, or else {KEY}", option=option)
+    return _ClientCredentials(config)
+
+
+def _scope(config: Any) -> dict[str, str]:
+    return {"scope": config.sasl_oauthbearer_scope} if config.sasl_oauthbearer_scope else {}
+
+
+class _AssertionGrant:
+    def __init__(self, assertion: Callable[[], str], scope: dict[str, str], option: str) -> None:
+        self._assertion = assertion
+        self._scope = scope
+        self.options: tuple[str, ...] = (option,)
+
+    def __call__(self) -> Request:
+        return Request({"grant_type": JWT_BEARER, "assertion": self._assertion(), **self._scope}, {})
+
+
+class _ClientCredentials:
+    options: tuple[str, ...] = (ID, SECRET)
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+    def __call__(self) -> Request:
+        config = self._config
+        pair = [config.sasl_oauthbearer_client_credentials_client_id, config.sasl_oauthbearer_client_credentials_client_secret]
+        if config.sasl_oauthbearer_header_urlencode:
+            pair = [quote_plus(each) for each in pair]
+        basic = base64.b64encode(":".join(pair).encode("utf-8", "surrogatepass")).decode()
+        return Request({"grant_type": "client_credentials", **_scope(config)}, {"Authorization": f"Basic {basic}"})
+
+
+class _Endpoint:
+    """Asks, and asks again as long as ``sasl_login_retry_backoff_max_ms`` allows while the failure may pass."""
+
+    def __init__(self, config: Any, grant: Grant, surroundings: Surroundings, sleep: Callable[[float], None]) -> None:
+        self._url: str = config.sasl_oauthbearer_token_endpoint_url
+        self._connect_s = _seconds(config.sasl_login_connect_timeout_ms)
+        self._read_s = _seconds(config.sasl_login_read_timeout_ms)
+        self._backoff_s: float = config.sasl_login_retry_backoff_ms / 1000
+        self._backoff_max_s: float = config.sasl_login_retry_backoff_max_ms / 1000
+        self._secret: str = config.sasl_oauthbearer_client_credentials_client_secret or ""
+        self._grant = grant
+        self._surroundings = surroundings
+        self._sleep = sleep
+
+    def __repr__(self) -> str:
+        return f"<token endpoint {self.where}>"
+
+    @property
+    def where(self) -> str:
+        """The endpoint without its query, which may hold what is nobody's business."""
+        return urlsplit(self._url)._replace(query="", fragment="").geturl()
+
+    def __call__(self) -> OAuthToken:
+        """A token.
+
+        Raises:
+            TokenUnavailable: it did not answer, or not with a token.
+            AuthenticationError: it knows us, and refuses.
+        """
+        waits = tenacity.wait_exponential(multiplier=self._backoff_s, max=self._backoff_max_s)
+        again = tenacity.Retrying(retry=tenacity.retry_if_exception_type(TokenUnavailable), stop=self._is_over, wait=waits, sleep=self._sleep, reraise=True)
+        token: OAuthToken = again(self._once)
+        return token
+
+    def _is_over(self, state: tenacity.RetryCallState) -> bool:
+        """As in Java the longest wait is the time for all attempts, too."""
+        return state.idle_for + state.upcoming_sleep > self._backoff_max_s or self._backoff_s <= 0
+
+    def _once(self) -> OAuthToken:
+        httpx = _httpx()
+        request = self._grant()
+        limits = httpx.Timeout(self._read_s, connect=self._connect_s)
+        asked_at = self._surroundings.wall() / 1000
+        try:
+            with httpx.Client(timeout=limits) as client, client.stream(
+                "POST", self._url, data=request.form, headers={**request.headers, "Accept": "application/json"},
+            ) as answer:
+                body = self._body(answer)
+        except httpx.HTTPError as error:
+            raise TokenUnavailable(f"the token endpoint {self.where} gave no answer: {type(error).__name__}: {error}") from None
+        except httpx.InvalidURL as error:
+            raise ConfigurationError(f"{URL} is no URL: {error}", option=URL) from None
+        if answer.status_code != 200:  # the only answer that carries a token (RFC 6749, 5.1)
+            raise self._refusal(answer.status_code, body, request.form.get("assertion", ""))
+        return self._token(body, asked_at)
+
+    def _body(self, answer: Any) -> bytes:
+        body = bytearray()
+        for piece in answer.iter_bytes():
+            body += piece
+            if len(body) > LONGEST:
+                raise TokenUnavailable(f"the token endpoint {self.where} answered with more than {LONGEST} B")
+        return bytes(body)
+
+    def _refusal(self, status: int, body: bytes, assertion: str) -> TokenUnavailable | AuthenticationError:
+        said = _fields(body)
+        told = ": ".join(self._shown(said[each], assertion) for each in ("error", "error_description") if isinstance(said.get(each), str))
+        what = f"the token endpoint {self.where} answered with HTTP {status}{f' ({told})' if told else ''}"
+        if status >= 500 or status in BUSY:
+            return TokenUnavailable(what)
+        return SaslAuthenticationError(f"{what}; check {', '.join(self._grant.options)}, sasl_oauthbearer_scope and {URL}")
+
+    def _shown(self, text: str, assertion: str) -> str:
+        for secret in filter(None, (self._secret, assertion)):
+            text = text.replace(secret, "[hidden]")
+        return "".join(each if each.isprintable() else " " for each in text[:SHOWN])
+
+    def _token(self, body: bytes, asked_at: float) -> OAuthToken:
+        said = _fields(body)
+        value, lives = said.get("access_token"), said.get("expires_in")
+        if not isinstance(value, str) or not value:
+            raise TokenUnavailable(f"the token endpoint {self.where} answered without an access_token")
+        counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < 2**53
+        return OAuthToken(value, asked_at + lives if counts and lives is not None else None)
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _seconds(milliseconds: int | None) -> float:
+    return TIMEOUT_S if milliseconds is None else milliseconds / 1000

@@ -1,0 +1,239 @@
+"""The broker's side of logins, as Kafka's: what a connection may ask before, during and after one. Knows no socket."""
+from __future__ import annotations
+
+import base64
+import enum
+import hashlib
+import hmac
+import json
+import math
+import re
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pyclient.codec.apis import Api
+from pyclient.testing.fake.model import Kafka
+
+NONE, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 0, 33, 34, 58
+SHORTEST_S: Final = 1.0
+"""A connection that renews its login sooner than that after the last renewal is not listened to."""
+ITERATIONS: Final = 4096
+FRAMED: Final = 1
+"""Since this version of SaslHandshake what follows are SaslAuthenticate requests; the raw messages of before are not modelled."""
+BEARER: Final = re.compile(rb"n,(?:a=[^,]*)?,\x01auth=[Bb]earer ([^\x01]+)((?:\x01[A-Za-z]+=[^\x01]+)*)\x01\x01")
+
+
+class Refused(Exception):
+    """The login fails, with these words."""
+
+
+class Granted(NamedTuple):
+    """The login succeeds."""
+
+    principal: str
+    last: bytes = b""
+    ends_at_ms: float | None = None
+    """When the credentials end, on the wall clock."""
+
+
+Server: TypeAlias = Generator[bytes, bytes, Granted]
+"""Is sent the client's messages and yields the answers; the first thing that it yields is nothing."""
+
+
+class Answer(NamedTuple):
+    """What is answered to a message."""
+
+    error: int = NONE
+    words: str | None = None
+    data: bytes = b""
+    lifetime_ms: int = 0
+
+
+class Phase(enum.Enum):
+    """Where a connection stands."""
+
+    OPEN = "nobody has logged in"
+    TALKING = "the mechanism's messages"
+    IN = "logged in"
+    OVER = "refused: the connection ends with the answer"
+
+
+class Session:
+    """One connection's login. Without users there is none, and everything is admitted."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._phase = Phase.IN if kafka.users is None else Phase.OPEN
+        self._mechanism = ""
+        self._server: Server | None = None
+        self._renewed_at = float("-inf")
+        self.granted_at: float | None = None
+        self.ends_at: float | None = None
+        """From when to when who logged in is listened to, on the cluster's clock."""
+        self.principal: str | None = None
+        self._first: tuple[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Session of {self.principal or 'nobody'}: {self._phase.value}>"
+
+    @property
+    def over(self) -> bool:
+        """Whether the connection is to be closed."""
+        return self._phase is Phase.OVER
+
+    @property
+    def logged_in(self) -> bool:
+        """Whether nothing is missing but, perhaps, a renewal."""
+        return self._phase is Phase.IN
+
+    def admits(self, api: Api) -> bool:
+        """Whether this may be asked now; else the connection is cut."""
+        match self._phase:
+            case Phase.OPEN:
+                return api in (Api.API_VERSIONS, Api.SASL_HANDSHAKE)
+            case Phase.TALKING:
+                return api is Api.SASL_AUTHENTICATE
+            case Phase.IN:
+                return api is Api.SASL_HANDSHAKE or self.ends_at is None or self._kafka.clock() < self.ends_at
+        return False
+
+    def shake_hands(self, mechanism: str, version: int) -> int:
+        """The client chooses a mechanism; gives an error code."""
+        now = self._kafka.clock()
+        if self._kafka.users is None or version < FRAMED or now < self._renewed_at + SHORTEST_S:
+            return ILLEGAL_SASL_STATE
+        if mechanism not in enabled(self._kafka):
+            self._phase = Phase.OVER
+            return UNSUPPORTED_SASL_MECHANISM
+        if self._first is not None:
+            self._renewed_at = now
+        self._phase, self._mechanism = Phase.TALKING, mechanism
+        self._server = MECHANISMS[mechanism](self._kafka, mechanism)
+        next(self._server)
+        return NONE
+
+    def authenticate(self, message: bytes) -> Answer | None:
+        """A message of the mechanism; None: there is no answer, the broker hangs up (on who renews by another mechanism)."""
+        if self._phase is not Phase.TALKING or self._server is None:
+            return Answer(ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
+        if self._first is not None and self._mechanism != self._first[0]:
+            self._phase = Phase.OVER
+            return None
+        try:
+            return Answer(data=self._server.send(message))
+        except StopIteration as end:
+            return self._granted(end.value)
+        except Refused as refused:
+            return self._refuse(str(refused))
+        except Exception:  # noqa: BLE001 whatever a client sends, it is refused
+            return self._refuse(f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._mechanism}")
+
+    def _refuse(self, words: str) -> Answer:
+        self._phase = Phase.OVER
+        return Answer(SASL_AUTHENTICATION_FAILED, words)
+
+    def _granted(self, granted: Granted) -> Answer:
+        if self._first is not None and granted.principal != self._first[1]:
+            return self._refuse(f"Cannot change principals during re-authentication from User.{self._first[1]}: User.{granted.principal}")
+        self._phase, self._first, self.principal = Phase.IN, (self._mechanism, granted.principal), granted.principal
+        left = [] if granted.ends_at_ms is None else [max(0, round(granted.ends_at_ms - self._kafka.wall()))]
+        longest = self._kafka.settings.connections_max_reauth_ms
+        lifetime = min([*left, *([longest] if longest > 0 else [])], default=0)
+        self.granted_at = self._kafka.clock()
+        self.ends_at = self.granted_at + lifetime / 1000 if left or longest > 0 else None
+        return Answer(data=granted.last, lifetime_ms=lifetime)
+
+
+def enabled(kafka: Kafka) -> list[str]:
+    """The mechanisms of the listener."""
+    names = [each.strip() for each in kafka.settings.sasl_enabled_mechanisms.split(",")]
+    return [each for each in names if each in MECHANISMS] if kafka.users is not None else []
+
+
+# ---- mechanisms -----------------------------------------------------------------------------------------------------
+
+
+def _plain(kafka: Kafka, _name: str) -> Server:
+    authorization, user, password = (yield b"").decode().split("\0")
+    if not password or _users(kafka).get(user) != password or authorization not in ("", user):
+        raise Refused("Authentication failed: Invalid username or password")
+    return Granted(user)
+
+
+def _scram(kafka: Kafka, name: str) -> Server:
+    from scramp import ScramMechanism
+
+    users: list[str] = []
+
+    def look_up(user: str) -> tuple[bytes, bytes, bytes, int] | None:
+        users.append(user)
+        return kafka.part(ScramStore).stored(name, user)
+
+    server = ScramMechanism(name).make_server(look_up, s_nonce=kafka.random.randbytes(16).hex())
+    server.set_client_first((yield b"").decode())
+    server.set_client_final((yield server.get_server_first().encode()).decode())
+    return Granted(users[0], server.get_server_final().encode())
+
+
+def _bearer(kafka: Kafka, _name: str) -> Server:
+    told = BEARER.fullmatch((yield b""))
+    claims = _claims(told[1]) if told else {}
+    user, ends = claims.get("sub"), claims.get("exp")
+    if not isinstance(user, str) or not isinstance(ends, (int, float)) or not math.isfinite(ends) or ends * 1000 <= kafka.wall():
+        error = '{"status":"invalid_token"}'
+        yield error.encode()
+        raise Refused(error)
+    return Granted(user, ends_at_ms=ends * 1000)
+
+
+def token_end(message: bytes) -> float | None:
+    """When the token in a client's message ends, in seconds since the epoch; None: there is none."""
+    told = BEARER.fullmatch(message)
+    return _claims(told[1]).get("exp") if told else None
+
+
+def _claims(token: bytes) -> Mapping[str, Any]:
+    """Of an unsecured token, which is not signed: whoever says who he is, is it."""
+    try:
+        head, claims, signature = _parts(token)
+        found: Mapping[str, Any] = json.loads(claims)
+        return found if json.loads(head).get("alg") == "none" and not signature and isinstance(found, dict) else {}
+    except (ValueError, AttributeError, RecursionError):
+        return {}
+
+
+def _parts(token: bytes) -> list[bytes]:
+    return [base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4)) for part in token.split(b".")]
+
+
+def _users(kafka: Kafka) -> Mapping[str, str]:
+    return kafka.users or {}
+
+
+class ScramStore:
+    """What a cluster keeps of passwords: enough to check one, made when first asked for. Without SASLprep, as in Kafka."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._made: dict[tuple[str, str, str], tuple[bytes, bytes, bytes, int]] = {}
+
+    def stored(self, name: str, user: str) -> tuple[bytes, bytes, bytes, int] | None:
+        """Salt, stored key, server key, iterations; None for a user that is not there."""
+        password = _users(self._kafka).get(user)
+        if password is None:
+            return None
+        key = (name, user, password)
+        if key not in self._made:
+            self._made[key] = self._make(name.removeprefix("SCRAM-").replace("-", "").lower(), password)
+        return self._made[key]
+
+    def _make(self, digest: str, password: str) -> tuple[bytes, bytes, bytes, int]:
+        salt = self._kafka.random.randbytes(20)
+        salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, ITERATIONS)
+        client_key, server_key = (hmac.digest(salted, text, digest) for text in (b"Client Key", b"Server Key"))
+        return salt, hashlib.new(digest, client_key).digest(), server_key, ITERATIONS
+
+
+MECHANISMS: Final[Mapping[str, Callable[[Kafka, str], Server]]] = {
+    "PLAIN": _plain, "SCRAM-SHA-256": _scram, "SCRAM-SHA-512": _scram, "OAUTHBEARER": _bearer,
+}

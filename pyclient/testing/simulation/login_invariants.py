@@ -1,0 +1,135 @@
+"""What must hold of logins at every moment of a run in which clients log in: a renewal is alone on its connection, in time, and no request pays for it."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyclient.codec.apis import Api
+from pyclient.core.connection import State
+from pyclient.core.sasl import RENEWED_AT
+from pyclient.errors import TokenUnavailable
+from pyclient.sasl.oauthbearer import GIVE_IN
+from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.sasl import SHORTEST_S, Session, token_end
+from pyclient.testing.simulation.invariants import INVARIANTS, Judge, breach, holds
+from pyclient.testing.simulation.network import Link
+
+LOGIN: Final = frozenset({Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
+COMPUTING_S: Final = 0.05
+"""What a mechanism may take for its first message, while requests go on."""
+WAITED_S: Final = 0.1
+"""A login that comes so soon after an answer may have waited for it, with its token already chosen."""
+ON_ITS_WAY_S: Final = 0.05
+"""What a token may be over when it arrives: it was good when it left."""
+TOO_SHORT_S: Final = 1.3
+"""Sessions so short end before they may be renewed."""
+LOGINS_PER_SECOND: Final = 12
+"""Of one client: some connections to each broker, and what fails is tried again after a pause."""
+TOKENS_PER_SECOND: Final = 40
+"""Asked for by one client: each of up to six addresses, for some uses, after pauses of 50 ms and more."""
+
+
+def session_of(link: Link) -> Session:
+    """The broker's side of a connection's login."""
+    served: Any = link.served
+    session: Session = served.session
+    return session
+
+
+@holds("written", "M11")
+def a_login_is_alone(judge: Judge, link: Link) -> None:
+    """From its first message to its end nothing else is written, and nothing else is in flight."""
+    waiting = list(link.client_protocol._in_flight)
+    now = judge.world.loop.time()
+    if any(each.api in LOGIN for each in waiting) and len(waiting) > 1:
+        raise breach(a_login_is_alone, f"{link!r} has {[each.api.title for each in waiting]} in flight during a login")
+    written = [each for each in waiting if each.sent_at == now and each.api not in LOGIN]
+    if written and link.client_protocol.state in (State.AUTHENTICATING, State.REAUTHENTICATING):
+        raise breach(a_login_is_alone, f"{link!r} writes {written[-1].api.title} and is {link.client_protocol.state.value}")
+
+
+@holds("written", "M11")
+def a_session_is_renewed_in_time(judge: Judge, link: Link) -> None:
+    """After the latest moment of renewal no request is written; where no token was to be had, none after the session's end."""
+    session, now = session_of(link), judge.world.loop.time()
+    newest = next(reversed(link.client_protocol._in_flight), None)
+    if session.ends_at is None or session.granted_at is None or newest is None or newest.sent_at != now or newest.api in LOGIN:
+        return
+    life = session.ends_at - session.granted_at
+    late = life < TOO_SHORT_S or (judge.world.tokens is not None and judge.world.tokens.failed_at >= session.granted_at)
+    latest = session.ends_at if late else session.granted_at + RENEWED_AT[1] * life + COMPUTING_S
+    if now > latest:
+        raise breach(a_session_is_renewed_in_time, f"{link!r} writes {newest.api.title}; its session lives from {session.granted_at:.3f} to {session.ends_at:.3f}"
+                     f" and was to be renewed by {latest:.3f}")
+
+
+@holds("reached", "M11")
+def what_is_written_is_admitted(judge: Judge, asked: Asked | None, link: Link | None) -> None:
+    """No broker hangs up on a request: none comes before or within a login, and none after the session but what was written long before."""
+    if asked is None and link is not None and not session_of(link).logged_in:
+        raise breach(what_is_written_is_admitted, f"a request on {link!r} is not admitted: {session_of(link)!r}")
+
+
+@holds("login begins", "M11")
+def a_login_is_not_begun_again_at_once(judge: Judge, asked: Asked) -> None:
+    """On one connection."""
+    begun, now = judge.facts.logins, judge.world.loop.time()
+    before = begun.get(asked.connection, float("-inf"))
+    begun[asked.connection] = now
+    if now - before < SHORTEST_S:
+        raise breach(a_login_is_not_begun_again_at_once, f"{asked.client_id} logs in again {now - before:.3f} s after it did, on the same connection")
+
+
+@holds("login answered", "M11")
+def who_is_right_is_let_in(judge: Judge, asked: Asked, fields: Mapping[str, Any]) -> None:
+    """No broker has a reason of its own to refuse a login: no token is shown that has ended, no step is left out."""
+    ended = _ended_for(judge, asked) if asked.api is Api.SASL_AUTHENTICATE else None
+    if ended is not None and not _may_be_late(judge, asked):
+        raise breach(who_is_right_is_let_in, f"{asked.client_id} shows broker {asked.broker} a token that ended {ended:.3f} s ago")
+    session = getattr(asked.connection, "session", None)
+    refused = fields["error_code"] and (asked.api is Api.SASL_HANDSHAKE or (isinstance(session, Session) and session.over))
+    if refused and (asked.api is Api.SASL_HANDSHAKE or bytes(asked.body.auth_bytes) != GIVE_IN):  # it is right, and late
+        raise breach(who_is_right_is_let_in, f"broker {asked.broker} refuses {asked.api.title} of {asked.client_id} with error {fields['error_code']}")
+
+
+def _ended_for(judge: Judge, asked: Asked) -> float | None:
+    """Seconds since the token in this message ended, if it has."""
+    ends = token_end(bytes(asked.body.auth_bytes))
+    over = None if ends is None else judge.world.wall() / 1000 - ends
+    return over if over is not None and over > ON_ITS_WAY_S else None
+
+
+def _may_be_late(judge: Judge, asked: Asked) -> bool:
+    """Whether the token may have ended after it was chosen: while the login waited for answers or for silence to end, or on its way."""
+    link = judge.world.network.served_by(asked.connection)
+    if link is None:
+        return True
+    waited_until = max(judge.facts.answered.get(asked.connection, 0.0), link.silent[1], link.late_until)
+    return judge.world.loop.time() < waited_until + WAITED_S
+
+
+@holds("ended", "M11")
+def a_session_outlives_a_failed_renewal(judge: Judge, link: Link) -> None:
+    """While there is no token, what the last one has opened stays open."""
+    session, cause = session_of(link), link.client_protocol._cause
+    if isinstance(cause, TokenUnavailable) and session.logged_in and session.ends_at is not None and judge.world.loop.time() < session.ends_at:
+        raise breach(a_session_outlives_a_failed_renewal, f"{link!r} ends, though its session lives until {session.ends_at:.3f}: {cause}")
+
+
+@holds("second", "M05")
+def logins_are_bounded(judge: Judge) -> None:
+    """Nobody logs in, or asks for tokens, in a loop."""
+    facts, world = judge.facts, judge.world
+    for name, count in facts.second.logins.items():
+        if count > LOGINS_PER_SECOND:
+            raise breach(logins_are_bounded, f"{name} began {count} logins in one second")
+    if world.tokens is not None:
+        asked, facts.tokens = world.tokens.asked - facts.tokens, world.tokens.asked
+        if asked > TOKENS_PER_SECOND * max(1, len(world.clients)):
+            raise breach(logins_are_bounded, f"{asked} tokens were asked for in one second")
+
+
+RULES_OF_LOGINS: Final = tuple(INVARIANTS[each.__name__] for each in (
+    a_login_is_alone, a_session_is_renewed_in_time, what_is_written_is_admitted, a_login_is_not_begun_again_at_once, who_is_right_is_let_in,
+    a_session_outlives_a_failed_renewal, logins_are_bounded))
+"""For runs in which clients log in."""

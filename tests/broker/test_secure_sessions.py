@@ -1,0 +1,185 @@
+"""Sessions that end (KIP-368) on a real broker, under load: nothing fails, nothing is lost, doubled or out of order; and credentials that change meanwhile."""
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from pyclient import Consumer, Delivery, Producer, TopicPartition
+from pyclient.core.connection import State
+from pyclient.errors import DeliveryFailed, SaslAuthenticationError
+from pyclient.runtime.connection import Connection
+from pyclient.testing import LocalCluster, Security
+from pyclient.testing.tokens import unsecured_token
+from tests.broker.durability.load import Load, load
+from tests.broker.durability.numbering import Verdict, judge
+from tests.groups import LIMIT_S, ON_ONE_BROKER, Member, members, processed
+from tests.kafka import make_topic, read
+from tests.secured_clients import Options, Proof, called, from_endpoint, reaching, with_password, with_token
+from tests.waiting import eventually
+
+RENEWALS: Final = 3
+PARTITIONS: Final = 3
+SHORT: Final = pytest.mark.kafka(security=Security(connections_max_reauth_ms=2500), **ON_ONE_BROKER.kwargs)
+pytestmark = [SHORT, pytest.mark.timeout(120)]
+
+
+def ever_new_tokens(listener: str) -> Proof:
+    """Tokens that last for some seconds: most renewals have a new one."""
+    def options(cluster: LocalCluster, user: str) -> Options:
+        alice = cluster.credentials.users[user]
+        make = alice.unsecured_token if listener == "SASL_PLAINTEXT" else alice.token
+        return with_token(listener, lambda _: lambda: make(6.0))(cluster, user)
+    return options
+
+
+PROOFS: Final[dict[str, Proof]] = {
+    "PLAIN": with_password("PLAIN", "SASL_PLAINTEXT"),
+    "SCRAM": with_password("SCRAM-SHA-256", "SASL_SSL"),
+    "tokens": ever_new_tokens("SASL_PLAINTEXT"),
+    "signed tokens": with_token("SASL_SSL", called),
+    "endpoint": from_endpoint("OIDC"),
+}
+
+
+class Watched:
+    """What became of the sessions of all clients of this process."""
+
+    def __init__(self) -> None:
+        self.logins: Counter[Connection] = Counter()
+        self.cut: list[str] = []
+
+    def renewed(self, times: int) -> bool:
+        """Whether each connection that is ready has logged in anew so often, and there are some."""
+        ready = [link for link in list(self.logins) if link.state in (State.READY, State.REAUTHENTICATING)]
+        return bool(ready) and all(self.logins[link] > times for link in ready)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """Counts logins, and connections that the broker ended."""
+    found = Watched()
+    authenticated, lost = Connection._authenticated, Connection.connection_lost
+
+    def counted(link: Connection, *args: Any) -> None:
+        authenticated(link, *args)
+        found.logins[link] += 1
+
+    def noted(link: Connection, error: Exception | None) -> None:
+        lost(link, error)
+        if link.hung_up:
+            found.cut.append(link.label)
+
+    monkeypatch.setattr(Connection, "_authenticated", counted)
+    monkeypatch.setattr(Connection, "connection_lost", noted)
+    return found
+
+
+class Work:
+    """A producer and a group of two that read what it sends."""
+
+    def __init__(self, sending: Load, group: list[Member]) -> None:
+        self.sending = sending
+        self.group = group
+
+    def read(self) -> int:
+        return len(processed(*(each.found for each in self.group)))
+
+    def verdict(self) -> Verdict:
+        return judge(self.sending.acknowledged(), self.sending.sent, processed(*(each.found for each in self.group)))
+
+
+@contextlib.contextmanager
+def at_work(cluster: LocalCluster, topic: str, running: list[Member], options: Options) -> Iterator[Work]:
+    make_topic(cluster, topic, PARTITIONS)
+    with load(cluster, topic, partitions=PARTITIONS, producers=1, rate=150, **options) as sending:
+        group = [Member(cluster, topic, [topic], manual=True, use_async=number == 1, **options) for number in range(2)]
+        running += [each.start() for each in group]
+        yield Work(sending, group)
+
+
+def test_M11_sessions_are_renewed_under_load_and_nobody_notices(kafka_cluster: LocalCluster, topic: str, watched: Watched) -> None:
+    with members() as running, contextlib.ExitStack() as loads:
+        works = [loads.enter_context(at_work(kafka_cluster, f"{topic}-{name.replace(' ', '-')}", running, proof(kafka_cluster, "alice")))
+                 for name, proof in PROOFS.items()]
+        eventually(lambda: watched.renewed(RENEWALS), LIMIT_S)
+        for work in works:
+            work.sending.stop()
+        for work in works:
+            eventually(lambda work=work: work.read() >= sum(work.sending.sent.values()), LIMIT_S)  # type: ignore[misc]
+        assert watched.cut == []
+    assert len(watched.logins) >= len(PROOFS) * 3
+    for work in works:
+        assert work.verdict() == Verdict(sum(work.sending.sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+        assert all(each.listener.of("lost") == [] for each in work.group)
+
+
+def stored(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
+    return [record.value or b"" for record in read(cluster, [TopicPartition(topic, 0)], count)]
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_no_record_silently(
+        kafka_cluster: LocalCluster, topic: str, watched: Watched, mechanism: str) -> None:
+    user, told = f"user-{mechanism[-3:]}", list[Delivery]()
+    make_topic(kafka_cluster, topic)
+    kafka_cluster.set_password(user, "first")
+    kafka_cluster.grant(user, "ALL", topic=topic)
+    options = reaching(kafka_cluster, "SASL_SSL", sasl_mechanism=mechanism, sasl_plain_username=user, sasl_plain_password="first")
+    pace = threading.Event()
+    with contextlib.suppress(DeliveryFailed), Producer(linger_ms=5, **options) as producer:
+
+        def send() -> bool:
+            told.append(producer.send(topic, b"%d" % len(told), partition=0))
+            return pace.wait(0.002)
+        eventually(lambda: send() or watched.renewed(1))
+        kafka_cluster.set_password(user, "second")
+        began = time.monotonic()
+        with pytest.raises(SaslAuthenticationError, match="sasl_plain_username and sasl_plain_password") as refused:
+            eventually(send, 10)
+        assert time.monotonic() - began < 5
+        with pytest.raises(SaslAuthenticationError):
+            producer.send(topic, b"later")
+    assert all(each.done() for each in told)
+    failed = [each.exception(0) for each in told if each.exception(0) is not None]
+    assert all(isinstance(each, SaslAuthenticationError) for each in failed), failed
+    acknowledged = sum(each.exception(0) is None for each in told)
+    doubtful = sum("may or may not be stored" in str(each) for each in failed)
+    with Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers) as reader:
+        [end] = reader.end_offsets([TopicPartition(topic, 0)]).values()
+    assert acknowledged <= end <= acknowledged + doubtful
+    assert stored(kafka_cluster, topic, end) == [b"%d" % number for number in range(end)]
+    assert "first" not in str(refused.value)
+    kafka_cluster.revoke(user, "ALL", topic=topic)
+
+
+def test_tokens_that_are_refused_for_a_while_are_an_outage_for_who_was_accepted_before(
+        kafka_cluster: LocalCluster, topic: str, watched: Watched) -> None:
+    make_topic(kafka_cluster, topic)
+    bad, told, asked = threading.Event(), list[Delivery](), [0, 0]
+
+    def token() -> tuple[str, float]:
+        asked[bad.is_set()] += 1
+        lifetime_s = -60.0 if bad.is_set() else 600.0
+        return unsecured_token("alice", lifetime_s), time.time() + 1.0  # soon to be fetched anew
+
+    options = reaching(kafka_cluster, "SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_token_provider=token)
+    pace = threading.Event()
+    with Producer(**options) as producer:
+
+        def send() -> bool:
+            told.append(producer.send(topic, b"%d" % len(told), partition=0))
+            return pace.wait(0.005)
+        eventually(lambda: send() or watched.renewed(1))
+        bad.set()
+        eventually(lambda: send() or asked[True] >= 3)
+        bad.clear()
+        producer.send(topic, b"the last", partition=0).result(20)
+    assert [each.exception(0) for each in told] == [None] * len(told)
+    values = [b"%d" % number for number in range(len(told))]
+    assert stored(kafka_cluster, topic, len(told) + 1) == [*values, b"the last"]

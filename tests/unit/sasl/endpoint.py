@@ -1,0 +1,64 @@
+"""A token endpoint on this machine: answers as it is told, and remembers what it was asked."""
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple, Self
+from urllib.parse import parse_qs
+
+
+class Asked(NamedTuple):
+    """A request for a token."""
+
+    path: str
+    form: dict[str, str]
+    headers: dict[str, str]
+
+    @property
+    def basic(self) -> str:
+        """User and password of the Authorization header."""
+        return base64.b64decode(self.headers["authorization"].removeprefix("Basic ")).decode()
+
+
+class Endpoint:
+    """``answers`` are (status, body) in turn, the last one for ever; a body that is no bytes is sent as JSON."""
+
+    def __init__(self, *answers: tuple[int, Any]) -> None:
+        self.answers = list(answers) or [(200, {"access_token": "abc", "expires_in": 3600})]
+        self.asked: list[Asked] = []
+        endpoint = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"])).decode()
+                form = {key: values[0] for key, values in parse_qs(body).items()}
+                endpoint.asked.append(Asked(self.path, form, {key.lower(): value for key, value in self.headers.items()}))
+                status, told = endpoint.answers.pop(0) if len(endpoint.answers) > 1 else endpoint.answers[0]
+                data = told if isinstance(told, bytes) else json.dumps(told).encode()
+                self.send_response(status)
+                if 300 <= status < 400:
+                    self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}/token"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()

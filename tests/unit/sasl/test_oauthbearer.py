@@ -1,0 +1,171 @@
+"""OAUTHBEARER (RFC 7628): the message, the broker's error, and where tokens come from."""
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyclient import foreign_options
+from pyclient.config import ProducerConfig
+from pyclient.errors import ConfigurationError, SaslAuthenticationError
+from pyclient.plugins import OAuthToken
+from pyclient.sasl.oauthbearer import OAuthBearer, explained
+from tests.unit.sasl.exchanges import Wall, exchanged, options
+
+TOKEN = OAuthToken("marker-secret")
+
+
+def given_by_name() -> str:
+    """What a name of a function leads to."""
+    return "abc"
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_options, "_warned", set())
+
+
+async def coroutine() -> str:
+    await asyncio.sleep(0)
+    return "abc"
+
+
+class WithAwaitable:
+    def __call__(self) -> Any:
+        return coroutine()
+
+
+class TheirProvider:
+    """kafka-python's and aiokafka's shape: an object with token() and extensions()."""
+
+    def token(self) -> Any:
+        return "abc"
+
+    def extensions(self) -> dict[str, str]:
+        return {"logicalCluster": "lkc-1"}
+
+
+class TheirAsyncProvider(TheirProvider):
+    async def token(self) -> Any:
+        return "abc"
+
+
+@pytest.mark.parametrize("provider", [lambda: "abc", coroutine, WithAwaitable(), lambda: ("abc", 2e9), lambda: OAuthToken("abc")])
+def test_a_token_of_any_provider_is_sent(provider: Any) -> None:
+    assert exchanged(OAuthBearer(), options(sasl_token_provider=provider), lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01\x01"]
+
+
+def test_a_function_may_be_named_where_only_texts_can_be_given() -> None:
+    config = options(sasl_token_provider="tests.unit.sasl.test_oauthbearer:given_by_name")
+    assert exchanged(OAuthBearer(), config, lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01\x01"]
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("nowhere.at_all:token", "No module named 'nowhere'"), ("json:token", "no attribute 'token'"), ("json:__name__", "is no function, but a str"),
+])
+def test_a_name_that_is_of_no_function_is_refused_when_a_client_is_made(name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        OAuthBearer().check(options(sasl_token_provider=name))
+    assert caught.value.option == "sasl_token_provider"
+
+
+@pytest.mark.filterwarnings("ignore::pyclient.foreign_options.OptionWarning")
+@pytest.mark.parametrize("text", ["token", "a marker-secret", "marker:", ":marker", "marker: x", "marker.secret.x"], ids=range(6))
+@pytest.mark.parametrize("name", ["sasl_token_provider", "oauth_cb"])
+def test_a_token_itself_is_no_provider_and_is_not_shown(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"expected a callable or 'package\.module:function'|not allowed to be a str") as caught:
+        ProducerConfig.parse({name: text})
+    assert caught.value.option == "sasl_token_provider"
+    assert "marker" not in str(caught.value)
+
+
+@pytest.mark.parametrize("provider", [TheirProvider(), TheirAsyncProvider()])
+def test_kafka_pythons_and_aiokafkas_providers_are_taken_as_they_are(provider: Any) -> None:
+    with pytest.warns(UserWarning, match="sasl_token_provider"):
+        config = options(sasl_oauth_token_provider=provider)
+    assert exchanged(OAuthBearer(), config, lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01\x01"]
+
+
+def test_librdkafkas_callback_is_taken_as_it_is() -> None:
+    seen = []
+
+    def oauth_cb(config: str) -> tuple[str, float, str, dict[str, str]]:
+        seen.append(config)
+        return "abc", 2e9, "anna", {"logicalCluster": "lkc-1"}
+
+    with pytest.warns(UserWarning, match="sasl_token_provider"):
+        config = options(oauth_cb=oauth_cb)
+    assert exchanged(OAuthBearer(), config, lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01\x01"]
+    assert seen == [""]
+
+
+@pytest.mark.parametrize("extensions", [{"auth": "x"}, {"": "x"}, {"a b": "x"}, {"a": ""}, {"a": "x\x01y"}, {"a": 5}, {5: "a"}])
+def test_an_extension_that_cannot_be_sent_is_refused(extensions: Any) -> None:
+    with pytest.raises(ConfigurationError, match="extension"):
+        exchanged(OAuthBearer(), options(sasl_token_provider=lambda: OAuthToken("abc", None, extensions)), lambda message: b"")
+
+
+def test_without_a_way_to_get_tokens_the_option_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="sasl_oauthbearer_token_endpoint_url") as caught:
+        OAuthBearer().check(options())
+    assert caught.value.option == "sasl_token_provider"
+
+
+# ---- what the broker says -------------------------------------------------------------------------------------------
+
+
+def test_the_brokers_error_is_acknowledged_and_told() -> None:
+    steps = OAuthBearer().exchange(options(sasl_token_provider=lambda: "marker-secret"), "host")
+    next(steps)
+    assert steps.send(b'{"status":"invalid_token","scope":"kafka"}') == b"\x01"
+    with pytest.raises(SaslAuthenticationError, match=r"refused.*status invalid_token, scope kafka"):
+        steps.throw(SaslAuthenticationError("the broker refused the login"))
+
+
+def test_a_broker_that_complains_and_then_lets_us_in_is_not_believed() -> None:
+    with pytest.raises(SaslAuthenticationError, match="does not accept the token: status invalid_token"):
+        exchanged(OAuthBearer(), options(sasl_token_provider=lambda: "abc"), lambda message: b'{"status":"invalid_token"}' if message != b"\x01" else b"")
+
+
+def test_a_token_that_was_refused_is_fetched_anew_for_the_next_login() -> None:
+    wall, given_ = Wall(), iter(["first", "second", "third"])
+    mechanism = OAuthBearer()
+    mechanism.run_in(wall.surroundings())
+    config = options(sasl_token_provider=lambda: (next(given_), wall.now + 3600))
+    steps = mechanism.exchange(config, "host")
+    assert next(steps) == b"n,,\x01auth=Bearer first\x01\x01"
+    with pytest.raises(SaslAuthenticationError):
+        steps.throw(SaslAuthenticationError("no"))
+    steps = mechanism.exchange(config, "host")
+    assert next(steps) == b"n,,\x01auth=Bearer second\x01\x01"
+    steps.send(b'{"status":"invalid_token"}')
+    for _ in range(2):
+        assert next(mechanism.exchange(config, "host")) == b"n,,\x01auth=Bearer third\x01\x01"
+
+
+@pytest.mark.parametrize(("answer", "told"), [
+    (b"", "nothing"), (b"{}", "nothing"), (b"[" * 100_000, "["), (b"\xff\x00no", "no"), (b'{"status":"x marker-secret y"}', "status x [hidden] y"), (b'"marker-secret"', '"[hidden]"'),
+    (b'{"status":5,"scope":"kafka\\n"}', "scope kafka "),
+], ids=["empty", "JSON of nothing", "nested", "no text", "JSON with the token", "the token", "another scope"])
+def test_the_brokers_error_is_told_whatever_it_is(answer: bytes, told: str) -> None:
+    assert told in explained(answer, TOKEN)
+
+
+@given(st.binary(max_size=2000))
+def test_any_bytes_of_a_broker_are_told_in_bounds_on_one_line_and_without_the_token(answer: bytes) -> None:
+    for each in (answer, answer + b"marker-secret", b'{"status":"' + answer + b'marker-secret"}'):
+        told = explained(each, TOKEN)
+        assert told.isprintable()
+        assert 0 < len(told) <= 300
+        assert "marker-secret" not in told
+
+
+def test_what_is_awaited_is_a_coroutine_made_where_no_loop_runs() -> None:
+    """Steps run in a worker; only what they yield is on the loop."""
+    made = next(OAuthBearer().exchange(options(sasl_token_provider=coroutine), "host"))
+    assert inspect.iscoroutine(made)
+    made.close()

@@ -1,0 +1,187 @@
+"""The token endpoint: what is asked, which answers are tokens, which failures pass, and that no secret is ever told."""
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, TokenUnavailable
+from pyclient.plugins import OAuthToken
+from pyclient.sasl.oauthbearer import OAuthBearer
+from pyclient.sasl.oidc import token_source
+from pyclient.sasl.tokens import LONGEST, Fetch
+from tests.unit.sasl.endpoint import Endpoint
+from tests.unit.sasl.exchanges import Wall, exchanged, options
+
+CLIENT = {"sasl_oauthbearer_client_credentials_client_id": "our app", "sasl_oauthbearer_client_credentials_client_secret": "marker:secret+1"}
+QUICK = {"sasl_login_retry_backoff_ms": 100, "sasl_login_retry_backoff_max_ms": 1000}
+
+
+def source(url: str, waits: list[float] | None = None, **given: Any) -> Fetch:
+    config = options(**{"sasl_oauthbearer_token_endpoint_url": url, **CLIENT, **QUICK, **given})
+    return token_source(config, Wall().surroundings(), sleep=(waits if waits is not None else []).append)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint() as found:
+        yield found
+
+
+# ---- asking ---------------------------------------------------------------------------------------------------------
+
+
+def test_client_credentials_are_asked_for_as_RFC_6749_says(endpoint: Endpoint) -> None:
+    token = source(endpoint.url, sasl_oauthbearer_scope="kafka.read")()
+    assert isinstance(token, OAuthToken)
+    assert (token.value, token.expires_at) == ("abc", Wall().now + 3600)
+    (asked,) = endpoint.asked
+    assert asked.form == {"grant_type": "client_credentials", "scope": "kafka.read"}
+    assert asked.basic == "our app:marker:secret+1"
+    assert "marker" not in asked.path + str(asked.form)
+
+
+def test_id_and_secret_are_url_encoded_when_the_option_says_so(endpoint: Endpoint) -> None:
+    source(endpoint.url, sasl_oauthbearer_header_urlencode=True)()
+    assert endpoint.asked[0].basic == "our+app:marker%3Asecret%2B1"
+    assert endpoint.asked[0].form == {"grant_type": "client_credentials"}
+
+
+def test_a_login_takes_its_token_from_the_endpoint(endpoint: Endpoint) -> None:
+    config = options(**{"sasl.oauthbearer.token.endpoint.url": endpoint.url, **CLIENT})
+    mechanism = OAuthBearer()
+    mechanism.check(config)
+    for _ in range(3):
+        assert exchanged(mechanism, config, lambda message: b"") == [b"n,,\x01auth=Bearer abc\x01\x01"]
+    assert len(endpoint.asked) == 1
+
+
+def test_an_assertion_from_a_file_is_exchanged_for_a_token(endpoint: Endpoint, tmp_path: Path) -> None:
+    file = tmp_path / "assertion"
+    file.write_text("the.marker.assertion\n")
+    source(endpoint.url, sasl_oauthbearer_assertion_file=str(file))()
+    assert endpoint.asked[0].form == {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": "the.marker.assertion"}
+    assert "authorization" not in endpoint.asked[0].headers
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lives", [None, "soon", True, 0, -5, 10**40])
+def test_a_life_that_is_none_is_left_to_the_token_itself(lives: Any) -> None:
+    with Endpoint((200, {"access_token": "abc", "expires_in": lives})) as endpoint:
+        assert source(endpoint.url)().expires_at is None
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b"[" * 10_000, {"access_token": ""}, {"access_token": 5}, b"x" * (LONGEST + 1)])
+def test_an_answer_that_is_no_token_is_said_so(body: Any) -> None:
+    with Endpoint((200, body)) as endpoint, pytest.raises(TokenUnavailable, match="token endpoint http://127"):
+        source(endpoint.url)()
+
+
+def test_an_answer_that_is_too_long_is_not_read_to_its_end() -> None:
+    with Endpoint((200, b'{"access_token": "abc"}' + b" " * LONGEST)) as endpoint, pytest.raises(TokenUnavailable, match=f"more than {LONGEST} B"):
+        source(endpoint.url)()
+
+
+@pytest.mark.parametrize("status", [500, 503, 408, 429])
+def test_a_failure_that_may_pass_is_asked_again_after_growing_waits(status: int) -> None:
+    waits: list[float] = []
+    with Endpoint((status, b""), (status, b""), (200, {"access_token": "abc"})) as endpoint:
+        assert source(endpoint.url, waits)().value == "abc"
+        assert len(endpoint.asked) == 3
+    assert waits == [0.1, 0.2]
+
+
+def test_the_longest_wait_is_the_time_for_all_attempts_as_in_Java() -> None:
+    waits: list[float] = []
+    with Endpoint((503, b"")) as endpoint, pytest.raises(TokenUnavailable, match="HTTP 503"):
+        source(endpoint.url, waits)()
+    assert waits == [0.1, 0.2, 0.4]
+    with Endpoint((503, b"")) as endpoint, pytest.raises(TokenUnavailable):
+        source(endpoint.url, waits, sasl_login_retry_backoff_ms=0)()
+    assert len(waits) == 3
+
+
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 404])
+def test_a_refusal_is_told_at_once_with_the_endpoints_words_and_without_the_secret(status: int) -> None:
+    told = {"error": "invalid_client", "error_description": "no such pair our app / marker:secret+1\n", "hint": "marker:secret+1"}
+    with Endpoint((status, told)) as endpoint:
+        with pytest.raises(AuthenticationError, match=rf"HTTP {status} \(invalid_client: .*\[hidden\].*client_secret") as caught:
+            source(endpoint.url)()
+        assert len(endpoint.asked) == 1, "no redirect is followed: it would carry the secret elsewhere"
+    assert "marker" not in str(caught.value) + repr(caught.value)
+
+
+def test_an_endpoint_that_is_not_there_is_said_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(TokenUnavailable, match=f"http://127.0.0.1:{port}/token gave no answer: ConnectError"):
+        source(f"http://127.0.0.1:{port}/token?key=marker")()
+
+
+def test_an_endpoint_that_says_nothing_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailable, match="ReadTimeout"):
+        source(f"http://127.0.0.1:{silent.getsockname()[1]}/token", sasl_login_read_timeout_ms=50, sasl_login_retry_backoff_max_ms=1)()
+
+
+# ---- files and options ----------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_for_each_token(tmp_path: Path) -> None:
+    file = tmp_path / "a token"
+    file.write_text("first\n")
+    fetch = source(file.as_uri())
+    assert fetch() == "first"
+    file.write_text("second")
+    assert fetch() == "second"
+    file.write_bytes(b"\xff")
+    with pytest.raises(TokenUnavailable, match="holds no token"):
+        fetch()
+    file.unlink()
+    with pytest.raises(TokenUnavailable, match="cannot be read"):
+        fetch()
+
+
+@pytest.mark.parametrize(("url", "told"), [
+    ("ftp://host/x", "ftp"), ("host/x", "no scheme"), ("https://", "https"), ("https://me:marker@host/", "holds a user or a password"),
+])
+def test_a_URL_that_cannot_be_used_is_refused_when_the_client_is_made(url: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told) as caught:
+        source(url)
+    assert caught.value.option == "sasl_oauthbearer_token_endpoint_url"
+    assert "marker" not in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", list(CLIENT))
+def test_what_is_missing_is_named(missing: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not set") as caught:
+        source("https://host/", None, **{missing: None})
+    assert caught.value.option == missing
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'pyclient-kafka\[oidc\]'"):
+        source("https://host/")
+
+
+def test_secrets_in_the_clear_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    source("http://127.0.0.1:1/")
+    assert not caplog.records
+    source("http://idp.example/")
+    assert "not https" in caplog.text
+
+
+def test_no_repr_or_error_shows_the_secret(endpoint: Endpoint) -> None:
+    fetch = source(endpoint.url + "?key=marker")
+    assert "marker" not in repr(fetch)
+    for answer in [(500, b"marker:secret+1"), (400, {"error": "marker:secret+1"}), (200, b"marker:secret+1")]:
+        endpoint.answers = [answer]
+        with pytest.raises(KafkaError) as caught:
+            fetch()
+        assert "marker" not in repr(caught.value)

@@ -1,0 +1,101 @@
+"""No dump of options, or of a client that has them, shows a secret: reprs, dicts, exceptions, metrics, all that can be reached."""
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import traceback
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from pyclient import Admin, Consumer, Producer
+from pyclient.config import AdminConfig, ConsumerConfig, ProducerConfig
+from pyclient.config.declaration import Config, Secret
+from pyclient.errors import ConfigurationError, KafkaError
+from pyclient.testing import FakeCluster
+from tests.secrets import MARKER, shown_in
+
+CONFIGS: list[type[Config]] = [ProducerConfig, ConsumerConfig, AdminConfig]
+PASSWORD = f"anna's {MARKER}"
+BY_PASSWORD = {"security_protocol": "SASL_PLAINTEXT", "sasl_plain_username": "anna", "sasl_plain_password": PASSWORD}
+
+
+def with_all_secrets(config: type[Config]) -> Config:
+    given = {option.name: MARKER for option in config.fields() if option.secret and option.name != "sasl_token_provider"}
+    assert len(given) >= 9
+    return config.parse(given)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_no_way_to_show_a_config_shows_a_secret(config: type[Config]) -> None:
+    made = with_all_secrets(config)
+    copied = pickle.loads(pickle.dumps(made))
+    assert copied == made
+    values = {option.name: value for option, value in made}
+    for shown in (repr(made), str(made), f"{made}", made.describe(), repr(copied), copied.describe(), repr(list(made)), repr(values),
+                  repr(attrs.asdict(made, recurse=False)), repr(attrs.astuple(made, recurse=False)), repr(attrs.evolve(made)),
+                  shown_of(KafkaError(made)), shown_of(ConfigurationError("x", option=repr(made))), shown_of(ValueError(made, values))):  # type: ignore[arg-type]
+        assert shown_in(shown) is None
+
+
+def shown_of(error: BaseException) -> str:
+    return repr(error) + str(error) + "".join(traceback.format_exception(error)) + repr(vars(error))
+
+
+def test_a_secret_is_a_text_like_any_other_but_for_its_repr() -> None:
+    secret = Secret(MARKER)
+    assert (secret, str(secret), f"{secret}", secret.encode(), hash(secret)) == (MARKER, MARKER, MARKER, MARKER.encode(), hash(MARKER))
+    assert json.loads(json.dumps({"a": secret})) == {"a": MARKER}
+    assert type(pickle.loads(pickle.dumps(secret))) is Secret
+    assert repr(secret) == repr({secret})[1:-1] == "[hidden]"
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("value", [5, b"marker-secret", ["marker-secret"], object()], ids=lambda value: type(value).__name__)
+def test_a_secret_of_a_wrong_type_is_not_shown(config: type[Config], value: object) -> None:
+    for option in config.fields():
+        if option.secret:
+            with pytest.raises(ConfigurationError, match=r"\[hidden\]") as caught:
+                config.parse({option.name: value})
+            assert shown_in(shown_of(caught.value)) is None
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_no_law_between_options_is_about_a_secret(config: type[Config]) -> None:
+    """The error of a broken law shows the values."""
+    secrets = {option.name for option in config.fields() if option.secret}
+    assert not secrets & {name for rule in config._rows("RULES") for name in rule.options}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("kind", [Producer, Consumer, Admin])
+def test_nothing_that_can_be_reached_from_a_client_shows_a_secret(kind: type[Any], mechanism: str) -> None:
+    with FakeCluster(sasl={"anna": PASSWORD}) as fake:
+        fake.create_topic("orders")
+        with kind({"sasl.mechanism": mechanism}, bootstrap_servers=fake.bootstrap_servers, **BY_PASSWORD) as client:
+            if kind is Producer:
+                client.send("orders", b"1").result(10)
+            elif kind is Consumer:
+                client.topics() if hasattr(client, "topics") else client.beginning_offsets([])
+            else:
+                assert "orders" in client.list_topics()
+            shown = [type(each).__name__ for each in reachable(client) if shown_in(repr(each))]
+            assert not shown
+            assert shown_in(repr(client.metrics() if hasattr(client, "metrics") else "")) is None
+
+
+def reachable(root: object) -> Iterator[object]:
+    """Objects of ours that a client holds, over any way; not what belongs to all the process."""
+    seen = {id(root)}
+    waiting = [root]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        for found in gc.get_referents(each):
+            if id(found) not in seen and not isinstance(found, (type, types.ModuleType, types.FunctionType, types.FrameType, types.CodeType, str, bytes)):
+                seen.add(id(found))
+                waiting.append(found)

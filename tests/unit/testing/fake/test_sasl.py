@@ -1,0 +1,176 @@
+"""Logins at the fake cluster, as Kafka's brokers have them: what is admitted when, what is refused how, and when a session ends."""
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyclient.codec.apis import Api
+from pyclient.errors import ConfigurationError, IllegalState
+from pyclient.testing import FakeCluster
+from pyclient.testing.fake.model import Broker, Kafka
+from pyclient.testing.fake.sasl import Answer, Session, enabled
+from pyclient.testing.fake.settings import Settings
+
+USERS = {"anna": "marker-secret", "bert": "other"}
+ANNA = b"\0anna\0marker-secret"
+LOGIN = {Api.API_VERSIONS, Api.SASL_HANDSHAKE}
+
+
+class Place:
+    """A model whose clocks a test moves."""
+
+    def __init__(self, users: Mapping[str, str] | None = USERS, settings: Mapping[str, object] | None = None) -> None:
+        self.now = 100.0
+        self.kafka = Kafka([Broker(1, "host", 9092)], clock=lambda: self.now, wall=lambda: round(self.now * 1000), random=Random(0),
+                           settings=Settings.parse(settings or {}), users=users)
+        self.session = Session(self.kafka)
+
+    def log_in(self, message: bytes = ANNA, mechanism: str = "PLAIN") -> Answer:
+        assert self.session.shake_hands(mechanism, 1) == 0
+        answer = self.session.authenticate(message)
+        assert answer is not None
+        return answer
+
+    def admitted(self) -> set[Api]:
+        return {api for api in Api if self.session.admits(api)}
+
+    def token(self, life: float = 60, **claims: Any) -> bytes:
+        parts = ({"alg": "none"}, {"sub": "anna", "exp": self.now + life, **claims})
+        text = ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in parts)
+        return f"n,,\x01auth=Bearer {text}.\x01\x01".encode()
+
+
+def test_before_a_login_only_versions_and_the_login_are_admitted_and_within_it_only_its_messages() -> None:
+    place = Place()
+    assert place.admitted() == LOGIN
+    assert place.session.shake_hands("PLAIN", 1) == 0
+    assert place.admitted() == {Api.SASL_AUTHENTICATE}
+    assert place.session.authenticate(ANNA) == Answer()
+    assert place.admitted() == set(Api)
+    assert place.session.principal == "anna"
+
+
+def test_without_users_nobody_logs_in_and_everything_is_admitted() -> None:
+    place = Place(None)
+    assert place.admitted() == set(Api)
+    assert place.session.shake_hands("PLAIN", 1) == 34
+    answer = place.session.authenticate(ANNA)
+    assert answer is not None
+    assert answer.error == 34
+    assert enabled(place.kafka) == []
+
+
+@pytest.mark.parametrize("message", [b"\0anna\0wrong", b"\0nobody\0marker-secret", b"\0anna\0", b"bert\0anna\0marker-secret", b"", b"anna", b"\xff\0\0", b"\0" * 9])
+def test_a_wrong_password_is_answered_and_then_the_connection_ends(message: bytes) -> None:
+    place = Place()
+    answer = place.log_in(message)
+    assert answer.error == 58
+    assert answer.words
+    assert place.session.over
+    assert place.admitted() == set()
+
+
+def test_nobody_logs_in_with_an_empty_password() -> None:
+    assert Place({"anna": ""}).log_in(b"\0anna\0").error == 58
+
+
+def test_a_mechanism_that_is_not_enabled_ends_the_connection() -> None:
+    place = Place(settings={"sasl.enabled.mechanisms": "SCRAM-SHA-512, GSSAPI"})
+    assert enabled(place.kafka) == ["SCRAM-SHA-512"]
+    assert place.session.shake_hands("PLAIN", 1) == 33
+    assert place.session.over
+
+
+def test_raw_messages_of_before_Kafka_1_0_are_not_modelled() -> None:
+    assert Place().session.shake_hands("PLAIN", 0) == 34
+
+
+@pytest.mark.parametrize(("longest_ms", "life", "told_ms"), [(0, 60, 60_000), (10_000, 60, 10_000), (10_000, 5, 5_000)])
+def test_a_session_lives_as_long_as_its_token_and_the_listener_allow(longest_ms: int, life: float, told_ms: int) -> None:
+    place = Place(settings={"connections.max.reauth.ms": longest_ms})
+    answer = place.log_in(place.token(life), "OAUTHBEARER")
+    assert (answer.error, answer.lifetime_ms) == (0, told_ms)
+    place.now += told_ms / 1000 - 0.1
+    assert place.session.admits(Api.METADATA)
+    place.now += 0.2
+    assert place.admitted() == {Api.SASL_HANDSHAKE}, "a session that has ended can still be renewed"
+
+
+def test_a_session_without_limits_has_no_end() -> None:
+    place = Place()
+    assert place.log_in().lifetime_ms == 0
+    place.now += 1e9
+    assert place.admitted() == set(Api)
+
+
+@pytest.mark.parametrize("claims", [{"exp": 1}, {"exp": None}, {"exp": "soon"}, {"exp": float("nan")}, {"exp": float("inf")}, {"sub": 5}, {"sub": None}])
+def test_a_token_that_is_no_longer_good_or_names_nobody_is_explained_and_then_refused(claims: dict[str, Any]) -> None:
+    place = Place()
+    assert place.log_in(place.token(**claims), "OAUTHBEARER").data == b'{"status":"invalid_token"}'
+    assert place.admitted() == {Api.SASL_AUTHENTICATE}
+    answer = place.session.authenticate(b"\x01")
+    assert answer is not None
+    assert (answer.error, answer.words) == (58, '{"status":"invalid_token"}')
+    assert place.session.over
+
+
+def test_a_login_can_be_renewed_by_the_same_user_and_mechanism_at_once_and_then_after_a_second() -> None:
+    place = Place(settings={"connections.max.reauth.ms": 5000})
+    place.log_in()
+    place.log_in()
+    place.now += 0.9
+    assert place.session.shake_hands("PLAIN", 1) == 34
+    assert place.admitted() == set(Api), "it is refused and nothing else"
+    place.now += 0.2
+    assert place.log_in().lifetime_ms == 5000
+    place.now += 4.9
+    assert place.session.admits(Api.METADATA)
+
+
+def test_a_login_cannot_be_renewed_as_somebody_else() -> None:
+    place = Place()
+    place.log_in()
+    answer = place.log_in(b"\0bert\0other")
+    assert (answer.error, answer.words) == (58, "Cannot change principals during re-authentication from User.anna: User.bert")
+    assert place.session.over
+
+
+def test_who_renews_by_another_mechanism_gets_no_answer_and_the_connection_ends() -> None:
+    place = Place()
+    place.log_in()
+    assert place.session.shake_hands("SCRAM-SHA-256", 1) == 0
+    assert place.session.authenticate(b"n,,n=anna,r=abc") is None
+    assert place.session.over
+
+
+@given(mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]), messages=st.lists(st.binary(max_size=60) | st.just(b"n,,n=anna,r=abc"), max_size=4))
+def test_whatever_a_client_sends_is_answered_and_lets_nobody_in(mechanism: str, messages: list[bytes]) -> None:
+    place = Place({"anna": "x" * 40})
+    assert place.session.shake_hands(mechanism, 1) == 0
+    for message in messages:
+        answer = place.session.authenticate(message)
+        assert answer is not None
+        assert answer.error in (0, 34, 58)
+    assert Api.METADATA not in place.admitted()
+
+
+def test_passwords_can_be_changed_while_a_cluster_runs() -> None:
+    with FakeCluster(sasl={"anna": "marker-secret"}) as fake:
+        fake.set_password("anna", "another")
+        fake.set_password("bert", "new")
+        fake.set_password("nobody", None)
+        assert fake._model.users == {"anna": "another", "bert": "new"}
+    with FakeCluster() as fake, pytest.raises(IllegalState, match="sasl="):
+        fake.set_password("anna", "marker-secret")
+
+
+def test_a_setting_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"connections\.max\.reauth\.sec"):
+        FakeCluster(sasl={}, config={"connections.max.reauth.sec": 5})

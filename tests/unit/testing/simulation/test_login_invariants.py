@@ -1,0 +1,89 @@
+"""The invariants of logins, one by one: each holds while its rule does, and is broken when the rule is."""
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyclient.codec.apis import Api
+from pyclient.core.connection import State
+from pyclient.errors import ConnectionLost, TokenUnavailable
+from pyclient.testing.fake.sasl import Phase, Session
+from pyclient.testing.simulation.facts import Facts
+from pyclient.testing.simulation.invariants import Broken, Judge
+from pyclient.testing.simulation.login_invariants import RULES_OF_LOGINS
+from pyclient.testing.simulation.protection import FEWEST_FAULTS, LOGS_IN, MOST_FAULTS, SECURED, drawn
+from pyclient.testing.simulation.run import Run
+from pyclient.testing.simulation.world import World
+
+
+@pytest.fixture
+def judge() -> Judge:
+    return Judge(World(1, sasl={"anna": "secret"}), Facts(), RULES_OF_LOGINS)
+
+
+def breach(judge: Judge, event: str, *about: Any) -> str:
+    with pytest.raises(Broken) as broken:
+        judge.after(event, *about)
+    return broken.value.invariant.split()[1]
+
+
+def link(judge: Judge, *apis: Api, state: State = State.READY, lives: tuple[float, float] | None = None, cause: Exception | None = None) -> Any:
+    """A connection that has just written these."""
+    session = Session(judge.world.kafka)
+    session._phase = Phase.IN
+    session.granted_at, session.ends_at = lives or (None, None)
+    protocol = SimpleNamespace(_in_flight=[SimpleNamespace(api=api, sent_at=judge.world.loop.time()) for api in apis], state=state, _cause=cause)
+    return SimpleNamespace(client_protocol=protocol, served=SimpleNamespace(session=session))
+
+
+def test_M11_a_login_is_alone_on_its_connection(judge: Judge) -> None:
+    judge.after("written", link(judge, Api.SASL_HANDSHAKE, state=State.REAUTHENTICATING))
+    judge.after("written", link(judge, Api.FETCH, Api.PRODUCE))
+    assert breach(judge, "written", link(judge, Api.FETCH, Api.SASL_HANDSHAKE, state=State.REAUTHENTICATING)) == "a_login_is_alone"
+    assert breach(judge, "written", link(judge, Api.FETCH, state=State.REAUTHENTICATING)) == "a_login_is_alone"
+
+
+def test_M11_nothing_is_written_when_a_renewal_should_have_begun(judge: Judge) -> None:
+    judge.after("written", link(judge, Api.FETCH, lives=(-94.0, 6.0)))
+    assert breach(judge, "written", link(judge, Api.FETCH, lives=(-96.0, 4.0))) == "a_session_is_renewed_in_time"
+    judge.after("written", link(judge, Api.SASL_HANDSHAKE, state=State.REAUTHENTICATING, lives=(-96.0, 4.0)))
+
+
+def test_M11_a_session_outlives_a_renewal_that_found_no_token(judge: Judge) -> None:
+    judge.after("ended", link(judge, lives=(-1.0, 9.0), cause=ConnectionLost("cut")))
+    judge.after("ended", link(judge, lives=(-9.0, -1.0), cause=TokenUnavailable("none")))
+    assert breach(judge, "ended", link(judge, lives=(-1.0, 9.0), cause=TokenUnavailable("none"))) == "a_session_outlives_a_failed_renewal"
+
+
+def test_M05_logins_in_a_loop_are_a_breach(judge: Judge) -> None:
+    judge.facts.second.logins["a"] = 5
+    judge.after("second")
+    judge.facts.second.logins["a"] = 50
+    assert breach(judge, "second") == "logins_are_bounded"
+
+
+def test_M11_a_connection_does_not_log_in_twice_within_a_second(judge: Judge) -> None:
+    asked: Any = SimpleNamespace(connection=object(), client_id="a")
+    judge.after("login begins", asked)
+    assert breach(judge, "login begins", asked) == "a_login_is_not_begun_again_at_once"
+
+
+# ---- which seeds ----------------------------------------------------------------------------------------------------
+
+
+def test_a_fifth_of_the_seeds_log_in_some_over_tls_by_every_mechanism() -> None:
+    seeds = {seed: drawn(seed) for seed in range(1, 501)}
+    assert sum(each.mechanism is not None for each in seeds.values()) == 500 // LOGS_IN
+    assert sum(each.tls and each.mechanism is not None for each in seeds.values()) == sum(each.tls and each.mechanism is None for each in seeds.values()) == 500 // SECURED
+    assert {each.mechanism for each in seeds.values()} == {None, "PLAIN", "OAUTHBEARER", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+
+
+def test_faults_of_logins_are_planned_for_those_only_who_log_in_and_can_survive_them() -> None:
+    for seed in range(1, 60):
+        run = Run(seed)
+        wrong = [each.kind for each in run.faults if each.kind.startswith(("login", "token"))]
+        assert len(wrong) in (range(FEWEST_FAULTS, MOST_FAULTS + 1) if run.protection.mechanism else (0,))
+        assert set(wrong) <= set(run.protection.login_faults)
+        run.world.close()
