@@ -93,15 +93,17 @@ def extras() -> dict[str, list[str]]:
 @contextlib.contextmanager
 def served(command: list[str], cwd: Path) -> Iterator[dict[str, str]]:
     """Run a page's broker command; yields the options it prints, the address last, then presses Ctrl-C and expects a clean end."""
-    process = subprocess.Popen(
-        command, cwd=cwd, env=clean_environment(), stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )
+    told = cwd / "broker.err"  # a file: a secured broker tells its users' passwords to who started it
+    with told.open("a") as stderr:
+        process = subprocess.Popen(
+            command, cwd=cwd, env=clean_environment(), stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True,
+        )
     try:
         assert process.stdout is not None
         printed: dict[str, str] = {}
         while "bootstrap.servers" not in printed:
             name, found, value = process.stdout.readline().strip().partition("=")
-            assert found, "the broker ended without printing its address"
+            assert found, f"the broker ended without printing its address: see {told}"
             printed[name] = value
         yield printed
     except BaseException:

@@ -88,9 +88,9 @@ def test_the_sections_stand_in_the_promised_order() -> None:
     assert re.findall(r"^## (.*)$", README.text, re.MULTILINE) == ORDER
 
 
-def test_the_first_sections_are_all_a_newcomer_needs(address: str) -> None:
-    """The address printed by the broker is what the blocks are told to use."""
-    assert re.fullmatch(r"[\w.:\[\]-]+:\d+", address)
+def test_the_first_sections_are_all_a_newcomer_needs(written: dict[str, str]) -> None:
+    """The addresses printed by the brokers are what the blocks are told to use."""
+    assert all(re.fullmatch(r"[\w.:\[\]-]+:\d+", right) for said, right in written.items() if said.endswith(("2", "3")))
     assert "bootstrap.servers=" in README.text
 
 

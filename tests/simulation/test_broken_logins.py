@@ -21,8 +21,8 @@ from tests.unit.testing.simulation.test_tls_world import Tap, cut, garble, hang_
 
 LIMIT_S: Final = 4.0
 LATE_S: Final = 0.3
-CONNECTS: Final = 60
-"""In the time of one call: three addresses, pauses that grow from 50 ms to 1 s, and a second try in version 0 each (M08)."""
+CONNECTS: Final = 75
+"""In the time of one call: three addresses, eight tries with pauses that grow from 50 ms to 1 s, each with one in version 0 (M08) and a look for TLS (M16)."""
 TURNS: Final = 6000
 QUICK: Final = {"socket_connection_setup_timeout_ms": 1000, "socket_connection_setup_timeout_max_ms": 1000, "request_timeout_ms": 2000,
                 "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000}

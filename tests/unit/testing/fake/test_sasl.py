@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import Mapping
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -67,7 +67,13 @@ def test_without_users_nobody_logs_in_and_everything_is_admitted() -> None:
     assert enabled(place.kafka) == []
 
 
-@pytest.mark.parametrize("message", [b"\0anna\0wrong", b"\0nobody\0marker-secret", b"\0anna\0", b"bert\0anna\0marker-secret", b"", b"anna", b"\xff\0\0", b"\0" * 9])
+WRONG: Final = {
+    "another password": b"\0anna\0wrong", "nobody's password": b"\0nobody\0marker-secret", "no password": b"\0anna\0",
+    "in another's name": b"bert\0anna\0marker-secret", "nothing": b"", "a name only": b"anna", "no text": b"\xff\0\0", "zeros": b"\0" * 9,
+}
+
+
+@pytest.mark.parametrize("message", WRONG.values(), ids=WRONG)
 def test_a_wrong_password_is_answered_and_then_the_connection_ends(message: bytes) -> None:
     place = Place()
     answer = place.log_in(message)
