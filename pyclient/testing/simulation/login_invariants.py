@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
-from pyclient.core.sasl import RENEWED_AT
 from pyclient.errors import TokenUnavailable
 from pyclient.sasl.oauthbearer import GIVE_IN
 from pyclient.testing.fake.asking import Asked
@@ -15,6 +14,8 @@ from pyclient.testing.simulation.invariants import INVARIANTS, Judge, breach, ho
 from pyclient.testing.simulation.network import Link
 
 LOGIN: Final = frozenset({Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
+RENEWED_BY: Final = 0.95
+"""Of a session's life: when the last connection is renewed."""
 COMPUTING_S: Final = 0.05
 """What a mechanism may take for its first message, while requests go on."""
 WAITED_S: Final = 0.1
@@ -57,7 +58,7 @@ def a_session_is_renewed_in_time(judge: Judge, link: Link) -> None:
         return
     life = session.ends_at - session.granted_at
     late = life < TOO_SHORT_S or (judge.world.tokens is not None and judge.world.tokens.failed_at >= session.granted_at)
-    latest = session.ends_at if late else session.granted_at + RENEWED_AT[1] * life + COMPUTING_S
+    latest = session.ends_at if late else session.granted_at + RENEWED_BY * life + COMPUTING_S
     if now > latest:
         raise breach(a_session_is_renewed_in_time, f"{link!r} writes {newest.api.title}; its session lives from {session.granted_at:.3f} to {session.ends_at:.3f}"
                      f" and was to be renewed by {latest:.3f}")
