@@ -380,7 +380,7 @@ def test_a_certificate_that_was_shown_is_not_called_missing() -> None:
 # ---- the proxy ------------------------------------------------------------------------------------------------------
 
 
-class Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # which class it is, the platform decides
+class Selector(selectors.DefaultSelector):
     """Counts how often the loop looks for something to do."""
 
     turns = 0
