@@ -74,11 +74,14 @@ class ClassicGroup(Member):
     @property
     def wants_poll(self) -> bool:
         """Whether a poll of the user has to be told by `polled`."""
-        return self.state is State.OUT and bool(self._subscribed)
+        return bool(self._subscribed) and (self.state is State.OUT or (self.state is State.FAILED and self._is_forgiven))
 
     def polled(self) -> None:
-        """The user polls: join, or join again after having been away for too long (G04)."""
+        """The user polls: join, or join again after having been away for too long (G04), or after a pause when the right to do so was missing."""
         if self.wants_poll:
+            if self.state is State.FAILED:
+                self._advance(Event.LEFT)
+                self._failures, self._pausing = self._failures + 1, True
             self._advance(Event.REJOIN)
             self._lose_all()
 
@@ -370,7 +373,7 @@ class ClassicGroup(Member):
         self._on_news()
 
     def _refuse(self, error: BaseException) -> None:
-        self.failure = error
+        self._fail_with(error)
         # Whose right was taken away may get it back: under a new id the group would wait for the old one to rejoin until its session ends.
         self.identity = self.identity.without_generation() if isinstance(error, AuthorizationError) else Identity()
         self._leading.end()

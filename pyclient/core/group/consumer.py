@@ -64,6 +64,7 @@ class ConsumerGroup(Member):
         self._pausing: float | None = None  # before the next heartbeat, for so many seconds at least
         self._not_before = 0.0  # the end of the pause
         self._stale = False  # a commit told that there is a newer epoch
+        self._forbidden: Wishes | None = None  # what was refused, as one of its topics may not be described
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 
@@ -81,14 +82,25 @@ class ConsumerGroup(Member):
     @property
     def wants_poll(self) -> bool:
         """Whether a poll of the user has to be told by `polled`."""
-        return self._balked or (self.state is State.OUT and bool(self._subscribed))
+        return self._balked or self._wants_to_join
+
+    @property
+    def _wants_to_join(self) -> bool:
+        return bool(self._subscribed) and (self.state is State.OUT or (self.state is State.FAILED and self._is_forgiven))
 
     def polled(self) -> None:
-        """The user polls: join, join again after having been away for too long (N08), or try again what the listener refused."""
-        if self.state is State.OUT and self._subscribed:
+        """The user polls: join, join again after having been away for too long (N08), after a pause when the right to do so was missing, or
+        try again what the listener refused.
+        """
+        if self._wants_to_join:
+            was_refused = self.state is State.FAILED
+            if was_refused:
+                self._advance(Event.LEFT)
             self._take_back_farewell()
             self._advance(Event.JOIN)
             self._start_over()
+            if was_refused:
+                self._failures, self._pausing = 1, 0.0
         elif self._balked:
             self._balked = False
             self._reconcile()
@@ -198,7 +210,7 @@ class ConsumerGroup(Member):
             self._take_in(saying, answer)
         else:
             self._said = None  # the next answer tells what the member is to have, whatever this one would have told
-            self._not_heard(error)
+            self._not_heard(error, wishes)
 
     def _take_in(self, saying: Saying, answer: Told) -> None:
         if self.state is State.JOINING:
@@ -210,7 +222,7 @@ class ConsumerGroup(Member):
             self._changes.withdraw()
             self._metadata.identify(self._reconciling.nameless(self._metadata.cluster.names))
 
-    def _not_heard(self, error: BaseException) -> None:
+    def _not_heard(self, error: BaseException, wishes: Wishes | None = None) -> None:
         joining = self.state is State.JOINING
         if joining and getattr(error, "code", None) is not None:
             self._known = False  # refused for certain
@@ -218,19 +230,32 @@ class ConsumerGroup(Member):
             self._known = isinstance(error, FencedMemberEpochError)
             self._lose(error)
         elif isinstance(error, TopicAuthorizationError):
-            self._pause(error, at_least=self._interval)
+            self._hear_of_a_forbidden_topic(error, wishes)
         elif isinstance(error, (*_LASTING, GroupIdNotFoundError)):
             self._refuse(error)
         else:
             self._pause(error)
 
-    def _pause(self, error: BaseException, at_least: float = 0.0) -> None:
+    def _hear_of_a_forbidden_topic(self, error: BaseException, wishes: Wishes | None) -> None:
+        """One topic that may not be described, and the coordinator refuses everything: the metadata tell which, and it is left out (N07). The
+        user is told of the refusal itself when they tell of none.
+        """
+        if wishes == self._forbidden:
+            self._tell(error)
+        self._forbidden = wishes
+        self._rest(error, at_least=self._interval)
+        self._metadata.request_update()
+
+    def _pause(self, error: BaseException) -> None:
         """The user is told what waiting alone may not cure."""
+        self._rest(error)
+        if not isinstance(error, KafkaError) or not (error.retriable or isinstance(error, _GONE_ON)):
+            self._tell(error)
+
+    def _rest(self, error: BaseException, at_least: float = 0.0) -> None:
         _log.info("group %r: a heartbeat failed: %s", self._options.group_id, error)
         self._failures += 1
         self._pausing = at_least
-        if not isinstance(error, KafkaError) or not (error.retriable or isinstance(error, _GONE_ON)):
-            self._tell(error)
 
     # ---- static members ---------------------------------------------------------------------------------------------
 
@@ -330,7 +355,7 @@ class ConsumerGroup(Member):
         return known
 
     def _refuse(self, error: BaseException) -> None:
-        self.failure = _with_advice(error, self._options.group_id, pattern=bool(self._wishes.pattern))
+        self._fail_with(_with_advice(error, self._options.group_id, pattern=bool(self._wishes.pattern)))
         self._advance(Event.REFUSED)
         self._start_over()
         self._on_news()
@@ -344,8 +369,11 @@ class ConsumerGroup(Member):
     def _resolve(self) -> None:
         """What is assigned stays in the view, too: the coordinator may know topics that match before the client does."""
         self._subscribed.resolve(self._reconciling.topics())
-        names = sorted(self._subscribed.topics)  # the coordinator is told of them only when they change
+        names = sorted(self._subscribed.described)  # the coordinator is told of them only when they change
         self._wishes = Wishes(tuple(names), str(self._subscribed.subscription.brokers_pattern or ""))
+        if self._forbidden not in (None, self._wishes):
+            self._forbidden = self._pausing = None
+            self._not_before = 0.0
 
 
 def _with_advice(error: BaseException, group: str, *, pattern: bool) -> BaseException:

@@ -16,6 +16,7 @@ from pyclient.core.group.membership import Change, GroupOptions
 from pyclient.core.group.subscribed import Subscribed
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.metadata import Metadata
+from pyclient.errors import AuthorizationError
 from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -98,6 +99,18 @@ class Member(abc.ABC):
         """Nothing waits for the user's thread any more."""
 
     # ---- trouble ----------------------------------------------------------------------------------------------------
+
+    def _fail_with(self, error: BaseException) -> None:
+        """Be no member: until it subscribes anew, or, where a right is missing, which may be granted, until it polls again."""
+        if isinstance(error, AuthorizationError):
+            self._tell(error)
+        else:
+            self.failure = error
+
+    @property
+    def _is_forgiven(self) -> bool:
+        """Whether who failed may try again: the user knows why, and polls all the same."""
+        return self.failure is None and self._trouble is None
 
     def take_trouble(self) -> BaseException | None:
         """What the user is to be told by poll: once, or each time for what lasts."""

@@ -10,9 +10,10 @@ from typing import Final
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.group.unreadable import Unreadable
 from pyclient.core.metadata import Metadata
-from pyclient.errors import KafkaError
+from pyclient.errors import KafkaError, TopicAuthorizationError
 
 PIN: Final = "subscription"
+FORBIDDEN: Final = TopicAuthorizationError.code
 
 
 class Subscribed:
@@ -28,6 +29,12 @@ class Subscribed:
 
     def __bool__(self) -> bool:
         return bool(self.subscription)
+
+    @property
+    def described(self) -> frozenset[str]:
+        """Those that the client may describe, as far as is known: for one that it may not a coordinator refuses all. If there are no others, all."""
+        view = self._metadata.cluster.topics
+        return frozenset(name for name in self.topics if name not in view or view[name].error != FORBIDDEN) or self.topics
 
     def resolve(self, also: Iterable[str] = ()) -> None:
         """Find the topics; they and *also* stay in the view."""

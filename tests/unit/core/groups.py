@@ -68,6 +68,11 @@ class Rig:
         told = answer(Api.METADATA, 13, **view(*(topic(name, *[1] * count) for name, count in counts.items())))
         self.metadata.hint(self.metadata.cluster.updated(told, everything=True))
 
+    def tells_error(self, code: int, name: str = "t") -> None:
+        """Brokers tell of one topic that something is wrong with it."""
+        told = answer(Api.METADATA, 13, **view(topic(name, error=code)))
+        self.metadata.hint(self.metadata.cluster.updated(told, everything=False))
+
     def turn(self) -> list[Sent]:
         """What the group sends now; look-ups of the coordinator are answered, metadata is left alone."""
         sent = self.world.turn(self.group, self.calls)

@@ -15,7 +15,7 @@ from pyclient.core.group.membership import ChangeKind, Identity
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Use
 from pyclient.errors import (
-    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, IllegalState, ProtocolError, RebalanceInProgressError,
+    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, GroupMaxSizeReachedError, IllegalState, ProtocolError, RebalanceInProgressError,
     UnknownServerError,
 )
 from pyclient.plugins import Assignment
@@ -27,7 +27,9 @@ from tests.unit.core.groups import (
 from tests.unit.core.world import Sent
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
-GROUP_AUTHORIZATION, UNKNOWN_SERVER = 30, -1
+GROUP_AUTHORIZATION, GROUP_FULL, UNKNOWN_SERVER = 30, 81, -1
+RETRY_MAX = 60.0
+"""Seconds: longer than any pause."""
 
 
 def cooperative(name: str = "turns") -> OneByOne:
@@ -125,8 +127,9 @@ def test_who_lost_a_right_and_got_it_back_joins_under_the_id_the_group_knows() -
     member.joined(member.sends(Api.JOIN_GROUP))
     member.refused(member.sends(Api.SYNC_GROUP), GROUP_AUTHORIZATION)
     assert isinstance(member.group.take_trouble(), GroupAuthorizationError)
-    member.subscribes()
     member.polls()
+    member.turn()
+    member.world.after(RETRY_MAX)
     assert member.sends(Api.JOIN_GROUP).body.member_id == MEMBER
 
 
@@ -134,9 +137,9 @@ def test_G03_what_refuses_the_member_as_it_is_lasts_until_it_subscribes_anew() -
     member = Member()
     member.subscribes()
     member.polls()
-    member.refused(member.sends(Api.JOIN_GROUP), GROUP_AUTHORIZATION)
+    member.refused(member.sends(Api.JOIN_GROUP), GROUP_FULL)
     for _ in range(2):
-        assert isinstance(member.group.take_trouble(), GroupAuthorizationError)
+        assert isinstance(member.group.take_trouble(), GroupMaxSizeReachedError)
         member.polls()
         member.sends_nothing()
     member.subscribes()

@@ -1,6 +1,7 @@
 """A member of a group of the next generation: one test for each rule of how it joins, beats, reconciles and leaves (N01 to N10); `test_membership` has those of both protocols."""
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -24,7 +25,7 @@ ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LO
 LOADING, NOT_COORDINATOR, TOPIC_AUTHORIZATION, GROUP_ID_NOT_FOUND, UNKNOWN_SERVER = 14, 16, 29, 69, -1
 UNKNOWN_MEMBER, FENCED_INSTANCE, FENCED_EPOCH, UNRELEASED, UNSUPPORTED, BAD_PATTERN = 25, 82, 110, 111, 35, 128
 LASTING = {
-    30: GroupAuthorizationError, 42: InvalidRequestError, 24: InvalidGroupIdError, UNSUPPORTED: UnsupportedVersionError,
+    42: InvalidRequestError, 24: InvalidGroupIdError, UNSUPPORTED: UnsupportedVersionError,
     81: GroupMaxSizeReachedError, FENCED_INSTANCE: FencedInstanceIdError, UNRELEASED: UnreleasedInstanceIdError,
     112: UnsupportedAssignorError, BAD_PATTERN: InvalidRegularExpressionError}
 
@@ -649,15 +650,49 @@ def test_N07_topics_that_may_not_be_read_are_told_to_the_user_and_the_member_sta
     member = Consumer()
     member.stable(*parts(0))
     member.subscribes("t", "secret")
-    member.refused(member.beats(), TOPIC_AUTHORIZATION)
+    for told in (False, True, True):
+        refused = member.beats()
+        assert said(refused) >= {"subscribed_topic_names"}
+        member.refused(refused, TOPIC_AUTHORIZATION)
+        member.sends_nothing()
+        assert isinstance(member.group.take_trouble(), TopicAuthorizationError if told else NoneType), "first the metadata are asked which it is"
+        assert member.asks_for_topics() == ["secret", "t"]
+        member.world.after(INTERVAL - 0.1)
+        member.sends_nothing()
+        assert member.group.state is State.STABLE
+        member.world.after(0.1)
+    assert said(member.beats()) == EVERYTHING
+
+
+def test_N07_a_topic_that_may_not_be_described_is_told_and_left_out_at_once_and_told_to_the_coordinator_when_it_may() -> None:
+    """For one such topic the coordinator refuses everything."""
+    member = Consumer()
+    member.subscribes("t", "secret")
+    member.polls()
+    refused = member.beats()
+    assert refused.body.subscribed_topic_names == ("secret", "t")
+    member.refused(refused, TOPIC_AUTHORIZATION)
     member.sends_nothing()
-    assert isinstance(member.group.take_trouble(), TopicAuthorizationError)
+    member.tells_error(TOPIC_AUTHORIZATION, "secret")
+    join = member.beats()
+    assert (join.body.member_epoch, join.body.subscribed_topic_names) == (0, ("t",))
+    assert "'secret'" in str(member.group.take_trouble())
+    member.told_to_have(join, *parts(0))
+    assert member.group.topics == {"t", "secret"}
+    member.turn()
+    member.takes(ASSIGNED, *parts(0))
+    member.heard(member.beats(), epoch=member.epoch)
+    member.tells(t=4, secret=1)
+    assert member.beats().body.subscribed_topic_names == ("secret", "t")
     assert member.group.take_trouble() is None
-    member.world.after(INTERVAL - 0.1)
-    member.sends_nothing()
-    assert member.group.state is State.STABLE
-    again = member.beats(0.1)
-    assert said(again) == EVERYTHING
+
+
+def test_N07_who_may_describe_none_of_its_topics_lets_the_coordinator_say_so() -> None:
+    member = Consumer()
+    member.tells_error(TOPIC_AUTHORIZATION)
+    member.subscribes()
+    member.polls()
+    assert member.beats().body.subscribed_topic_names == ("t",)
 
 
 @pytest.mark.parametrize("code", LASTING)

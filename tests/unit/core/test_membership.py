@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 import pytest
 
-from pyclient.codec.apis import Api
 from pyclient.core.group.changes import Changes
 from pyclient.core.group.classic import ClassicGroup
 from pyclient.core.group.consumer import ConsumerGroup
@@ -18,10 +17,12 @@ from pyclient.errors import (
 )
 from tests.unit.core.consumer_groups import Consumer
 from tests.unit.core.groups import REBALANCE, Member, parts
-from tests.unit.core.world import MAX_AGE, answer, topic, view
+from tests.unit.core.world import MAX_AGE
 
 ASSIGNED, REVOKED, LOST = ChangeKind.ASSIGNED, ChangeKind.REVOKED, ChangeKind.LOST
-TOPIC_AUTHORIZATION = 29
+TOPIC_AUTHORIZATION, GROUP_AUTHORIZATION = 29, 30
+RETRY_MAX = 60.0
+"""Seconds: longer than any pause."""
 NO_POLL = "no poll within max_poll_interval_ms"
 Kind: TypeAlias = type[Member] | type[Consumer]
 in_both = pytest.mark.parametrize("kind", [Member, Consumer])
@@ -153,21 +154,40 @@ def test_who_has_left_keeps_no_topics_in_the_view(kind: Kind) -> None:
 
 @in_both
 def test_M03_a_topic_that_may_not_be_read_is_told_to_the_user_once(kind: Kind) -> None:
-    def tells(error: int) -> None:
-        told = answer(Api.METADATA, 13, **view(topic("t", error=error)))
-        member.metadata.hint(member.metadata.cluster.updated(told, everything=True))
-        member.turn()
-
     member = kind()
     member.subscribes()
     member.polls()
-    tells(TOPIC_AUTHORIZATION)
+    member.tells_error(TOPIC_AUTHORIZATION)
+    member.turn()
     assert member.news == 1
     trouble = member.group.take_trouble()
     assert isinstance(trouble, TopicAuthorizationError)
     assert "'t'" in str(trouble)
-    tells(TOPIC_AUTHORIZATION)
+    member.tells_error(TOPIC_AUTHORIZATION)
+    member.turn()
     assert member.group.take_trouble() is None
+
+
+@in_both
+def test_who_may_not_be_in_the_group_is_told_by_each_poll_which_tries_again_after_a_pause(kind: Kind) -> None:
+    """The right may be granted meanwhile."""
+    member = kind()
+    member.subscribes()
+    member.polls()
+    for _ in range(3):
+        member.refused(member.is_joining(), GROUP_AUTHORIZATION)
+        assert not member.group.wants_poll, "the user has not been told yet"
+        member.polls()
+        member.world.after(10.0)
+        member.sends_nothing()
+        assert isinstance(member.group.take_trouble(), GroupAuthorizationError)
+        assert member.group.state.name == "FAILED"
+        member.sends_nothing()
+        assert member.group.wants_poll
+        member.polls()
+        member.sends_nothing()
+        member.world.after(RETRY_MAX)
+    member.is_joining()
 
 
 # --- what a commit tells of the member -------------------------------------------------------------------------------
