@@ -69,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self.versions = Versions()
         self.muted_until = 0.0
         self.idle_since = clock()
+        self._idle_before = 0.0  # logging in anew is no use
         self.lost_work = False  # it ended with requests in flight
         self.hung_up = False  # the peer, or the network, ended it
         self.used = False  # something was sent on it since it is ready
@@ -225,6 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._in_flight:
             self._drained = loop.create_future()
             await self._drained
+        self._idle_before = self.idle_since
         await self._keep_silence()
         limit.reschedule(loop.time() + timeout)
 
@@ -238,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionLost(f"{self.label}: the connection ended during the login")
         anew = self.state is State.REAUTHENTICATING
         self.advance(Event.AUTHENTICATED)
-        self.idle_since = self._clock()
+        self.idle_since = self._idle_before if anew else self._clock()
         # Counted from the last question: the broker began to count after that.
         self.session_ends_at = None if lifetime is None else self._asked_at + usable_for(lifetime)
         self.renew_at = None if lifetime is None else self._asked_at + login.renewal_after(lifetime)

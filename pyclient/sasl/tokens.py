@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import attrs
 
-from pyclient.errors import KafkaError, TokenUnavailable
+from pyclient.errors import KafkaError, TokenUnavailable, raisable
 from pyclient.plugins import OAuthToken, Surroundings
 
 _log = logging.getLogger(__name__)
@@ -28,6 +28,9 @@ REMEMBERED: Final = 8
 """Tokens that brokers may still repeat in an error."""
 RETRY_S: Final = 10.0
 """How long the old token is used, while it is good, before a fetch that failed is tried again."""
+FIRST_PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 2.0
+"""Between fetches that fail in a row, without a token that is still good, a pause doubles: there are more connections to be made than tokens to be had."""
 LEAST_LEFT_S: Final = 2.0
 """Of a token that opens a session, if it lives so long: brokers take no new login within a second of the last one, so a session that is
 shorter could not be renewed in time.
@@ -70,6 +73,8 @@ class Tokens:
         self._recent: deque[OAuthToken] = deque(maxlen=REMEMBERED)
         self._due = 0.0
         self._lock = threading.Lock()
+        self._failed: KafkaError | None = None  # what the last fetch ended with
+        self._failed_at = self._pause = 0.0
         self._awaits = False  # the provider gives awaitables: it is called on the loop
         self._fetching: asyncio.Task[OAuthToken] | None = None
 
@@ -80,10 +85,10 @@ class Tokens:
         """A token that is good: the one in use, or a new one; from an async provider something to await on the client's loop.
 
         Raises:
-            TokenUnavailable: the provider failed, and there is no token that is still good.
+            TokenUnavailable: the provider failed, now or within the pause after that, and there is no token that is still good.
         """
         with self._lock:
-            if (kept := self._fresh()) is not None:
+            if (kept := self._at_hand()) is not None:
                 return kept
             if self._awaits or inspect.iscoroutinefunction(fetch):
                 return self._shared(fetch, renewal)
@@ -114,7 +119,7 @@ class Tokens:
 
     async def _shared(self, fetch: Fetch, renewal: Renewal) -> OAuthToken:
         """On the loop: the first who comes has a token fetched, the others wait for the same."""
-        if (kept := self._fresh()) is not None:
+        if self._fetching is None and (kept := self._at_hand()) is not None:
             return kept
         if self._fetching is None:
             self._fetching = asyncio.get_running_loop().create_task(self._awaited(fetch, renewal))
@@ -132,13 +137,20 @@ class Tokens:
         if not task.cancelled():
             task.exception()  # if nobody waits any more, nobody is told
 
-    def _fresh(self) -> OAuthToken | None:
-        return self._kept if self._kept is not None and self._now() < self._due else None
+    def _at_hand(self) -> OAuthToken | None:
+        """The token in use while it is good; None: one is to be fetched. In the pause after a failure that failure is told once more."""
+        now = self._now()
+        if self._kept is not None and now < self._due:
+            return self._kept
+        if self._failed is not None and 0 <= now - self._failed_at < self._pause:
+            raise raisable(self._failed)
+        return None
 
     def _keep(self, given: Any, renewal: Renewal) -> OAuthToken:
         token, now = read(given), self._now()
         if token.expires_at is not None and token.expires_at <= now:
             raise TokenUnavailable("the token that was fetched has expired already: is the clock of this machine right?")
+        self._failed, self._pause = None, 0.0
         self._recent.append(token)
         self._kept = token if token.expires_at is not None else None
         self._due = renewal.due(now, token.expires_at, self._surroundings.random()) if token.expires_at is not None else now
@@ -152,9 +164,10 @@ class Tokens:
             self._due = min(now + RETRY_S, kept.expires_at)  # shown after its end, it would be refused
             _log.warning("no new token, the old one is used for %.0f s more at most: %s", kept.expires_at - now, explained)
             return kept
-        if explained is error:
-            raise error
-        raise explained from error
+        self._failed, self._failed_at, self._pause = explained, now, min(max(FIRST_PAUSE_S, 2 * self._pause), LONGEST_PAUSE_S)
+        if explained is not error:
+            explained.__cause__ = error
+        raise raisable(explained)
 
     def _now(self) -> float:
         return self._surroundings.wall() / 1000

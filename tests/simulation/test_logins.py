@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.core.manager import Reply, Unknown
 from pyclient.errors import (
@@ -19,7 +20,7 @@ from pyclient.errors import (
 from pyclient.runtime.login import Logins
 from pyclient.testing import Delay, Drop, Silence, World
 from pyclient.testing.fake.control import Throttle
-from tests.simulation.logins import TIMEOUT, USERS, Client, logins, run, turns, world
+from tests.simulation.logins import ANNA, TIMEOUT, USERS, Client, logins, run, turns, world
 
 LOGIN = ["SaslHandshake", "SaslAuthenticate"]
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -489,3 +490,25 @@ def test_M11_a_connection_that_is_given_up_has_nothing_to_renew() -> None:
         assert isinstance(await asked, Reply)
 
     run(place, test)
+
+
+def test_M13_a_session_that_is_renewed_does_not_keep_an_idle_connection() -> None:
+    place = world(config={"connections.max.reauth.ms": 5000})
+    place.cluster.create_topic("orders")
+
+    def handshakes() -> int:
+        return sum(each.api is Api.SASL_HANDSHAKE for each in place.cluster.requests())
+
+    async def test() -> None:
+        given: dict[str, Any] = {**ANNA, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "connections_max_idle_ms": 20_000}
+        async with place.producer("client", **given) as producer:
+            await (await producer.send("orders", b"value"))
+            before = handshakes()
+            await asyncio.sleep(19.0)
+            assert handshakes() >= before + 3
+            assert place.network.of_client("client")
+            await asyncio.sleep(6.0)
+            assert not place.network.of_client("client")
+
+    with place:
+        place.run(test())

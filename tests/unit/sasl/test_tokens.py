@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from pyclient.errors import AuthenticationError, TokenUnavailable
 from pyclient.plugins import OAuthToken
-from pyclient.sasl.tokens import RETRY_S, Renewal, Tokens, read
+from pyclient.sasl.tokens import LONGEST_PAUSE_S, RETRY_S, Renewal, Tokens, read
 from tests.unit.sasl.exchanges import Wall
 
 NOW = 1_700_000_000.0
@@ -159,7 +160,51 @@ def test_an_old_token_is_used_while_it_is_good_when_a_renewal_fails(caplog: pyte
     with pytest.raises(TokenUnavailable, match="OSError: no route"):
         tokens.get(provider, PLAIN)
     provider.failure = None
+    wall.now += LONGEST_PAUSE_S
     assert value(tokens.get(provider, PLAIN)) == "token-5"
+
+
+def test_a_service_that_is_down_is_asked_after_ever_longer_pauses_however_many_connections_want_a_token() -> None:
+    wall = Wall()
+    tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+    provider.failure = OSError("no route")
+    asked_at = []
+    for step in range(1000):
+        wall.now = 1_700_000_000.0 + step / 100
+        before = provider.calls
+        with pytest.raises(TokenUnavailable, match="OSError: no route") as caught:
+            tokens.get(provider, PLAIN)
+        assert caught.value.__cause__ is provider.failure
+        if provider.calls > before:
+            asked_at.append(step / 100)
+    assert [round(later - at, 1) for at, later in pairwise(asked_at)] == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0, 2.0]
+    provider.failure = None
+    wall.now += LONGEST_PAUSE_S
+    first = tokens.get(provider, PLAIN)
+    assert isinstance(first, OAuthToken)
+    tokens.drop(first)
+    provider.failure = OSError("no route")
+    with pytest.raises(TokenUnavailable):
+        tokens.get(provider, PLAIN)
+    wall.now -= 3600  # the clock was set
+    provider.failure = None
+    assert value(tokens.get(provider, PLAIN)) == f"token-{provider.calls}"
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_who_comes_in_the_pause_after_a_failure_is_told_of_it_and_the_service_is_not_asked(awaited: bool) -> None:
+    async def test() -> None:
+        wall = Wall()
+        tokens, slow = Tokens(wall.surroundings()), Slow(wall)
+        slow.go.set()
+        slow.inner.failure = OSError("no route")
+        fetch = slow.token if awaited else slow.inner
+        errors = await asyncio.gather(*[asked(tokens, fetch) for _ in range(3)], return_exceptions=True)
+        errors += await asyncio.gather(*[asked(tokens, fetch) for _ in range(3)], return_exceptions=True)
+        assert all("no route" in str(each) for each in errors)
+        assert slow.inner.calls == 1
+
+    asyncio.run(test())
 
 
 def test_a_token_that_has_ended_when_it_comes_is_refused() -> None:
@@ -265,6 +310,7 @@ def test_a_failure_is_told_to_all_who_wait_and_the_next_one_asks_again() -> None
         slow.go.set()
         assert all("no route" in str(each) for each in await asyncio.gather(*waiting, return_exceptions=True))
         slow.inner.failure = None
+        wall.now += LONGEST_PAUSE_S
         assert value(await asked(tokens, slow.token)) == "token-2"
 
     asyncio.run(test())
