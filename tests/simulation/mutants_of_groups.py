@@ -76,7 +76,7 @@ BUGS_OF_GROUPS: Final = (
          "if self.state in BEATING:", "if self.state in BEATING and self.state is not State.RECONCILING:"),
     _bug("a member stays in the epoch in which it joined", "N02", f"{NEXT}._felt",
          "generation=answer.epoch", "generation=answer.epoch if self.state is State.JOINING else self.identity.generation"),
-    _bug("a heartbeat that failed is sent again at once", "busy loops", f"{NEXT}._pause", "self._pausing = at_least", "pass"),
+    _bug("a heartbeat that failed is sent again at once", "busy loops", f"{NEXT}._rest", "self._pausing = at_least", "pass"),
     _bug("a commit that was refused as outdated hurries no heartbeat", "N10", f"{NEXT}.refused", "self._stale = True", "pass",
          "the next heartbeat comes anyway: the unit tests see that it comes at once"),
     _bug("a member that joins has not given up what it had", "N07", f"{NEXT}._start_over", "self._lose_all()", "self._advance(Event.GONE)"),

@@ -21,7 +21,7 @@ BUGS_OF_LOGINS: Final = (
     _bug("a session is renewed when it has hardly begun", "KIP-368: a busy loop of logins", "pyclient.core.sasl:renewal_after",
          f"max({LIFE}, SHORTEST_S)", "lifetime * 0.05"),
     _bug("a session's life is counted from the answer", "KIP-368", f"{CONNECTION}._authenticated",
-         "self.idle_since = self._clock()", "self.idle_since = self._asked_at = self._clock()"),
+         "anew = self.state is State.REAUTHENTICATING", "anew, self._asked_at = self.state is State.REAUTHENTICATING, self._clock()"),
     _bug("the end of a session is not looked at", "KIP-368", f"{CONNECTION}.ready",
          "(self.session_ends_at is None or self._clock() < self.session_ends_at)", "True"),
     _bug("no session is ever renewed", "KIP-368", f"{LINKS}.tick", "link.renew_at is not None and now >= link.renew_at", "False"),
