@@ -290,7 +290,7 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
         {"true": Ignored("certificates are always verified")},
         Refused("it is not switched off by an option; if it must be, pass an ssl.SSLContext with CERT_NONE as ssl_context"),
     ),
-    "https.ca.location": Refused("fetch tokens in a function and pass that as sasl_token_provider"),
+    "https.ca.location": Refused("set the environment variable SSL_CERT_FILE to that file, or fetch tokens in a function: sasl_token_provider"),
     "https.ca.pem": Refused("fetch tokens in a function and pass that as sasl_token_provider"),
     # SASL
     "sasl.mechanisms": Renamed("sasl_mechanism"),

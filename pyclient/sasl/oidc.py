@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -185,11 +186,15 @@ class _Endpoint:
         limits = httpx.Timeout(self._read_s, connect=self._connect_s)
         asked_at = self._surroundings.wall() / 1000
         try:
-            with httpx.Client(timeout=limits) as client, client.stream(
+            with httpx.Client(timeout=limits, verify=ssl.create_default_context()) as client, client.stream(
                 "POST", self._url, data=request.form, headers={**request.headers, "Accept": "application/json"},
             ) as answer:
                 body = self._body(answer)
         except httpx.HTTPError as error:
+            if (distrust := _distrust(error)) is not None:
+                raise SaslAuthenticationError(
+                    f"the certificate of the token endpoint {self.where} is not accepted: {distrust.verify_message}. It must be for that host, by an authority "
+                    "that this machine trusts, or of those in the file that the environment variable SSL_CERT_FILE names") from None
             raise TokenUnavailable(f"the token endpoint {self.where} gave no answer: {type(error).__name__}: {error}") from None
         except httpx.InvalidURL as error:
             raise ConfigurationError(f"{URL} is no URL: {error}", option=URL) from None
@@ -225,6 +230,13 @@ class _Endpoint:
             raise TokenUnavailable(f"the token endpoint {self.where} answered without an access_token")
         counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < 2**53
         return OAuthToken(value, asked_at + lives if counts and lives is not None else None)
+
+
+def _distrust(error: BaseException | None) -> ssl.SSLCertVerificationError | None:
+    """Among what led to an error."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _fields(body: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
@@ -22,10 +23,17 @@ class Asked(NamedTuple):
         return base64.b64decode(self.headers["authorization"].removeprefix("Basic ")).decode()
 
 
+class Server(ThreadingHTTPServer):
+    """Says nothing of clients that hang up."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that does not like the certificate."""
+
+
 class Endpoint:
     """``answers`` are (status, body) in turn, the last one for ever; a body that is no bytes is sent as JSON."""
 
-    def __init__(self, *answers: tuple[int, Any]) -> None:
+    def __init__(self, *answers: tuple[int, Any], tls: ssl.SSLContext | None = None) -> None:
         self.answers = list(answers) or [(200, {"access_token": "abc", "expires_in": 3600})]
         self.asked: list[Asked] = []
         endpoint = self
@@ -47,12 +55,15 @@ class Endpoint:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._scheme = "http" if tls is None else "https"
+        self._server = Server(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}/token"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}/token"
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, TokenUnavailable
+from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailable
 from pyclient.plugins import OAuthToken
 from pyclient.sasl.oauthbearer import OAuthBearer
 from pyclient.sasl.oidc import token_source
 from pyclient.sasl.tokens import LONGEST, Fetch
+from pyclient.testing import CertificateAuthority
 from tests.unit.sasl.endpoint import Endpoint
 from tests.unit.sasl.exchanges import Wall, exchanged, options
 
@@ -127,6 +128,22 @@ def test_an_endpoint_that_is_not_there_is_said_so() -> None:
 def test_an_endpoint_that_says_nothing_is_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailable, match="ReadTimeout"):
         source(f"http://127.0.0.1:{silent.getsockname()[1]}/token", sasl_login_read_timeout_ms=50, sasl_login_retry_backoff_max_ms=1)()
+
+
+def test_the_certificate_of_an_endpoint_is_looked_at_and_SSL_CERT_FILE_names_whom_to_trust(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ours, anothers = CertificateAuthority(), CertificateAuthority("a stranger")
+    for name, authority in (("ours.pem", ours), ("anothers.pem", anothers)):
+        (tmp_path / name).write_text(authority.pem)
+    with Endpoint(tls=ours.server_context("127.0.0.1")) as endpoint:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "anothers.pem"))
+        waits: list[float] = []
+        with pytest.raises(SaslAuthenticationError, match=r"certificate of the token endpoint https://127.* is not accepted: .*SSL_CERT_FILE"):
+            source(endpoint.url, waits)()
+        assert waits == [], "trying again does not help"
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ours.pem"))
+        assert source(endpoint.url)().value == "abc"
+    with Endpoint(tls=ours.server_context("elsewhere.example")) as endpoint, pytest.raises(SaslAuthenticationError, match="must be for that host"):
+        source(endpoint.url)()
 
 
 # ---- files and options ----------------------------------------------------------------------------------------------
