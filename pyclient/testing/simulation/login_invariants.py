@@ -26,7 +26,7 @@ TOO_SHORT_S: Final = 1.3
 """Sessions so short end before they may be renewed."""
 LOGINS_PER_SECOND: Final = 12
 """Of one client: some connections to each broker, and what fails is tried again after a pause."""
-TOKENS_PER_SECOND: Final = 40
+TOKENS_PER_SECOND: Final = 12
 """Asked for by one client: each of up to six addresses, for some uses, after pauses of 50 ms and more."""
 
 
