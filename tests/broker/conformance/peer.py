@@ -107,7 +107,8 @@ class Player:
         if step.ready is not None:
             self._prepare(step, version)
             return
-        self._send(step, version)
+        if not step.unsent:
+            self._send(step, version)
         if step.later:
             self._owed[step.name] = step
         elif not step.silent:

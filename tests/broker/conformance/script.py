@@ -35,6 +35,8 @@ class Step:
     """The version of the answer, where it is another."""
     silent: bool = False
     """No answer is to come (acks=0)."""
+    unsent: bool = False
+    """Nothing is asked: what is read is what the broker does by itself."""
     on: str = "first"
     """Which connection; each name is one of its own."""
     later: bool = False

@@ -17,6 +17,7 @@ USERS: Final = Security().users
 SESSION_MS: Final = 60_000
 """``connections.max.reauth.ms`` of `SESSIONS`."""
 SHORT_S: Final = 2.0
+SHORTER_S: Final = 1.7
 LONG_S: Final = 3600.0
 NONCE: Final = "abcdefghijklmnop"
 PASSWORDS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -42,6 +43,11 @@ def says(message: Value, **how: Any) -> Step:
 def asks(**how: Any) -> Step:
     """A request that needs a login."""
     return Step(api=Api.METADATA, fields=metadata([]), **how)
+
+
+def hung_up(**how: Any) -> Step:
+    """The broker ends the connection without being asked anything."""
+    return Step(api=Api.METADATA, unsent=True, **how)
 
 
 def asks_versions(**how: Any) -> Step:
@@ -133,8 +139,8 @@ LET_IN: Final = (
     talk("scram-extension", handshake("SCRAM-SHA-256"), says(client_first("alice") + b",x=y", shown=in_parts)),
 )
 REFUSED: Final = (
-    *(talk(f"password-{name}", handshake(), says(message), asks()) for name, message in WRONG_PASSWORDS.items()),
-    *(talk(f"scram-{name}", handshake("SCRAM-SHA-256"), says(message), asks()) for name, message in WRONG_FIRSTS.items()),
+    *(talk(f"password-{name}", handshake(), says(message), hung_up()) for name, message in WRONG_PASSWORDS.items()),
+    *(talk(f"scram-{name}", handshake("SCRAM-SHA-256"), says(message), hung_up()) for name, message in WRONG_FIRSTS.items()),
     *(talk(f"{mechanism.lower()}-wrong", *scram(mechanism, text="wrong"), asks()) for mechanism in PASSWORDS),
     talk("scram-bad-last", handshake("SCRAM-SHA-256"), says(client_first("alice"), shown=in_parts), says(b"garbage"), asks()),
     talk("scram-other-nonce", handshake("SCRAM-SHA-256"), says(client_first("alice"), shown=in_parts), says(b"c=biws,r=other,p=AAAA"), asks()),
@@ -158,12 +164,12 @@ WITHIN: Final = (
     talk("versions-within", handshake(), asks_versions(), asks()),
     talk("request-within", handshake(), asks(), asks()),
     talk("groups-within", handshake(), Step(api=Api.LIST_GROUPS, fields={"states_filter": [], "types_filter": []}), asks()),
-    talk("handshake-within", handshake(), handshake(), asks()),
+    talk("handshake-within", handshake(), handshake(), hung_up()),
     talk("unknown-version-within", handshake(), says(password(), announced=99)),
     talk("versions-within-scram", handshake("SCRAM-SHA-256"), says(client_first("alice"), shown=in_parts), asks_versions(), asks()),
 )
 MECHANISMS: Final = tuple(
-    talk(f"mechanism-{name or 'none'}", handshake(name), asks(), api=Api.SASL_HANDSHAKE) for name in ("GSSAPI", "", "plain", "SCRAM-SHA-1"))
+    talk(f"mechanism-{name or 'none'}", handshake(name), handshake(), api=Api.SASL_HANDSHAKE) for name in ("GSSAPI", "", "plain", "SCRAM-SHA-1"))
 HANDSHAKES: Final = (
     talk("handshake", handshake("OAUTHBEARER"), handshake("PLAIN"), api=Api.SASL_HANDSHAKE, since=1),
 )
@@ -197,10 +203,12 @@ SESSIONS: Final = (
     talk("session", *login(), asks(), *login(), asks(), handshake(), asks()),
     talk("session-by-scram", *scram("SCRAM-SHA-512"), asks()),
     talk("session-longer-than-allowed", *login("OAUTHBEARER", token()), asks(), *login("OAUTHBEARER", token()), asks()),
+    talk("session-with-extensions", *login("OAUTHBEARER", token(extensions="\x01traceId=12 a\x01kind=b=c")), asks()),
+    talk("session-in-own-name", *login("OAUTHBEARER", token(authorization="a=alice")), asks()),
     talk("session-of-a-token", handshake("OAUTHBEARER"), says(token(30), until=0), says(token(30), since=1, shown=coarsely), asks()),
     talk("session-refused", handshake(), says(password(text="wrong")), asks()),
     talk("session-ended",
-         handshake("OAUTHBEARER", on="idle"), says(token(SHORT_S), on="idle", until=0), says(token(SHORT_S), on="idle", since=1, shown=coarsely),
+         handshake("OAUTHBEARER", on="idle"), says(token(SHORTER_S), on="idle", until=0), says(token(SHORTER_S), on="idle", since=1, shown=coarsely),
          handshake("OAUTHBEARER"), says(token(SHORT_S), until=0), says(token(SHORT_S), since=1, shown=coarsely),
          UntilCut(asks()), *login("OAUTHBEARER", token(), on="idle"), asks(on="idle")),
 )
