@@ -207,13 +207,13 @@ def _scram(kafka: Kafka, name: str) -> Server:
     from scramp import ScramMechanism
 
     users: list[str] = []
-    first = (yield b"").decode()
 
     def look_up(user: str) -> tuple[bytes, bytes, bytes, int] | None:
         users.append(user)
         return kafka.part(ScramStore).stored(name, user)
 
     server = ScramMechanism(name).make_server(look_up, s_nonce=kafka.random.randbytes(16).hex())
+    first = (yield b"").decode()
     _see_that_nobody_else_is_meant(first)
     server.set_client_first(first)
     server.set_client_final((yield server.get_server_first().encode()).decode())
@@ -221,7 +221,7 @@ def _scram(kafka: Kafka, name: str) -> Server:
 
 
 def _see_that_nobody_else_is_meant(first: str) -> None:
-    """What goes beyond an authorization id of somebody else scramp sees to: it takes none, though Kafka takes the user's own."""
+    """An authorization id must be the user's own, says Kafka. (The model does not take that either, for scramp takes none.)"""
     meant = re.match(r"n,a=([^,]+),n=([^,]+),", first)
     if meant and meant[1] != meant[2]:
         raise Refused(f"{ANOTHERS_NAME} that is different from username")
