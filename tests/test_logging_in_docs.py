@@ -9,7 +9,6 @@ from typing import Final
 
 import pytest
 
-from pyclient.config import security
 from pyclient.plugins import available_plugins
 from pyclient.testing import FakeCluster
 from tests.distribution import ROOT, run
@@ -30,7 +29,6 @@ def address() -> Iterator[str]:
         assert [each.value for each in fake.records("orders")] == [b"value"]
 
 
-@pytest.mark.skipif(bool(getattr(security, "NOT_YET", ())), reason="clients do not log in yet")
 @pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: block.name)
 def test_the_programs_run(block: Block, address: str, installed: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"

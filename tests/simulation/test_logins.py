@@ -24,6 +24,8 @@ from tests.simulation.logins import ANNA, TIMEOUT, USERS, Client, logins, run, t
 
 LOGIN = ["SaslHandshake", "SaslAuthenticate"]
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+ENDING = {"connections.max.reauth.ms": 3_600_000}
+"""Brokers renew a login only where sessions end."""
 
 
 def token(world: World, life: float = 3600, user: str = "anna") -> str:
@@ -233,7 +235,7 @@ def test_M11_a_session_without_end_is_never_renewed() -> None:
 
 
 def test_M11_what_is_in_flight_is_answered_first_and_nothing_is_written_until_the_login_is_over() -> None:
-    place = world()
+    place = world(config=ENDING)
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "SCRAM-SHA-512"))
@@ -309,7 +311,7 @@ def test_M11_a_renewal_that_is_refused_ends_the_connection_and_fails_no_request(
     ("SCRAM-SHA-256", {}, "some brokers hang up where others refuse"),
 ])
 def test_M11_nobody_becomes_somebody_else_on_a_connection(mechanism: str, given_: dict[str, Any], told: str) -> None:
-    place = world()
+    place = world(config=ENDING)
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))
@@ -367,7 +369,7 @@ def test_M11_a_session_that_could_not_be_renewed_takes_no_requests_after_its_end
 
 @pytest.mark.parametrize("api", LOGIN)
 def test_M11_a_renewal_that_is_not_answered_is_given_up_in_time(api: str) -> None:
-    place = world()
+    place = world(config=ENDING)
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))
@@ -403,7 +405,7 @@ def test_M11_requests_go_on_while_a_token_is_fetched() -> None:
 
 
 def test_M09_M11_a_broker_that_asked_for_silence_gets_it_before_the_login() -> None:
-    place = world()
+    place = world(config=ENDING)
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))
@@ -420,7 +422,7 @@ def test_M09_M11_a_broker_that_asked_for_silence_gets_it_before_the_login() -> N
 
 @pytest.mark.parametrize("answers", [0, 1])
 def test_a_connection_that_is_retired_during_its_renewal_ends_when_the_last_answer_came(answers: int) -> None:
-    place = world()
+    place = world(config=ENDING)
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))
@@ -442,7 +444,7 @@ def test_a_connection_that_is_retired_during_its_renewal_ends_when_the_last_answ
 
 
 def test_M10_an_overdue_answer_before_a_renewal_ends_the_connection_as_ever() -> None:
-    place = world()
+    place = world(config=ENDING)
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))

@@ -1,1 +1,1 @@
-"""What a group's coordinator is asked: commits and committed offsets now, membership in a later release."""
+"""What a group's coordinator is asked: membership by either protocol, commits and committed offsets."""

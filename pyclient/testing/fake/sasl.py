@@ -20,7 +20,10 @@ SHORTEST_S: Final = 1.0
 ITERATIONS: Final = 4096
 FRAMED: Final = 1
 """Since this version of SaslHandshake what follows are SaslAuthenticate requests; the raw messages of before are not modelled."""
-BEARER: Final = re.compile(rb"n,(?:a=[^,]*)?,\x01auth=[Bb]earer ([^\x01]+)((?:\x01[A-Za-z]+=[^\x01]+)*)\x01\x01")
+FIRST: Final = re.compile(rb"n,(?:a=(?P<who>[^,\x80-\xff]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01)*)\x01")
+BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([-_.a-zA-Z0-9]+)")
+GIVES_IN: Final = b"\x01"
+ANOTHERS_NAME: Final = "Authentication failed: Client requested an authorization id"
 
 
 class Refused(Exception):
@@ -44,7 +47,7 @@ class Answer(NamedTuple):
     """What is answered to a message."""
 
     error: int = NONE
-    words: str | None = None
+    words: str = ""
     data: bytes = b""
     lifetime_ms: int = 0
 
@@ -53,6 +56,7 @@ class Phase(enum.Enum):
     """Where a connection stands."""
 
     OPEN = "nobody has logged in"
+    TOLD = "nobody has logged in, and the versions are told"
     TALKING = "the mechanism's messages"
     IN = "logged in"
     OVER = "refused: the connection ends with the answer"
@@ -87,37 +91,61 @@ class Session:
         return self._phase is Phase.IN
 
     def admits(self, api: Api) -> bool:
-        """Whether this may be asked now; else the connection is cut."""
+        """Whether this may be asked now; else the connection is cut, after an answer where `explains` says so."""
         match self._phase:
             case Phase.OPEN:
                 return api in (Api.API_VERSIONS, Api.SASL_HANDSHAKE)
+            case Phase.TOLD:
+                return api is Api.SASL_HANDSHAKE
             case Phase.TALKING:
                 return api is Api.SASL_AUTHENTICATE
             case Phase.IN:
-                return api is Api.SASL_HANDSHAKE or self.ends_at is None or self._kafka.clock() < self.ends_at
+                return self._lives() or (api is Api.SASL_HANDSHAKE and self._may_renew())
         return False
 
-    def shake_hands(self, mechanism: str, version: int) -> int:
-        """The client chooses a mechanism; gives an error code."""
-        now = self._kafka.clock()
-        if self._kafka.users is None or version < FRAMED or now < self._renewed_at + SHORTEST_S:
+    @property
+    def explains(self) -> bool:
+        """Whether what is not admitted is answered, with an error, before the connection is cut."""
+        return self._phase is Phase.TALKING
+
+    def end(self) -> None:
+        """Nothing more is admitted."""
+        self._phase = Phase.OVER
+
+    def tell_versions(self) -> None:
+        """The versions were asked for and told, which is done once before a login."""
+        if self._phase is Phase.OPEN:
+            self._phase = Phase.TOLD
+
+    def shake_hands(self, mechanism: str, version: int) -> int | None:
+        """The client chooses a mechanism; gives an error code. None: there is no answer, the broker hangs up (on who renews by one that is not offered)."""
+        if self._phase is Phase.IN and not self._may_renew():
             return ILLEGAL_SASL_STATE
         if mechanism not in enabled(self._kafka):
-            self._phase = Phase.OVER
-            return UNSUPPORTED_SASL_MECHANISM
+            self.end()
+            return UNSUPPORTED_SASL_MECHANISM if self._first is None else None
+        if version < FRAMED:
+            return ILLEGAL_SASL_STATE
         if self._first is not None:
-            self._renewed_at = now
+            self._renewed_at = self._kafka.clock()
         self._phase, self._mechanism = Phase.TALKING, mechanism
         self._server = MECHANISMS[mechanism](self._kafka, mechanism)
         next(self._server)
         return NONE
+
+    def _lives(self) -> bool:
+        return self.ends_at is None or self._kafka.clock() < self.ends_at
+
+    def _may_renew(self) -> bool:
+        """A login without an end is never renewed."""
+        return self.ends_at is not None and self._kafka.clock() >= self._renewed_at + SHORTEST_S
 
     def authenticate(self, message: bytes) -> Answer | None:
         """A message of the mechanism; None: there is no answer, the broker hangs up (on who renews by another mechanism)."""
         if self._phase is not Phase.TALKING or self._server is None:
             return Answer(ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
         if self._first is not None and self._mechanism != self._first[0]:
-            self._phase = Phase.OVER
+            self.end()
             return None
         try:
             return Answer(data=self._server.send(message))
@@ -126,10 +154,11 @@ class Session:
         except Refused as refused:
             return self._refuse(str(refused))
         except Exception:  # noqa: BLE001 whatever a client sends, it is refused
-            return self._refuse(f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._mechanism}")
+            doing = "authentication" if self._first is None else "re-authentication"
+            return self._refuse(f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {self._mechanism}")
 
     def _refuse(self, words: str) -> Answer:
-        self._phase = Phase.OVER
+        self.end()
         return Answer(SASL_AUTHENTICATION_FAILED, words)
 
     def _granted(self, granted: Granted) -> Answer:
@@ -144,6 +173,12 @@ class Session:
         return Answer(data=granted.last, lifetime_ms=lifetime)
 
 
+def session_of(connection: object) -> Session | None:
+    """The login of a connection that can have one."""
+    found = getattr(connection, "session", None)
+    return found if isinstance(found, Session) else None
+
+
 def enabled(kafka: Kafka) -> list[str]:
     """The mechanisms of the listener."""
     names = [each.strip() for each in kafka.settings.sasl_enabled_mechanisms.split(",")]
@@ -154,9 +189,17 @@ def enabled(kafka: Kafka) -> list[str]:
 
 
 def _plain(kafka: Kafka, _name: str) -> Server:
-    authorization, user, password = (yield b"").decode().split("\0")
-    if not password or _users(kafka).get(user) != password or authorization not in ("", user):
+    parts = (yield b"").decode(errors="replace").split("\0", 3)
+    if len(parts) != 3:
+        raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+    authorization, user, password = parts
+    for name, part in (("username", user), ("password", password)):
+        if not part:
+            raise Refused(f"Authentication failed: {name} not specified")
+    if _users(kafka).get(user) != password:
         raise Refused("Authentication failed: Invalid username or password")
+    if authorization not in ("", user):
+        raise Refused(f"{ANOTHERS_NAME} that is different from username")
     return Granted(user)
 
 
@@ -170,26 +213,61 @@ def _scram(kafka: Kafka, name: str) -> Server:
         return kafka.part(ScramStore).stored(name, user)
 
     server = ScramMechanism(name).make_server(look_up, s_nonce=kafka.random.randbytes(16).hex())
-    server.set_client_first((yield b"").decode())
+    first = (yield b"").decode()
+    _see_that_nobody_else_is_meant(first)
+    server.set_client_first(first)
     server.set_client_final((yield server.get_server_first().encode()).decode())
     return Granted(users[0], server.get_server_final().encode())
 
 
+def _see_that_nobody_else_is_meant(first: str) -> None:
+    """An authorization id must be the user's own, says Kafka. (The model does not take that either, for scramp takes none.)"""
+    meant = re.match(r"n,a=([^,]+),n=([^,]+),", first)
+    if meant and meant[1] != meant[2]:
+        raise Refused(f"{ANOTHERS_NAME} that is different from username")
+
+
 def _bearer(kafka: Kafka, _name: str) -> Server:
-    told = BEARER.fullmatch((yield b""))
-    claims = _claims(told[1]) if told else {}
+    message = yield b""
+    while True:
+        authorization, token = _shown(message)
+        user, ends = _holder(kafka, token)
+        if user is not None:
+            break
+        error = '{"status":"invalid_token"}'
+        message = yield error.encode()
+        if message == GIVES_IN:
+            raise Refused(error)
+    if authorization not in ("", user):
+        raise Refused(f"{ANOTHERS_NAME} ({authorization}) that is different from the token's principal name ({user})")
+    return Granted(user, ends_at_ms=ends * 1000)
+
+
+def _shown(message: bytes) -> tuple[str, bytes]:
+    """As whom the client wants to act, empty for the token's user, and the token."""
+    first = FIRST.fullmatch(message)
+    pairs = dict(pair.partition(b"=")[::2] for pair in first["pairs"].split(b"\x01")) if first is not None else {}
+    told = BEARER.fullmatch(pairs.get(b"auth", b""))
+    if first is None or told is None:
+        raise ValueError("this is no message of OAUTHBEARER")
+    return (first["who"] or b"").decode(), told[1]
+
+
+def _holder(kafka: Kafka, token: bytes) -> tuple[str, float] | tuple[None, float]:
+    """Whom a token names, and when it ends, in seconds since the epoch; nobody if it is not good."""
+    claims = _claims(token)
     user, ends = claims.get("sub"), claims.get("exp")
     if not isinstance(user, str) or not isinstance(ends, (int, float)) or not math.isfinite(ends) or ends * 1000 <= kafka.wall():
-        error = '{"status":"invalid_token"}'
-        yield error.encode()
-        raise Refused(error)
-    return Granted(user, ends_at_ms=ends * 1000)
+        return None, 0.0
+    return user, ends
 
 
 def token_end(message: bytes) -> float | None:
     """When the token in a client's message ends, in seconds since the epoch; None: there is none."""
-    told = BEARER.fullmatch(message)
-    return _claims(told[1]).get("exp") if told else None
+    try:
+        return _claims(_shown(message)[1]).get("exp")
+    except ValueError:
+        return None
 
 
 def _claims(token: bytes) -> Mapping[str, Any]:

@@ -16,12 +16,14 @@ from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fai
 from pyclient.testing.fake.families import FAMILIES
 from pyclient.testing.fake.families.versions import UNSUPPORTED_VERSION
 from pyclient.testing.fake.model import Broker, Kafka
-from pyclient.testing.fake.sasl import Session
+from pyclient.testing.fake.sasl import ILLEGAL_SASL_STATE, Session
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
 LARGEST_REQUEST: Final = 100 * 1024 * 1024
 """``socket.request.max.bytes``."""
+LARGEST_OF_A_LOGIN: Final = 512 * 1024
+"""``sasl.server.max.receive.size``."""
 APIS: Final = {int(api): api for api in Api}
 NO_VERSIONS: Final = VersionRange(0, -1)
 
@@ -141,7 +143,7 @@ class BrokerConnection(asyncio.Protocol):
         if len(self._received) < HEAD:
             return None
         size = int.from_bytes(self._received[:HEAD], "big", signed=True)
-        if not 0 <= size <= LARGEST_REQUEST:
+        if not 0 <= size <= (LARGEST_REQUEST if self.session.logged_in else LARGEST_OF_A_LOGIN):
             _log.debug("%r announces a request of %d B: cut", self, size)
             self._received.clear()
             self.cut()
@@ -171,11 +173,17 @@ class BrokerConnection(asyncio.Protocol):
             return
         if api is None or head.version not in offered:
             raise ProtocolError(f"API {head.api_key} v{head.version} is not offered by {self._kafka.profile.name}")
-        if not self.session.admits(api):
+        admitted = self.session.admits(api)
+        if not admitted:
             self._kafka.tell("not admitted", api=api.title, connection=self)
+        if not admitted and not self.session.explains:
             raise ProtocolError(f"{api.title} is not admitted: {self.session!r}")
         asked = Asked(broker=self.broker.id, api=api, version=head.version, client_id=head.client_id,
                       body=decode_request(api, head.version, frame), peer=self._peer, connection=self)
+        if not admitted:
+            self.session.end()
+            self._reply(head, asked, self._front.rows[api].refuse(asked, ILLEGAL_SASL_STATE))
+            return
         self._kafka.tell("asked", asked=asked)
         verdict = self._front.control.verdict(asked)
         waiting = self._delayed(head, asked, verdict) if isinstance(verdict, Delay) else self._apply(head, asked, verdict)

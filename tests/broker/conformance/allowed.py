@@ -64,6 +64,11 @@ ALLOWED: Final = (
     Allowance(Api.CONSUMER_GROUP_DESCRIBE, "subscribed_topic_names", Kind.UNORDERED, "a hash set there"),
     Allowance(Api.CONSUMER_GROUP_DESCRIBE, "client_host", Kind.RENAMED, "a container sees its gateway, not this machine", containers=True),
     Allowance(Api.DELETE_TOPICS, "responses", Kind.UNORDERED, "a hash map there"),
+    Allowance(Api.SASL_HANDSHAKE, "mechanisms", Kind.UNORDERED, "a hash set there"),
+    Allowance(Api.SASL_AUTHENTICATE, "auth_bytes.r", Kind.RENAMED, "SCRAM's nonce, of which the broker draws a part"),
+    Allowance(Api.SASL_AUTHENTICATE, "auth_bytes.s", Kind.RENAMED, "SCRAM's salt, drawn for each password"),
+    Allowance(Api.SASL_AUTHENTICATE, "auth_bytes.i", Kind.RENAMED, "SCRAM's iterations, chosen by who sets the passwords"),
+    Allowance(Api.SASL_AUTHENTICATE, "auth_bytes.v", Kind.RENAMED, "SCRAM's proof of the broker, made of what is drawn"),
 )
 
 

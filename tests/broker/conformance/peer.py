@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import decode_response, encode_request
-from tests.broker.conformance.script import Hangup, Plain, Receive, Run, Script, Step
+from tests.broker.conformance.script import Hangup, Plain, Receive, Run, Script, Step, UntilCut
 
 TIMEOUT_S: Final = 10.0
 PREPARATION_S: Final = 20.0
@@ -95,6 +95,8 @@ class Player:
                     self._connections.pop(on).close()
                 case Receive(name):
                     yield self._received(self._owed.pop(name))
+                case UntilCut(step):
+                    self._ask_until_cut(step)
                 case Step():
                     yield from self._step(act)
 
@@ -105,7 +107,8 @@ class Player:
         if step.ready is not None:
             self._prepare(step, version)
             return
-        self._send(step, version)
+        if not step.unsent:
+            self._send(step, version)
         if step.later:
             self._owed[step.name] = step
         elif not step.silent:
@@ -121,6 +124,15 @@ class Player:
                 return
             assert time.monotonic() < deadline, f"{step.api.title} v{version} still says {answer}"
 
+    def _ask_until_cut(self, step: Step) -> None:
+        deadline = time.monotonic() + PREPARATION_S
+        answer: Plain = None
+        while answer != CUT:
+            assert time.monotonic() < deadline, f"{step.api.title} is still admitted"
+            self._send(step, self._run.version_of(step, self._offered))
+            answer = self._received(step)[2]
+            assert answer != SILENCE, f"{step.api.title} is not answered"
+
     def _send(self, step: Step, version: int) -> None:
         self._connection(step.on).send(step, version, self._run.resolve(step.fields))
 
@@ -130,7 +142,8 @@ class Player:
         self._run.answers[step.name] = answer
         if answer in (CUT, SILENCE):
             self._connections.pop(step.on)
-        return step, version, answer
+            return step, version, answer
+        return step, version, step.shown(answer)
 
     def _connection(self, on: str) -> Connection:
         if on not in self._connections:

@@ -4,6 +4,7 @@ A value in a request may be a function of the `Run`: what an earlier answer said
 """
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -34,12 +35,16 @@ class Step:
     """The version of the answer, where it is another."""
     silent: bool = False
     """No answer is to come (acks=0)."""
+    unsent: bool = False
+    """Nothing is asked: what is read is what the broker does by itself."""
     on: str = "first"
     """Which connection; each name is one of its own."""
     later: bool = False
     """The answer is read by a `Receive` of this step's name."""
     ready: Callable[[Plain], bool] | None = None
     """A preparation: asked again until this holds, not compared."""
+    shown: Callable[[Plain], Plain] = lambda answer: answer
+    """The answer as it is compared; `got` finds it as it came."""
 
 
 @attrs.frozen
@@ -56,7 +61,14 @@ class Hangup:
     on: str
 
 
-Act: TypeAlias = Step | Receive | Hangup
+@attrs.frozen
+class UntilCut:
+    """Asks again, as fast as answers come, until the broker hangs up. Nothing of it is compared."""
+
+    step: Step
+
+
+Act: TypeAlias = Step | Receive | Hangup | UntilCut
 
 
 @attrs.frozen(kw_only=True)
@@ -77,6 +89,7 @@ class Run:
         self.script = script
         self.version = version
         self.answers: dict[str, Plain] = {}
+        self.began = time.time()
 
     def name(self, text: str) -> str:
         """A name nobody else uses; the same on both clusters."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.testing import LocalCluster
+from pyclient.testing import LocalCluster, Security
 from pyclient.testing.fake.cluster import FakeCluster
 from pyclient.testing.fake.families import FAMILIES
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
@@ -16,6 +16,7 @@ from tests.broker.conformance import (
     scripts_cluster,
     scripts_groups,
     scripts_groups_consumer,
+    scripts_logins,
     scripts_produce,
     scripts_reading,
     scripts_three,
@@ -26,12 +27,15 @@ from tests.broker.conformance.peer import offered_by, run
 from tests.broker.conformance.script import Plain, Run, Script
 
 SCRIPTS: Final = (*scripts_cluster.SCRIPTS, *scripts_produce.SCRIPTS, *scripts_reading.SCRIPTS, *scripts_groups.SCRIPTS,
-                  *scripts_groups_consumer.SCRIPTS, *scripts_admin.SCRIPTS)
+                  *scripts_groups_consumer.SCRIPTS, *scripts_admin.SCRIPTS, *scripts_logins.SCRIPTS)
 ON_BROKER: Final = {"log.initial.task.delay.ms": 3_600_000}
 """Records of the scripts are old; a broker would begin to delete them after half a minute."""
 
 AS_A_BROKER: Final = {"group.consumer.heartbeat.interval.ms": 5000}
 """Where the model's default is another one."""
+
+LATE_REFUSALS: Final = {"connection.failed.authentication.delay.ms": 20}
+"""Where the model's default, none, is another one than brokers', 100."""
 
 
 def cases(scripts: Iterable[Script]) -> Iterator[tuple[Script, int]]:
@@ -45,6 +49,8 @@ def cases(scripts: Iterable[Script]) -> Iterator[tuple[Script, int]]:
 CASES: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(SCRIPTS)}
 CASES_OF_THREE: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_three.SCRIPTS)}
 CASES_OF_SLOW: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_groups_consumer.SLOW)}
+CASES_OF_LOGINS: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_logins.LOGINS)}
+CASES_OF_SESSIONS: Final = {f"{script.name}-v{version}": (script, version) for script, version in cases(scripts_logins.SESSIONS)}
 
 
 class Pair(NamedTuple):
@@ -87,12 +93,32 @@ def pair_of_slow(used: set[Allowance]) -> Iterator[Pair]:
     yield from paired(1, {**AS_A_BROKER, "group.consumer.assignment.interval.ms": 15_000}, used)
 
 
-def paired(brokers: int, config: Mapping[str, object], used: set[Allowance]) -> Iterator[Pair]:
-    with LocalCluster(brokers, config={**config, **ON_BROKER}) as real, FakeCluster(brokers, config=config) as fake:
-        address = real.nodes[0].host, real.nodes[0].port
-        host, _, port = fake.bootstrap_servers.partition(",")[0].partition(":")
+@pytest.fixture(scope="module")
+def pair_with_logins(used: set[Allowance]) -> Iterator[Pair]:
+    """Both clusters, of the same users."""
+    yield from paired(1, LATE_REFUSALS, used, Security())
+
+
+@pytest.fixture(scope="module")
+def pair_with_sessions(used: set[Allowance]) -> Iterator[Pair]:
+    """Both clusters, of the same users, who must log in anew before a while has passed."""
+    longest = scripts_logins.SESSION_MS
+    yield from paired(1, {**LATE_REFUSALS, "connections.max.reauth.ms": longest}, used, Security(connections_max_reauth_ms=longest))
+
+
+def paired(brokers: int, config: Mapping[str, object], used: set[Allowance], security: Security | None = None) -> Iterator[Pair]:
+    users = None if security is None else security.users
+    with (LocalCluster(brokers, config={**config, **ON_BROKER}, security=security) as real,
+          FakeCluster(brokers, config=config, sasl=users) as fake):
+        address = first_of(real.bootstrap("PLAINTEXT" if security is None else "SASL_PLAINTEXT"))
         offered = {api: PROFILES[NEWEST].apis[api].common(versions) for api, versions in offered_by(address).items()}
-        yield Pair(address, (host, int(port)), offered, used, real.kind == "container")
+        yield Pair(address, first_of(fake.bootstrap_servers), offered, used, real.kind == "container")
+
+
+def first_of(bootstrap_servers: str) -> tuple[str, int]:
+    """The address of broker 1."""
+    host, _, port = bootstrap_servers.partition(",")[0].rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def differences(script: Script, version: int, pair: Pair) -> list[str]:
@@ -135,8 +161,22 @@ def test_the_model_of_a_slow_coordinator_answers_as_one(pair_of_slow: Pair, done
     assert not differences(script, version, pair_of_slow)
 
 
+@pytest.mark.parametrize("case", CASES_OF_LOGINS)
+def test_the_model_with_logins_answers_as_a_broker_with_logins(pair_with_logins: Pair, done: set[str], case: str) -> None:
+    script, version = CASES_OF_LOGINS[case]
+    done.add(case)
+    assert not differences(script, version, pair_with_logins)
+
+
+@pytest.mark.parametrize("case", CASES_OF_SESSIONS)
+def test_the_model_ends_sessions_as_a_broker(pair_with_sessions: Pair, done: set[str], case: str) -> None:
+    script, version = CASES_OF_SESSIONS[case]
+    done.add(case)
+    assert not differences(script, version, pair_with_sessions)
+
+
 def test_no_difference_is_allowed_that_nobody_needs(pair: Pair, used: set[Allowance], done: set[str]) -> None:
-    if done != {*CASES, *CASES_OF_THREE, *CASES_OF_SLOW}:
+    if done != {*CASES, *CASES_OF_THREE, *CASES_OF_SLOW, *CASES_OF_LOGINS, *CASES_OF_SESSIONS}:
         pytest.skip("only some of the cases ran")
     assert [row for row in ALLOWED if row not in used and (pair.in_containers or not row.containers)] == []
 

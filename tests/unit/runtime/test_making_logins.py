@@ -12,7 +12,6 @@ import pytest
 
 from pyclient import Producer
 from pyclient.config import ProducerConfig
-from pyclient.config.security import SecurityConfig
 from pyclient.errors import ConfigurationError, KafkaTimeout
 from pyclient.plugins import Surroundings
 from pyclient.runtime import connection
@@ -20,11 +19,6 @@ from pyclient.runtime.environment import Environment
 from pyclient.runtime.login import WORKER, Logins
 
 ANNA = {"sasl_plain_username": "anna", "sasl_plain_password": "marker-secret"}
-
-
-@pytest.fixture(autouse=True)
-def _allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SecurityConfig, "NOT_YET", (), raising=False)
 
 
 def made(**given: Any) -> Logins | None:

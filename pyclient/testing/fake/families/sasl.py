@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from pyclient.testing.fake.asking import Asked, Fields
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.sasl import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, Session, enabled
+from pyclient.testing.fake.sasl import ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED, enabled, session_of
 
 
 @runtime_checkable
@@ -18,11 +18,14 @@ class SupportsCut(Protocol):
         """End it."""
 
 
-def sasl_handshake(kafka: Kafka, asked: Asked) -> Fields:
-    """Choose a mechanism; every answer names those that are enabled."""
-    session = _session(asked)
+def sasl_handshake(kafka: Kafka, asked: Asked) -> Fields | None:
+    """Choose a mechanism; the answer names those that are enabled, save where none can be chosen now."""
+    session = session_of(asked.connection)
     code = ILLEGAL_SASL_STATE if session is None else session.shake_hands(asked.body.mechanism, asked.version)
-    return {"error_code": code, "mechanisms": enabled(kafka)}
+    if code is None:
+        _hang_up(asked)
+        return None
+    return {"error_code": code, "mechanisms": enabled(kafka) if code != ILLEGAL_SASL_STATE else []}
 
 
 def refuse_sasl_handshake(_asked: Asked, code: int) -> Fields:
@@ -32,13 +35,12 @@ def refuse_sasl_handshake(_asked: Asked, code: int) -> Fields:
 
 def sasl_authenticate(kafka: Kafka, asked: Asked) -> Fields | Awaitable[Fields] | None:
     """A message of the mechanism. A refusal comes late, so that guessing takes long."""
-    session = _session(asked)
+    session = session_of(asked.connection)
     if session is None:
         return refuse_sasl_authenticate(asked, ILLEGAL_SASL_STATE)
     answer = session.authenticate(bytes(asked.body.auth_bytes))
     if answer is None:
-        if isinstance(asked.connection, SupportsCut):
-            asked.connection.cut()
+        _hang_up(asked)
         return None
     fields = {"error_code": answer.error, "error_message": answer.words, "auth_bytes": answer.data, "session_lifetime": answer.lifetime_ms}
     delay = kafka.settings.connection_failed_authentication_delay_ms
@@ -50,9 +52,9 @@ def refuse_sasl_authenticate(_asked: Asked, code: int) -> Fields:
     return {"error_code": code, "error_message": None, "auth_bytes": b"", "session_lifetime": 0}
 
 
-def _session(asked: Asked) -> Session | None:
-    found = getattr(asked.connection, "session", None)
-    return found if isinstance(found, Session) else None
+def _hang_up(asked: Asked) -> None:
+    if isinstance(asked.connection, SupportsCut):
+        asked.connection.cut()
 
 
 async def _later(fields: Fields, delay: float) -> Fields:

@@ -8,6 +8,7 @@ from pyclient.codec.apis import Api
 from pyclient.testing.fake.asking import Asked, Fields
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
+from pyclient.testing.fake.sasl import session_of
 
 INVALID_REQUEST: Final = 42
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -21,6 +22,9 @@ def api_versions(kafka: Kafka, asked: Asked) -> Fields:
     """The version ranges, and the features with their finalized levels."""
     if asked.version >= NAMED_SINCE and not _is_well_named(asked):
         return refuse_api_versions(asked, INVALID_REQUEST)
+    session = session_of(asked.connection)
+    if session is not None:
+        session.tell_versions()
     features = kafka.profile.features
     return {
         "error_code": 0, "throttle_time": 0, "api_keys": _ranges(kafka),

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any, Final
 
@@ -12,14 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.codec.apis import Api
+from pyclient.codec.messages import decode_response, encode_request
 from pyclient.errors import ConfigurationError, IllegalState
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.model import Broker, Kafka
+from pyclient.testing.fake.profiles import NEWEST, PROFILES
 from pyclient.testing.fake.sasl import Answer, Session, enabled
 from pyclient.testing.fake.settings import Settings
 
 USERS = {"anna": "marker-secret", "bert": "other"}
 ANNA = b"\0anna\0marker-secret"
+NEWEST_VERSIONS = PROFILES[NEWEST].apis
+LIMITED = {"connections.max.reauth.ms": 5000}
+"""Only sessions that end are renewed."""
 LOGIN = {Api.API_VERSIONS, Api.SASL_HANDSHAKE}
 
 
@@ -57,6 +64,15 @@ def test_before_a_login_only_versions_and_the_login_are_admitted_and_within_it_o
     assert place.session.principal == "anna"
 
 
+def test_versions_are_told_once_before_a_login() -> None:
+    place = Place()
+    place.session.tell_versions()
+    assert place.admitted() == {Api.SASL_HANDSHAKE}
+    place.log_in()
+    place.session.tell_versions()
+    assert place.admitted() == set(Api)
+
+
 def test_without_users_nobody_logs_in_and_everything_is_admitted() -> None:
     place = Place(None)
     assert place.admitted() == set(Api)
@@ -67,18 +83,25 @@ def test_without_users_nobody_logs_in_and_everything_is_admitted() -> None:
     assert enabled(place.kafka) == []
 
 
+INVALID: Final = "Authentication failed: Invalid username or password"
 WRONG: Final = {
-    "another password": b"\0anna\0wrong", "nobody's password": b"\0nobody\0marker-secret", "no password": b"\0anna\0",
-    "in another's name": b"bert\0anna\0marker-secret", "nothing": b"", "a name only": b"anna", "no text": b"\xff\0\0", "zeros": b"\0" * 9,
+    "another password": (b"\0anna\0wrong", INVALID),
+    "nobody's password": (b"\0nobody\0marker-secret", INVALID),
+    "no text": (b"\xff\0\xff\0\xff", INVALID),
+    "no password": (b"\0anna\0", "Authentication failed: password not specified"),
+    "no user": (b"\0\0marker-secret", "Authentication failed: username not specified"),
+    "in another's name": (b"bert\0anna\0marker-secret", "Authentication failed: Client requested an authorization id that is different from username"),
+    "nothing": (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+    "a name only": (b"anna", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+    "zeros": (b"\0" * 9, "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
 }
 
 
-@pytest.mark.parametrize("message", WRONG.values(), ids=WRONG)
-def test_a_wrong_password_is_answered_and_then_the_connection_ends(message: bytes) -> None:
+@pytest.mark.parametrize(("message", "words"), WRONG.values(), ids=WRONG)
+def test_a_wrong_password_is_answered_and_then_the_connection_ends(message: bytes, words: str) -> None:
     place = Place()
     answer = place.log_in(message)
-    assert answer.error == 58
-    assert answer.words
+    assert (answer.error, answer.words) == (58, words)
     assert place.session.over
     assert place.admitted() == set()
 
@@ -96,6 +119,7 @@ def test_a_mechanism_that_is_not_enabled_ends_the_connection() -> None:
 
 def test_raw_messages_of_before_Kafka_1_0_are_not_modelled() -> None:
     assert Place().session.shake_hands("PLAIN", 0) == 34
+    assert Place().session.shake_hands("GSSAPI", 0) == 33
 
 
 @pytest.mark.parametrize(("longest_ms", "life", "told_ms"), [(0, 60, 60_000), (10_000, 60, 10_000), (10_000, 5, 5_000)])
@@ -128,7 +152,7 @@ def test_a_token_that_is_no_longer_good_or_names_nobody_is_explained_and_then_re
 
 
 def test_a_login_can_be_renewed_by_the_same_user_and_mechanism_at_once_and_then_after_a_second() -> None:
-    place = Place(settings={"connections.max.reauth.ms": 5000})
+    place = Place(settings=LIMITED)
     place.log_in()
     place.log_in()
     place.now += 0.9
@@ -140,8 +164,26 @@ def test_a_login_can_be_renewed_by_the_same_user_and_mechanism_at_once_and_then_
     assert place.session.admits(Api.METADATA)
 
 
-def test_a_login_cannot_be_renewed_as_somebody_else() -> None:
+def test_a_session_that_has_no_end_is_not_renewed() -> None:
     place = Place()
+    place.log_in()
+    assert place.session.shake_hands("PLAIN", 1) == 34
+    assert place.admitted() == set(Api)
+
+
+def test_a_session_that_has_ended_within_a_second_of_its_renewal_cannot_be_renewed_before() -> None:
+    place = Place()
+    place.log_in(place.token(60), "OAUTHBEARER")
+    place.now += 1
+    place.log_in(place.token(0.5), "OAUTHBEARER")
+    place.now += 0.7
+    assert place.admitted() == set()
+    place.now += 0.4
+    assert place.admitted() == {Api.SASL_HANDSHAKE}
+
+
+def test_a_login_cannot_be_renewed_as_somebody_else() -> None:
+    place = Place(settings=LIMITED)
     place.log_in()
     answer = place.log_in(b"\0bert\0other")
     assert (answer.error, answer.words) == (58, "Cannot change principals during re-authentication from User.anna: User.bert")
@@ -149,11 +191,87 @@ def test_a_login_cannot_be_renewed_as_somebody_else() -> None:
 
 
 def test_who_renews_by_another_mechanism_gets_no_answer_and_the_connection_ends() -> None:
-    place = Place()
+    place = Place(settings=LIMITED)
     place.log_in()
     assert place.session.shake_hands("SCRAM-SHA-256", 1) == 0
     assert place.session.authenticate(b"n,,n=anna,r=abc") is None
     assert place.session.over
+
+
+def test_who_renews_by_a_mechanism_that_is_not_offered_gets_no_answer_and_the_connection_ends() -> None:
+    place = Place(settings=LIMITED)
+    place.log_in()
+    assert place.session.shake_hands("GSSAPI", 1) is None
+    assert place.session.over
+
+
+def test_a_refused_renewal_says_that_it_was_one() -> None:
+    place = Place(settings=LIMITED)
+    place.log_in(place.token(), "OAUTHBEARER")
+    assert place.log_in(b"garbage", "OAUTHBEARER").words == (
+        "Authentication failed during re-authentication due to invalid credentials with SASL mechanism OAUTHBEARER")
+
+
+def test_after_a_token_that_is_not_good_another_may_be_shown() -> None:
+    place = Place()
+    place.log_in(place.token(-1), "OAUTHBEARER")
+    answer = place.session.authenticate(place.token())
+    assert answer is not None
+    assert (answer.error, answer.lifetime_ms) == (0, 60_000)
+
+
+NO_TOKENS: Final = (b"", b"\x01", b"n,,\x01\x01", b"n,,\x01auth=Basic abc\x01\x01", b"n,,\x01auth=Bearer !!\x01\x01", b"n,,\x01auth=Bearer a\x01auth=1\x01\x01",
+                    b"n,,\x01auth=Bearer a\x01two words=1\x01\x01")
+
+
+@pytest.mark.parametrize("message", NO_TOKENS)
+def test_what_is_no_message_of_a_token_is_refused_at_once(message: bytes) -> None:
+    assert place_refusing(message, "OAUTHBEARER").words.endswith("due to invalid credentials with SASL mechanism OAUTHBEARER")
+
+
+@pytest.mark.parametrize(("mechanism", "message"), [("OAUTHBEARER", b""), ("SCRAM-SHA-256", b"n,a=bert,n=anna,r=abc")], ids=["token", "password"])
+def test_nobody_acts_in_anothers_name(mechanism: str, message: bytes) -> None:
+    answer = place_refusing(message or Place().token().replace(b"n,,", b"n,a=bert,"), mechanism)
+    assert answer.words.startswith("Authentication failed: Client requested an authorization id")
+
+
+def place_refusing(message: bytes, mechanism: str) -> Answer:
+    """The refusal of a first message, after which the connection ends."""
+    place = Place()
+    answer = place.log_in(message, mechanism)
+    assert answer.error == 58
+    assert place.session.over
+    return answer
+
+
+def test_a_request_within_a_login_is_answered_and_then_the_connection_ends() -> None:
+    with FakeCluster(sasl=USERS) as fake, connected(fake) as told:
+        assert told(Api.SASL_HANDSHAKE, mechanism="PLAIN").error_code == 0
+        assert told(Api.METADATA, topics=[], allow_auto_topic_creation=False, include_topic_authorized_operations=False).error_code == 34
+        assert told(Api.METADATA, topics=[], allow_auto_topic_creation=False, include_topic_authorized_operations=False) is None
+
+
+def test_messages_of_a_login_are_not_longer_than_half_a_mebibyte() -> None:
+    with FakeCluster(sasl=USERS) as fake, connected(fake) as told:
+        assert told(Api.SASL_HANDSHAKE, mechanism="PLAIN").error_code == 0
+        assert told(Api.SASL_AUTHENTICATE, auth_bytes=bytes(512 * 1024)) is None
+
+
+@contextlib.contextmanager
+def connected(fake: FakeCluster) -> Iterator[Callable[..., Any]]:
+    """A connection on which to ask; None is what a broker answers that hangs up."""
+    host, _, port = fake.bootstrap_servers.partition(":")
+    with socket.create_connection((host, int(port)), 10) as connection, connection.makefile("rb") as stream:
+        def ask(api: Api, **fields: object) -> Any:
+            version = NEWEST_VERSIONS[api].high
+            frame = encode_request(api, version, 1, "test", fields)
+            try:
+                connection.sendall(len(frame).to_bytes(4, "big") + frame)
+                size = int.from_bytes(stream.read(4), "big")
+                return decode_response(api, version, memoryview(stream.read(size))) if size else None
+            except ConnectionError:
+                return None
+        yield ask
 
 
 @given(mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]), messages=st.lists(st.binary(max_size=60) | st.just(b"n,,n=anna,r=abc"), max_size=4))
