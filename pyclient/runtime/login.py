@@ -66,6 +66,7 @@ class Logins:
             ConfigurationError: there is no such mechanism, or an option that it needs is missing.
         """
         if not config.security_protocol.startswith("SASL_"):
+            _warn_of_unused(config)
             return None
         mechanism: Any = _loaded(config.sasl_mechanism)
         if isinstance(mechanism, TakesSurroundings):
@@ -138,6 +139,13 @@ def _harmless(error: BaseException) -> Exception:
     made = RuntimeError(f"it raised {type(error).__name__}")
     made.__cause__ = error
     return made
+
+
+def _warn_of_unused(config: Any) -> None:
+    unused = sorted(name for name in config.given if name.startswith("sasl_"))
+    if unused:
+        _log.warning("security_protocol is %s, so nobody logs in; these options do nothing: %s. Set security_protocol to SASL_SSL or SASL_PLAINTEXT, or leave them out",
+                     config.security_protocol, ", ".join(unused))
 
 
 def _warn_of_readers(mechanism: str, config: Any) -> None:

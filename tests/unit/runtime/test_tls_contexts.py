@@ -287,7 +287,7 @@ def test_a_wrong_password_a_foreign_key_and_a_missing_half_are_told_apart(stored
     assert f"ssl_key_location = {path!r}: the key does not belong" in str(error)
     assert "its certificate is not" in str(wrong(ssl_key_location=path))
     assert "there is no whole private key" in str(wrong(**chain))
-    assert "there is no certificate" in str(wrong(ssl_certificate_location=path))
+    assert "there is no whole certificate" in str(wrong(ssl_certificate_location=path))
     p12 = stored("only.p12", one.pkcs12(SECRET))
     assert "ssl_keystore_password) is wrong" in str(wrong(ssl_keystore_location=p12, ssl_keystore_type="PKCS12", ssl_keystore_password="x"))
 
