@@ -35,6 +35,7 @@ def option_types() -> str:
         '"""\n'
         "from __future__ import annotations\n\n"
         "from collections.abc import Callable, Mapping, Sequence\n"
+        "from os import PathLike\n"
         "from ssl import SSLContext\n"
         "from typing import Literal, TypedDict\n\n"
         "from tenacity.wait import wait_base\n\n"

@@ -447,6 +447,7 @@ VALUES: Final[Mapping[str, Mapping[str, object]]] = {
     },
     "compression_type": {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4", "4": "zstd", "inherit": "none"},
     "security_protocol": {"plaintextsasl": "SASL_PLAINTEXT"},
+    "ssl_endpoint_identification_algorithm": {"none": ""},
     "connections_max_idle_ms": {"0": -1},
     "key_serializer": _SERIALIZERS,
     "value_serializer": _SERIALIZERS,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import attrs
 
-from pyclient.config.kinds import Kind
+from pyclient.config.kinds import Kind, holds_pem
 from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
 from pyclient.foreign_options import settle
 
@@ -70,7 +70,7 @@ class Option:
 
     def show(self, value: object) -> str:
         """The value as it may be printed."""
-        return _HIDDEN if self.secret and value is not None else repr(value)
+        return _HIDDEN if (self.secret and value is not None) or holds_pem(value) else repr(value)
 
     def _complaint(self, value: object, error: ValueError) -> str:
         what = f"{self.name} ({self.dotted})" if self.dotted != self.name else self.name

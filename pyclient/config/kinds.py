@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Final
 
 import attrs
@@ -145,6 +146,34 @@ class Text(Kind):
         except UnicodeEncodeError:  # a lone surrogate: no request could carry it
             return False
         return self.longest is None or size <= self.longest
+
+
+@attrs.define(frozen=True)
+class FilePath(Kind):
+    """Where a file is. Not its content: that may be a key, and paths are shown."""
+
+    accepts = "str | PathLike[str]"
+
+    @property
+    def expected(self) -> str:
+        return "a path"
+
+    def convert(self, value: object) -> str:
+        path = value.__fspath__() if isinstance(value, PathLike) else value
+        if not isinstance(path, str) or "\0" in path:
+            raise self.wrong()
+        if holds_pem(path):
+            raise ValueError("this is PEM text itself: write it to a file, or give it to "
+                             "ssl_truststore_certificates, ssl_keystore_certificate_chain or ssl_keystore_key")
+        return _NAME.convert(path)
+
+
+_NAME: Final = Text(empty=False)
+
+
+def holds_pem(value: object) -> bool:
+    """Whether it is PEM text, perhaps a key, wherever that was put."""
+    return isinstance(value, str) and "-----BEGIN" in value
 
 
 @attrs.define(frozen=True)

@@ -8,7 +8,7 @@ from ssl import SSLContext
 import attrs
 
 from pyclient.config.declaration import Config, option
-from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, Float, Int, Names, Text
+from pyclient.config.kinds import INT64_MAX, Anything, Bool, Choice, FilePath, Float, Int, Names, Text
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -41,7 +41,7 @@ class SecurityConfig(Config):
         "0.9", "PEM", Choice(("PEM", "PKCS12", "JKS")),
         "Format of the truststore. PEM here (Java: JKS), the format Python's TLS reads.")
     ssl_truststore_location: str | None = option(
-        "0.9", None, Text(empty=False), "File with the certificate authorities to trust, or a folder of hashed ones; without it the system's.",
+        "0.9", None, FilePath(), "File with the certificate authorities to trust, or a folder of hashed ones; without it the system's.",
         importance="high")
     ssl_truststore_certificates: str | None = option(
         "2.7", None, Text(empty=False), "The certificate authorities to trust, as PEM text.",
@@ -52,7 +52,7 @@ class SecurityConfig(Config):
         "0.9", "PEM", Choice(("PEM", "PKCS12", "JKS")),
         "Format of the keystore. PEM here (Java: JKS), the format Python's TLS reads.")
     ssl_keystore_location: str | None = option(
-        "0.9", None, Text(empty=False), "File with the client's certificate and key, for mutual TLS.", importance="high")
+        "0.9", None, FilePath(), "File with the client's certificate and key, for mutual TLS.", importance="high")
     ssl_keystore_certificate_chain: str | None = option(
         "2.7", None, Text(empty=False), "The client's certificate chain, as PEM text.", importance="high", secret=True)
     ssl_keystore_key: str | None = option(
@@ -62,11 +62,11 @@ class SecurityConfig(Config):
     ssl_key_password: str | None = option(
         "0.9", None, Text(), "Password of the private key, when it is PEM and encrypted.", importance="high", secret=True)
     ssl_certificate_location: str | None = option(
-        "pyclient", None, Text(empty=False), "PEM file with the client's certificate chain, when its key is in another file.")
+        "pyclient", None, FilePath(), "PEM file with the client's certificate chain, when its key is in another file.")
     ssl_key_location: str | None = option(
-        "pyclient", None, Text(empty=False), "PEM file with the client's private key, when it is not in the certificate's file.")
+        "pyclient", None, FilePath(), "PEM file with the client's private key, when it is not in the certificate's file.")
     ssl_crl_location: str | None = option(
-        "pyclient", None, Text(empty=False), "PEM file with the authorities' lists of revoked certificates.")
+        "pyclient", None, FilePath(), "PEM file with the authorities' lists of revoked certificates.")
     ssl_context: SSLContext | None = option(
         "pyclient", None, Anything("an ssl.SSLContext", check=lambda value: isinstance(value, SSLContext), accepts="SSLContext"),
         "A ready ssl.SSLContext; it replaces every other ssl_ option.")
@@ -129,10 +129,10 @@ class SecurityConfig(Config):
     sasl_oauthbearer_assertion_claim_jti_include: bool = option(
         "4.1", False, Bool(), "Give each OAuth assertion an id of its own.")
     sasl_oauthbearer_assertion_file: str | None = option(
-        "4.1", None, Text(empty=False), "File with a ready OAuth assertion.")
+        "4.1", None, FilePath(), "File with a ready OAuth assertion.")
     sasl_oauthbearer_assertion_private_key_file: str | None = option(
-        "4.1", None, Text(empty=False), "File with the PEM key that signs OAuth assertions.")
+        "4.1", None, FilePath(), "File with the PEM key that signs OAuth assertions.")
     sasl_oauthbearer_assertion_private_key_passphrase: str | None = option(
         "4.1", None, Text(), "Password of that key.", secret=True)
     sasl_oauthbearer_assertion_template_file: str | None = option(
-        "4.1", None, Text(empty=False), "JSON file with more header fields and claims of an OAuth assertion.")
+        "4.1", None, FilePath(), "JSON file with more header fields and claims of an OAuth assertion.")

@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextvars import ContextVar
 from random import Random
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from pyclient.runtime.network import AsyncioNetwork, Network
+from pyclient.runtime.workers import Worker
 
 SEAL_INLINE_BYTES: Final = 65_536
 ASSIGNING: Final = "pyclient-assignor"
@@ -22,10 +23,6 @@ ASSIGNING: Final = "pyclient-assignor"
 def wall_ms() -> int:
     """The system's clock, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
-
-
-def _one_worker(name: str) -> Executor:
-    return ThreadPoolExecutor(1, thread_name_prefix=name)
 
 
 @attrs.frozen(kw_only=True)
@@ -40,7 +37,7 @@ class Environment:
     random: Callable[[], Random] = Random
     token_bytes: Callable[[int], bytes] = secrets.token_bytes
     """Random bytes for logins, which nobody may guess."""
-    workers: Callable[[str], Executor] = _one_worker
+    workers: Callable[[str], Executor] = Worker
     """Makes the executor for work that would hold up the loop; takes a name for its thread."""
     seal_inline_bytes: int = SEAL_INLINE_BYTES
     """Compressing more than this is such work."""

@@ -19,6 +19,7 @@ import attrs
 from pyclient.errors import ConfigurationError
 
 CERTIFICATES: Final = re.compile(rb"-----BEGIN ((?:TRUSTED |X509 )?CERTIFICATE)-----.*?-----END \1-----", re.DOTALL)
+BEGIN: Final = re.compile(rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----")
 LISTS: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 KEYS: Final = re.compile(rb"-----BEGIN ((?:[A-Z0-9]+ )*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED")
@@ -83,7 +84,8 @@ class Identity:
     def _complaint(self, error: Exception) -> ConfigurationError:
         reason = getattr(error, "reason", None) or type(error).__name__
         if reason in MISMATCHES:
-            return self.key_from.wrong(f"the key does not belong to the certificate of {self.certificate_from}")
+            return self.key_from.wrong(
+                f"the key does not belong to the certificate of {self.certificate_from}; of several certificates the client's own must be the first")
         if any(mark in self.key for mark in ENCRYPTED):
             return self.key_from.wrong(f"the key cannot be decrypted: ssl_key_password is wrong, or the key is damaged ({reason})")
         return self.key_from.wrong(f"the certificate or its key is not accepted by this machine's OpenSSL ({reason})")
@@ -94,9 +96,12 @@ class Identity:
 
 def certificates(source: Source, content: bytes) -> bytes:
     """The certificates in *content*, checked. Raises ConfigurationError."""
-    found = b"\n".join(match[0] for match in CERTIFICATES.finditer(content))
-    if not found:
-        raise source.wrong(f"there is no certificate in it: expected -----BEGIN CERTIFICATE----- {_looks_like(source, content)}")
+    blocks = [match[0] for match in CERTIFICATES.finditer(content)]
+    if not blocks:
+        raise source.wrong(f"there is no whole certificate in it: expected -----BEGIN CERTIFICATE----- {_looks_like(source, content)}")
+    if len(blocks) != len(BEGIN.findall(content)):
+        raise source.wrong("a certificate in it has no end: was it cut, or is it still being written?")
+    found = b"\n".join(blocks)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=found.decode("ascii"))
     except (OSError, ValueError) as error:
@@ -183,6 +188,8 @@ def _opened(source: Source, content: bytes, password: str | None) -> Any:
     except Exception as error:  # the library's own kinds are many
         if content.lstrip().startswith(b"-----BEGIN"):
             raise source.wrong("this is PEM text, not PKCS#12: set the type to PEM") from error
+        if password is None:
+            raise source.wrong(f"{source.option.removesuffix('_location')}_password is not set, and the file is encrypted, no PKCS#12, or damaged") from error
         raise source.wrong(f"the password ({source.option.removesuffix('_location')}_password) is wrong, or the file is no PKCS#12 or damaged") from error
 
 

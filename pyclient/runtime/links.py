@@ -34,6 +34,8 @@ T = TypeVar("T")
 NOT_TRIED: Final = "not tried yet"
 BEFORE_READY: Final = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
 """What a listener answers whoever asks."""
+STOPS: Final = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+"""What users' functions may raise though nobody cancels the task that calls them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -298,6 +300,12 @@ class Links:
         except Exception as error:  # noqa: BLE001 the next attempt comes after a back-off, not at once
             _log.exception("a defect in the client: connecting to %s raised", host.address)
             self._failed(host, ConnectionLost(f"connecting to {host.address} raised {error!r}"))
+        except STOPS as stop:
+            if _is_being_cancelled():
+                raise
+            self._failed(host, ConnectionLost(
+                f"connecting to {host.address} was ended by a {type(stop).__name__}, which a token function or a mechanism raised"))
+            self._stopped(stop)
         else:
             self._succeeded(host, use, link)
         finally:
@@ -312,7 +320,18 @@ class Links:
         except KafkaError as error:
             _log.warning("%s: the login could not be renewed: %s", link.label, error)
             self._give_up_if_refused(error)
+        except STOPS as stop:
+            if _is_being_cancelled():
+                raise
+            _log.warning("%s: the login could not be renewed: a token function or a mechanism raised a %s", link.label, type(stop).__name__)
+            self._stopped(stop)
         self._on_change()
+
+    def _stopped(self, stop: BaseException) -> None:
+        """Who ends the program may do so where the loop is the user's; whatever becomes of that, the client goes on."""
+        if not isinstance(stop, asyncio.CancelledError):
+            self._on_change()
+            raise stop
 
     def _give_up_if_refused(self, error: KafkaError) -> None:
         """What only other options can cure is not tried again: it would lock accounts, and nobody would hear of it. Credentials that may
@@ -457,3 +476,9 @@ class Links:
     def drop(self) -> None:
         """After a fork: let go of the parent's sockets, silently."""
         self._network.drop()
+
+
+def _is_being_cancelled() -> bool:
+    """Whether somebody ends the running task; else what it awaits has ended by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

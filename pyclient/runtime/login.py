@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import ipaddress
 import logging
 from collections.abc import Callable
@@ -65,6 +66,7 @@ class Logins:
             ConfigurationError: there is no such mechanism, or an option that it needs is missing.
         """
         if not config.security_protocol.startswith("SASL_"):
+            _warn_of_unused(config)
             return None
         mechanism: Any = _loaded(config.sasl_mechanism)
         if isinstance(mechanism, TakesSurroundings):
@@ -94,7 +96,7 @@ class Logins:
         def tell(result: Any, error: BaseException | None) -> None:
             if not done.done():
                 if error is not None:
-                    done.set_exception(error)
+                    done.set_exception(_harmless(error))
                 else:
                     done.set_result(result)
 
@@ -111,14 +113,39 @@ class Logins:
         """On the loop: begin nothing more. A worker that is still busy is not waited for."""
         self._offloading.close()
         if isinstance(self._mechanism, SeesClose):
-            self._mechanism.close()
+            try:
+                self._mechanism.close()
+            except Exception:  # noqa: BLE001 a user's mechanism must not keep the client from its end
+                _log.exception("the close of the mechanism %s raised", self._mechanism.name)
 
 
 def _loaded(spec: str) -> Any:
     try:
-        return load_plugin("sasl mechanism", spec)
+        found: Any = load_plugin("sasl mechanism", spec)
     except ConfigurationError as error:
         raise ConfigurationError(error.message, option="sasl_mechanism") from error
+    if not isinstance(getattr(found, "name", None), str):
+        raise ConfigurationError(f"{spec!r} is no sasl mechanism: its name is no text, such as PLAIN", option="sasl_mechanism")
+    if inspect.iscoroutinefunction(found.exchange) or inspect.isasyncgenfunction(found.exchange):
+        raise ConfigurationError(f"{spec!r} is no sasl mechanism: its exchange is async. Write a plain generator, which yields what is to be awaited",
+                                 option="sasl_mechanism")
+    return found
+
+
+def _harmless(error: BaseException) -> Exception:
+    """What a worker raised, as something that ends the login, and not the loop of the client or the task that logs in."""
+    if isinstance(error, Exception):
+        return error
+    made = RuntimeError(f"it raised {type(error).__name__}")
+    made.__cause__ = error
+    return made
+
+
+def _warn_of_unused(config: Any) -> None:
+    unused = sorted(name for name in config.given if name.startswith("sasl_"))
+    if unused:
+        _log.warning("security_protocol is %s, so nobody logs in; these options do nothing: %s. Set security_protocol to SASL_SSL or SASL_PLAINTEXT, or leave them out",
+                     config.security_protocol, ", ".join(unused))
 
 
 def _warn_of_readers(mechanism: str, config: Any) -> None:

@@ -31,8 +31,18 @@ class Portal:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         _here.portal = self
-        self.loop.run_forever()
+        while not self._ran():
+            pass
         self.loop.close()
+
+    def _ran(self) -> bool:
+        """Run the loop; False when a user's function ended it that wanted to end the program: whoever waits for it must not wait forever."""
+        try:
+            self.loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            _log.exception("a function that a client called raised what ends programs; the client goes on")
+            return False
+        return True
 
     def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine on the loop and wait for its result. Ctrl-C cancels it.

@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import ssl
-from pathlib import Path
 from typing import Final, TypeAlias
 
 from pyclient.config.security import SecurityConfig
@@ -27,6 +27,8 @@ WITH_TLS: Final = ("SSL", "SASL_SSL")
 FILES: Final = ("ssl_truststore_location", "ssl_keystore_location", "ssl_certificate_location", "ssl_key_location", "ssl_crl_location")
 OF_TLS_13: Final = "TLS_"
 """How the names of TLS 1.3's suites begin, and those of Java for the older ones."""
+HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
+"""The names of certificates in a folder."""
 NOT_NAMES: Final = "!-+@"
 """How words of an OpenSSL cipher list begin that select nothing by themselves."""
 
@@ -201,14 +203,26 @@ def _trust_file(context: ssl.SSLContext, config: SecurityConfig, source: Source)
     assert source.path is not None
     if config.ssl_truststore_type == "JKS":
         raise source.wrong(f"JKS is Java's own format and cannot be read. {jks_way_out(source)}")
-    if Path(source.path).is_dir():
-        context.load_verify_locations(capath=source.path)  # files named by hashes, as `openssl rehash` makes them
+    if os.path.isdir(source.path):  # noqa: PTH112 which raises nothing, however long it is
+        _trust_folder(context, source)
     elif config.ssl_truststore_type == "PKCS12":
         _anchor(context, pkcs12_certificates(source, source.read(), config.ssl_truststore_password))
     else:
         found = certificates(source, source.read())
         _refuse_password(config, "ssl_truststore")
         _anchor(context, found)
+
+
+def _trust_folder(context: ssl.SSLContext, source: Source) -> None:
+    """Of files named by hashes, which OpenSSL looks for when it needs them."""
+    assert source.path is not None
+    try:
+        names = os.listdir(source.path)  # noqa: PTH208 a text as the user gave it
+    except OSError as error:
+        raise source.wrong(f"the folder cannot be read: {error.strerror or error}") from error
+    if not any(HASHED.fullmatch(name) for name in names):
+        raise source.wrong("the folder has no file whose name is a hash, such as 9d66eef0.0: `openssl rehash` makes them")
+    context.load_verify_locations(capath=source.path)
 
 
 def _anchor(context: ssl.SSLContext, found: bytes) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
-from urllib.parse import quote_plus, unquote, urlsplit
+from urllib.parse import SplitResult, quote_plus, unquote, urlsplit
 
 import tenacity
 
@@ -40,7 +40,7 @@ def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[fl
     Raises:
         ConfigurationError: an option is missing or wrong, or httpx is not installed.
     """
-    url = urlsplit(config.sasl_oauthbearer_token_endpoint_url)
+    url = _split(config.sasl_oauthbearer_token_endpoint_url)
     if url.scheme == "file":
         return _FileSource(Path(unquote(url.path)), URL)
     if url.scheme not in ("http", "https") or not url.hostname:
@@ -51,6 +51,22 @@ def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[fl
         _log.warning("%s is not https: the client's secret and the tokens can be read by others on the way", URL)
     _httpx()
     return _Endpoint(config, _grant(config, surroundings), surroundings, sleep)
+
+
+def _split(url: str) -> SplitResult:
+    """Its parts, those that are read later too."""
+    try:
+        parts = urlsplit(url)
+        _ = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError as error:  # a UnicodeError is one
+        raise _no_url(error) from None
+    if parts.scheme != "file" and (not url.isprintable() or " " in url):
+        raise _no_url("it holds a space or a control character")
+    return parts
+
+
+def _no_url(why: object) -> ConfigurationError:
+    return ConfigurationError(f"{URL} is no URL: {why}", option=URL)
 
 
 def _httpx() -> Any:
@@ -197,17 +213,22 @@ class _Endpoint:
                     "that this machine trusts, or of those in the file that the environment variable SSL_CERT_FILE names") from None
             raise TokenUnavailable(f"the token endpoint {self.where} gave no answer: {type(error).__name__}: {error}") from None
         except httpx.InvalidURL as error:
-            raise ConfigurationError(f"{URL} is no URL: {error}", option=URL) from None
+            raise _no_url(error) from None
+        except (OSError, ValueError) as error:  # what the environment says of proxies and authorities
+            raise TokenUnavailable(f"the token endpoint {self.where} cannot be asked: {type(error).__name__}: {error}") from None
         if answer.status_code != 200:  # the only answer that carries a token (RFC 6749, 5.1)
             raise self._refusal(answer.status_code, body, request.form.get("assertion", ""))
         return self._token(body, asked_at)
 
     def _body(self, answer: Any) -> bytes:
-        body = bytearray()
+        """All of it. httpx's time is for each piece, and may begin anew for ever."""
+        body, until = bytearray(), time.monotonic() + self._read_s
         for piece in answer.iter_bytes():
             body += piece
             if len(body) > LONGEST:
                 raise TokenUnavailable(f"the token endpoint {self.where} answered with more than {LONGEST} B")
+            if time.monotonic() > until:
+                raise TokenUnavailable(f"the token endpoint {self.where} gave no whole answer: it did not end within {self._read_s:.1f} s")
         return bytes(body)
 
     def _refusal(self, status: int, body: bytes, assertion: str) -> TokenUnavailable | AuthenticationError:

@@ -7,6 +7,7 @@ import pickle
 import traceback
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -99,3 +100,35 @@ def reachable(root: object) -> Iterator[object]:
             if id(found) not in seen and not isinstance(found, (type, types.ModuleType, types.FunctionType, types.FrameType, types.CodeType, str, bytes)):
                 seen.add(id(found))
                 waiting.append(found)
+
+
+KEY = "-----BEGIN PRIVATE KEY-----\nmarker\n-----END PRIVATE KEY-----\n"
+PATHS = [option.name for option in ProducerConfig.fields() if option.range == "a path"]
+
+
+def test_what_names_a_file_is_known() -> None:
+    assert len(PATHS) == 8
+    assert {option.name for option in ProducerConfig.fields() if option.name.startswith("ssl_") and option.name.endswith("_location")} <= {*PATHS}
+
+
+@pytest.mark.parametrize("option", PATHS)
+def test_a_key_that_is_given_where_a_path_belongs_is_not_shown(option: str) -> None:
+    with pytest.raises(ConfigurationError, match="PEM text itself") as caught:
+        ProducerConfig.parse({option: KEY})
+    assert caught.value.option == option
+    assert "marker" not in shown_of(caught.value)
+    assert "ssl_keystore_key" in str(caught.value)
+
+
+def test_a_key_is_shown_nowhere_whatever_it_was_given_for() -> None:
+    made = ProducerConfig.parse({"sasl_oauthbearer_scope": KEY, "client_id": KEY})
+    assert "marker" not in repr(made) + made.describe()
+
+
+@pytest.mark.parametrize("option", PATHS)
+def test_a_path_may_be_an_object(option: str) -> None:
+    assert getattr(ProducerConfig.parse({option: Path("a folder", "a file")}), option) == str(Path("a folder", "a file"))
+    for wrong in ("", "a\0b", b"a", 5, object()):
+        with pytest.raises(ConfigurationError, match="expected a path") as caught:
+            ProducerConfig.parse({option: wrong})
+        assert caught.value.option == option

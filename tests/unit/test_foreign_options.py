@@ -187,6 +187,7 @@ def test_none_is_as_if_left_out_for_other_clients_names_too(name: str) -> None:
         ("producer", "partitioner.class", "org.apache.kafka.clients.producer.RoundRobinPartitioner", "round-robin"),
         ("producer", "partitioner", "fnv1a_random", "fnv1a"),
         ("producer", "partitioner.class", "org.apache.kafka.clients.producer.UniformStickyPartitioner", "sticky"), ("consumer", "connections.max.idle.ms", 0, -1),
+        ("producer", "ssl.endpoint.identification.algorithm", "none", ""),
         ("consumer", "metric.reporters", "org.apache.kafka.common.metrics.JmxReporter", ()),
     ],
 )

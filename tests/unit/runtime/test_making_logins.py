@@ -52,6 +52,18 @@ def test_an_unknown_mechanism_names_those_that_are_there() -> None:
         made(sasl_mechanism="SCRAM-SHA-1")
 
 
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_options_of_a_login_that_will_not_be_are_warned_of(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+    made(security_protocol=protocol)
+    assert not caplog.records
+    made(security_protocol=protocol, sasl_mechanism="PLAIN", **ANNA)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert (f"security_protocol is {protocol}, so nobody logs in; these options do nothing: sasl_mechanism, sasl_plain_password, sasl_plain_username"
+            in record.getMessage())
+    assert "marker" not in record.getMessage()
+
+
 READABLE = [({"sasl_mechanism": "PLAIN", **ANNA}, "the password"), ({"sasl_mechanism": "OAUTHBEARER", "sasl_token_provider": lambda: "abc"}, "the token")]
 
 
@@ -75,8 +87,9 @@ def test_what_stays_on_this_machine_is_not_warned_of(given: dict[str, Any], told
 def test_TLS_and_mechanisms_that_send_no_secret_are_not_warned_of(given: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture) -> None:
     made(**{**given, "security_protocol": "SASL_SSL"})
     made(sasl_mechanism="SCRAM-SHA-512", **ANNA)
-    made(security_protocol="PLAINTEXT", **given)
     assert not caplog.records
+    made(security_protocol="PLAINTEXT", **given)
+    assert "crosses the network" not in caplog.text
 
 
 def test_a_client_warns_once_whatever_it_does(caplog: pytest.LogCaptureFixture) -> None:

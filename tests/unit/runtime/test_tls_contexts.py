@@ -114,6 +114,7 @@ def test_the_truststore_is_a_file_or_a_text_also_with_words_around_the_certifica
 
 
 def test_a_folder_of_hashed_certificates_is_a_truststore(tmp_path: Path) -> None:
+    (tmp_path / "9d66eef0.0").write_text(authority().pem)
     made(ssl_truststore_location=str(tmp_path))
 
 
@@ -286,7 +287,7 @@ def test_a_wrong_password_a_foreign_key_and_a_missing_half_are_told_apart(stored
     assert f"ssl_key_location = {path!r}: the key does not belong" in str(error)
     assert "its certificate is not" in str(wrong(ssl_key_location=path))
     assert "there is no whole private key" in str(wrong(**chain))
-    assert "there is no certificate" in str(wrong(ssl_certificate_location=path))
+    assert "there is no whole certificate" in str(wrong(ssl_certificate_location=path))
     p12 = stored("only.p12", one.pkcs12(SECRET))
     assert "ssl_keystore_password) is wrong" in str(wrong(ssl_keystore_location=p12, ssl_keystore_type="PKCS12", ssl_keystore_password="x"))
 
@@ -385,12 +386,14 @@ def test_a_brokers_certificate_may_change_though_the_clients_options_do_not() ->
         assert protection.may_change(refusal) is may_change
 
 
-def test_whether_credentials_can_change_is_known() -> None:
+def test_whether_credentials_can_change_is_known(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(authority().pem)
+
     def may_change(**options: Any) -> bool:
         return Contexts(config(**options), Environment()).may_change
 
     assert may_change(ssl_context=ssl.create_default_context())
-    assert may_change(ssl_truststore_location="/")
+    assert may_change(ssl_truststore_location=str(tmp_path / "ca.pem"))
     assert not may_change(ssl_truststore_certificates=authority().pem)
     assert not may_change()
     assert Contexts(config(ssl_context=ssl.create_default_context()), Environment()).has_identity is None
@@ -526,3 +529,64 @@ def test_no_repr_shows_a_key(stored: Stored) -> None:
     shown = repr(identity) + repr(Contexts(config(ssl_keystore_certificate_chain=client().chain, ssl_keystore_key=client().key), Environment()))
     assert "PRIVATE" not in shown
     assert SECRET not in shown
+
+
+@pytest.mark.parametrize("option", ["ssl_truststore_location", "ssl_keystore_location", "ssl_crl_location"])
+def test_a_path_that_is_too_long_is_told_like_any_other(option: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read") as caught:
+        made(**{option: "a" * 5000})
+    assert caught.value.option == option
+
+
+def other() -> CertificateAuthority:
+    return CertificateAuthority("another")
+
+
+def test_of_a_file_that_was_cut_nothing_is_taken(tmp_path: Path) -> None:
+    store = tmp_path / "store.pem"
+    store.write_text(authority().pem + other().pem[:200])
+    with pytest.raises(ConfigurationError, match="has no end"):
+        made(ssl_truststore_location=str(store))
+    between = CertificateAuthority("between", signed_by=authority()).issue()
+    store.write_text(between.key + between.chain[:-100])
+    with pytest.raises(ConfigurationError, match="has no end"):
+        made(ssl_keystore_location=str(store))
+
+
+def test_a_file_that_is_half_written_leaves_the_client_what_it_had(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = tmp_path / "ca.pem"
+    store.write_text(authority().pem + other().pem)
+
+    async def test() -> None:
+        contexts = contexts_for(config(ssl_truststore_location=str(store)), Environment())
+        assert contexts is not None
+        first = await contexts.current()
+        store.write_text(authority().pem + other().pem[:200])
+        assert await contexts.current() is first
+        store.write_text(authority().pem)
+        assert await contexts.current() is not first
+        contexts.close()
+
+    asyncio.run(test())
+    assert "still being written" in caplog.text
+
+
+def test_a_keystore_that_begins_with_another_certificate_is_told_what_the_order_is(tmp_path: Path) -> None:
+    store = tmp_path / "store.pem"
+    store.write_text(authority().pem + client().chain + client().key)
+    with pytest.raises(ConfigurationError, match="the client's own must be the first"):
+        made(ssl_keystore_location=str(store))
+
+
+def test_a_folder_without_hashes_is_told_when_the_client_is_made(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text(authority().pem)
+    with pytest.raises(ConfigurationError, match="openssl rehash") as caught:
+        made(ssl_truststore_location=str(tmp_path))
+    assert caught.value.option == "ssl_truststore_location"
+
+
+def test_a_PKCS12_file_that_wants_a_password_says_which_option_is_not_set(tmp_path: Path) -> None:
+    store = tmp_path / "store.p12"
+    store.write_bytes(client().pkcs12(SECRET))
+    with pytest.raises(ConfigurationError, match="ssl_keystore_password is not set"):
+        made(ssl_keystore_location=str(store), ssl_keystore_type="PKCS12")

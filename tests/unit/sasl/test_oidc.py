@@ -1,8 +1,10 @@
 """The token endpoint: what is asked, which answers are tokens, which failures pass, and that no secret is ever told."""
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,33 @@ def test_the_certificate_of_an_endpoint_is_looked_at_and_SSL_CERT_FILE_names_who
         source(endpoint.url)()
 
 
+def test_an_answer_that_comes_in_drops_is_given_up_in_the_time_of_one_that_does_not_come() -> None:
+    def drip(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer, contextlib.suppress(OSError):
+            peer.recv(65_536)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            while not over.wait(0.01):
+                peer.sendall(b" ")
+
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        try:
+            with pytest.raises(TokenUnavailable, match="did not end within 0.2 s"):
+                source(f"http://127.0.0.1:{server.getsockname()[1]}/token", sasl_login_read_timeout_ms=200, sasl_login_retry_backoff_ms=0)()
+        finally:
+            over.set()
+            thread.join()
+
+
+def test_what_keeps_the_endpoint_from_being_asked_at_all_is_told_of_it(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "garbage://proxy")
+    with pytest.raises(TokenUnavailable, match="token endpoint .* cannot be asked: .*proxy"):
+        source(endpoint.url)()
+
+
 # ---- files and options ----------------------------------------------------------------------------------------------
 
 
@@ -166,6 +195,8 @@ def test_a_file_is_read_for_each_token(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("url", "told"), [
     ("ftp://host/x", "ftp"), ("host/x", "no scheme"), ("https://", "https"), ("https://me:marker@host/", "holds a user or a password"),
+    ("https://[::1", "no URL"), ("https://host:99999/", "no URL"), ("https://host:abc/", "no URL"), ("https://ho st/", "no URL"), ("https://host/\n", "no URL"),
+    (f"https://{'a' * 64}/", "no URL"),
 ])
 def test_a_URL_that_cannot_be_used_is_refused_when_the_client_is_made(url: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told) as caught:

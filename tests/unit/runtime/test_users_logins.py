@@ -1,0 +1,130 @@
+"""Token functions and mechanisms of users that misbehave: whoever waits is told why, and the client can still be closed."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
+
+import pytest
+
+from pyclient import Producer
+from pyclient.errors import ConfigurationError, KafkaError, SaslAuthenticationError
+from pyclient.testing import FakeCluster
+from pyclient.testing.tokens import unsecured_token
+
+USER: Final = "anna"
+ENDS_PROGRAMS: Final = [SystemExit, KeyboardInterrupt, asyncio.CancelledError]
+
+
+@pytest.fixture
+def kafka() -> Iterator[FakeCluster]:
+    with FakeCluster(sasl={USER: "secret"}) as cluster:
+        cluster.create_topic("orders")
+        yield cluster
+
+
+def producer(kafka: FakeCluster, mechanism: str = "OAUTHBEARER", **options: Any) -> Producer:
+    return Producer(bootstrap_servers=kafka.bootstrap_servers, security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism, **options)
+
+
+def once(failure: type[BaseException]) -> Callable[[], str]:
+    """Gives a token, but for the first time."""
+    failures = iter([failure])
+
+    def token() -> str:
+        for each in failures:
+            raise each
+        return unsecured_token(USER)
+
+    return token
+
+
+@pytest.mark.parametrize("failure", ENDS_PROGRAMS)
+def test_a_token_function_that_ends_programs_ends_its_login_and_whoever_waits_is_told(kafka: FakeCluster, failure: type[BaseException]) -> None:
+    with producer(kafka, sasl_token_provider=once(failure)) as sender, pytest.raises(KafkaError, match=failure.__name__):
+        sender.send("orders", b"").result(20)
+
+
+@pytest.mark.parametrize("failure", ENDS_PROGRAMS)
+def test_an_async_token_function_that_ends_programs_does_not_end_the_clients_loop(kafka: FakeCluster, failure: type[BaseException]) -> None:
+    token = once(failure)
+
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return token()
+
+    with producer(kafka, sasl_token_provider=later) as sender:
+        assert sender.send("orders", b"").result(20).offset == 0
+
+
+# ---- mechanisms -----------------------------------------------------------------------------------------------------
+
+
+class Plain:
+    """A mechanism as users write them."""
+
+    name = "PLAIN"
+    blocking = False
+
+    def exchange(self, _config: Any, _host: str, /) -> Generator[bytes, bytes, None]:
+        yield b"\0anna\0secret"
+
+
+class Nameless:
+    blocking = False
+
+    def exchange(self, _config: Any, _host: str, /) -> Generator[bytes, bytes, None]:
+        yield b""
+
+
+class Numbered(Plain):
+    name = 5  # type: ignore[assignment] # as users do
+
+
+class Awaited(Plain):
+    async def exchange(self, _config: Any, _host: str, /) -> None:  # type: ignore[override] # as users do
+        ...
+
+
+class AwaitedSteps(Plain):
+    async def exchange(self, _config: Any, _host: str, /) -> Any:
+        yield b""
+
+
+class Stubborn(Plain):
+    def close(self) -> None:
+        raise LookupError("on purpose")
+
+
+@pytest.mark.parametrize(("mechanism", "wrong"), [
+    (Nameless, "name"), (Numbered, "name"), (Awaited, "async"), (AwaitedSteps, "async"),
+])
+def test_a_mechanism_that_cannot_work_is_refused_when_a_client_is_made(mechanism: type, wrong: str) -> None:
+    spec = f"{__name__}:{mechanism.__name__}"
+    with pytest.raises(ConfigurationError, match=wrong) as caught:
+        Producer(bootstrap_servers="localhost:1", security_protocol="SASL_PLAINTEXT", sasl_mechanism=spec)
+    assert caught.value.option == "sasl_mechanism"
+    assert spec in str(caught.value)
+
+
+def test_a_mechanism_whose_close_raises_does_not_keep_the_client_from_its_end(kafka: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    before = {*threading.enumerate()}
+    with producer(kafka, f"{__name__}:Stubborn") as sender:
+        assert sender.send("orders", b"").result(20).offset == 0
+    assert {*threading.enumerate()} <= before
+    assert "close" in caplog.text
+    assert "LookupError" in caplog.text
+
+
+def test_what_a_mechanism_raises_ends_the_login_and_is_told(kafka: FakeCluster) -> None:
+    with producer(kafka, f"{__name__}:Raising") as sender, pytest.raises(SaslAuthenticationError, match="the mechanism PLAIN failed: .*SystemExit"):
+        sender.send("orders", b"").result(20)
+
+
+class Raising(Plain):
+    blocking = True
+
+    def exchange(self, config: Any, host: str, /) -> Generator[bytes, bytes, None]:
+        yield from super().exchange(config, host)
+        raise SystemExit("on purpose")
