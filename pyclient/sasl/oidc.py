@@ -29,6 +29,8 @@ ID: Final = "sasl_oauthbearer_client_credentials_client_id"
 SECRET: Final = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105 an option's name
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 LOCAL: Final = ("localhost", "127.0.0.1", "::1")
+LONGEST_LIFE_S: Final = 10**10
+"""Who says more, means no life of a token (300 years)."""
 BUSY: Final = (408, 425, 429)
 """Answers below 500 that may be another one soon."""
 SHOWN: Final = 200
@@ -249,7 +251,7 @@ class _Endpoint:
         value, lives = said.get("access_token"), said.get("expires_in")
         if not isinstance(value, str) or not value:
             raise TokenUnavailable(f"the token endpoint {self.where} answered without an access_token")
-        counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < 2**53
+        counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < LONGEST_LIFE_S
         return OAuthToken(value, asked_at + lives if counts and lives is not None else None)
 
 

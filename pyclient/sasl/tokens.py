@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 BEARER: Final = re.compile(r"[\x21-\x7e]+")
 """What can stand behind ``Bearer`` (RFC 6750 allows a little less)."""
 LONGEST: Final = 1024 * 1024
+IN_MILLISECONDS: Final = 1e11
+"""An expiry from then on is no time in seconds that anybody means (the year 5138), but one in milliseconds since 1973."""
 HIDDEN: Final = "[hidden]"
 REMEMBERED: Final = 8
 """Tokens that brokers may still repeat in an error."""
@@ -192,6 +194,8 @@ def read(given: Any) -> OAuthToken:
         return OAuthToken(value, _expiry_of(value), token.extensions)
     if isinstance(expires_at, bool) or not isinstance(expires_at, (int, float)) or not math.isfinite(expires_at):
         raise TokenUnavailable("the expiry that sasl_token_provider returned is no number of seconds since the epoch")
+    if expires_at >= IN_MILLISECONDS:  # else it would be shown for good, long after its end
+        raise TokenUnavailable("the expiry that sasl_token_provider returned is too far away: it looks like milliseconds, and seconds since the epoch are expected")
     return token
 
 

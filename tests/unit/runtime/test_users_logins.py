@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
@@ -10,6 +11,7 @@ import pytest
 
 from pyclient import Producer
 from pyclient.errors import ConfigurationError, KafkaError, SaslAuthenticationError
+from pyclient.plugins import OAuthToken
 from pyclient.testing import FakeCluster
 from pyclient.testing.tokens import unsecured_token
 
@@ -56,6 +58,53 @@ def test_an_async_token_function_that_ends_programs_does_not_end_the_clients_loo
 
     with producer(kafka, sasl_token_provider=later) as sender:
         assert sender.send("orders", b"").result(20).offset == 0
+
+
+def test_an_async_token_function_that_always_cancels_itself_is_named_and_asked_after_back_offs(kafka: FakeCluster) -> None:
+    asked: list[None] = []
+
+    async def token() -> str:
+        asked.append(None)
+        raise asyncio.CancelledError
+
+    with producer(kafka, sasl_token_provider=token, max_block_ms=300, reconnect_backoff_ms=100) as sender, pytest.raises(KafkaError, match="CancelledError"):
+        sender.send("orders", b"")
+    assert 1 <= len(asked) <= 4
+
+
+def test_a_client_that_is_closed_during_a_login_tells_of_no_failure(kafka: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    asked = threading.Event()
+
+    async def token() -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    with caplog.at_level(logging.DEBUG, "pyclient"), producer(kafka, sasl_token_provider=token, max_block_ms=10) as sender:
+        with pytest.raises(KafkaError):
+            sender.send("orders", b"")
+        assert asked.wait(20)
+    assert "failed" not in caplog.text
+
+
+def test_a_renewal_whose_token_function_cancels_itself_is_tried_again(kafka: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    again = threading.Event()
+    failures = iter([None, asyncio.CancelledError])
+
+    async def token() -> OAuthToken:
+        for failure in failures:
+            if failure is not None:
+                raise failure
+            break
+        else:
+            again.set()
+        return OAuthToken(unsecured_token(USER, 3.0))
+
+    with producer(kafka, sasl_token_provider=token) as sender:
+        sender.send("orders", b"").result(20)
+        assert again.wait(20)
+        assert sender.send("orders", b"").result(20).offset == 1
+    assert "the login could not be renewed: a token function or a mechanism raised a CancelledError" in caplog.text
 
 
 # ---- mechanisms -----------------------------------------------------------------------------------------------------

@@ -333,3 +333,11 @@ def test_no_repr_shows_a_token() -> None:
     tokens = Tokens(wall.surroundings())
     token = tokens.get(lambda: OAuthToken("marker-secret", wall.now + 100, {"a": "marker-secret"}), PLAIN)
     assert "marker" not in f"{tokens!r} {token!r} {token} {tokens}"
+
+
+@pytest.mark.parametrize("expires_at", [1_700_000_000_000, 1_700_000_000_000.0, 1e11])
+def test_an_expiry_in_milliseconds_is_told_instead_of_showing_the_token_for_good(expires_at: float) -> None:
+    for returned in [("abc", expires_at), OAuthToken("abc", expires_at)]:
+        with pytest.raises(TokenUnavailable, match="milliseconds"):
+            read(returned)
+    assert read(("abc", 9e10)).expires_at == 9e10
