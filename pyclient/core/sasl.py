@@ -29,6 +29,7 @@ ANY: Final = "PLAIN"
 """A mechanism to ask with, to learn which there are."""
 ROUNDS: Final = 16
 """Messages of one login. Kerberos needs four at most; a peer that never comes to an end is cut off."""
+NOT_SHOWN: Final = "(not shown: the mechanism cannot tell what is secret in it)"
 WORDS: Final = 500
 """Characters that are shown of what a broker says."""
 RENEWED_AT: Final = (0.85, 0.95)
@@ -69,15 +70,25 @@ class Credentials:
 
     def shown(self, text: str) -> str:
         """Somebody else's words as far as they may stand in an error: without secrets, bounded, on one line."""
+        return _line(self._hidden(self.hide(text)))
+
+    def _hidden(self, text: str) -> str:
+        """By the mechanism, if it knows secrets of its own. A defect in it must not turn a refusal into something that is tried again."""
         hide = getattr(self.mechanism, "hide", None)
-        clean = self.hide(text)
-        return _line(hide(clean) if callable(hide) else clean)
+        if not callable(hide):
+            return text
+        try:
+            hidden = hide(text)
+        except Exception as error:  # noqa: BLE001 a user's
+            hidden = error
+        return hidden if isinstance(hidden, str) else NOT_SHOWN
 
     @property
     def advice(self) -> str:
         """Which options to look at when the login is refused."""
-        options: Sequence[str] = getattr(self.mechanism, "options", ())
-        return f"check {' and '.join(options) or 'the sasl_ options'}"
+        options = getattr(self.mechanism, "options", ())
+        names = [options] if isinstance(options, str) else options if isinstance(options, Sequence) else ()
+        return f"check {' and '.join(map(str, names)) or 'the sasl_ options'}"
 
 
 def log_in(who: Credentials, versions: Versions, *, anew: bool = False) -> LoginExchange:

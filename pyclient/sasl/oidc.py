@@ -20,7 +20,7 @@ import tenacity
 from pyclient.errors import AuthenticationError, ConfigurationError, SaslAuthenticationError, TokenUnavailable
 from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.sasl.assertions import KEY, PREFIX, READY, Assertions, unused
-from pyclient.sasl.tokens import LONGEST, Fetch
+from pyclient.sasl.tokens import BEARER, LONGEST, Fetch
 
 _log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 10.0
@@ -91,11 +91,14 @@ class _FileSource:
     def __call__(self) -> str:
         try:
             with self._path.open(encoding="ascii") as file:
-                return file.read(LONGEST).strip()
+                found = file.read(LONGEST).strip()
         except UnicodeDecodeError:
             raise TokenUnavailable(f"the file of {self._option} holds no token: {self._path}") from None
         except OSError as error:
             raise TokenUnavailable(f"the file of {self._option} cannot be read: {error}") from error
+        if not BEARER.fullmatch(found):
+            raise TokenUnavailable(f"the file of {self._option} holds no token: {self._path}")
+        return found
 
 
 class Request(NamedTuple):
@@ -249,8 +252,8 @@ class _Endpoint:
     def _token(self, body: bytes, asked_at: float) -> OAuthToken:
         said = _fields(body)
         value, lives = said.get("access_token"), said.get("expires_in")
-        if not isinstance(value, str) or not value:
-            raise TokenUnavailable(f"the token endpoint {self.where} answered without an access_token")
+        if not isinstance(value, str) or not BEARER.fullmatch(value):
+            raise TokenUnavailable(f"the token endpoint {self.where} answered without an access_token, or with one that is none: a text of visible ASCII characters")
         counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < LONGEST_LIFE_S
         return OAuthToken(value, asked_at + lives if counts and lives is not None else None)
 

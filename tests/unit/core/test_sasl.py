@@ -239,6 +239,30 @@ def test_a_refusal_has_the_brokers_words_and_the_options_to_look_at_and_no_secre
     assert "hunter2" not in repr(caught.value)
 
 
+def broken_hide(text: str) -> str:
+    raise RuntimeError(text)
+
+
+@pytest.mark.parametrize("hide", [broken_hide, lambda text: None])
+def test_a_refusal_stays_one_whatever_a_mechanism_gets_wrong_about_its_secrets(hide: Callable[[str], Any]) -> None:
+    """As another error it would be tried again, and lock the account."""
+    mechanism: Any = Mechanism(one_message)
+    mechanism.hide = hide
+    exchange = begun(log_in(Credentials(mechanism=mechanism, config="the config", host="broker-1"), EVERYTHING))
+    with pytest.raises(SaslAuthenticationError, match="not shown") as caught:
+        exchange.send(said(error=58, words="Invalid marker-secret"))
+    assert "marker" not in repr(caught.value)
+
+
+@pytest.mark.parametrize(("options", "advice"), [("sasl_x", "check sasl_x"), (None, "check the sasl_ options"), (7, "check the sasl_ options"), (["a", 7], "check a and 7")])
+def test_the_options_to_look_at_are_named_however_a_mechanism_writes_them(options: Any, advice: str) -> None:
+    mechanism: Any = Mechanism(one_message)
+    mechanism.options = options
+    exchange = begun(log_in(Credentials(mechanism=mechanism, config="the config", host="broker-1"), EVERYTHING))
+    with pytest.raises(SaslAuthenticationError, match=f"; {advice}$"):
+        exchange.send(said(error=58, words="no"))
+
+
 def test_a_brokers_words_are_bounded_and_stay_on_one_line() -> None:
     with pytest.raises(SaslAuthenticationError) as caught:
         begun(login(one_message)).send(said(error=58, words="one\nline\x1b[31m" + "x" * 30_000))

@@ -120,6 +120,12 @@ def test_a_refusal_is_told_at_once_with_the_endpoints_words_and_without_the_secr
     assert "marker" not in str(caught.value) + repr(caught.value)
 
 
+@pytest.mark.parametrize("token", [None, "", "two words", "m\u00e4rker", 5])
+def test_an_answer_without_a_token_is_the_endpoints_fault(token: Any) -> None:
+    with Endpoint((200, {"access_token": token})) as endpoint, pytest.raises(TokenUnavailable, match="token endpoint .* without an access_token, or with one that is none"):
+        source(endpoint.url)()
+
+
 def test_an_endpoint_that_is_not_there_is_said_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -185,9 +191,10 @@ def test_a_file_is_read_for_each_token(tmp_path: Path) -> None:
     assert fetch() == "first"
     file.write_text("second")
     assert fetch() == "second"
-    file.write_bytes(b"\xff")
-    with pytest.raises(TokenUnavailable, match="holds no token"):
-        fetch()
+    for content in (b"\xff", b"", b"two words"):
+        file.write_bytes(content)
+        with pytest.raises(TokenUnavailable, match="holds no token"):
+            fetch()
     file.unlink()
     with pytest.raises(TokenUnavailable, match="cannot be read"):
         fetch()
