@@ -28,6 +28,7 @@ from pyclient.runtime.outbox import Outbox
 from pyclient.runtime.portal import in_portal
 from pyclient.runtime.receiving import fill
 from pyclient.runtime.tls_failures import ALERT_RECORD, alert_in_plaintext, lost_early, lost_in_plaintext
+from pyclient.runtime.waking import Waking
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -88,6 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox: Outbox | None = None
         self._socket: socket.socket | None = None
         self._deafen: Callable[[], None] | None = None  # with TLS
+        self._waking: Waking | None = None
         self.secured = False  # by TLS
         self.has_identity: bool | None = None  # a certificate of the client, for TLS
         self._patience_ms = PATIENCE_MS if in_portal() else 0
@@ -347,9 +349,10 @@ class Connection(asyncio.BufferedProtocol):
         if writes:
             self._outbox.take_socket(sock)
 
-    def take_tls(self, deafen: Callable[[], None]) -> None:
+    def take_tls(self, deafen: Callable[[], None], wake_at: Callable[[int], None] | None = None) -> None:
         """The transport encrypts, and reads and writes alone."""
         self._deafen = deafen
+        self._waking = Waking(wake_at) if wake_at is not None else None
 
     def pause_writing(self) -> None:
         """The kernel's buffer is full."""
@@ -381,10 +384,13 @@ class Connection(asyncio.BufferedProtocol):
         """Some bytes came."""
         self.bytes_in += nbytes
         self._filled += nbytes
+        frame = self._frame
         try:
             self._take()
             if self._much_is_missing():
                 self._read_on()
+            if self._waking is not None:
+                self._waking.lacks(len(frame) - self._filled if frame is not None and frame is self._frame else 0)
         except KafkaError as error:
             # Before it is ready there may be another way (M08), and if there is none, whoever connects reports it.
             level = logging.DEBUG if self.state in (State.VERSIONS, State.AUTHENTICATING) else logging.WARNING
@@ -483,7 +489,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, by whatever cause."""
-        self._transport = self._outbox = self._socket = self._deafen = None
+        self._transport = self._outbox = self._socket = self._deafen = self._waking = None
         self.hung_up = self._cause is None and self.state is not State.CLOSED
         self._lost(self._cause or self._meaning(exc))
 

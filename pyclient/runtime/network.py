@@ -16,6 +16,8 @@ T = TypeVar("T")
 SYSTEM_DEFAULT: Final = -1
 JOINS_PIECES: Final = sys.version_info < (3, 12) and hasattr(socket.socket, "sendmsg")
 """Whether this Python's transports copy what they are to write."""
+WAITS_FOR_MORE: Final = sys.platform == "linux"
+"""Whether SO_RCVLOWAT counts for who waits, and not only for who reads."""
 FAREWELL_S: Final = 1.0
 """How long an end of TLS may wait for the peer's last word where it cannot be told that nobody listens (see `UsesTls`)."""
 
@@ -77,9 +79,11 @@ class UsesSocket(Protocol):
 class UsesTls(Protocol):
     """A protocol that closes its connection as fast as one without TLS."""
 
-    def take_tls(self, deafen: Callable[[], None]) -> None:
+    def take_tls(self, deafen: Callable[[], None], wake_at: Callable[[int], None] | None = None) -> None:
         """Called once, when the handshake is done and before anything is written. *deafen*, called after the transport was closed, ends the
-        wait for the peer's word that it ends too; what is to be written still is."""
+        wait for the peer's word that it ends too; what is to be written still is. *wake_at* lets the transport be told of bytes that came only
+        when they are so many, until it is called again; None where the system cannot do that.
+        """
 
 
 class AsyncioNetwork:
@@ -131,7 +135,7 @@ async def _secured(loop: asyncio.AbstractEventLoop, sock: socket.socket, protoco
     transport, made = await loop.create_connection(
         protocol, sock=sock, ssl=tls.context, server_hostname=tls_name(tls.host), ssl_handshake_timeout=tls.timeout, ssl_shutdown_timeout=FAREWELL_S)
     if isinstance(made, UsesTls):
-        made.take_tls(functools.partial(_read_no_more, sock))
+        made.take_tls(functools.partial(_read_no_more, sock), functools.partial(_wake_at, sock) if WAITS_FOR_MORE else None)
     return transport
 
 
@@ -144,6 +148,12 @@ def _read_no_more(sock: socket.socket) -> None:
     """What reads the socket is told that its stream has ended; writing goes on."""
     with contextlib.suppress(OSError):  # it is gone already
         sock.shutdown(socket.SHUT_RD)
+
+
+def _wake_at(sock: socket.socket, size: int) -> None:
+    """Also when the stream has ended, and when the system's buffer can take no more."""
+    with contextlib.suppress(OSError):  # it is gone already
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
 
 def reason(error: OSError | UnicodeError) -> str:
