@@ -71,7 +71,6 @@ SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 
-
 def _hidden_in_plans() -> str:
     """Every name of an option that holds a secret, as a regular expression of Java's."""
     secrets = {option.name for option in (*ConsumerConfig.fields(), *ProducerConfig.fields()) if option.secret}

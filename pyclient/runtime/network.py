@@ -151,7 +151,7 @@ def _read_no_more(sock: socket.socket) -> None:
 
 
 def _wake_at(sock: socket.socket, size: int) -> None:
-    """Also when the stream has ended, and when the system's buffer can take no more."""
+    """Be told of what came when it is *size* bytes; also when the stream has ended, and when the system's buffer can take no more."""
     with contextlib.suppress(OSError):  # it is gone already
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 

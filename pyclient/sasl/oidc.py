@@ -20,7 +20,7 @@ import tenacity
 from pyclient.errors import AuthenticationError, ConfigurationError, SaslAuthenticationError, TokenUnavailable
 from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.sasl.assertions import KEY, PREFIX, READY, Assertions, unused
-from pyclient.sasl.tokens import BEARER, LONGEST, Fetch
+from pyclient.sasl.tokens import BEARER, HIDDEN, LONGEST, Fetch
 
 _log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 10.0
@@ -246,7 +246,7 @@ class _Endpoint:
 
     def _shown(self, text: str, assertion: str) -> str:
         for secret in filter(None, (self._secret, assertion)):
-            text = text.replace(secret, "[hidden]")
+            text = text.replace(secret, HIDDEN)
         return "".join(each if each.isprintable() else " " for each in text[:SHOWN])
 
     def _token(self, body: bytes, asked_at: float) -> OAuthToken:

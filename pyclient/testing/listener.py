@@ -15,7 +15,6 @@ PAUSE_S: Final = 0.1
 """Seconds of pause after an error of the system (no descriptors left): the connection is still there, and would be reported at once again."""
 
 
-
 class Listener:
     """Accepts connections until `close`, which closes *sock*; *protocol* makes one for each, when TLS is done if there is a *tls*. Used on the loop alone, which must be a selector's.
 
