@@ -383,13 +383,21 @@ def load_function(option: str, spec: object) -> Any:
     Raises:
         ConfigurationError: it cannot be imported, or is no function.
     """
-    try:
-        found = _imported(spec) if isinstance(spec, str) else spec
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{option} {str(spec)!r} cannot be loaded: {error}", option=option) from error
+    found = _function(option, spec) if isinstance(spec, str) else spec
     if not callable(found):
-        raise ConfigurationError(f"{option} {str(spec)!r} is no function, but a {type(found).__name__}", option=option)
+        raise ConfigurationError(f"{option} is no function, but a {type(found).__name__}", option=option)
     return found
+
+
+def _function(option: str, spec: str) -> object:
+    """Its name is not repeated in errors: it may be a token, given by mistake."""
+    module = spec.partition(":")[0]
+    try:
+        return _imported(spec)
+    except AttributeError:
+        raise ConfigurationError(f"{option}: the module {module!r} has no function of that name", option=option) from None
+    except (ImportError, ValueError) as error:
+        raise ConfigurationError(f"{option}: the module {module!r} cannot be imported: {error}", option=option) from error
 
 
 def available_plugins(kind: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from pyclient.errors import ConfigurationError
 
 CERTIFICATES: Final = re.compile(rb"-----BEGIN ((?:TRUSTED |X509 )?CERTIFICATE)-----.*?-----END \1-----", re.DOTALL)
 BEGIN: Final = re.compile(rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----")
+BEGIN_LIST: Final = b"-----BEGIN X509 CRL-----"
 LISTS: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
 KEYS: Final = re.compile(rb"-----BEGIN ((?:[A-Z0-9]+ )*PRIVATE KEY)-----.*?-----END \1-----", re.DOTALL)
 ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED")
@@ -119,10 +120,12 @@ def private_key(source: Source, content: bytes) -> bytes:
 
 def revoked(source: Source, content: bytes) -> bytes:
     """The revocation lists in *content*. Raises ConfigurationError."""
-    found = b"\n".join(match[0] for match in LISTS.finditer(content))
-    if not found:
-        raise source.wrong("there is no revocation list in it: expected -----BEGIN X509 CRL-----")
-    return found
+    blocks = [match[0] for match in LISTS.finditer(content)]
+    if not blocks:
+        raise source.wrong("there is no whole revocation list in it: expected -----BEGIN X509 CRL-----")
+    if len(blocks) != content.count(BEGIN_LIST):
+        raise source.wrong("a revocation list in it has no end: was it cut, or is it still being written?")
+    return b"\n".join(blocks)
 
 
 def _looks_like(source: Source, content: bytes) -> str:

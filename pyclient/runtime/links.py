@@ -213,11 +213,11 @@ class Links:
             if host.wanted and host.reconnects.allowed(now):
                 host.wanted = False  # whoever still wants it asks again in this turn
             for link in list(host.links.values()):
-                if link.renew_at is not None and now >= link.renew_at and link.state is State.READY:
-                    link.renew_at = None  # it is being done
-                    self._begin(host, self._renew(host, link))
                 if not link.in_flight and now >= link.idle_since + self._options.max_idle:
                     self._retire(host, link)
+                elif link.renew_at is not None and now >= link.renew_at and link.state is State.READY:
+                    link.renew_at = None  # it is being done
+                    self._begin(host, self._renew(host, link))
 
     def next_deadline(self) -> float | None:
         """The next overdue answer, idle connection, end of a back-off that somebody waits for, or attempt beside others."""

@@ -6,18 +6,20 @@ Runs in a worker thread. What goes wrong is told without what was sent, and with
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import logging
 import ssl
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote_plus, unquote, urlsplit
 
 import tenacity
 
-from pyclient.errors import AuthenticationError, ConfigurationError, SaslAuthenticationError, TokenUnavailable
+from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailable
 from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.sasl.assertions import KEY, PREFIX, READY, Assertions, unused
 from pyclient.sasl.tokens import BEARER, HIDDEN, LONGEST, Fetch
@@ -91,12 +93,12 @@ class _FileSource:
     def __call__(self) -> str:
         try:
             with self._path.open(encoding="ascii") as file:
-                found = file.read(LONGEST).strip()
+                found = file.read(LONGEST + 1).strip()
         except UnicodeDecodeError:
             raise TokenUnavailable(f"the file of {self._option} holds no token: {self._path}") from None
         except OSError as error:
             raise TokenUnavailable(f"the file of {self._option} cannot be read: {error}") from error
-        if not BEARER.fullmatch(found):
+        if len(found) > LONGEST or not BEARER.fullmatch(found):
             raise TokenUnavailable(f"the file of {self._option} holds no token: {self._path}")
         return found
 
@@ -106,6 +108,8 @@ class Request(NamedTuple):
 
     form: dict[str, str]
     headers: dict[str, str]
+    secrets: tuple[str, ...]
+    """What of it may stand in no error, in all forms that an endpoint may repeat."""
 
 
 class Grant(Protocol):
@@ -145,7 +149,8 @@ class _AssertionGrant:
         self.options: tuple[str, ...] = (option,)
 
     def __call__(self) -> Request:
-        return Request({"grant_type": JWT_BEARER, "assertion": self._assertion(), **self._scope}, {})
+        assertion = self._assertion()
+        return Request({"grant_type": JWT_BEARER, "assertion": assertion, **self._scope}, {}, (assertion,))
 
 
 class _ClientCredentials:
@@ -157,10 +162,11 @@ class _ClientCredentials:
     def __call__(self) -> Request:
         config = self._config
         pair = [config.sasl_oauthbearer_client_credentials_client_id, config.sasl_oauthbearer_client_credentials_client_secret]
+        secret, encoded = pair[1], quote_plus(pair[1])
         if config.sasl_oauthbearer_header_urlencode:
             pair = [quote_plus(each) for each in pair]
         basic = base64.b64encode(":".join(pair).encode("utf-8", "surrogatepass")).decode()
-        return Request({"grant_type": "client_credentials", **_scope(config)}, {"Authorization": f"Basic {basic}"})
+        return Request({"grant_type": "client_credentials", **_scope(config)}, {"Authorization": f"Basic {basic}"}, (basic, secret, encoded))
 
 
 class _Endpoint:
@@ -172,7 +178,6 @@ class _Endpoint:
         self._read_s = _seconds(config.sasl_login_read_timeout_ms)
         self._backoff_s: float = config.sasl_login_retry_backoff_ms / 1000
         self._backoff_max_s: float = config.sasl_login_retry_backoff_max_ms / 1000
-        self._secret: str = config.sasl_oauthbearer_client_credentials_client_secret or ""
         self._grant = grant
         self._surroundings = surroundings
         self._sleep = sleep
@@ -198,56 +203,67 @@ class _Endpoint:
         return token
 
     def _is_over(self, state: tenacity.RetryCallState) -> bool:
-        """As in Java the longest wait is the time for all attempts, too."""
-        return state.idle_for + state.upcoming_sleep > self._backoff_max_s or self._backoff_s <= 0
+        """As in Java the longest wait is the time for all attempts, too: none begins after it."""
+        spent = max(state.seconds_since_start or 0.0, state.idle_for)
+        return spent + state.upcoming_sleep > self._backoff_max_s or self._backoff_s <= 0
 
     def _once(self) -> OAuthToken:
-        httpx = _httpx()
         request = self._grant()
-        limits = httpx.Timeout(self._read_s, connect=self._connect_s)
         asked_at = self._surroundings.wall() / 1000
+        late = threading.Event()
         try:
-            with httpx.Client(timeout=limits, verify=ssl.create_default_context()) as client, client.stream(
-                "POST", self._url, data=request.form, headers={**request.headers, "Accept": "application/json"},
-            ) as answer:
-                body = self._body(answer)
-        except httpx.HTTPError as error:
-            if (distrust := _distrust(error)) is not None:
-                raise SaslAuthenticationError(
-                    f"the certificate of the token endpoint {self.where} is not accepted: {distrust.verify_message}. It must be for that host, by an authority "
-                    "that this machine trusts, or of those in the file that the environment variable SSL_CERT_FILE names") from None
-            raise TokenUnavailable(f"the token endpoint {self.where} gave no answer: {type(error).__name__}: {error}") from None
-        except httpx.InvalidURL as error:
-            raise _no_url(error) from None
-        except (OSError, ValueError) as error:  # what the environment says of proxies and authorities
-            raise TokenUnavailable(f"the token endpoint {self.where} cannot be asked: {type(error).__name__}: {error}") from None
-        if answer.status_code != 200:  # the only answer that carries a token (RFC 6749, 5.1)
-            raise self._refusal(answer.status_code, body, request.form.get("assertion", ""))
+            status, body = self._answer(request, late)
+        except KafkaError:
+            raise
+        except Exception as error:  # noqa: BLE001 whatever a client that is closed meanwhile raises
+            raise self._trouble(error, late=late.is_set()) from None
+        if status != 200:  # the only answer that carries a token (RFC 6749, 5.1)
+            raise self._refusal(status, body, request.secrets)
         return self._token(body, asked_at)
 
+    def _answer(self, request: Request, late: threading.Event) -> tuple[int, bytes]:
+        """All of it. httpx's time is for each piece, and begins anew with the next; so the client is closed when the time for all is over."""
+        httpx = _httpx()
+        limits = httpx.Timeout(self._read_s, connect=self._connect_s)
+        headers = {**request.headers, "Accept": "application/json"}
+        with (
+            httpx.Client(timeout=limits, verify=ssl.create_default_context()) as client,
+            _after(self._connect_s + self._read_s, late.set, client.close),
+            client.stream("POST", self._url, data=request.form, headers=headers) as answer,
+        ):
+            return answer.status_code, self._body(answer)
+
     def _body(self, answer: Any) -> bytes:
-        """All of it. httpx's time is for each piece, and may begin anew for ever."""
-        body, until = bytearray(), time.monotonic() + self._read_s
+        body = bytearray()
         for piece in answer.iter_bytes():
             body += piece
             if len(body) > LONGEST:
                 raise TokenUnavailable(f"the token endpoint {self.where} answered with more than {LONGEST} B")
-            if time.monotonic() > until:
-                raise TokenUnavailable(f"the token endpoint {self.where} gave no whole answer: it did not end within {self._read_s:.1f} s")
         return bytes(body)
 
-    def _refusal(self, status: int, body: bytes, assertion: str) -> TokenUnavailable | AuthenticationError:
+    def _trouble(self, error: Exception, *, late: bool) -> Exception:
+        httpx = _httpx()
+        if late:
+            return TokenUnavailable(f"the token endpoint {self.where} gave no whole answer: it did not end within {self._connect_s + self._read_s:.1f} s")
+        if (distrust := _distrust(error)) is not None:
+            return SaslAuthenticationError(
+                f"the certificate of the token endpoint {self.where} is not accepted: {distrust.verify_message}. It must be for that host, by an authority "
+                "that this machine trusts, or of those in the file that the environment variable SSL_CERT_FILE names")
+        if isinstance(error, httpx.HTTPError):
+            return TokenUnavailable(f"the token endpoint {self.where} gave no answer: {type(error).__name__}: {error}")
+        if isinstance(error, httpx.InvalidURL):
+            return _no_url(error)
+        if isinstance(error, (OSError, ValueError)):  # what the environment says of proxies and authorities
+            return TokenUnavailable(f"the token endpoint {self.where} cannot be asked: {type(error).__name__}: {error}")
+        return error
+
+    def _refusal(self, status: int, body: bytes, secrets: tuple[str, ...]) -> TokenUnavailable | AuthenticationError:
         said = _fields(body)
-        told = ": ".join(self._shown(said[each], assertion) for each in ("error", "error_description") if isinstance(said.get(each), str))
+        told = ": ".join(_shown(said[each], secrets) for each in ("error", "error_description") if isinstance(said.get(each), str))
         what = f"the token endpoint {self.where} answered with HTTP {status}{f' ({told})' if told else ''}"
         if status >= 500 or status in BUSY:
             return TokenUnavailable(what)
         return SaslAuthenticationError(f"{what}; check {', '.join(self._grant.options)}, sasl_oauthbearer_scope and {URL}")
-
-    def _shown(self, text: str, assertion: str) -> str:
-        for secret in filter(None, (self._secret, assertion)):
-            text = text.replace(secret, HIDDEN)
-        return "".join(each if each.isprintable() else " " for each in text[:SHOWN])
 
     def _token(self, body: bytes, asked_at: float) -> OAuthToken:
         said = _fields(body)
@@ -256,6 +272,28 @@ class _Endpoint:
             raise TokenUnavailable(f"the token endpoint {self.where} answered without an access_token, or with one that is none: a text of visible ASCII characters")
         counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < LONGEST_LIFE_S
         return OAuthToken(value, asked_at + lives if counts and lives is not None else None)
+
+
+def _shown(text: str, secrets: Iterable[str]) -> str:
+    for secret in filter(None, secrets):
+        text = text.replace(secret, HIDDEN)
+    return "".join(each if each.isprintable() else " " for each in text[:SHOWN])
+
+
+@contextlib.contextmanager
+def _after(seconds: float, *steps: Callable[[], None]) -> Iterator[None]:
+    """Do this when what is done within takes longer."""
+    def end() -> None:
+        for step in steps:
+            step()
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _distrust(error: BaseException | None) -> ssl.SSLCertVerificationError | None:

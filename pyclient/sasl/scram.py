@@ -82,7 +82,7 @@ def _said(error: Exception) -> str:
     text = str(error)
     if "signature" in text:
         return "its signature is wrong, so it does not know the password and may be somebody else's"
-    return text[:200]
+    return "".join(each if each.isprintable() else " " for each in text[:200])
 
 
 class ScramSha256(Scram):

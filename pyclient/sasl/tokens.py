@@ -160,7 +160,7 @@ class Tokens:
 
     def _without(self, error: Exception) -> OAuthToken:
         """A failure counts only when the token in use is no longer good."""
-        explained = error if isinstance(error, KafkaError) else TokenUnavailable(f"sasl_token_provider raised {_named(error)}")
+        explained = error if isinstance(error, KafkaError) else TokenUnavailable(f"sasl_token_provider raised {self.hide(_named(error))}")
         kept, now = self._kept, self._now()
         if kept is not None and kept.expires_at is not None and now < kept.expires_at:
             self._due = min(now + RETRY_S, kept.expires_at)  # shown after its end, it would be refused

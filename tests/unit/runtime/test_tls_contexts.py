@@ -187,6 +187,8 @@ def test_damage_within_a_certificate_is_found(stored: Stored) -> None:
     lines = authority().pem.splitlines()
     damaged = "\n".join([*lines[:3], lines[3][:-8] + "AAAAAAAA", *lines[4:6], lines[-1]])
     assert "a certificate in it is damaged" in str(wrong(ssl_truststore_certificates=damaged))
+    whole = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"
+    assert "has no end" in str(wrong(ssl_crl_location=stored("crl", whole + whole[:30])))
     assert "a revocation list in it is damaged" in str(wrong(ssl_crl_location=stored("crl", "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n")))
 
 

@@ -1,6 +1,7 @@
 """The token endpoint: what is asked, which answers are tokens, which failures pass, and that no secret is ever told."""
 from __future__ import annotations
 
+import base64
 import contextlib
 import socket
 import sys
@@ -154,25 +155,41 @@ def test_the_certificate_of_an_endpoint_is_looked_at_and_SSL_CERT_FILE_names_who
         source(endpoint.url)()
 
 
-def test_an_answer_that_comes_in_drops_is_given_up_in_the_time_of_one_that_does_not_come() -> None:
+@pytest.mark.parametrize(("head", "drop"), [(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "), (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"), (b"", b"H")])
+def test_an_answer_that_comes_in_drops_is_given_up_in_the_time_of_one_that_does_not_come(head: bytes, drop: bytes) -> None:
     def drip(server: socket.socket) -> None:
         peer, _ = server.accept()
         with peer, contextlib.suppress(OSError):
             peer.recv(65_536)
-            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            peer.sendall(head)
             while not over.wait(0.01):
-                peer.sendall(b" ")
+                peer.sendall(drop)
 
     over = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=drip, args=(server,))
         thread.start()
         try:
-            with pytest.raises(TokenUnavailable, match="did not end within 0.2 s"):
-                source(f"http://127.0.0.1:{server.getsockname()[1]}/token", sasl_login_read_timeout_ms=200, sasl_login_retry_backoff_ms=0)()
+            with pytest.raises(TokenUnavailable, match="did not end within 0.5 s"):
+                source(f"http://127.0.0.1:{server.getsockname()[1]}/token", sasl_login_connect_timeout_ms=300, sasl_login_read_timeout_ms=200, sasl_login_retry_backoff_ms=0)()
         finally:
             over.set()
             thread.join()
+
+
+def test_the_time_for_all_attempts_counts_what_they_take() -> None:
+    waits: list[float] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailable, match="ReadTimeout"):
+        source(f"http://127.0.0.1:{silent.getsockname()[1]}/token", waits, sasl_login_read_timeout_ms=150, sasl_login_retry_backoff_ms=1, sasl_login_retry_backoff_max_ms=200)()
+    assert len(waits) <= 1, "a third one would begin after the time"
+
+
+@pytest.mark.parametrize("encoded", [True, False])
+def test_an_endpoint_that_repeats_what_it_was_asked_with_shows_no_secret(encoded: bool) -> None:
+    basic = base64.b64encode(b"our+app:marker%3Asecret%2B1" if encoded else b"our app:marker:secret+1").decode()
+    told = {"error": "invalid_client", "error_description": f"Authorization: Basic {basic}; marker%3Asecret%2B1; marker:secret+1"}
+    with Endpoint((401, told)) as endpoint, pytest.raises(AuthenticationError, match=r"Basic \[hidden\]; \[hidden\]; \[hidden\]"):
+        source(endpoint.url, sasl_oauthbearer_header_urlencode=encoded)()
 
 
 def test_what_keeps_the_endpoint_from_being_asked_at_all_is_told_of_it(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
