@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -41,8 +41,13 @@ def descriptors() -> set[str]:
     return found
 
 
+OF_CLUSTERS: Final = ("proxy", "token-issuer")
+"""Threads of brokers that are kept for other tests."""
+
+
 def clients_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("pyclient-") and "proxy" not in thread.name]
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("pyclient-") and not any(each in name for each in OF_CLUSTERS)]
 
 
 @pytest.fixture
