@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, r
 
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.records import NO_GENERATION, Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
+from pyclient.shown import HIDDEN
 
 if TYPE_CHECKING:
     from pyclient.buffers.fetched import Records
@@ -337,7 +338,7 @@ class OAuthToken:
         self.extensions = dict(extensions or {})
 
     def __repr__(self) -> str:
-        return f"OAuthToken([hidden], expires_at={self.expires_at!r}, extensions={sorted(self.extensions)!r})"
+        return f"OAuthToken({HIDDEN}, expires_at={self.expires_at!r}, extensions={sorted(self.extensions)!r})"
 
 
 # ── finding them ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """How a list of broker addresses is written, and what it means. Knows no DNS: names stay names."""
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -25,6 +26,14 @@ def parse_addresses(value: object) -> tuple[Address, ...]:
     """
     found = [_address(part) for part in _parts(value)]
     return tuple(dict.fromkeys(found))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there stays on this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
 
 
 def _parts(value: object) -> Iterable[object]:

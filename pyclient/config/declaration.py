@@ -15,9 +15,9 @@ import attrs
 from pyclient.config.kinds import Kind, holds_pem
 from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
 from pyclient.foreign_options import settle
+from pyclient.shown import HIDDEN
 
 _KEY: Final = "pyclient"
-_HIDDEN: Final = "[hidden]"
 _NOT_TOLD: Final = frozenset({"*"})
 _UNITS: Final = {"_ms": "ms", "_bytes": "B", "_seconds": "s"}
 
@@ -31,7 +31,7 @@ class Secret(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return _HIDDEN
+        return HIDDEN
 
 
 @attrs.define(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Option:
 
     def show(self, value: object) -> str:
         """The value as it may be printed."""
-        return _HIDDEN if (self.secret and value is not None) or holds_pem(value) else repr(value)
+        return HIDDEN if (self.secret and value is not None) or holds_pem(value) else repr(value)
 
     def _complaint(self, value: object, error: ValueError) -> str:
         what = f"{self.name} ({self.dotted})" if self.dotted != self.name else self.name

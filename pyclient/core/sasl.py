@@ -17,6 +17,7 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.handshake import Ask, Versions
 from pyclient.errors import ConnectionLost, KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError, error_for
 from pyclient.plugins import SaslMechanism
+from pyclient.shown import in_one_line
 
 if TYPE_CHECKING:
     from random import Random
@@ -70,7 +71,7 @@ class Credentials:
 
     def shown(self, text: str) -> str:
         """Somebody else's words as far as they may stand in an error: without secrets, bounded, on one line."""
-        return _line(self._hidden(self.hide(text)))
+        return in_one_line(self._hidden(self.hide(text)), WORDS)
 
     def _hidden(self, text: str) -> str:
         """By the mechanism, if it knows secrets of its own. A defect in it must not turn a refusal into something that is tried again."""
@@ -121,7 +122,7 @@ def see_that_nobody_must_log_in(versions: Versions, peer: str) -> Generator[Ask,
     answer = yield Ask(Api.SASL_HANDSHAKE, FRAMED.high, {"mechanism": ANY})
     if answer.error_code in (0, UNSUPPORTED_MECHANISM):
         raise SaslAuthenticationError(
-            f"{peer} wants a login, and this client has none. It offers {_line(', '.join(answer.mechanisms))}: set security_protocol to SASL_PLAINTEXT "
+            f"{peer} wants a login, and this client has none. It offers {in_one_line(', '.join(answer.mechanisms), WORDS)}: set security_protocol to SASL_PLAINTEXT "
             "or SASL_SSL, sasl_mechanism and its options, or use the port of a listener without SASL.")
 
 
@@ -180,10 +181,6 @@ def _refusal(who: Credentials, answer: Any) -> KafkaError:
     if answer.error_code == REFUSED:
         return SaslAuthenticationError(f"{who.peer} refused the login by {who.mechanism.name}: {said.rstrip('. ') or 'it says no more'}; {who.advice}")
     return error_for(answer.error_code, said)
-
-
-def _line(text: str) -> str:
-    return "".join(each if each.isprintable() else " " for each in text[:WORDS])
 
 
 def _lifetime(answer: Any) -> float | None:

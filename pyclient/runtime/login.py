@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import ipaddress
 import logging
 from collections.abc import Callable
 from random import Random
@@ -11,6 +10,7 @@ from typing import Any, Final, Self
 
 import attrs
 
+from pyclient.config.addresses import is_loopback
 from pyclient.config.declaration import Config
 from pyclient.core.handshake import Versions
 from pyclient.core.sasl import Credentials, LoginExchange, log_in, renewal_after
@@ -18,10 +18,10 @@ from pyclient.errors import ConfigurationError
 from pyclient.plugins import ChecksOptions, RenewsCredentials, SaslMechanism, SeesClose, Surroundings, TakesSurroundings, load_plugin
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offloading import Offloading
+from pyclient.shown import without
 
 _log = logging.getLogger(__name__)
 WORKER: Final = "pyclient-login"
-HIDDEN: Final = "[hidden]"
 READABLE: Final = {"PLAIN": "password", "OAUTHBEARER": "token"}
 """What mechanisms send as it is: without TLS, who reads it on its way can be the client."""
 
@@ -105,9 +105,7 @@ class Logins:
 
     def _without_secrets(self, text: str) -> str:
         """Taken from the options each time: kept beside them, they would be seen where objects are shown."""
-        for secret in sorted(_secrets(self._config), key=len, reverse=True):
-            text = text.replace(secret, HIDDEN)
-        return text
+        return without(_secrets(self._config), text)
 
     def close(self) -> None:
         """On the loop: begin nothing more. A worker that is still busy is not waited for."""
@@ -149,18 +147,10 @@ def _warn_of_unused(config: Any) -> None:
 
 
 def _warn_of_readers(mechanism: str, config: Any) -> None:
-    far = [str(each) for each in config.bootstrap_servers if not _is_local(each.host)]
+    far = [str(each) for each in config.bootstrap_servers if not is_loopback(each.host)]
     if config.security_protocol == "SASL_PLAINTEXT" and mechanism in READABLE and far:
         _log.warning("security_protocol is SASL_PLAINTEXT and sasl_mechanism %s: the %s crosses the network readable, to %s; use SASL_SSL%s",
                      mechanism, READABLE[mechanism], ", ".join(far), ", or SCRAM-SHA-512" if mechanism == "PLAIN" else "")
-
-
-def _is_local(host: str) -> bool:
-    """Whether what is sent there stays on this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
 
 
 def _secrets(config: Config) -> set[str]:

@@ -9,8 +9,9 @@ import logging
 import os
 import re
 import ssl
-from typing import Final, TypeAlias
+from typing import Final
 
+from pyclient.config.files import Stamp, stamp
 from pyclient.config.security import SecurityConfig
 from pyclient.errors import ConfigurationError
 from pyclient.runtime.environment import Environment
@@ -20,7 +21,6 @@ from pyclient.runtime.keystores import (
 from pyclient.runtime.offloading import Offloading
 
 _log = logging.getLogger(__name__)
-Stamp: TypeAlias = tuple[int, int, int, int] | None
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 WITH_TLS: Final = ("SSL", "SASL_SSL")
@@ -69,8 +69,7 @@ class Contexts:
         self._work.close()
 
     def _stamps(self) -> list[Stamp]:
-        """What a change of a file changes; a link that leads elsewhere now is one."""
-        return [_stamp(path) for path in self._files]
+        return [stamp(path) for path in self._files]
 
     async def _read_again(self) -> None:
         """One at a time: who comes meanwhile waits for the same."""
@@ -116,6 +115,7 @@ def context_of(config: SecurityConfig) -> ssl.SSLContext:
     identity = _identity(config)
     if identity is not None:
         identity.load_into(context)
+    _refuse_idle_passwords(config)
     return context
 
 
@@ -300,15 +300,19 @@ def _both(one: str, other: str) -> ConfigurationError:
     return ConfigurationError(f"{one} and {other} say the same thing in two ways: keep one", option=one)
 
 
+def _refuse_idle_passwords(config: SecurityConfig) -> None:
+    """Who sets one believes that there is a store or a key: as in Java, its absence is told."""
+    needed = {
+        "ssl_truststore_password": ("ssl_truststore_location",),
+        "ssl_keystore_password": ("ssl_keystore_location",),
+        "ssl_key_password": ("ssl_keystore_location", "ssl_key_location", "ssl_keystore_key", "ssl_certificate_location", "ssl_keystore_certificate_chain"),
+    }
+    for password, stores in needed.items():
+        if getattr(config, password) is not None and all(getattr(config, store) is None for store in stores):
+            raise ConfigurationError(f"{password} is set, and {stores[0]} is not: there is nothing that it could open", option=password)
+
+
 def _refuse_password(config: SecurityConfig, store: str, instead: str = "") -> None:
     if getattr(config, f"{store}_password") is not None:
         raise ConfigurationError(f"{store}_password is set, and a store of type PEM has none{instead}. Leave it out, or set {store}_type=PKCS12",
                                  option=f"{store}_password")
-
-
-def _stamp(path: str) -> Stamp:
-    try:
-        found = os.stat(path)  # noqa: PTH116 a text as the user gave it
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

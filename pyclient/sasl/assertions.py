@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from pyclient.config.files import stamp
 from pyclient.errors import ConfigurationError
 from pyclient.plugins import Surroundings
 
@@ -33,7 +34,6 @@ P256_BYTES: Final = 32
 """Of each of the two numbers that are a signature by ES256 (RFC 7518, 3.4)."""
 
 Sign: TypeAlias = Callable[[bytes], bytes]
-Stamp: TypeAlias = tuple[int, int, int, int] | None
 Made = TypeVar("Made")
 
 
@@ -47,7 +47,7 @@ class Assertions:
     def __init__(self, config: Any, surroundings: Surroundings) -> None:
         self._config = config
         self._surroundings = surroundings
-        _cryptography()
+        _need_cryptography()
         passphrase, algorithm = getattr(config, PASSPHRASE), getattr(config, ALGORITHM)
         self._sign = _Kept(KEY, getattr(config, KEY), lambda content, wrong: _signer(content, passphrase, algorithm, wrong))
         template = getattr(config, TEMPLATE)
@@ -122,13 +122,13 @@ class _Kept(Generic[Made]):
     def __init__(self, option: str, path: str, make: Callable[[bytes, Wrong], Made]) -> None:
         self._wrong = Wrong(option, path)
         self._make = make
-        self._seen = _stamp(path)  # before reading: what is written meanwhile is a change that is still to be seen
+        self._seen = stamp(path)  # before reading: what is written meanwhile is a change that is still to be seen
         self._made = self._read()
 
     def current(self) -> Made:
-        stamp = _stamp(self._wrong.path)
-        if stamp != self._seen:
-            self._seen = stamp
+        now = stamp(self._wrong.path)
+        if now != self._seen:
+            self._seen = now
             try:
                 self._made = self._read()
             except ConfigurationError as error:
@@ -146,15 +146,6 @@ class _Kept(Generic[Made]):
         if len(content) > MOST_BYTES:
             raise self._wrong(f"the file has more than {MOST_BYTES} B")
         return self._make(content, self._wrong)
-
-
-def _stamp(path: str) -> Stamp:
-    """What a change of a file changes; a link that leads elsewhere now is one."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 # ---- the template ---------------------------------------------------------------------------------------------------
@@ -184,14 +175,13 @@ def _no_number(name: str) -> None:
 # ---- the signature --------------------------------------------------------------------------------------------------
 
 
-def _cryptography() -> Any:
+def _need_cryptography() -> None:
     try:
-        import cryptography
+        import cryptography  # noqa: F401
     except ImportError as error:
         raise ConfigurationError(
             f"{KEY} needs the package cryptography ({error}); install it with pip install 'pyclient-kafka[oidc]', or give a ready assertion in {READY}",
             option=KEY) from error
-    return cryptography
 
 
 def _signer(content: bytes, passphrase: str | None, algorithm: str, wrong: Wrong) -> Sign:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
 from pyclient.plugins import OAuthToken, Surroundings, load_function
-from pyclient.sasl.tokens import HIDDEN, Fetch, Renewal, Tokens
+from pyclient.sasl.tokens import Fetch, Renewal, Tokens
+from pyclient.shown import in_one_line, without
 
 GIVE_IN: Final = b"\x01"
 """What is answered to a broker's error; the broker then refuses the login."""
@@ -82,6 +83,9 @@ class OAuthBearer:
         return self._fetch
 
     def _chosen(self, config: Any) -> Fetch:
+        if None not in (config.sasl_token_provider, config.sasl_oauthbearer_token_endpoint_url):
+            raise ConfigurationError(
+                "sasl_token_provider and sasl_oauthbearer_token_endpoint_url are two ways to get a token: keep one", option="sasl_token_provider")
         if config.sasl_token_provider is not None:
             return load_function("sasl_token_provider", config.sasl_token_provider)  # type: ignore[no-any-return]
         if config.sasl_oauthbearer_token_endpoint_url is not None:
@@ -119,5 +123,4 @@ def explained(answer: bytes, token: OAuthToken) -> str:
         told = None
     if isinstance(told, dict):
         text = ", ".join(f"{key} {value}" for key, value in told.items() if isinstance(value, str) and value)
-    shown = text.replace(token.value, HIDDEN)[:SHOWN]
-    return "".join(each if each.isprintable() else " " for each in shown) or "nothing"
+    return in_one_line(without([token.value], text), SHOWN) or "nothing"

@@ -12,17 +12,19 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import SplitResult, quote_plus, unquote, urlsplit
 
 import tenacity
 
+from pyclient.config.addresses import is_loopback
 from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailable
 from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.sasl.assertions import KEY, PREFIX, READY, Assertions, unused
-from pyclient.sasl.tokens import BEARER, HIDDEN, LONGEST, Fetch
+from pyclient.sasl.tokens import BEARER, LONGEST, Fetch
+from pyclient.shown import in_one_line, without
 
 _log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 10.0
@@ -30,7 +32,6 @@ URL: Final = "sasl_oauthbearer_token_endpoint_url"
 ID: Final = "sasl_oauthbearer_client_credentials_client_id"
 SECRET: Final = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105 an option's name
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 LONGEST_LIFE_S: Final = 10**10
 """Who says more, means no life of a token (300 years)."""
 BUSY: Final = (408, 425, 429)
@@ -51,7 +52,7 @@ def token_source(config: Any, surroundings: Surroundings, *, sleep: Callable[[fl
         raise ConfigurationError(f"{URL} begins with {url.scheme or 'no scheme'}: an https URL or a file URL is expected", option=URL)
     if url.username or url.password:
         raise ConfigurationError(f"{URL} holds a user or a password: give {ID} and {SECRET} instead", option=URL)
-    if url.scheme == "http" and url.hostname not in LOCAL:
+    if url.scheme == "http" and not is_loopback(url.hostname):
         _log.warning("%s is not https: the client's secret and the tokens can be read by others on the way", URL)
     _httpx()
     return _Endpoint(config, _grant(config, surroundings), surroundings, sleep)
@@ -259,7 +260,7 @@ class _Endpoint:
 
     def _refusal(self, status: int, body: bytes, secrets: tuple[str, ...]) -> TokenUnavailable | AuthenticationError:
         said = _fields(body)
-        told = ": ".join(_shown(said[each], secrets) for each in ("error", "error_description") if isinstance(said.get(each), str))
+        told = ": ".join(in_one_line(without(secrets, said[each]), SHOWN) for each in ("error", "error_description") if isinstance(said.get(each), str))
         what = f"the token endpoint {self.where} answered with HTTP {status}{f' ({told})' if told else ''}"
         if status >= 500 or status in BUSY:
             return TokenUnavailable(what)
@@ -272,12 +273,6 @@ class _Endpoint:
             raise TokenUnavailable(f"the token endpoint {self.where} answered without an access_token, or with one that is none: a text of visible ASCII characters")
         counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < LONGEST_LIFE_S
         return OAuthToken(value, asked_at + lives if counts and lives is not None else None)
-
-
-def _shown(text: str, secrets: Iterable[str]) -> str:
-    for secret in filter(None, secrets):
-        text = text.replace(secret, HIDDEN)
-    return "".join(each if each.isprintable() else " " for each in text[:SHOWN])
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pyclient.errors import SaslAuthenticationError
 from pyclient.plugins import Surroundings
 from pyclient.sasl.passwords import OPTIONS, check_password
+from pyclient.shown import in_one_line
 
 NONCE_BYTES: Final = 24
 ITERATIONS: Final = range(4096, 1_000_001)
@@ -16,6 +17,7 @@ ITERATIONS: Final = range(4096, 1_000_001)
 LONGEST: Final = 8192
 """Bytes of a broker's message; a real one has about a hundred."""
 STAND_IN: Final = "x"
+SHOWN: Final = 200
 
 
 class Scram:
@@ -82,7 +84,7 @@ def _said(error: Exception) -> str:
     text = str(error)
     if "signature" in text:
         return "its signature is wrong, so it does not know the password and may be somebody else's"
-    return "".join(each if each.isprintable() else " " for each in text[:200])
+    return in_one_line(text, SHOWN)
 
 
 class ScramSha256(Scram):

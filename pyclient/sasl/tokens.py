@@ -18,6 +18,7 @@ import attrs
 
 from pyclient.errors import KafkaError, TokenUnavailable, raisable
 from pyclient.plugins import OAuthToken, Surroundings
+from pyclient.shown import without
 
 _log = logging.getLogger(__name__)
 BEARER: Final = re.compile(r"[\x21-\x7e]+")
@@ -25,11 +26,10 @@ BEARER: Final = re.compile(r"[\x21-\x7e]+")
 LONGEST: Final = 1024 * 1024
 IN_MILLISECONDS: Final = 1e11
 """An expiry from then on is no time in seconds that anybody means (the year 5138), but one in milliseconds since 1973."""
-HIDDEN: Final = "[hidden]"
 REMEMBERED: Final = 8
 """Tokens that brokers may still repeat in an error."""
 RETRY_S: Final = 10.0
-"""How long the old token is used, while it is good, before a fetch that failed is tried again."""
+"""How long the old token is used before a fetch that failed is tried again; no longer than half of the life it still has."""
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
 """Between fetches that fail in a row, without a token that is still good, a pause doubles: there are more connections to be made than tokens to be had."""
@@ -110,9 +110,7 @@ class Tokens:
 
     def hide(self, text: str) -> str:
         """Without the tokens given out last."""
-        for token in list(self._recent):
-            text = text.replace(token.value, HIDDEN)
-        return text
+        return without([token.value for token in list(self._recent)], text)
 
     def close(self) -> None:
         """On the loop: nobody waits for a token any more."""
@@ -131,6 +129,10 @@ class Tokens:
     async def _awaited(self, fetch: Fetch, renewal: Renewal) -> OAuthToken:
         try:
             return self._keep(await fetch(), renewal)
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            return self._without(error)
         except Exception as error:  # noqa: BLE001 whatever a user's function raises
             return self._without(error)
 
@@ -158,12 +160,12 @@ class Tokens:
         self._due = renewal.due(now, token.expires_at, self._surroundings.random()) if token.expires_at is not None else now
         return token
 
-    def _without(self, error: Exception) -> OAuthToken:
+    def _without(self, error: BaseException) -> OAuthToken:
         """A failure counts only when the token in use is no longer good."""
         explained = error if isinstance(error, KafkaError) else TokenUnavailable(f"sasl_token_provider raised {self.hide(_named(error))}")
         kept, now = self._kept, self._now()
         if kept is not None and kept.expires_at is not None and now < kept.expires_at:
-            self._due = min(now + RETRY_S, kept.expires_at)  # shown after its end, it would be refused
+            self._due = now + min(RETRY_S, (kept.expires_at - now) / 2)  # a session that it opens is renewed later, and by then not with it
             _log.warning("no new token, the old one is used for %.0f s more at most: %s", kept.expires_at - now, explained)
             return kept
         self._failed, self._failed_at, self._pause = explained, now, min(max(FIRST_PAUSE_S, 2 * self._pause), LONGEST_PAUSE_S)
@@ -175,7 +177,13 @@ class Tokens:
         return self._surroundings.wall() / 1000
 
 
-def _named(error: Exception) -> str:
+def _is_being_cancelled() -> bool:
+    """Whether the client ends the running task; else what the provider awaits has ended by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:300]}"
 
 

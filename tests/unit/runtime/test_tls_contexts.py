@@ -163,6 +163,16 @@ def test_a_jks_store_is_refused_with_the_line_that_converts_it(stored: Stored, s
         assert f"ssl_{store}_type=PKCS12" in str(error)
 
 
+@pytest.mark.parametrize(("password", "needed"), [
+    ("ssl_truststore_password", "ssl_truststore_location"), ("ssl_keystore_password", "ssl_keystore_location"),
+    ("ssl_key_password", "ssl_keystore_location"),
+])
+def test_a_password_for_what_is_not_there_is_refused(password: str, needed: str) -> None:
+    error = wrong(**{password: SECRET})
+    assert error.option == password
+    assert f"{password} is set, and {needed} is not" in str(error)
+
+
 def test_a_store_of_another_type_is_named_as_what_it_is(stored: Stored) -> None:
     assert "set ssl_keystore_type=PKCS12" in str(wrong(ssl_keystore_location=stored("a.p12", client().pkcs12(SECRET)), ssl_keystore_password=SECRET))
     assert "set the type to PEM" in str(wrong(ssl_keystore_location=stored("a.pem", client().chain), ssl_keystore_type="PKCS12"))

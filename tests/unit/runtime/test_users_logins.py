@@ -5,7 +5,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 
@@ -14,6 +14,7 @@ from pyclient.errors import ConfigurationError, KafkaError, SaslAuthenticationEr
 from pyclient.plugins import OAuthToken
 from pyclient.testing import FakeCluster
 from pyclient.testing.tokens import unsecured_token
+from tests.waiting import eventually
 
 USER: Final = "anna"
 ENDS_PROGRAMS: Final = [SystemExit, KeyboardInterrupt, asyncio.CancelledError]
@@ -87,7 +88,7 @@ def test_a_client_that_is_closed_during_a_login_tells_of_no_failure(kafka: FakeC
     assert "failed" not in caplog.text
 
 
-def test_a_renewal_whose_token_function_cancels_itself_is_tried_again(kafka: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_session_is_renewed_by_the_old_token_when_a_token_function_cancels_itself(kafka: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     again = threading.Event()
     failures = iter([None, asyncio.CancelledError])
 
@@ -104,7 +105,35 @@ def test_a_renewal_whose_token_function_cancels_itself_is_tried_again(kafka: Fak
         sender.send("orders", b"").result(20)
         assert again.wait(20)
         assert sender.send("orders", b"").result(20).offset == 1
+    assert "sasl_token_provider raised CancelledError" in caplog.text
+    assert "could not be renewed" not in caplog.text
+
+
+def test_a_renewal_whose_mechanism_cancels_itself_is_tried_again(kafka: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    with producer(kafka, f"{__name__}:CancelledOnce") as sender:
+        sender.send("orders", b"").result(20)
+        CancelledOnce.next.append("cancelled")
+        eventually(lambda: CancelledOnce.next == ["let in"])
+        assert sender.send("orders", b"").result(20).offset == 1
     assert "the login could not be renewed: a token function or a mechanism raised a CancelledError" in caplog.text
+
+
+class CancelledOnce:
+    """A mechanism that awaits what is cancelled when it is told to, and logs in the next time."""
+
+    name = "OAUTHBEARER"
+    blocking = False
+    next: ClassVar[list[str]] = []
+
+    def exchange(self, _config: Any, _host: str, /) -> Generator[Any, Any, None]:
+        if self.next == ["cancelled"]:
+            self.next.append("let in")
+            yield self._cancelled()
+        del self.next[:-1]
+        yield f"n,,\x01auth=Bearer {unsecured_token(USER, 3.0)}\x01\x01".encode()
+
+    async def _cancelled(self) -> None:
+        raise asyncio.CancelledError
 
 
 # ---- mechanisms -----------------------------------------------------------------------------------------------------

@@ -116,6 +116,13 @@ def test_without_a_way_to_get_tokens_the_option_is_named() -> None:
     assert caught.value.option == "sasl_token_provider"
 
 
+def test_two_ways_to_get_tokens_are_refused() -> None:
+    both = options(sasl_token_provider=lambda: "abc", sasl_oauthbearer_token_endpoint_url="https://id.example/token")
+    with pytest.raises(ConfigurationError, match="two ways") as caught:
+        OAuthBearer().check(both)
+    assert caught.value.option == "sasl_token_provider"
+
+
 # ---- what the broker says -------------------------------------------------------------------------------------------
 
 

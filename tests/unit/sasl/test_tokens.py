@@ -142,6 +142,18 @@ def test_an_old_token_is_not_shown_after_its_end_however_late_the_next_try_is() 
     assert value(tokens.get(provider, PLAIN)) == "token-3"
 
 
+def test_a_fetch_that_failed_is_tried_again_before_the_old_token_ends_however_short_its_life_is() -> None:
+    wall = Wall()
+    tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+    tokens.get(provider, PLAIN)
+    provider.failure = OSError("no route")
+    wall.now += 1000 - RETRY_S / 2
+    assert value(tokens.get(provider, PLAIN)) == "token-1"
+    provider.failure = None
+    wall.now += RETRY_S / 4
+    assert value(tokens.get(provider, PLAIN)) == "token-3"
+
+
 def test_an_old_token_is_used_while_it_is_good_when_a_renewal_fails(caplog: pytest.LogCaptureFixture) -> None:
     wall = Wall()
     tokens, provider = Tokens(wall.surroundings()), Provider(wall)
@@ -312,6 +324,26 @@ def test_a_failure_is_told_to_all_who_wait_and_the_next_one_asks_again() -> None
         slow.inner.failure = None
         wall.now += LONGEST_PAUSE_S
         assert value(await asked(tokens, slow.token)) == "token-2"
+
+    asyncio.run(test())
+
+
+def test_an_old_token_is_used_when_what_the_provider_awaits_is_cancelled() -> None:
+    async def test() -> None:
+        wall = Wall()
+        tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+
+        async def token() -> tuple[str, float]:
+            if provider.calls:
+                raise asyncio.CancelledError
+            return provider()
+
+        assert value(await asked(tokens, token)) == "token-1"
+        wall.now += 900
+        assert value(await asked(tokens, token)) == "token-1"
+        wall.now += 200
+        with pytest.raises(TokenUnavailable, match="CancelledError"):
+            await asked(tokens, token)
 
     asyncio.run(test())
 

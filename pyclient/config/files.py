@@ -1,0 +1,16 @@
+"""Files that options name, and that may change while a client runs."""
+from __future__ import annotations
+
+import os
+from typing import TypeAlias
+
+Stamp: TypeAlias = tuple[int, int, int, int] | None
+
+
+def stamp(path: str) -> Stamp:
+    """What a change of a file changes, a link that leads elsewhere now being one; None: it cannot be found."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 a text as the user gave it
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
