@@ -8,7 +8,7 @@ import contextlib
 import re
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import pytest
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyclient.testing.cluster import LocalCluster
     from pyclient.testing.fake.cluster import FakeCluster
     from pyclient.testing.security import Security
+
+KEPT: Final = "kafka_brokers_kept"
+BROKERS_KEPT: Final = 6
 
 
 class ClusterFactory(Protocol):
@@ -25,11 +28,18 @@ class ClusterFactory(Protocol):
         """A ready cluster, ended with the test. *config*: broker settings with underscores for dots."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the setting."""
+    parser.addini(KEPT, f"how many brokers the clusters of the fixture kafka_cluster may have together, before the one unused longest is ended: "
+                        f"an idle broker takes some 2 % of a core (default: {BROKERS_KEPT})", default=str(BROKERS_KEPT))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Declare the markers; refuse a setting that is wrong before tests run."""
+    _brokers_kept(config)
     config.addinivalue_line(
         "markers",
-        "kafka(brokers=1, security=None, **config): the cluster that the fixture kafka_cluster gives this test, shared by all "
+        "kafka(brokers=1, security=None, **config): the cluster that the fixture kafka_cluster gives this test, shared by the "
         "tests that ask for the same; without the marker one broker with default settings. security=Security() adds TLS, SASL and ACLs",
     )
     config.addinivalue_line(
@@ -47,29 +57,56 @@ def pytest_report_header() -> str | None:
 
 
 class _Clusters:
-    """The session's clusters by what they were asked to be; each is started once, when first wanted."""
+    """The session's clusters by what they were asked to be: started when first wanted, ended when newer ones need their place."""
 
-    def __init__(self, ends: contextlib.ExitStack) -> None:
-        self._ends = ends
-        self._running: dict[tuple[object, ...], LocalCluster] = {}
+    def __init__(self, most_brokers: int) -> None:
+        self._most_brokers = most_brokers
+        self._running: dict[_Asked, LocalCluster] = {}  # the one used last comes last
 
     def get(self, brokers: int, config: dict[str, object], security: Security | None = None) -> LocalCluster:
-        key = (brokers, security, *sorted((name, str(value)) for name, value in config.items()))
-        if key not in self._running:
-            self._running[key] = self._ends.enter_context(_cluster(brokers, config, security))
-        return self._running[key]
+        asked = _Asked(brokers, security, tuple(sorted((name, str(value)) for name, value in config.items())))
+        if asked in self._running:
+            self._running[asked] = self._running.pop(asked)
+        else:
+            self._make_room(brokers)
+            self._running[asked] = _cluster(brokers, config, security).__enter__()
+        return self._running[asked]
+
+    def _make_room(self, brokers: int) -> None:
+        while self._running and sum(each.brokers for each in self._running) + brokers > self._most_brokers:
+            self._running.pop(next(iter(self._running))).close()
+
+    def close(self) -> None:
+        """End them all, though ending one may fail."""
+        with contextlib.ExitStack() as ends:
+            for cluster in self._running.values():
+                ends.callback(cluster.close)
+
+
+class _Asked(NamedTuple):
+    brokers: int
+    security: Security | None
+    config: tuple[tuple[str, str], ...]
 
 
 @pytest.fixture(scope="session")
-def _kafka_clusters() -> Iterator[_Clusters]:
-    with contextlib.ExitStack() as ends:
-        yield _Clusters(ends)
+def _kafka_clusters(pytestconfig: pytest.Config) -> Iterator[_Clusters]:
+    with contextlib.closing(_Clusters(_brokers_kept(pytestconfig))) as clusters:
+        yield clusters
+
+
+def _brokers_kept(config: pytest.Config) -> int:
+    kept = str(config.getini(KEPT))
+    if not kept.isascii() or not kept.isdigit():
+        raise pytest.UsageError(f"{KEPT} = {kept!r}: a number of brokers is expected")
+    return int(kept)
 
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest, _kafka_clusters: _Clusters) -> LocalCluster:
     """A running cluster shared by the tests of the session: one broker, or what the marker ``kafka(...)`` asks for.
 
+    Where clusters have more than ``kafka_brokers_kept`` brokers together, the one unused longest ends; who asks for it again gets a new one.
     Tests that stop, kill or pause brokers take `local_cluster` instead, or put back what they changed: ACLs and passwords too.
     """
     return _kafka_clusters.get(*_asked(request))

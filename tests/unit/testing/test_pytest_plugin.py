@@ -4,8 +4,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
+
+from pyclient.testing import pytest_plugin
 
 PLUGIN = "pyclient.testing.pytest_plugin"
 
@@ -60,6 +63,8 @@ def test_the_header_names_what_the_environment_chose(tmp_path: Path, monkeypatch
 def test_each_test_gets_a_fake_cluster_of_its_own_as_its_marker_asks(tmp_path: Path) -> None:
     done = run(tmp_path, """
 import pytest
+
+from pyclient.testing import pytest_plugin
 def test_plain(fake_cluster):
     fake_cluster.create_topic("orders")
     assert fake_cluster.bootstrap_servers.count(",") == 0
@@ -69,3 +74,54 @@ def test_marked(fake_cluster):
     assert fake_cluster.bootstrap_servers.count(",") == 2
 """, "--strict-markers")
     assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
+class Cluster:
+    """Tells whether it runs."""
+
+    def __init__(self, *asked: object) -> None:
+        self.asked = asked
+        self.runs = False
+
+    def __enter__(self) -> Self:
+        self.runs = True
+        return self
+
+    def close(self) -> None:
+        self.runs = False
+        if "fails" in str(self.asked):
+            raise OSError("on purpose")
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(pytest_plugin, "_cluster", Cluster)
+    return pytest_plugin._Clusters(4)
+
+
+def test_the_cluster_unused_longest_ends_when_a_new_one_needs_its_place(clusters: Any) -> None:
+    one, three = clusters.get(1, {}), clusters.get(3, {})
+    assert clusters.get(1, {}) is one
+    other = clusters.get(1, {"num_partitions": 4})
+    assert [each.runs for each in (one, three, other)] == [True, False, True]
+    assert clusters.get(3, {}) is not three
+    assert [each.runs for each in (one, other)] == [False, True]
+
+
+def test_a_cluster_of_more_brokers_than_are_kept_runs_alone(clusters: Any) -> None:
+    one, many = clusters.get(1, {}), clusters.get(5, {})
+    assert (one.runs, many.runs) == (False, True)
+    assert clusters.get(5, {}) is many
+
+
+def test_all_clusters_end_with_the_session_though_the_end_of_one_fails(clusters: Any) -> None:
+    running = [clusters.get(1, {"fails": number}) for number in range(3)]
+    with pytest.raises(OSError, match="on purpose"):
+        clusters.close()
+    assert not any(each.runs for each in running)
+
+
+def test_a_number_of_brokers_that_is_none_is_refused_before_tests_run(tmp_path: Path) -> None:
+    done = run(tmp_path, "def test_it(): pass\n", "-o", "kafka_brokers_kept=many")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "kafka_brokers_kept = 'many': a number of brokers is expected" in done.stdout + done.stderr
