@@ -19,7 +19,7 @@ PYTEST := $(BIN)/pytest
 JOBS := 2
 AT_ONCE = -n $(JOBS) --dist loadfile
 
-.PHONY: help setup jars demo test test-pure test-containers test-kerberos threads-long mutants soak durability check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-pure test-containers test-kerberos threads-long mutant-hints mutants soak durability check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ test: setup jars ## the whole test suite; container tests too when a Docker engi
 test-pure: setup ## unit tests with the plain Python twins of small compiled modules
 	@mkdir -p $(JUNIT)
 	@PYCLIENT_PURE=1 $(PYTEST) $(AT_ONCE) --junitxml=$(JUNIT)/test-pure.xml tests/unit tests/test_layout.py $(ARGS)
+
+mutant-hints: setup ## write down which seeds find the deliberate bugs of tests/simulation now, trying first those of last time
+	PYCLIENT_MUTANTS=hints $(PYTEST) -s tests/simulation/test_mutants.py $(ARGS)
 
 mutants: setup ## look anew for the seeds that find the deliberate bugs of tests/simulation (long)
 	PYCLIENT_MUTANTS=anew $(PYTEST) -s tests/simulation/test_mutants.py $(ARGS)

@@ -160,6 +160,10 @@ class Config:
             UnsupportedFeature: asked for something a later release brings.
             ConfigurationError: a value of a wrong type or range, or two that contradict each other.
         """
+        if config is not None and not isinstance(config, Mapping):
+            raise ConfigurationError(
+                f"what stands first is a mapping of options, and {type(config).__name__} is none: name the options, bootstrap_servers=… and so on"
+                f"{'; subscribe([…]) chooses topics' if cls.ROLE == 'consumer' else ''}")
         values: dict[str, Any] = {**_named(cls, config or {}), **_named(cls, options or {})}
         return cls(**values, given=frozenset(values))
 

@@ -48,5 +48,5 @@ BUGS_OF_LOGINS: Final = (
          "each of its questions has the same time, and the whole attempt to connect has its own; the unit tests let a mechanism wait for ever"),
     _bug("a refused token ends the client", "credentials that can change", f"{LINKS}._give_up_if_refused",
          "not (self._was_accepted and self._options.protection.may_change(error))", "True"),
-    _bug("an old token is shown after its end", "S10: a pause that outlives the token", f"{TOKENS}._without", "min(now + RETRY_S, kept.expires_at)", "now + RETRY_S"),
+    _bug("an old token is shown after its end", "S10: a pause that outlives the token", f"{TOKENS}._without", "min(RETRY_S, (kept.expires_at - now) / 2)", "RETRY_S"),
 )

@@ -65,7 +65,7 @@ class Interrupted(FetchBuffer):
 
 def test_a_wakeup_from_a_handler_that_interrupts_the_look_for_data_ends_the_wait_that_follows() -> None:
     buffer = Interrupted()
-    team = Team(5)
+    team = Team()
     team.add("poll", lambda: buffer.wait(None))
     team.run()
     assert buffer.take_wake()
@@ -90,7 +90,7 @@ async def one() -> int:
 
 def test_a_handler_may_call_wherever_it_interrupts_a_call(portal: Portal) -> None:
     found: list[int] = []
-    team = Team(5)
+    team = Team()
 
     def interrupted() -> Coroutine[None, None, int]:
         """Runs while the portal lets a call in."""
@@ -104,7 +104,7 @@ def test_a_handler_may_call_wherever_it_interrupts_a_call(portal: Portal) -> Non
 
 def test_a_handler_may_end_the_portal_wherever_it_interrupts_a_call(portal: Portal) -> None:
     refused: list[ClientClosed] = []
-    team = Team(5)
+    team = Team()
 
     def interrupted() -> Coroutine[None, None, int]:
         portal.stop()
@@ -163,7 +163,7 @@ def test_a_producer_that_is_collected_while_its_accumulator_is_locked_hangs_nobo
         return BatchResult(*made)  # type: ignore[arg-type]  # as it was called
 
     monkeypatch.setattr(pyclient.buffers.accumulator, "BatchResult", collecting)
-    team = Team(5)
+    team = Team()
     team.add("append", lambda: buffers.append(orders, 0, -1, None, b"x", None))
     team.run()
     assert any("unclosed Producer, 0 records" in each for each in warned)

@@ -29,6 +29,17 @@ def test_producing(fake_cluster: FakeCluster, api: str, code: int, said: str) ->
         assert producer.send("orders", b"x").result(10).offset == 0, "it goes on when the right is granted"
 
 
+def test_a_producer_id_that_was_refused_is_asked_for_with_the_next_record_and_not_before(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("orders")
+    with Producer(bootstrap_servers=fake_cluster.bootstrap_servers) as producer, fake_cluster.intercept(Fail(CLUSTER), "InitProducerId") as refusing:
+        for asked in (1, 2):
+            with pytest.raises(ClusterAuthorizationError):
+                producer.send("orders", b"x").result(10)
+            assert producer.partitions_for("orders"), "a turn of the loop later"
+            producer.flush()
+            assert refusing.hits == asked
+
+
 def test_looking_up_where_to_begin(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
     fake_cluster.produce("orders", b"x")

@@ -202,7 +202,7 @@ class Sender:
         batches: list[Batch] = []
         size = 0
         queues = self._by_leader[node]
-        if not self._has_id():
+        if not self._has_id(queues):
             return None
         for queue in list(queues):
             batch = self._sendable(queue, node)
@@ -224,11 +224,18 @@ class Sender:
         first = next(iter(self._by_leader[node]), None)
         return first is not None and self._accumulator.watch(first)
 
-    def _has_id(self) -> bool:
-        if self._ids is not None and self._ids.current is None:
-            self._ids.want()
-            return False
-        return True
+    def _has_id(self, queues: dict[PartitionQueue, None]) -> bool:
+        """Whether there is a producer id, if one is needed. It is asked for only while something waits for it: who was refused asks anew
+        with the next record, not at the network's speed (I12).
+        """
+        if self._ids is None or self._ids.current is not None:
+            return True
+        for queue in list(queues):
+            if self._accumulator.watch(queue):
+                self._ids.want()
+                break
+            del queues[queue]
+        return False
 
     def _sendable(self, queue: PartitionQueue, node: int) -> Batch | None:
         """The queue's next batch once it is sealed; None when nothing may leave.

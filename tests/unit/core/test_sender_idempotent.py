@@ -103,6 +103,8 @@ def test_I12_an_id_that_cannot_be_had_now_is_asked_for_again_and_one_that_is_ref
     world.turn_without_id()
     world.asked.pop().reply(producer_id=-1, producer_epoch=-1, error_code=CLUSTER_AUTHORIZATION)
     assert isinstance(first.exception(0), ClusterAuthorizationError)
+    world.turn_without_id()
+    assert not world.asked, "nothing waits for one any more"
     second = world.batch()
     (sent,) = world.turn()
     produced(sent)
