@@ -96,7 +96,7 @@ BUGS: Final = (
     _bug("produce", "a new epoch goes on with the old sequences", "I06: KIP-360", f"{LANE}._begin", "self.epoch + 1, 0", "self.epoch + 1, self.next_sequence"),
     _bug("produce", "what waits keeps the stamps of the epoch before", "I06: KIP-360", f"{LANE}.prepare", "unstamp()", "pass"),
     _bug("produce", "a batch that expired in doubt has used no sequence", "P19: Java's unresolved sequences", f"{SENDER}._forgo", "if batch.in_doubt:", "if False:"),
-    _bug("produce", "records leave without a producer id", "I11", f"{SENDER}._has_id", "self._ids is not None and self._ids.current is None", "False"),
+    _bug("produce", "records leave without a producer id", "I11", f"{SENDER}._has_id", "self._ids is None or self._ids.current is not None", "True"),
     _bug("produce", "a producer id that was not given is never asked for again", "I12", "pyclient.core.sending.producer_ids:ProducerIds._told",
          "self._call = None", "pass", "while the simulation's brokers live they all give ids: what fails is tried again within the same call"),
     _bug("produce", "a batch that is too large fails", "P20: no split", f"{VERDICTS}:judge", "return Split(error)", "return GiveUp(error)"),
