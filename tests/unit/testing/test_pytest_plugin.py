@@ -63,8 +63,6 @@ def test_the_header_names_what_the_environment_chose(tmp_path: Path, monkeypatch
 def test_each_test_gets_a_fake_cluster_of_its_own_as_its_marker_asks(tmp_path: Path) -> None:
     done = run(tmp_path, """
 import pytest
-
-from pyclient.testing import pytest_plugin
 def test_plain(fake_cluster):
     fake_cluster.create_topic("orders")
     assert fake_cluster.bootstrap_servers.count(",") == 0
