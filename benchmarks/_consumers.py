@@ -82,11 +82,11 @@ def our_partitions(job: Job) -> list[Any]:
 
 
 def made_by_us(kind: Callable[..., Any], job: Job) -> Any:
-    from pyclient.errors import UnsupportedFeature
+    from pyclient.errors import UnsupportedFeatureError
 
     try:
         return kind(**our_options(job))
-    except UnsupportedFeature as lacking:
+    except UnsupportedFeatureError as lacking:
         raise Missing(f"not measured, it cannot do this yet: {lacking}") from lacking
 
 

@@ -401,7 +401,7 @@ def _confluent_one(job: Job) -> Callable[[bytes], object]:
 def memory(job: Job) -> dict[str, float]:
     """How much the process grows, at its peak, while it sends to a frozen broker until it is refused; Deliveries are dropped."""
     from pyclient import Producer
-    from pyclient.errors import BufferExhausted
+    from pyclient.errors import BufferExhaustedError
 
     producer: Any = Producer(bootstrap_servers=job.bootstrap, compression_type=job.codec, max_block_ms=1000, delivery_timeout_ms=600_000)
     records = load(job, DISTINCT)
@@ -411,7 +411,7 @@ def memory(job: Job) -> dict[str, float]:
     print("ready", flush=True)
     sys.stdin.readline()  # the broker is frozen now
     sent = 0
-    with contextlib.suppress(BufferExhausted):
+    with contextlib.suppress(BufferExhaustedError):
         for value in itertools.cycle(records.values):
             producer.send(job.topic, value)
             sent += 1

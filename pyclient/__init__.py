@@ -8,14 +8,14 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pyclient.admin import Admin, AsyncAdmin
+    from pyclient.admin.facade import Admin, AsyncAdmin
     from pyclient.buffers.deliveries import Deliveries
     from pyclient.buffers.delivery import Delivery
-    from pyclient.buffers.fetched import Records
+    from pyclient.buffers.records_view import Records
     from pyclient.codec.record import Record
-    from pyclient.consumer import AsyncConsumer, Consumer
+    from pyclient.consumer.facade import AsyncConsumer, Consumer
     from pyclient.errors import KafkaError
-    from pyclient.producer import AsyncProducer, Producer
+    from pyclient.producer.facade import AsyncProducer, Producer
     from pyclient.records import (
         ClusterDescription,
         ConsumerGroupMetadata,
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     )
 
 _HOMES: Final = {
-    "Admin": "pyclient.admin",
-    "AsyncAdmin": "pyclient.admin",
-    "AsyncConsumer": "pyclient.consumer",
-    "AsyncProducer": "pyclient.producer",
+    "Admin": "pyclient.admin.facade",
+    "AsyncAdmin": "pyclient.admin.facade",
+    "AsyncConsumer": "pyclient.consumer.facade",
+    "AsyncProducer": "pyclient.producer.facade",
     "ClusterDescription": "pyclient.records",
-    "Consumer": "pyclient.consumer",
+    "Consumer": "pyclient.consumer.facade",
     "ConsumerGroupMetadata": "pyclient.records",
     "Deliveries": "pyclient.buffers.deliveries",
     "Delivery": "pyclient.buffers.delivery",
@@ -47,10 +47,10 @@ _HOMES: Final = {
     "OffsetAndMetadata": "pyclient.records",
     "OffsetAndTimestamp": "pyclient.records",
     "PartitionDescription": "pyclient.records",
-    "Producer": "pyclient.producer",
+    "Producer": "pyclient.producer.facade",
     "Record": "pyclient.codec.record",
     "RecordMetadata": "pyclient.records",
-    "Records": "pyclient.buffers.fetched",
+    "Records": "pyclient.buffers.records_view",
     "SubscriptionPattern": "pyclient.records",
     "TimestampType": "pyclient.records",
     "TopicDescription": "pyclient.records",

@@ -6,18 +6,18 @@ Knows nothing of sockets, managers or retries: a caller reads the facts (``retri
     KafkaError ─ code, name, retriable, refresh, abortable, fatal, topic_partition, node
     ├─ RetriableError                  the same call may succeed later; the client has already retried within its time limits
     │  ├─ RefreshRetriableError        … after metadata or the coordinator was looked up again (NotLeaderOrFollowerError …)
-    │  ├─ KafkaTimeout                 also TimeoutError
-    │  │  └─ BootstrapFailed, MetadataTimeout, BufferExhausted, DeliveryTimeout
-    │  ├─ RequestTimedOutError         also TimeoutError; RequestTimedOut is the client's own: outcome unknown
-    │  ├─ ConnectionLost               also ConnectionError: outcome unknown
-    │  └─ TokenUnavailable             no OAuth token for the login
+    │  ├─ KafkaTimeoutError                 also TimeoutError
+    │  │  └─ BootstrapError, MetadataTimeoutError, BufferExhaustedError, DeliveryTimeoutError
+    │  ├─ RequestTimedOutError         also TimeoutError; ResponseTimeoutError is the client's own: outcome unknown
+    │  ├─ DisconnectError               also ConnectionError: outcome unknown
+    │  └─ TokenUnavailableError             no OAuth token for the login
     ├─ TransactionAbortableError       abort the transaction, then go on
     ├─ ApplicationRecoverableError     close this client and open a new one (ProducerFencedError …)
     ├─ InvalidConfigurationError       fix options, rights or data: repeating cannot help
     │  ├─ AuthenticationError (SslAuthenticationError …), AuthorizationError
     │  └─ ConfigurationError           an option of ours, also ValueError
-    │     └─ UnknownOption, UnsupportedFeature
-    └─ every other broker code, and IllegalState, ClientClosed, ProtocolError, CommitFailed, DeliveryFailed, DeliveriesFailed …
+    │     └─ UnknownOptionError, UnsupportedFeatureError
+    └─ every other broker code, and IllegalStateError, ClientClosedError, ProtocolError, CommitFailedError, DeliveryError, BulkDeliveryError …
 
 ``except RetriableError`` and friends are the intended way to catch; ``error_for`` turns a broker's code into an error.
 """
@@ -175,7 +175,7 @@ class ConfigurationError(InvalidConfigurationError, ValueError):
         self.option = option
 
 
-class UnknownOption(ConfigurationError):
+class UnknownOptionError(ConfigurationError):
     """No option has this name; ``nearest`` holds the known names that look most like it."""
 
     def __init__(self, message: str = "", *, option: str | None = None, nearest: Iterable[str] = ()) -> None:
@@ -183,19 +183,19 @@ class UnknownOption(ConfigurationError):
         self.nearest = tuple(nearest)
 
 
-class UnsupportedFeature(ConfigurationError):
+class UnsupportedFeatureError(ConfigurationError):
     """Kafka has it, this release of the client has not: the message says what to use until a later one does."""
 
 
-class TokenUnavailable(RetriableError):
+class TokenUnavailableError(RetriableError):
     """No OAuth token could be fetched: look at ``sasl_token_provider`` or the token endpoint. The client tries again with its next connection."""
 
 
-class KafkaTimeout(RetriableError, TimeoutError):
+class KafkaTimeoutError(RetriableError, TimeoutError):
     """A call did not finish within its timeout (the method's, or ``default_api_timeout_ms``)."""
 
 
-class BootstrapFailed(KafkaTimeout):
+class BootstrapError(KafkaTimeoutError):
     """None of ``bootstrap_servers`` answered as a Kafka broker; ``causes`` tells why for each address tried."""
 
     def __init__(self, causes: Mapping[str, BaseException], *, waited_s: float | None = None) -> None:
@@ -208,23 +208,23 @@ class BootstrapFailed(KafkaTimeout):
         self.causes = dict(causes)
 
 
-class MetadataTimeout(KafkaTimeout):
+class MetadataTimeoutError(KafkaTimeoutError):
     """Metadata of the topic did not arrive in time: it does not exist (yet), or no broker answers."""
 
 
-class BufferExhausted(KafkaTimeout):
+class BufferExhaustedError(KafkaTimeoutError):
     """``buffer_memory`` stayed full for ``max_block_ms``; nothing was queued, sending again is safe."""
 
 
-class DeliveryTimeout(KafkaTimeout):
+class DeliveryTimeoutError(KafkaTimeoutError):
     """The record was not acknowledged within ``delivery_timeout_ms``; it may or may not have been written."""
 
 
-class ConnectionLost(RetriableError, ConnectionError):
+class DisconnectError(RetriableError, ConnectionError):
     """The connection ended before the answer came; the broker may or may not have carried the request out."""
 
 
-class DeliveryFailed(KafkaError):
+class DeliveryError(KafkaError):
     """Records failed that nobody looked at: ``count`` of them, with the first cause for each partition in ``causes``."""
 
     def __init__(self, count: int, causes: Mapping[TopicPartition, KafkaError]) -> None:
@@ -268,7 +268,7 @@ class IndexedErrors(Mapping[int, KafkaError]):
         return f"<IndexedErrors of {len(self)} in {len(self.ranges)} ranges>"
 
 
-class DeliveriesFailed(KafkaError):
+class BulkDeliveryError(KafkaError):
     """Some records of a bulk failed, the others were delivered: ``errors`` maps the index of each that failed to its cause."""
 
     def __init__(self, total: int, errors: IndexedErrors) -> None:
@@ -283,23 +283,23 @@ def _range_text(start: int, stop: int) -> str:
     return f"{start}" if stop == start + 1 else f"{start} to {stop - 1}"
 
 
-class RecordRefused(KafkaError):
+class RecordRejectedError(KafkaError):
     """A record of a bulk was not queued: its own fault, as its ``__cause__`` tells. The others went on."""
 
 
-class ClientClosed(KafkaError):
+class ClientClosedError(KafkaError):
     """The client was closed; open a new one."""
 
 
-class ClientForked(KafkaError):
+class ClientForkedError(KafkaError):
     """The client was made in the parent process; make one in each child, after the fork."""
 
 
-class WrongLoop(KafkaError):
+class WrongEventLoopError(KafkaError):
     """An async client belongs to the event loop it was entered in; make one per loop."""
 
 
-class ConcurrentUse(KafkaError):
+class ConcurrentUseError(KafkaError):
     """A consumer serves one thread at a time, ``wakeup()`` excepted; use one consumer per thread."""
 
 
@@ -307,7 +307,7 @@ class WakeupError(KafkaError):
     """``wakeup()`` interrupted the call; the consumer stays usable."""
 
 
-class ItemsFailed(KafkaError):
+class PartialFailureError(KafkaError):
     """Some items of an admin call failed, the others were done: ``errors`` maps each failed one to its cause."""
 
     def __init__(self, errors: Mapping[str, KafkaError]) -> None:
@@ -329,11 +329,11 @@ class ProtocolError(KafkaError):
         self.version = version
 
 
-class IllegalState(KafkaError):
+class IllegalStateError(KafkaError):
     """The call does not fit what the client is doing now; the message says which call must come first."""
 
 
-class IllegalTransition(KafkaError):
+class IllegalTransitionError(KafkaError):
     """A state machine got an event its table does not have: a defect of this client, please report it."""
 
     def __init__(self, state: object, event: object) -> None:
@@ -357,14 +357,14 @@ class SerializationError(KafkaError):
         self.record = record
 
 
-class CommitFailed(KafkaError):
+class CommitFailedError(KafkaError):
     """The offsets were not committed: this consumer is no member of the group any more, or does not own the partition any more.
 
     Whoever has the partitions now goes on from what was committed before: records processed since then are read again.
     """
 
 
-class NoOffsetForPartition(KafkaError):
+class NoOffsetForPartitionError(KafkaError):
     """The group has no committed offset and ``auto_offset_reset`` is ``none``: seek, or set it to earliest or latest."""
 
 
@@ -442,7 +442,7 @@ class RequestTimedOutError(RetriableError, TimeoutError):
     name = "REQUEST_TIMED_OUT"
 
 
-class RequestTimedOut(RequestTimedOutError):
+class ResponseTimeoutError(RequestTimedOutError):
     """No answer within ``request_timeout_ms``; the connection was closed, whether the broker did it is unknown."""
     code, name = None, ""
 

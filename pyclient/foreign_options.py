@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pyclient.errors import ConfigurationError, UnknownOption
+from pyclient.errors import ConfigurationError, UnknownOptionError
 
 
 class OptionWarning(UserWarning):
@@ -516,7 +516,7 @@ def _apply(role: str, key: str, value: Any, row: Row, known: Mapping[str, str]) 
         _warn_once(key, "", f"{key} is another client's option and is ignored: {fate.why}")
         return []
     if fate.to not in known:
-        raise UnknownOption(f"{key} (here {fate.to}) is no option of the {role}: leave it out", option=key)
+        raise UnknownOptionError(f"{key} (here {fate.to}) is no option of the {role}: leave it out", option=key)
     _warn_once(key, "", f"{key} is another client's name: it is {fate.to} here; use that")
     return _translated(fate.to, key, _moved(key, value, fate))
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, r
 
 from pyclient.errors import ConfigurationError, SerializationError
 from pyclient.records import NO_GENERATION, Headers, Node, OffsetAndMetadata, PartitionDescription, RecordMetadata, TopicPartition
-from pyclient.shown import HIDDEN
+from pyclient.redaction import HIDDEN
 
 if TYPE_CHECKING:
-    from pyclient.buffers.fetched import Records
+    from pyclient.buffers.records_view import Records
 
 
 class Sticky(int):

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from pyclient import AsyncConsumer, Consumer, Producer, Record, TopicPartition
-from pyclient.errors import CommitFailed, RebalanceInProgressError, WakeupError
+from pyclient.errors import CommitFailedError, RebalanceInProgressError, WakeupError
 from pyclient.testing import LocalCluster
 from tests.broker.durability.numbering import Found
 from tests.kafka import consumer
@@ -242,7 +242,7 @@ class Member:
     async def _commit(self) -> None:
         try:
             await now(self.consumer.commit())
-        except (CommitFailed, RebalanceInProgressError) as refused:
+        except (CommitFailedError, RebalanceInProgressError) as refused:
             self.refused.append(refused)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyclient.testing.leash import Leash, kill_group
+from pyclient.testing.process_guard import ProcessGuard, kill_group
 from pyclient.testing.ports import release_ports, reserve_ports
 from tests.waiting import eventually
 
@@ -61,7 +61,7 @@ class Realm(NamedTuple):
     """A running one."""
 
     folder: Path
-    leash: Leash
+    leash: ProcessGuard
 
     @property
     def config(self) -> Path:
@@ -117,7 +117,7 @@ def found(command: tuple[str, ...]) -> list[str]:
 def realm() -> Iterator[Realm]:
     """Start a KDC; at the end it and its folder are gone."""
     (port,) = reserve_ports(1)
-    leash = Leash("kerberos")
+    leash = ProcessGuard("kerberos")
     try:
         made = Realm(leash.directory, leash)
         values = {"realm": REALM, "host": HOST, "port": port, "folder": made.folder}

@@ -177,7 +177,7 @@ def public_definitions(body: list[ast.stmt], inside: str = "") -> Iterator[tuple
                 yield from public_definitions(node.body, f"{node.name}.")
 
 
-PUBLIC_MODULES = ("__init__", "admin", "consumer", "errors", "plugins", "producer", "records")
+PUBLIC_MODULES = ("__init__", "admin/facade", "consumer/facade", "errors", "plugins", "producer/facade", "records")
 
 
 @pytest.mark.parametrize("name", PUBLIC_MODULES)

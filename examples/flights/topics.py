@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from examples.flights.data import CarrierMonth, Delays, Row, flight
 from pyclient import Admin, Consumer, NewTopic, Producer, TopicPartition
-from pyclient.errors import ItemsFailed, KafkaTimeout, TopicExistsError
+from pyclient.errors import PartialFailureError, KafkaTimeoutError, TopicExistsError
 
 PARTITIONS: Final = 6
 SILENCE_S: Final = 60.0
@@ -38,7 +38,7 @@ def _created(admin: Admin, names: Names) -> bool:
     """False when somebody else was faster."""
     try:
         admin.create_topics([NewTopic(names.flights, PARTITIONS), NewTopic(names.delays, PARTITIONS)])
-    except ItemsFailed as error:
+    except PartialFailureError as error:
         if all(isinstance(each, TopicExistsError) for each in error.errors.values()):
             return False
         raise
@@ -75,7 +75,7 @@ def newest(bootstrap: str, topic: str) -> dict[CarrierMonth, Delays]:
         while any(reached[where] < end for where, end in ends.items()):
             records = consumer.poll(SILENCE_S)
             if not records:
-                raise KafkaTimeout(f"{topic} ends at {ends}, but nothing came for {SILENCE_S:g} s at {reached}")
+                raise KafkaTimeoutError(f"{topic} ends at {ends}, but nothing came for {SILENCE_S:g} s at {reached}")
             found.update((record.key, record.value) for record in records)
             reached.update(records.positions())
     return dict(_parsed(value) for value in found.values() if value is not None)

@@ -15,7 +15,7 @@ from pyclient.errors import SerializationError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyclient.buffers.fetched import Records
+    from pyclient.buffers.records_view import Records
 
 HEADERS: DataType = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

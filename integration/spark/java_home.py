@@ -28,7 +28,7 @@ def spark_java_home() -> Path:
     Set it in the environment before the first session of the process starts; see `prepare_environment`.
 
     Raises:
-        JavaNotFound: there is no such Java; the message says what was tried and what to install.
+        JavaNotFoundError: there is no such Java; the message says what was tried and what to install.
     """
     java = find_java()
     if VECTOR_MODULE in _modules(java.path) or sys.platform == "win32":
@@ -43,7 +43,7 @@ def prepare_environment() -> None:
     takes the first ``python3`` of PATH, which need not have this package.
 
     Raises:
-        JavaNotFound: see `spark_java_home`.
+        JavaNotFoundError: see `spark_java_home`.
     """
     os.environ["JAVA_HOME"] = str(spark_java_home())
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):

@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar
 import attrs
 
 from pyclient.config import ConsumerConfig, ProducerConfig
-from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
+from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.foreign_options import names_of
 from pyclient.integration.spark.offsets import EARLIEST, LATEST, Offsets, parse_offsets, parse_partitions
 from pyclient.records import TopicPartition
@@ -312,11 +312,11 @@ def _refuse(name: str, refused: Mapping[str, str], not_yet: Mapping[str, str]) -
             raise ConfigurationError(f"{option} cannot be set here: {why}", option=option)
     for option, instead in not_yet.items():
         if name == option.lower():
-            raise UnsupportedFeature(f"{option} comes in a later release; {instead}", option=option)
+            raise UnsupportedFeatureError(f"{option} comes in a later release; {instead}", option=option)
 
 
-def _unknown(key: str, names: tuple[str, ...]) -> UnknownOption:
+def _unknown(key: str, names: tuple[str, ...]) -> UnknownOptionError:
     alike = difflib.get_close_matches(key.lower(), [name.lower() for name in (*names, f"{CLIENT}{key}")], n=1)
     nearest = [name for name in names if name.lower() in alike]
     hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(names)}, and Kafka's own options after 'kafka.'"
-    return UnknownOption(f"{key!r} is no option here: {hint}", option=key, nearest=nearest)
+    return UnknownOptionError(f"{key!r} is no option here: {hint}", option=key, nearest=nearest)

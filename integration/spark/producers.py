@@ -19,7 +19,7 @@ from typing_extensions import Unpack
 
 from pyclient.errors import ConfigurationError, KafkaError
 from pyclient.option_types import ProducerOptions
-from pyclient.producer import Producer
+from pyclient.producer.facade import Producer
 
 MOST: Final = 4
 """Producers kept per process; the one unused for the longest time is closed."""
@@ -47,7 +47,7 @@ def shared_producer(config: Mapping[str, object] | None = None, /, **options: Un
 
     Raises:
         ConfigurationError: as `pyclient.Producer`.
-        DeliveryFailed: records were not delivered. Let it end the task: Spark repeats it, and with it all its records.
+        DeliveryError: records were not delivered. Let it end the task: Spark repeats it, and with it all its records.
     """
     key = (os.getpid(), _same_bytes({**(config or {}), **options}))
     producer = _taken(key, config, options)

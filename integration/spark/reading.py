@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from pyclient.consumer import Consumer
-from pyclient.errors import KafkaTimeout, OffsetOutOfRangeError
+from pyclient.consumer.facade import Consumer
+from pyclient.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from pyclient.integration.spark.columns import table_for_spark
 from pyclient.integration.spark.offsets import OffsetRange
 from pyclient.integration.spark.options import SourceOptions
@@ -21,7 +21,7 @@ from pyclient.records import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyclient.buffers.fetched import Records
+    from pyclient.buffers.records_view import Records
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
 
     Raises:
         OffsetOutOfRangeError: part of it is not in the log any more, and ``failOnDataLoss`` is on.
-        KafkaTimeout: nothing came for ``kafkaConsumer.pollTimeoutMs``.
+        KafkaTimeoutError: nothing came for ``kafkaConsumer.pollTimeoutMs``.
     """
     with Consumer(options.client) as consumer:
         consumer.assign([wanted.where])
@@ -62,7 +62,7 @@ def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> 
         if reached > position:
             position, silent_since = reached, time.monotonic()
         elif time.monotonic() - silent_since > options.poll_timeout:
-            raise KafkaTimeout(
+            raise KafkaTimeoutError(
                 f"no records of {wanted} came for {options.poll_timeout:g} s; position {position}. Is the leader up? Was the log cut "
                 "short? kafkaConsumer.pollTimeoutMs is how long a task waits.", topic_partition=wanted.where)
 

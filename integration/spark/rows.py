@@ -20,7 +20,7 @@ from pyclient.integration.spark.producers import shared_producer
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyclient.producer import Producer
+    from pyclient.producer.facade import Producer
 
 _TEXT: Final = (StringType, BinaryType)
 COLUMNS: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
@@ -88,7 +88,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> int:
     """Write every row and wait until all are acknowledged; the number of rows. Reads its input to the end.
 
     Raises:
-        DeliveryFailed: records were not acknowledged.
+        DeliveryError: records were not acknowledged.
         KafkaError: a row cannot be written; names its number within the task and its topic.
     """
     written = 0

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from typing_extensions import Unpack
 
 from pyclient.config import ProducerConfig
-from pyclient.errors import ConfigurationError, UnsupportedFeature
+from pyclient.errors import ConfigurationError, UnsupportedFeatureError
 from pyclient.integration.spark.options import SinkOptions
 from pyclient.integration.spark.producers import pickled
 from pyclient.integration.spark.rows import check_columns, used_columns, write_rows
@@ -40,7 +40,7 @@ class KafkaSink:
 
     Raises:
         ConfigurationError: an option, or a column of a batch, is not what it must be; or an option cannot be sent to tasks.
-        UnsupportedFeature: ``delivery="exactly-once"``, which a later release brings.
+        UnsupportedFeatureError: ``delivery="exactly-once"``, which a later release brings.
     """
 
     def __init__(self, topic: str | None = None, config: Mapping[str, object] | None = None, /, *, delivery: str = AT_LEAST_ONCE,
@@ -124,7 +124,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def _check_delivery(delivery: str) -> None:
     if delivery == EXACTLY_ONCE:
-        raise UnsupportedFeature(
+        raise UnsupportedFeatureError(
             f"delivery={EXACTLY_ONCE!r} needs transactions, which come in a later release. Until then use {AT_LEAST_ONCE!r} and "
             "give records a key, so that readers can tell repeated ones", option="delivery")
     if delivery != AT_LEAST_ONCE:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from pyclient.admin import Admin
+from pyclient.admin.facade import Admin
 from pyclient.config import AdminConfig, ConsumerConfig
-from pyclient.consumer import Consumer
-from pyclient.errors import ConfigurationError, NoOffsetForPartition
+from pyclient.consumer.facade import Consumer
+from pyclient.errors import ConfigurationError, NoOffsetForPartitionError
 from pyclient.integration.spark.offsets import EARLIEST, LATEST, Offsets, complete
 from pyclient.integration.spark.options import Bound, SourceOptions
 from pyclient.records import TopicPartition
@@ -59,7 +59,7 @@ class Topics:
 
         Raises:
             ConfigurationError: offsets or times do not name exactly the partitions that are read.
-            NoOffsetForPartition: no record is as late as the starting time.
+            NoOffsetForPartitionError: no record is as late as the starting time.
         """
         if bound.time is not None:
             return self._at_times(dict.fromkeys(partitions, bound.time), side)
@@ -99,7 +99,7 @@ class Topics:
         found = self._open_consumer().offsets_for_times(times) if times else {}
         late = [where for where, answer in found.items() if answer is None]
         if late and side == "starting" and not self._options.late_start_is_latest:
-            raise NoOffsetForPartition(
+            raise NoOffsetForPartitionError(
                 f"no record of {', '.join(map(str, late))} is as late as the starting time asks: choose an earlier one, "
                 "or begin there at the end with startingOffsetsByTimestampStrategy=latest")
         known = {where: answer.offset for where, answer in found.items() if answer is not None}

@@ -3,7 +3,7 @@ cimport cython
 
 from pyclient.buffers.batch cimport Batch
 from pyclient.buffers.delivery cimport Delivery
-from pyclient.buffers.queues cimport Holdings, PartitionQueue, TopicQueues
+from pyclient.buffers.queues cimport PartitionMemory, PartitionQueue, TopicQueues
 from pyclient.buffers.rows cimport Row, Rows
 
 
@@ -26,7 +26,7 @@ cdef class Accumulator:
     cdef Py_ssize_t _largest_record
     cdef Py_ssize_t _largest_need        # the most bytes that a record may take for itself
     cdef double _linger
-    cdef Holdings _holdings
+    cdef PartitionMemory _holdings
     cdef object _codecs
     cdef object _closed
     cdef dict _ready                     # queues, in the order in which they were listed; each once, though the loop may hold it meanwhile

@@ -11,20 +11,20 @@ from cython.cimports.libc.math import INFINITY
 from cython.cimports.pyclient.buffers.batch import DONE, IN_FLIGHT, OPEN, SEALED, SEALING, Batch, half_of, opened
 from cython.cimports.pyclient.buffers.clock import now_ms
 from cython.cimports.pyclient.buffers.delivery import Delivery
-from cython.cimports.pyclient.buffers.queues import Holdings, PartitionQueue, TopicQueues
+from cython.cimports.pyclient.buffers.queues import PartitionMemory, PartitionQueue, TopicQueues
 from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
 from cython.cimports.pyclient.codec.encode import record_bound
 
 from collections import OrderedDict
 
-from pyclient.buffers.compressing import Codecs
+from pyclient.buffers.topic_compression import Codecs
 from pyclient.buffers.delivery import BatchResult
-from pyclient.buffers.pool import Pool, Waits
-from pyclient.buffers.splitting import halves
+from pyclient.buffers.pool import Pool, WaitStats
+from pyclient.buffers.batch_split import halves
 from pyclient.codec.compression import Compression
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
-from pyclient.errors import BufferExhausted, ClientClosed, RecordTooLargeError, raisable
+from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLargeError, raisable
 
 
 NO_BATCH = cython.declare(cython.int, 0)
@@ -48,7 +48,7 @@ class Accumulator:
     def __init__(self, *, memory, batch_size, max_request_size, linger, compression, level, observer, clock, wall, random, codecs=None):
         limit = max(min(batch_size, max_request_size) - HEADER_SIZE, 1)
         self.pool = Pool(memory, limit)
-        self.waits = Waits()
+        self.waits = WaitStats()
         self.on_ready = _nothing
         self._topics = {}
         self._observer = observer
@@ -59,7 +59,7 @@ class Accumulator:
         self._largest_record = max_request_size
         self._largest_need = min(max_request_size - HEADER_SIZE, memory)
         self._linger = linger
-        self._holdings = Holdings(memory)
+        self._holdings = PartitionMemory(memory)
         self._codecs = Codecs(compression, level, codecs or {})
         self._ready = {}
         self._turned = {}
@@ -223,7 +223,7 @@ class Accumulator:
         with self._lock:
             self.refused += 1
             batches = len(self._live)
-            return BufferExhausted(
+            return BufferExhaustedError(
                 f"no room for a record of topic {topic.topic} after {waited:.3f} s: {self.pool.used} of {self.pool.total} B "
                 f"wait in {batches} unsent batches{self._holdings}. Nothing was queued. Send slower, raise buffer_memory, or "
                 "check the brokers.")
@@ -443,7 +443,7 @@ class Accumulator:
     def close(self, error=None):
         """Refuse records from now on, and whoever waits for memory."""
         with self._lock:
-            self._closed = error or ClientClosed("this producer is closed; nothing was queued. Open a new one.")
+            self._closed = error or ClientClosedError("this producer is closed; nothing was queued. Open a new one.")
             self.pool.turn_away()
 
     # ---- under the lock ---------------------------------------------------------------------------------------------

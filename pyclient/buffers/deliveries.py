@@ -13,7 +13,7 @@ from cython.cimports.libc.stdlib import qsort
 from cython.cimports.pyclient.buffers.delivery import BatchResult, new_delivery
 
 from pyclient.buffers.delivery import BatchResult as _BatchResult
-from pyclient.errors import DeliveriesFailed, IndexedErrors, KafkaTimeout, raisable
+from pyclient.errors import BulkDeliveryError, IndexedErrors, KafkaTimeoutError, raisable
 from pyclient.records import RecordMetadata
 
 NO_PARTITION = -1
@@ -148,8 +148,8 @@ class Deliveries:
         ``timeout`` is in seconds; None waits until ``delivery_timeout_ms`` has settled them.
 
         Raises:
-            DeliveriesFailed: some failed; its ``errors`` maps their indexes to the causes.
-            KafkaTimeout: not all are settled yet; they are still on their way.
+            BulkDeliveryError: some failed; its ``errors`` maps their indexes to the causes.
+            KafkaTimeoutError: not all are settled yet; they are still on their way.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -159,15 +159,15 @@ class Deliveries:
         return made
 
     def exception(self, timeout=None):
-        """Wait as `result` does; a `DeliveriesFailed`, or None when all were delivered."""
+        """Wait as `result` does; a `BulkDeliveryError`, or None when all were delivered."""
         if not self._all.wait(timeout):
             unsettled = sum(part.count for part in self._parts if not part.done)
-            raise KafkaTimeout(
+            raise KafkaTimeoutError(
                 f"{unsettled} or fewer of {self._length} records are not acknowledged after {timeout} s; they are still being sent. "
                 "Wait longer, or look at flush() and delivery_timeout_ms.")
         failed = self._failed()
         self._see(failed)
-        return DeliveriesFailed(self._length, IndexedErrors(_joined(failed))) if failed else None
+        return BulkDeliveryError(self._length, IndexedErrors(_joined(failed))) if failed else None
 
     def add_done_callback(self, callback):
         """Call ``callback(self)`` when all are settled: on the producer's callback thread (async: its loop)."""

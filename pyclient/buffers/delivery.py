@@ -8,7 +8,7 @@ import cython
 import logging
 import threading
 
-from pyclient.errors import KafkaTimeout, raisable
+from pyclient.errors import KafkaTimeoutError, raisable
 from pyclient.records import RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -278,7 +278,7 @@ class Delivery:
 
         Raises:
             KafkaError: why the record was not delivered.
-            KafkaTimeout: not known yet; the record is still on its way.
+            KafkaTimeoutError: not known yet; the record is still on its way.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -288,7 +288,7 @@ class Delivery:
     def exception(self, timeout=None):
         """Wait as `result` does; the error, or None when the record was delivered."""
         if not self._batch.wait(timeout):
-            raise KafkaTimeout(
+            raise KafkaTimeoutError(
                 f"the record for {self.topic}-{self.partition} is not acknowledged after {timeout} s; it is still being "
                 "sent. Wait longer, or look at flush() and delivery_timeout_ms.")
         self._batch.see(self._index)

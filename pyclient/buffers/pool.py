@@ -35,7 +35,7 @@ def _always() -> bool:
     return True
 
 
-class Waits:
+class WaitStats:
     """How long senders wait for memory. Also read without the lock, by whoever asks for metrics."""
 
     def __init__(self) -> None:

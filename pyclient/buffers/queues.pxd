@@ -33,7 +33,7 @@ cdef class TopicQueues:
 
 
 @cython.final
-cdef class Holdings:
+cdef class PartitionMemory:
     cdef Py_ssize_t _half
     cdef Py_ssize_t _stranded
 

@@ -99,7 +99,7 @@ class TopicQueues:
 
 @cython.final
 @cython.cclass
-class Holdings:
+class PartitionMemory:
     """The bytes that partitions hold of *memory*: each one's, and together those of partitions without a leader."""
 
     def __init__(self, memory: cython.Py_ssize_t):

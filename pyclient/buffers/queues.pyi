@@ -37,5 +37,5 @@ class TopicQueues:
     def __len__(self) -> int: ...
 
 @final
-class Holdings:
+class PartitionMemory:
     def __init__(self, memory: int) -> None: ...

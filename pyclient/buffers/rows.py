@@ -14,7 +14,7 @@ from cython.cimports.libc.stdint import INT32_MAX, INT32_MIN, int32_t, int64_t
 from cython.cimports.pyclient.codec.arrow_columns import Column, header_section, is_null, section_bound, value_at
 from cython.cimports.pyclient.codec.encode import put_record, record_bound
 
-from pyclient.errors import KafkaError, RecordRefused
+from pyclient.errors import KafkaError, RecordRejectedError
 
 CHUNK = 1024
 """Records loaded at a time: few enough to stay in the processor's cache until they are written."""
@@ -107,7 +107,7 @@ class Rows:
         """The record at place *number* of the chunk is not to be appended."""
         row: int64_t = self.first + number
         if not isinstance(error, KafkaError):
-            wrapped = RecordRefused(f"record {row} was not queued: {type(error).__name__}: {error}")
+            wrapped = RecordRejectedError(f"record {row} was not queued: {type(error).__name__}: {error}")
             wrapped.__cause__ = error
             error = wrapped
         self.deliveries.refuse(row, 1, self._names[topic], error)

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 import attrs
 
 from pyclient.config.kinds import Kind, holds_pem
-from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
+from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.foreign_options import settle
-from pyclient.shown import HIDDEN
+from pyclient.redaction import HIDDEN
 
 _KEY: Final = "pyclient"
 _NOT_TOLD: Final = frozenset({"*"})
@@ -156,8 +156,8 @@ class Config:
         Values may be texts, as a properties file has them. None is the same as leaving the option out.
 
         Raises:
-            UnknownOption: a name that is neither ours nor another client's; names the nearest ones.
-            UnsupportedFeature: asked for something a later release brings.
+            UnknownOptionError: a name that is neither ours nor another client's; names the nearest ones.
+            UnsupportedFeatureError: asked for something a later release brings.
             ConfigurationError: a value of a wrong type or range, or two that contradict each other.
         """
         if config is not None and not isinstance(config, Mapping):
@@ -208,7 +208,7 @@ class Config:
     def _refuse_missing(self, row: NotYet) -> None:
         if row.option in self.given and row.asked(value := getattr(self, row.option)):
             shown = _catalog(type(self)).options[row.option].show(value)
-            raise UnsupportedFeature(
+            raise UnsupportedFeatureError(
                 f"{row.option} = {shown}: this release cannot do that yet, a later one will. {row.instead}",
                 option=row.option,
             )
@@ -259,12 +259,12 @@ def _settled(cls: type[Config], key: object, value: object) -> list[tuple[str, o
     return settings
 
 
-def _misplaced(cls: type[Config], key: str) -> UnknownOption | None:
+def _misplaced(cls: type[Config], key: str) -> UnknownOptionError | None:
     """The error for an option of another kind of client."""
     for other in _kinds_of_client(Config):
         name = _catalog(other).spellings.get(key)
         if name is not None:
-            return UnknownOption(
+            return UnknownOptionError(
                 f"{key} is an option of the {other.ROLE}, not of the {cls.ROLE}: leave it out here", option=name
             )
     return None
@@ -276,7 +276,7 @@ def _kinds_of_client(base: type[Config]) -> Iterator[type[Config]]:
         yield from _kinds_of_client(each)
 
 
-def unknown_option(cls: type[Config], key: str) -> UnknownOption:
+def unknown_option(cls: type[Config], key: str) -> UnknownOptionError:
     """The error for a name that nobody knows, with the nearest ones we know."""
     ways = _catalog(cls).spellings
     alike = difflib.get_close_matches(key.replace(".", "_").lower(), [way for way in ways if "." not in way], n=3)
@@ -284,4 +284,4 @@ def unknown_option(cls: type[Config], key: str) -> UnknownOption:
     dotted = "." in key
     shown = [_catalog(cls).options[name].dotted if dotted else name for name in nearest]
     hint = f"did you mean {' or '.join(shown)}?" if shown else "docs/options.md lists all of them"
-    return UnknownOption(f"{key!r} is no option of the {cls.ROLE}: {hint}", option=key, nearest=nearest)
+    return UnknownOptionError(f"{key!r} is no option of the {cls.ROLE}: {hint}", option=key, nearest=nearest)

@@ -8,7 +8,7 @@ from typing import Any
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Anywhere, Call, Done, Finish, Verdict
 from pyclient.core.cluster import Cluster
-from pyclient.core.rights import error_of
+from pyclient.core.acl_errors import error_of
 from pyclient.errors import KafkaError, NotControllerError
 from pyclient.records import NewTopic
 

@@ -15,8 +15,8 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
-from pyclient.core.rights import error_of
-from pyclient.errors import KafkaError, KafkaTimeout, UnknownServerError
+from pyclient.core.acl_errors import error_of
+from pyclient.errors import KafkaError, KafkaTimeoutError, UnknownServerError
 
 
 class Anywhere(enum.Enum):
@@ -247,7 +247,7 @@ class Calls:
     def _timeout(self, call: Call) -> KafkaError:
         cause = call.last_error or self._metadata.last_error
         tried = f"{call.attempts} answers said: {cause}" if call.attempts else f"no broker was ready: {cause or 'none answered'}"
-        return KafkaTimeout(f"{call.what} did not end within its time ({tried}). It may or may not have been carried out; "
+        return KafkaTimeoutError(f"{call.what} did not end within its time ({tried}). It may or may not have been carried out; "
                             "check the brokers, or give it a longer timeout.")
 
 

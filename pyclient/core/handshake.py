@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.errors import ConnectionLost, ProtocolError, UnsupportedVersionError, error_for
+from pyclient.errors import DisconnectError, ProtocolError, UnsupportedVersionError, error_for
 
 UNSUPPORTED_VERSION: Final = 35
 
@@ -86,7 +86,7 @@ def agree_on_versions(client: ClientInfo, newest: int = SPOKEN[Api.API_VERSIONS]
     while True:
         try:
             answer = yield Ask(Api.API_VERSIONS, version, _introduction(client, version))
-        except (ProtocolError, ConnectionLost) as error:
+        except (ProtocolError, DisconnectError) as error:
             if version > 0:
                 raise TryVersionZero(str(error)) from error
             raise

@@ -11,7 +11,7 @@ from uuid import UUID
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster, Topic
-from pyclient.core.identifying import BY_ID, WantedIds
+from pyclient.core.topic_ids import BY_ID, WantedIds
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.errors import InvalidTopicError, KafkaError, error_for
 

@@ -15,9 +15,9 @@ import attrs
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.handshake import Ask, Versions
-from pyclient.errors import ConnectionLost, KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError, error_for
+from pyclient.errors import DisconnectError, KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError, error_for
 from pyclient.plugins import SaslMechanism
-from pyclient.shown import in_one_line
+from pyclient.redaction import in_one_line
 
 if TYPE_CHECKING:
     from random import Random
@@ -141,10 +141,10 @@ def _shake_hands(who: Credentials, versions: Versions, *, anew: bool) -> Generat
     question = Ask(Api.SASL_HANDSHAKE, versions.choose(Api.SASL_HANDSHAKE, FRAMED), {"mechanism": name})
     try:
         answer = yield question
-    except ConnectionLost as lost:
+    except DisconnectError as lost:
         if anew:  # it was no reason to hang up the first time
             raise
-        raise ConnectionLost(
+        raise DisconnectError(
             f"{str(lost).rstrip('.')}. It did so when it was asked to log in: is this a listener with SASL? Check security_protocol and the port.") from lost
     if answer.error_code == UNSUPPORTED_MECHANISM:
         offered = who.shown(", ".join(answer.mechanisms)) or "none"
@@ -171,8 +171,8 @@ def _authenticate(who: Credentials, version: int, talk: _Talk, message: bytes | 
 def _say(who: Credentials, version: int, message: bytes) -> Generator[Ask, Any, Any]:
     try:
         return (yield Ask(Api.SASL_AUTHENTICATE, version, {"auth_bytes": message}))
-    except ConnectionLost as lost:
-        raise ConnectionLost(
+    except DisconnectError as lost:
+        raise DisconnectError(
             f"{str(lost).rstrip('.')}. It did so during the login by {who.mechanism.name}: some brokers hang up where others refuse, so {who.advice}.") from lost
 
 

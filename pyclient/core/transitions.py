@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
-from pyclient.errors import IllegalTransition
+from pyclient.errors import IllegalTransitionError
 
 S = TypeVar("S", bound=enum.Enum)
 E = TypeVar("E", bound=enum.Enum)
@@ -31,11 +31,11 @@ class Transitions(Generic[S, E]):
         return f"<Transitions {self.name}, {len(self.rows)} rows>"
 
     def after(self, state: S, event: E) -> S:
-        """The state after *event*; a pair that is not in the table is a bug and raises IllegalTransition."""
+        """The state after *event*; a pair that is not in the table is a bug and raises IllegalTransitionError."""
         try:
             following = self.rows[state, event]
         except KeyError:
-            raise IllegalTransition(state, event) from None
+            raise IllegalTransitionError(state, event) from None
         if self.observer is not None:
             self.observer(state, event)
         return following

@@ -1,1 +1,1 @@
-"""The only asyncio code: connections, the driver that turns managers' requests into bytes, background threads."""
+"""Where clients run: network, clock, randomness, threads and process hooks. A simulation replaces it."""

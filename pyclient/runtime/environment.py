@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
-from pyclient.runtime.network import AsyncioNetwork, Network
-from pyclient.runtime.workers import Worker
+from pyclient.runtime.transport import AsyncioNetwork, Network
+from pyclient.runtime.worker_thread import Worker
 
 SEAL_INLINE_BYTES: Final = 65_536
 ASSIGNING: Final = "pyclient-assignor"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
 from pyclient.plugins import OAuthToken, Surroundings, load_function
 from pyclient.sasl.tokens import Fetch, Renewal, Tokens
-from pyclient.shown import in_one_line, without
+from pyclient.redaction import in_one_line, without
 
 GIVE_IN: Final = b"\x01"
 """What is answered to a broker's error; the broker then refuses the login."""

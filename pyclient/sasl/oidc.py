@@ -20,11 +20,11 @@ from urllib.parse import SplitResult, quote_plus, unquote, urlsplit
 import tenacity
 
 from pyclient.config.addresses import is_loopback
-from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailable
+from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailableError
 from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.sasl.assertions import KEY, PREFIX, READY, Assertions, unused
 from pyclient.sasl.tokens import BEARER, LONGEST, Fetch
-from pyclient.shown import in_one_line, without
+from pyclient.redaction import in_one_line, without
 
 _log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 10.0
@@ -96,11 +96,11 @@ class _FileSource:
             with self._path.open(encoding="ascii") as file:
                 found = file.read(LONGEST + 1).strip()
         except UnicodeDecodeError:
-            raise TokenUnavailable(f"the file of {self._option} holds no token: {self._path}") from None
+            raise TokenUnavailableError(f"the file of {self._option} holds no token: {self._path}") from None
         except OSError as error:
-            raise TokenUnavailable(f"the file of {self._option} cannot be read: {error}") from error
+            raise TokenUnavailableError(f"the file of {self._option} cannot be read: {error}") from error
         if len(found) > LONGEST or not BEARER.fullmatch(found):
-            raise TokenUnavailable(f"the file of {self._option} holds no token: {self._path}")
+            raise TokenUnavailableError(f"the file of {self._option} holds no token: {self._path}")
         return found
 
 
@@ -195,11 +195,11 @@ class _Endpoint:
         """A token.
 
         Raises:
-            TokenUnavailable: it did not answer, or not with a token.
+            TokenUnavailableError: it did not answer, or not with a token.
             AuthenticationError: it knows us, and refuses.
         """
         waits = tenacity.wait_exponential(multiplier=self._backoff_s, max=self._backoff_max_s)
-        again = tenacity.Retrying(retry=tenacity.retry_if_exception_type(TokenUnavailable), stop=self._is_over, wait=waits, sleep=self._sleep, reraise=True)
+        again = tenacity.Retrying(retry=tenacity.retry_if_exception_type(TokenUnavailableError), stop=self._is_over, wait=waits, sleep=self._sleep, reraise=True)
         token: OAuthToken = again(self._once)
         return token
 
@@ -239,38 +239,38 @@ class _Endpoint:
         for piece in answer.iter_bytes():
             body += piece
             if len(body) > LONGEST:
-                raise TokenUnavailable(f"the token endpoint {self.where} answered with more than {LONGEST} B")
+                raise TokenUnavailableError(f"the token endpoint {self.where} answered with more than {LONGEST} B")
         return bytes(body)
 
     def _trouble(self, error: Exception, *, late: bool) -> Exception:
         httpx = _httpx()
         if late:
-            return TokenUnavailable(f"the token endpoint {self.where} gave no whole answer: it did not end within {self._connect_s + self._read_s:.1f} s")
+            return TokenUnavailableError(f"the token endpoint {self.where} gave no whole answer: it did not end within {self._connect_s + self._read_s:.1f} s")
         if (distrust := _distrust(error)) is not None:
             return SaslAuthenticationError(
                 f"the certificate of the token endpoint {self.where} is not accepted: {distrust.verify_message}. It must be for that host, by an authority "
                 "that this machine trusts, or of those in the file that the environment variable SSL_CERT_FILE names")
         if isinstance(error, httpx.HTTPError):
-            return TokenUnavailable(f"the token endpoint {self.where} gave no answer: {type(error).__name__}: {error}")
+            return TokenUnavailableError(f"the token endpoint {self.where} gave no answer: {type(error).__name__}: {error}")
         if isinstance(error, httpx.InvalidURL):
             return _no_url(error)
         if isinstance(error, (OSError, ValueError)):  # what the environment says of proxies and authorities
-            return TokenUnavailable(f"the token endpoint {self.where} cannot be asked: {type(error).__name__}: {error}")
+            return TokenUnavailableError(f"the token endpoint {self.where} cannot be asked: {type(error).__name__}: {error}")
         return error
 
-    def _refusal(self, status: int, body: bytes, secrets: tuple[str, ...]) -> TokenUnavailable | AuthenticationError:
+    def _refusal(self, status: int, body: bytes, secrets: tuple[str, ...]) -> TokenUnavailableError | AuthenticationError:
         said = _fields(body)
         told = ": ".join(in_one_line(without(secrets, said[each]), SHOWN) for each in ("error", "error_description") if isinstance(said.get(each), str))
         what = f"the token endpoint {self.where} answered with HTTP {status}{f' ({told})' if told else ''}"
         if status >= 500 or status in BUSY:
-            return TokenUnavailable(what)
+            return TokenUnavailableError(what)
         return SaslAuthenticationError(f"{what}; check {', '.join(self._grant.options)}, sasl_oauthbearer_scope and {URL}")
 
     def _token(self, body: bytes, asked_at: float) -> OAuthToken:
         said = _fields(body)
         value, lives = said.get("access_token"), said.get("expires_in")
         if not isinstance(value, str) or not BEARER.fullmatch(value):
-            raise TokenUnavailable(f"the token endpoint {self.where} answered without an access_token, or with one that is none: a text of visible ASCII characters")
+            raise TokenUnavailableError(f"the token endpoint {self.where} answered without an access_token, or with one that is none: a text of visible ASCII characters")
         counts = isinstance(lives, (int, float)) and not isinstance(lives, bool) and 0 < lives < LONGEST_LIFE_S
         return OAuthToken(value, asked_at + lives if counts and lives is not None else None)
 

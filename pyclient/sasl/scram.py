@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyclient.errors import SaslAuthenticationError
 from pyclient.plugins import Surroundings
 from pyclient.sasl.passwords import OPTIONS, check_password
-from pyclient.shown import in_one_line
+from pyclient.redaction import in_one_line
 
 NONCE_BYTES: Final = 24
 ITERATIONS: Final = range(4096, 1_000_001)

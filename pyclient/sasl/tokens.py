@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import attrs
 
-from pyclient.errors import KafkaError, TokenUnavailable, raisable
+from pyclient.errors import KafkaError, TokenUnavailableError, raisable
 from pyclient.plugins import OAuthToken, Surroundings
-from pyclient.shown import without
+from pyclient.redaction import without
 
 _log = logging.getLogger(__name__)
 BEARER: Final = re.compile(r"[\x21-\x7e]+")
@@ -87,7 +87,7 @@ class Tokens:
         """A token that is good: the one in use, or a new one; from an async provider something to await on the client's loop.
 
         Raises:
-            TokenUnavailable: the provider failed, now or within the pause after that, and there is no token that is still good.
+            TokenUnavailableError: the provider failed, now or within the pause after that, and there is no token that is still good.
         """
         with self._lock:
             if (kept := self._at_hand()) is not None:
@@ -153,7 +153,7 @@ class Tokens:
     def _keep(self, given: Any, renewal: Renewal) -> OAuthToken:
         token, now = read(given), self._now()
         if token.expires_at is not None and token.expires_at <= now:
-            raise TokenUnavailable("the token that was fetched has expired already: is the clock of this machine right?")
+            raise TokenUnavailableError("the token that was fetched has expired already: is the clock of this machine right?")
         self._failed, self._pause = None, 0.0
         self._recent.append(token)
         self._kept = token if token.expires_at is not None else None
@@ -162,7 +162,7 @@ class Tokens:
 
     def _without(self, error: BaseException) -> OAuthToken:
         """A failure counts only when the token in use is no longer good."""
-        explained = error if isinstance(error, KafkaError) else TokenUnavailable(f"sasl_token_provider raised {self.hide(_named(error))}")
+        explained = error if isinstance(error, KafkaError) else TokenUnavailableError(f"sasl_token_provider raised {self.hide(_named(error))}")
         kept, now = self._kept, self._now()
         if kept is not None and kept.expires_at is not None and now < kept.expires_at:
             self._due = now + min(RETRY_S, (kept.expires_at - now) / 2)  # a session that it opens is renewed later, and by then not with it
@@ -191,19 +191,19 @@ def read(given: Any) -> OAuthToken:
     """What a provider returned: a text, (token, expiry in seconds since the epoch), librdkafka's (token, expiry, principal, extensions), a token.
 
     Raises:
-        TokenUnavailable: it is none of these, or cannot be sent. Shows nothing of it.
+        TokenUnavailableError: it is none of these, or cannot be sent. Shows nothing of it.
     """
     token = _shaped(given)
     value: Any = token.value
     expires_at: Any = token.expires_at
     if not isinstance(value, str) or len(value) > LONGEST or not BEARER.fullmatch(value):
-        raise TokenUnavailable("what sasl_token_provider returned is no token: a text of visible ASCII characters, without spaces or line ends")
+        raise TokenUnavailableError("what sasl_token_provider returned is no token: a text of visible ASCII characters, without spaces or line ends")
     if expires_at is None:
         return OAuthToken(value, _expiry_of(value), token.extensions)
     if isinstance(expires_at, bool) or not isinstance(expires_at, (int, float)) or not math.isfinite(expires_at):
-        raise TokenUnavailable("the expiry that sasl_token_provider returned is no number of seconds since the epoch")
+        raise TokenUnavailableError("the expiry that sasl_token_provider returned is no number of seconds since the epoch")
     if expires_at >= IN_MILLISECONDS:  # else it would be shown for good, long after its end
-        raise TokenUnavailable("the expiry that sasl_token_provider returned is too far away: it looks like milliseconds, and seconds since the epoch are expected")
+        raise TokenUnavailableError("the expiry that sasl_token_provider returned is too far away: it looks like milliseconds, and seconds since the epoch are expected")
     return token
 
 
@@ -219,7 +219,7 @@ def _shaped(given: Any) -> OAuthToken:
             return OAuthToken(value, expires_at)
         case (str() as value, expires_at, _, extensions) if extensions is None or isinstance(extensions, Mapping):
             return OAuthToken(value, expires_at, extensions)
-    raise TokenUnavailable(
+    raise TokenUnavailableError(
         f"sasl_token_provider returned a {type(given).__name__}; a text, (text, expiry in seconds since the epoch) or an OAuthToken is expected")
 
 

@@ -27,14 +27,14 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
 from pyclient.testing.errors import LocalClusterError
-from pyclient.testing.probe import Address, Alive, NotReady, ask, check, poll
+from pyclient.testing.probe import Address, Alive, NotReadyError, ask, check, poll
 
 Operation: TypeAlias = Literal[
     "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS",
     "IDEMPOTENT_WRITE",
 ]
 Step: TypeAlias = Callable[[Address, float], None]
-"""Something asked of the broker at an address, which may take so many seconds. Raises OSError or NotReady."""
+"""Something asked of the broker at an address, which may take so many seconds. Raises OSError or NotReadyError."""
 
 ANSWER_TIMEOUT_S: Final = 5.0
 _OPERATIONS: Final[Mapping[str, int]] = {
@@ -89,7 +89,7 @@ class Brokers(NamedTuple):
                 return make(address, min(limit_s, ANSWER_TIMEOUT_S))
             except OSError as failed:
                 failures.append(f"{address[0]}:{address[1]}: {failed}")
-        raise NotReady("; ".join(failures))
+        raise NotReadyError("; ".join(failures))
 
 
 def _unless_gone(seen: Step, address: Address, limit_s: float) -> None:
@@ -125,7 +125,7 @@ def grant(brokers: Brokers, user: str, operations: Sequence[Operation], about: R
 
     def seen(address: Address, limit_s: float) -> None:
         if missing := set(wanted) - _allowed(address, user, about, limit_s):
-            raise NotReady(f"{address[0]}:{address[1]} does not have {len(missing)} of the ACLs yet")
+            raise NotReadyError(f"{address[0]}:{address[1]} does not have {len(missing)} of the ACLs yet")
 
     brokers.change(make, seen)
 
@@ -145,7 +145,7 @@ def revoke(brokers: Brokers, user: str, operations: Sequence[Operation], about: 
 
     def seen(address: Address, limit_s: float) -> None:
         if left := set(wanted) & _allowed(address, user, about, limit_s):
-            raise NotReady(f"{address[0]}:{address[1]} still has {len(left)} of the ACLs")
+            raise NotReadyError(f"{address[0]}:{address[1]} still has {len(left)} of the ACLs")
 
     brokers.change(make, seen)
 
@@ -161,7 +161,7 @@ def _allowed(address: Address, user: str, about: Resource, limit_s: float) -> se
 
 
 def _done(code: ErrorCode, doing: str, message: str | None) -> None:
-    """Raise NotReady for an error that passes, LocalClusterError for one that will not."""
+    """Raise NotReadyError for an error that passes, LocalClusterError for one that will not."""
     if code is not ErrorCode.none and not code.retriable:
         raise LocalClusterError(f"{doing}: {code.name} ({message})")
     check(code, doing, message)
@@ -194,7 +194,7 @@ def set_passwords(brokers: Brokers, passwords: Mapping[str, str]) -> None:
 
     def seen(address: Address, limit_s: float) -> None:
         if late := sorted(passwords.keys() - _with_iterations(address, iterations, limit_s)):
-            raise NotReady(f"{address[0]}:{address[1]} does not know the passwords of {', '.join(late)} yet")
+            raise NotReadyError(f"{address[0]}:{address[1]} does not know the passwords of {', '.join(late)} yet")
 
     brokers.change(make, seen)
 

@@ -73,7 +73,7 @@ class Backend(Protocol):
         """Put it back."""
 
     def check_alive(self) -> None:
-        """Raise BrokerStartFailed when a broker that should run has ended by itself."""
+        """Raise BrokerStartError when a broker that should run has ended by itself."""
 
     def logs(self, node_id: int) -> str:
         """What a broker has logged since its first start."""

@@ -19,7 +19,7 @@ from pyclient.records import Node
 from pyclient.testing.backend import Backend, Kind, Wanted
 from pyclient.testing.broker_config import Config, normalized
 from pyclient.testing.broker_security import LISTENERS, PLAINTEXT, BrokerSecurity
-from pyclient.testing.errors import ContainersUnavailable, LocalClusterError
+from pyclient.testing.errors import ContainersUnavailableError, LocalClusterError
 from pyclient.testing.lockfile import DEFAULT_VERSION
 from pyclient.testing.security import Security
 
@@ -49,9 +49,9 @@ class LocalCluster:
     Brokers are named by node id, 1 to ``brokers``, as in the cluster's metadata. Not thread-safe.
 
     Raises, when entered:
-        BrokerStartFailed: a broker ended or was not ready in time; the message holds the end of its log.
-        JavaNotFound, JarsUnavailable, ContainersUnavailable: something to run brokers with is missing.
-        NotControllable: ``security`` is wanted of the running cluster in ``PYCLIENT_BOOTSTRAP``.
+        BrokerStartError: a broker ended or was not ready in time; the message holds the end of its log.
+        JavaNotFoundError, JarsUnavailableError, ContainersUnavailableError: something to run brokers with is missing.
+        NotControllableError: ``security`` is wanted of the running cluster in ``PYCLIENT_BOOTSTRAP``.
     """
 
     def __init__(self, brokers: int = 1, *, mode: Mode = "auto", version: str = DEFAULT_VERSION,
@@ -210,7 +210,7 @@ class LocalCluster:
         when most brokers are down, for without a majority none can register. ``timeout`` (s): ``startup_timeout``.
 
         Raises:
-            BrokerStartFailed: it ended by itself or was not in sync in time.
+            BrokerStartError: it ended by itself or was not in sync in time.
         """
         backend = self._running
         backend.start(self._known(node_id))
@@ -232,7 +232,7 @@ class LocalCluster:
         """Take a broker off the network: clients and other brokers lose it, without a word. Containers only.
 
         Raises:
-            NotControllable: brokers are not in containers.
+            NotControllableError: brokers are not in containers.
         """
         self._running.disconnect(self._known(node_id))
 
@@ -245,7 +245,7 @@ class LocalCluster:
 
         Raises:
             TimeoutError: not within ``timeout`` seconds (``startup_timeout`` if left out); names what lags.
-            BrokerStartFailed: a broker ended by itself.
+            BrokerStartError: a broker ended by itself.
         """
         from pyclient.testing.probe import wait_until_in_sync
 
@@ -253,7 +253,7 @@ class LocalCluster:
         wait_until_in_sync(backend.addresses, timeout_s=self._or_startup(timeout), alive=backend.check_alive)
 
     def check_alive(self) -> None:
-        """Raise BrokerStartFailed when a broker that should run has ended by itself."""
+        """Raise BrokerStartError when a broker that should run has ended by itself."""
         self._running.check_alive()
 
     def logs(self, node_id: int = 1) -> str:
@@ -345,7 +345,7 @@ def _containers(wanted: Wanted) -> Backend:
     try:
         from pyclient.testing.containers import ContainerCluster
     except ImportError as missing:
-        raise ContainersUnavailable(
+        raise ContainersUnavailableError(
             f"brokers in containers need the package testcontainers ({missing}): run `pip install testcontainers` (it is "
             "part of the extra `testing`), or use PYCLIENT_BROKERS=embedded."
         ) from missing

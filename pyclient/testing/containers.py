@@ -30,7 +30,7 @@ from pyclient.records import Node
 from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import for_node, new_cluster_id, one_line, shared_config
 from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, java_flags, protocol_map
-from pyclient.testing.errors import BrokerStartFailed, ContainersUnavailable
+from pyclient.testing.errors import BrokerStartError, ContainersUnavailableError
 from pyclient.testing.image import RUN, broker_image
 from pyclient.testing.owners import Owner, is_dead
 from pyclient.testing.ports import release_ports, reserve_ports
@@ -143,7 +143,7 @@ class ContainerCluster:
             except docker.errors.APIError as refused:
                 self._end_all()
                 if attempt == STARTS or not any(text in str(refused) for text in _PORT_TAKEN):
-                    raise BrokerStartFailed(f"the Docker engine refused a broker's container: {refused}") from refused
+                    raise BrokerStartError(f"the Docker engine refused a broker's container: {refused}") from refused
             except BaseException:
                 self._end_all()
                 raise
@@ -219,9 +219,9 @@ class ContainerCluster:
     def _watch(self, owner: Owner) -> None:
         """Where shells can: have the containers removed when this process dies, however it dies."""
         if sys.platform != "win32":
-            from pyclient.testing.leash import Leash
+            from pyclient.testing.process_guard import ProcessGuard
 
-            leash = self._ends.enter_context(contextlib.closing(Leash("containers")))
+            leash = self._ends.enter_context(contextlib.closing(ProcessGuard("containers")))
             self._copies = leash.directory
             ends = leash.afterwards([sys.executable, "-m", __name__, owner.name])
             self._ends.callback(ends)  # after an orderly end there is nothing left to remove
@@ -233,16 +233,16 @@ class ContainerCluster:
         try:
             wait_until_ready(self.addresses, timeout_s=deadline - time.monotonic(), alive=self.check_alive)
         except TimeoutError as late:
-            raise BrokerStartFailed(
+            raise BrokerStartError(
                 f"no produce was acknowledged within {self._wanted.startup_timeout_s:.0f} s: {late}. A loaded machine "
                 "may need a larger startup_timeout.",
                 "\n".join(f"broker {b.node_id}:\n{tail(b.log_text(), 25)}" for b in self._brokers.values())) from late
 
     def check_alive(self) -> None:
-        """Raise BrokerStartFailed when a container ended by itself."""
+        """Raise BrokerStartError when a container ended by itself."""
         for broker in self._brokers.values():
             if broker.expected and (state := broker.state()) in {"exited", "dead"}:
-                raise BrokerStartFailed(
+                raise BrokerStartError(
                     f"the container of broker {broker.node_id} is {state}; its log names the reason, often a setting that "
                     "Kafka refuses.", tail(broker.log_text()))
 
@@ -326,7 +326,7 @@ def _engine() -> Any:
         client = docker.from_env()
         client.ping()
     except (docker.errors.DockerException, OSError) as failed:
-        raise ContainersUnavailable(
+        raise ContainersUnavailableError(
             f"no Docker engine answers ({failed}). Start one, point DOCKER_HOST at one, or use PYCLIENT_BROKERS=embedded."
         ) from failed
     return client

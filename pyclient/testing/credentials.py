@@ -163,9 +163,9 @@ def _write(path: Path, content: bytes) -> None:
 def _folder() -> Iterator[Path]:
     """A private folder that does not outlive this process, however it ends (on Windows: when it ends in order)."""
     if sys.platform != "win32":
-        from pyclient.testing.leash import Leash
+        from pyclient.testing.process_guard import ProcessGuard
 
-        with contextlib.closing(Leash("credentials")) as leash:
+        with contextlib.closing(ProcessGuard("credentials")) as leash:
             yield leash.directory
     else:
         folder = Path(tempfile.mkdtemp(prefix="pyclient-credentials-"))

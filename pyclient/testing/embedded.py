@@ -18,9 +18,9 @@ from pyclient.testing.archive import Training
 from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import for_node, new_cluster_id, render_properties, shared_config
 from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, java_flags, protocol_map
-from pyclient.testing.errors import BrokerStartFailed, NotControllable
+from pyclient.testing.errors import BrokerStartError, NotControllableError
 from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
-from pyclient.testing.leash import Leash, kill_group, pause
+from pyclient.testing.process_guard import ProcessGuard, kill_group, pause
 from pyclient.testing.ports import release_ports, reserve_ports
 from pyclient.testing.probe import Address, wait_until_ready
 
@@ -98,8 +98,8 @@ class EmbeddedBroker:
         }
         self.properties_file.write_text(render_properties(own | dict(security) | {name: for_node(value, self.node_id) for name, value in config.items()}), "utf-8")
 
-    def format(self, jvm: Jvm, leash: Leash, arguments: Sequence[str]) -> None:
-        """Run Kafka's formatter on the folder. Raises BrokerStartFailed with what it printed."""
+    def format(self, jvm: Jvm, leash: ProcessGuard, arguments: Sequence[str]) -> None:
+        """Run Kafka's formatter on the folder. Raises BrokerStartError with what it printed."""
         command = jvm.command(FORMATTER, "format", *arguments, "-c", str(self.properties_file), logs=self.directory)
         with (self.directory / "output.log").open("ab") as output:
             process = leash.lead(command, output=output, env=jvm.environment(), cwd=self.directory)
@@ -108,11 +108,11 @@ class EmbeddedBroker:
             finally:
                 kill_group(process)
         if code:
-            raise BrokerStartFailed(
+            raise BrokerStartError(
                 f"formatting the folder of broker {self.node_id} failed (exit code {code}): a setting that Kafka refuses "
                 "is the usual cause.", tail(self.log_text()))
 
-    def start(self, jvm: Jvm, leash: Leash, training: Training | None = None, flags: Sequence[str] = ()) -> None:
+    def start(self, jvm: Jvm, leash: ProcessGuard, training: Training | None = None, flags: Sequence[str] = ()) -> None:
         """Start the process; with *training* its orderly end makes the start-up archive."""
         flags = [*SERVER_HEAP, *flags, *(training.flags() if training else ())]
         command = jvm.command(BROKER, str(self.properties_file), logs=self.directory, flags=flags)
@@ -169,7 +169,7 @@ class EmbeddedCluster:
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self._jvm: Jvm | None = None
-        self._leash: Leash | None = None
+        self._leash: ProcessGuard | None = None
         self._brokers: dict[int, EmbeddedBroker] = {}
 
     @property
@@ -203,7 +203,7 @@ class EmbeddedCluster:
         for _ in range(STARTS - 1):
             try:
                 self._open_once(deadline)
-            except BrokerStartFailed as failed:
+            except BrokerStartError as failed:
                 if not self._prepared_for_another_try(failed):
                     raise
             else:
@@ -214,7 +214,7 @@ class EmbeddedCluster:
             log.warning("brokers start without the archive %s but not with it; it is removed", jvm.archive.path)
             jvm.archive.discard()
 
-    def _prepared_for_another_try(self, failed: BrokerStartFailed) -> bool:
+    def _prepared_for_another_try(self, failed: BrokerStartError) -> bool:
         if _PORT_TAKEN in str(failed):
             log.info("a port was taken between draw and start; drawing others")
             return True
@@ -232,7 +232,7 @@ class EmbeddedCluster:
             raise
 
     def _start_all(self, deadline: float) -> None:
-        self._leash = leash = Leash("kafka")
+        self._leash = leash = ProcessGuard("kafka")
         self._brokers = self._drawn(leash.directory)
         config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
         controllers = [broker.controller for broker in self._brokers.values()]
@@ -264,7 +264,7 @@ class EmbeddedCluster:
     def _listeners(self) -> tuple[str, ...]:
         return (PLAINTEXT, CONTROLLER, *((INTERNAL, *LISTENERS) if self._wanted.security is not None else ()))
 
-    def _format_all(self, leash: Leash) -> None:
+    def _format_all(self, leash: ProcessGuard) -> None:
         arguments = ["-t", new_cluster_id(), *self._quorum_arguments()]
         with ThreadPoolExecutor(len(self._brokers), thread_name_prefix="pyclient-format") as pool:
             list(pool.map(lambda broker: broker.format(self.jvm, leash, arguments), self._brokers.values()))
@@ -279,15 +279,15 @@ class EmbeddedCluster:
         try:
             wait_until_ready(self.addresses, timeout_s=deadline - time.monotonic(), alive=self.check_alive)
         except TimeoutError as late:
-            raise BrokerStartFailed(
+            raise BrokerStartError(
                 f"no produce was acknowledged within {self._wanted.startup_timeout_s:.0f} s: {late}. A loaded machine "
                 "may need a larger startup_timeout.", self._tails()) from late
 
     def check_alive(self) -> None:
-        """Raise BrokerStartFailed when a broker ended by itself."""
+        """Raise BrokerStartError when a broker ended by itself."""
         for broker in self._brokers.values():
             if (code := broker.exit_code) is not None:
-                raise BrokerStartFailed(
+                raise BrokerStartError(
                     f"broker {broker.node_id} ended by itself with exit code {code}; its log names the reason, often a "
                     "setting that Kafka refuses.", tail(broker.log_text()))
 
@@ -336,7 +336,7 @@ class EmbeddedCluster:
 
     def disconnect(self, node_id: int) -> None:
         """Refused: processes of one machine share its network."""
-        raise NotControllable(
+        raise NotControllableError(
             f"broker {node_id} is a process of this machine and cannot be taken off its network. Use pause(), a "
             "FaultProxy, or brokers in containers (PYCLIENT_BROKERS=container)."
         )

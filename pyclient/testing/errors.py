@@ -6,19 +6,19 @@ class LocalClusterError(RuntimeError):
     """A cluster for tests could not be had, or could not do what was asked. The message names the way out."""
 
 
-class JavaNotFound(LocalClusterError):
+class JavaNotFoundError(LocalClusterError):
     """No Java 17 or newer runs here; the message lists what was tried and why each failed."""
 
 
-class JarsUnavailable(LocalClusterError):
+class JarsUnavailableError(LocalClusterError):
     """Kafka's jars could not be downloaded, or what arrived is not what the lock file names."""
 
 
-class ContainersUnavailable(LocalClusterError):
+class ContainersUnavailableError(LocalClusterError):
     """Containers were asked for, but no engine answers or no broker image can be had."""
 
 
-class BrokerStartFailed(LocalClusterError):
+class BrokerStartError(LocalClusterError):
     """A broker did not become ready; ``log_tail`` holds the last lines it wrote, and stands in the message."""
 
     def __init__(self, message: str, log_tail: str = "") -> None:
@@ -26,9 +26,9 @@ class BrokerStartFailed(LocalClusterError):
         self.log_tail = log_tail
 
 
-class NotControllable(LocalClusterError):
+class NotControllableError(LocalClusterError):
     """The cluster was started by somebody else: its brokers can be used, not stopped, killed or paused."""
 
 
-class FakeClusterDefect(RuntimeError):
+class FakeClusterError(RuntimeError):
     """`FakeCluster` itself failed while it ran: a bug of it, not of the code under test. The cause is chained."""

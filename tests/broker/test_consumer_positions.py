@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pyclient import Admin, NewTopic, OffsetAndMetadata
-from pyclient.errors import NoOffsetForPartition
+from pyclient.errors import NoOffsetForPartitionError
 from pyclient.testing import LocalCluster
 from tests.kafka import consumer, produce, reading
 from tests.waiting import eventually
@@ -56,8 +56,8 @@ def test_C20_a_consumer_that_begins_at_the_end_and_leaves_with_nothing_comes_bac
 
 def test_a_position_that_is_not_found_is_told_in_the_words_of_the_poll(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic, auto_offset_reset="none") as (reader, where):
-        with pytest.raises(NoOffsetForPartition) as polled:
+        with pytest.raises(NoOffsetForPartitionError) as polled:
             reader.poll(20)
-        with pytest.raises(NoOffsetForPartition) as asked:
+        with pytest.raises(NoOffsetForPartitionError) as asked:
             reader.position(where)
         assert str(asked.value) == str(polled.value)

@@ -18,7 +18,7 @@ import pytest
 
 from pyclient import AsyncConsumer, Consumer, SubscriptionPattern, TopicPartition
 from pyclient.errors import (
-    CommitFailed, GroupMaxSizeReachedError, IllegalState, InconsistentGroupProtocolError, InvalidRegularExpressionError, InvalidSessionTimeoutError,
+    CommitFailedError, GroupMaxSizeReachedError, IllegalStateError, InconsistentGroupProtocolError, InvalidRegularExpressionError, InvalidSessionTimeoutError,
     UnreleasedInstanceIdError, UnsupportedAssignorError,
 )
 from pyclient.testing import LocalCluster
@@ -63,7 +63,7 @@ def test_G04_N08_who_does_not_poll_is_put_out_and_joins_again_with_its_next_poll
         had = told.owned
         eventually(lambda: shared_out(running, partitions), LIMIT_S)  # while this one does not poll
         assert told.owned == had, "it is told by its own poll only"
-        with pytest.raises(CommitFailed, match="max_poll_interval_ms"):
+        with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
             slow.commit({next(iter(had)): 1})
         slow.poll(0)
         assert told.of("lost") == [tuple(sorted(had))]
@@ -251,7 +251,7 @@ def test_a_member_unsubscribes_and_subscribes_to_something_else(kafka_cluster: L
         reader.unsubscribe()
         assert reader.assignment() == told.owned == frozenset()
         assert describe(kafka_cluster, topic).state == "EMPTY"
-        with pytest.raises(IllegalState):
+        with pytest.raises(IllegalStateError):
             reader.seek(first[0], 0)
         reader.subscribe([f"{topic}-a"], rebalance_listener=told)
         fill(kafka_cluster, f"{topic}-a", 2, each=1)
@@ -410,7 +410,7 @@ def test_a_frozen_member_is_put_out_and_finds_out_when_it_goes_on(kafka_cluster:
         eventually(lambda: shared_out(running, partitions), LIMIT_S)
         frozen.thaw()
         outcome = frozen.does("commit")
-        assert outcome[:2] == ["raised", "CommitFailed"], outcome
+        assert outcome[:2] == ["raised", "CommitFailedError"], outcome
         heard = len(frozen.told)
         eventually(lambda: frozen.does("poll") and len(frozen.owned) == 2 and len(running[0].owned) == 2, LIMIT_S)
         assert frozen.told[heard][0] == "lost"

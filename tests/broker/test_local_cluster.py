@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from pyclient.testing import BrokerStartFailed, LocalCluster
+from pyclient.testing import BrokerStartError, LocalCluster
 from pyclient.testing.probe import metadata, produce  # the raw protocol, not the client under test
 from pyclient.testing.pytest_plugin import ClusterFactory
 
@@ -136,16 +136,16 @@ def test_a_given_cluster_is_used_as_it_is(kafka_cluster: LocalCluster, monkeypat
 
 def test_a_given_cluster_that_is_too_small_is_refused(kafka_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYCLIENT_BOOTSTRAP", kafka_cluster.bootstrap_servers)
-    with pytest.raises(BrokerStartFailed, match="3 brokers are needed"):
+    with pytest.raises(BrokerStartError, match="3 brokers are needed"):
         LocalCluster(3).open()
 
 
 def test_a_given_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYCLIENT_BOOTSTRAP", "127.0.0.1:1")
-    with pytest.raises(BrokerStartFailed, match=r"127\.0\.0\.1:1.*refused.*unset PYCLIENT_BOOTSTRAP"):
+    with pytest.raises(BrokerStartError, match=r"127\.0\.0\.1:1.*refused.*unset PYCLIENT_BOOTSTRAP"):
         LocalCluster(startup_timeout=0.2).open()
 
 
 def test_a_setting_that_kafka_refuses_fails_the_start_with_the_brokers_own_words(local_cluster: ClusterFactory) -> None:
-    with pytest.raises(BrokerStartFailed, match=r"num\.io\.threads"):
+    with pytest.raises(BrokerStartError, match=r"num\.io\.threads"):
         local_cluster(num_io_threads=-3)

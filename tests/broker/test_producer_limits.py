@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pyclient import AsyncProducer, Delivery, Producer
-from pyclient.errors import BufferExhausted, ClientClosed, DeliveryFailed, DeliveryTimeout, KafkaTimeout
+from pyclient.errors import BufferExhaustedError, ClientClosedError, DeliveryError, DeliveryTimeoutError, KafkaTimeoutError
 from pyclient.testing import LocalCluster
 from pyclient.testing.pytest_plugin import ClusterFactory
 from tests.kafka import make_topic
@@ -45,7 +45,7 @@ def test_a_frozen_broker_lets_no_more_than_buffer_memory_in_and_then_send_says_s
     producer.send(topic, b"first").result(20)
     before = resident()
     with frozen(kafka_cluster):
-        with pytest.raises(BufferExhausted, match=f"topic {topic} after 0.3.* of {16 * MIB} B"):
+        with pytest.raises(BufferExhaustedError, match=f"topic {topic} after 0.3.* of {16 * MIB} B"):
             while True:
                 producer.send(topic, os.urandom(10_000))  # no codec makes these smaller
         assert resident() - before < 1.2 * 16 * MIB + 8 * MIB  # and what the allocator keeps
@@ -71,14 +71,14 @@ def test_in_a_callback_send_raises_when_the_buffer_is_full_instead_of_waiting(ka
         filled.wait(20)
         try:
             producer.send(topic, bytes(500_000))
-        except BufferExhausted as error:
+        except BufferExhaustedError as error:
             raised.append(error)
         asked.set()
 
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, buffer_memory=MIB, max_block_ms=200) as producer:
         producer.send(topic, b"first", on_delivery=send_more).result(20)
         with frozen(kafka_cluster):
-            with pytest.raises(BufferExhausted):
+            with pytest.raises(BufferExhaustedError):
                 while True:
                     producer.send(topic, bytes(100_000))
             filled.set()
@@ -96,7 +96,7 @@ def test_close_0_fails_what_is_not_acknowledged_and_wakes_a_send_that_waits(kafk
         try:
             while True:
                 producer.send(topic, bytes(100_000))
-        except ClientClosed as error:
+        except ClientClosedError as error:
             raised.append(error)
 
     with frozen(kafka_cluster):
@@ -104,7 +104,7 @@ def test_close_0_fails_what_is_not_acknowledged_and_wakes_a_send_that_waits(kafk
         filling.start()
         while not producer._core.accumulator.pool.waiting:
             filling.join(0.01)
-        with pytest.raises(DeliveryFailed, match="closed before"):
+        with pytest.raises(DeliveryError, match="closed before"):
             producer.close(0)
         filling.join(20)
     assert len(raised) == 1
@@ -117,9 +117,9 @@ def test_flush_with_a_limit_says_how_many_are_not_acknowledged_and_they_stay_on_
         producer.send(topic, b"first").result(20)
         with frozen(kafka_cluster):
             told = [producer.send(topic, b"x") for _ in range(3)]
-            with pytest.raises(KafkaTimeout, match="3 records are not acknowledged after 0.1 s"):
+            with pytest.raises(KafkaTimeoutError, match="3 records are not acknowledged after 0.1 s"):
                 producer.flush(0.1)
-            with pytest.raises(KafkaTimeout, match=f"{topic}-0 is not acknowledged after 0.1 s"):
+            with pytest.raises(KafkaTimeoutError, match=f"{topic}-0 is not acknowledged after 0.1 s"):
                 told[0].result(0.1)
         assert [each.result(60).offset for each in told] == [1, 2, 3]
 
@@ -133,7 +133,7 @@ def test_P18_with_a_dead_broker_a_delivery_fails_in_time_and_names_partition_att
         producer.send(topic, b"first").result(20)
         cluster.kill()
         failed = producer.send(topic, b"lost").exception(20)
-    assert isinstance(failed, DeliveryTimeout)
+    assert isinstance(failed, DeliveryTimeoutError)
     text = str(failed)
     assert f"{topic}-0" in text
     assert "delivery_timeout_ms=1500" in text
@@ -148,7 +148,7 @@ def test_an_async_send_that_waits_for_memory_can_be_cancelled_and_times_out(kafk
         async with AsyncProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, buffer_memory=MIB, max_block_ms=300) as producer:
             await (await producer.send(topic, b"first"))
             with frozen(kafka_cluster):
-                with pytest.raises(BufferExhausted):
+                with pytest.raises(BufferExhaustedError):
                     while True:
                         await producer.send(topic, bytes(100_000))
                 sending = asyncio.create_task(producer.send(topic, bytes(900_000)))

@@ -13,8 +13,8 @@ import pytest
 from pyclient import Consumer, Delivery, Producer, TopicPartition
 from pyclient.core.connection import State
 from pyclient.core.sasl import LEAST_REST_S
-from pyclient.errors import DeliveryFailed, SaslAuthenticationError
-from pyclient.runtime.connection import Connection
+from pyclient.errors import DeliveryError, SaslAuthenticationError
+from pyclient.net.connection import Connection
 from pyclient.testing import LocalCluster, Security
 from pyclient.testing.tokens import unsecured_token
 from tests.broker.durability.load import Load, load
@@ -134,7 +134,7 @@ def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_
     kafka_cluster.grant(user, "ALL", topic=topic)
     options = reaching(kafka_cluster, "SASL_SSL", sasl_mechanism=mechanism, sasl_plain_username=user, sasl_plain_password="first")
     pace = threading.Event()
-    with contextlib.suppress(DeliveryFailed), Producer(linger_ms=5, **options) as producer:
+    with contextlib.suppress(DeliveryError), Producer(linger_ms=5, **options) as producer:
 
         def send() -> bool:
             told.append(producer.send(topic, b"%d" % len(told), partition=0))

@@ -16,7 +16,7 @@ import docker
 import docker.errors
 import pytest
 
-from pyclient.testing import BrokerStartFailed, ContainersUnavailable, LocalCluster
+from pyclient.testing import BrokerStartError, ContainersUnavailableError, LocalCluster
 from pyclient.testing import containers as containers_module
 from pyclient.testing import image as image_module
 from pyclient.testing.containers import LABEL, OWNER_LABEL
@@ -175,7 +175,7 @@ def test_a_refused_setting_fails_the_start_with_the_brokers_own_words_and_leaves
         return owners[-1]
 
     monkeypatch.setattr(containers_module, "Owner", owner)
-    with pytest.raises(BrokerStartFailed, match=r"num\.io\.threads") as failed:
+    with pytest.raises(BrokerStartError, match=r"num\.io\.threads") as failed:
         LocalCluster(mode="container", config={"num.io.threads": -3}).open()
     assert "num.io.threads" in failed.value.log_tail
     assert len(owners) == 1
@@ -193,13 +193,13 @@ def test_settings_with_dashes_and_underscores_reach_the_broker() -> None:
 
 def test_an_image_that_the_engine_lacks_and_cannot_pull_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYCLIENT_KAFKA_IMAGE", "localhost:1/no/such-image:1")
-    with pytest.raises(ContainersUnavailable, match=r"localhost:1/no/such-image:1 cannot be pulled"):
+    with pytest.raises(ContainersUnavailableError, match=r"localhost:1/no/such-image:1 cannot be pulled"):
         LocalCluster(mode="container").open()
 
 
 def test_an_image_is_built_here_when_none_is_there_and_none_can_be_pulled(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(_client: Any, name: str) -> None:
-        raise ContainersUnavailable(f"the image {name} cannot be pulled: no network")
+        raise ContainersUnavailableError(f"the image {name} cannot be pulled: no network")
 
     monkeypatch.delenv("PYCLIENT_KAFKA_IMAGE", raising=False)
     monkeypatch.setattr(image_module, "_pull", unreachable)
@@ -218,7 +218,7 @@ def test_an_image_is_built_here_when_none_is_there_and_none_can_be_pulled(engine
 
 def test_an_engine_that_does_not_answer_is_an_error_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
-    with pytest.raises(ContainersUnavailable, match="PYCLIENT_BROKERS=embedded"):
+    with pytest.raises(ContainersUnavailableError, match="PYCLIENT_BROKERS=embedded"):
         LocalCluster(mode="container").open()
 
 

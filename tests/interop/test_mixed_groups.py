@@ -13,7 +13,7 @@ from pyclient.testing import LocalCluster
 from tests.broker.durability.load import load
 from tests.broker.durability.numbering import Found, Verdict, judge
 from tests.groups import BY_BROKER, LIMIT_S, ON_ONE_BROKER, Ledger, Member, Terms, by_members, commits, evenly, goes_back, members, processed, settled
-from tests.interop.guests import Aio, Confluent, Guest, Java, NewerConfluent, NewerJava, Python
+from tests.interop.librdkafka_members import Aio, Confluent, Guest, Java, NewerConfluent, NewerJava, Python
 from tests.kafka import make_topic
 from tests.waiting import eventually
 

@@ -9,7 +9,7 @@ import pytest
 from pyclient.testing import LocalCluster, Security
 from tests import secured
 from tests.groups import BY_BROKER, ON_ONE_BROKER, Terms, by_members
-from tests.interop.guests import Confluent, NewerConfluent
+from tests.interop.librdkafka_members import Confluent, NewerConfluent
 from tests.interop.test_mixed_groups import take_turns, under_load
 from tests.secured_clients import with_password
 

@@ -11,9 +11,9 @@ from pyclient.core.handshake import ClientInfo
 from pyclient.core.manager import Outcome, Reply, Request, Use
 from pyclient.errors import KafkaError
 from pyclient.plugins import Surroundings, load_plugin
-from pyclient.runtime.connection import Connection
-from pyclient.runtime.login import Logins
-from pyclient.runtime.network import Endpoint, SocketOptions
+from pyclient.net.connection import Connection
+from pyclient.net.sasl_login import Logins
+from pyclient.runtime.transport import Endpoint, SocketOptions
 from pyclient.testing.simulation.world import World
 from tests.unit.sasl.exchanges import options
 

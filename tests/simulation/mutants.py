@@ -11,18 +11,18 @@ from tests.simulation.mutants_of_logins import BUGS_OF_LOGINS
 from tests.simulation.mutation import DroppedRow, Edit, Mutant
 
 SENDER: Final = "pyclient.core.sending.sender:Sender"
-LANE: Final = "pyclient.core.sending.lanes:Lane"
-VERDICTS: Final = "pyclient.core.sending.verdicts"
+LANE: Final = "pyclient.core.sending.sequencing:PartitionSequence"
+VERDICTS: Final = "pyclient.core.sending.produce_outcome"
 METADATA: Final = "pyclient.core.metadata:Metadata"
 CLUSTER: Final = "pyclient.core.cluster"
 FETCHER: Final = "pyclient.core.fetching.fetcher:Fetcher"
 SOURCES: Final = "pyclient.core.fetching.sources:Sources"
 SESSION: Final = "pyclient.core.fetching.sessions:Session"
 LOOKUPS: Final = "pyclient.core.fetching.lookups:OffsetLookups"
-CONNECTION: Final = "pyclient.runtime.connection:Connection"
-LINKS: Final = "pyclient.runtime.links:Links"
-DRIVER: Final = "pyclient.runtime.driver:Driver"
-PRODUCER: Final = "pyclient.runtime.producing:ProducerCore"
+CONNECTION: Final = "pyclient.net.connection:Connection"
+LINKS: Final = "pyclient.net.pool:ConnectionPool"
+DRIVER: Final = "pyclient.client.driver:Driver"
+PRODUCER: Final = "pyclient.producer.core:ProducerCore"
 RECONNECTS: Final = "pyclient.core.connection:Reconnects"
 
 
@@ -78,7 +78,7 @@ BUGS: Final = (
     _bug("produce", "a failed leader is not looked up anew", "M01", f"{SENDER}._rest", "if moved:", "if False:"),
     # --- produce: sequences
     _bug("produce", "batches of a lane that has proved nothing leave together", "Java 15591: the first write is lost unseen", f"{LANE}.has_room",
-         "self.state is LaneState.FLOWING", "True"),
+         "self.state is SequenceState.FLOWING", "True"),
     _bug("produce", "batches are under way to two leaders at once", "franz-go: two sinks", f"{LANE}.has_room", "to == self.leader", "True"),
     _bug("produce", "a leader in another epoch counts as the same", "I09: state that a broker lost", f"{SENDER}._leader",
          "self._leader_epoch(queue)", "-1", "a leader that lost its state comes back under another node here; the unit tests let it keep its number"),
@@ -100,7 +100,7 @@ BUGS: Final = (
     _bug("produce", "a producer id that was not given is never asked for again", "I12", "pyclient.core.sending.producer_ids:ProducerIds._told",
          "self._call = None", "pass", "while the simulation's brokers live they all give ids: what fails is tried again within the same call"),
     _bug("produce", "a batch that is too large fails", "P20: no split", f"{VERDICTS}:judge", "return Split(error)", "return GiveUp(error)"),
-    _bug("produce", "halves of a batch change places", "Java 8350: splits", "pyclient.buffers.splitting:halves",
+    _bug("produce", "halves of a batch change places", "Java 8350: splits", "pyclient.buffers.batch_split:halves",
          "(records[:at], records[at:])", "(records[at:], records[:at])"),
     _bug("produce", "an answer never leaves anything to do for other batches", "Java 20780: stuck", f"{SENDER}._ended",
          "return quiet and not any(self._by_leader.values())", "return quiet"),
@@ -196,10 +196,10 @@ BUGS: Final = (
 
 GUARDS: Final = (
     _bug("guard", "Connection.ready inverted in its state", "guard", f"{CONNECTION}.send", "if request.answered:", "if not request.answered:"),
-    _bug("guard", "Links._free ignores what is in flight", "guard", f"{LINKS}._free",
+    _bug("guard", "ConnectionPool._free ignores what is in flight", "guard", f"{LINKS}._free",
          "self._options.max_in_flight.get(use, 1) - link.in_flight", "self._options.max_in_flight.get(use, 1)"),
-    _bug("guard", "Links._free inverted", "guard", f"{LINKS}._free", "not link.ready", "link.ready"),
-    _bug("guard", "Links._usable inverted", "guard", f"{LINKS}._usable",
+    _bug("guard", "ConnectionPool._free inverted", "guard", f"{LINKS}._free", "not link.ready", "link.ready"),
+    _bug("guard", "ConnectionPool._usable inverted", "guard", f"{LINKS}._usable",
          "bool(host.links or host.tasks) or host.reconnects.allowed(self._clock())",
          "not (bool(host.links or host.tasks) or host.reconnects.allowed(self._clock()))"),
     _bug("guard", "Reconnects.allowed inverted", "guard", f"{RECONNECTS}.allowed", "now >= self.not_before", "now < self.not_before"),

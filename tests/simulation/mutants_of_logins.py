@@ -5,8 +5,8 @@ from typing import Final
 
 from tests.simulation.mutation import Edit, Mutant
 
-CONNECTION: Final = "pyclient.runtime.connection:Connection"
-LINKS: Final = "pyclient.runtime.links:Links"
+CONNECTION: Final = "pyclient.net.connection:Connection"
+LINKS: Final = "pyclient.net.pool:ConnectionPool"
 TOKENS: Final = "pyclient.sasl.tokens:Tokens"
 LIFE: Final = "min(lifetime * random.uniform(*RENEWED_AT), lifetime - LEAST_REST_S)"
 

@@ -10,7 +10,7 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.errors import KafkaError
-from pyclient.runtime.login import Logins
+from pyclient.net.sasl_login import Logins
 from pyclient.testing import Answer, Drop, Fail, World
 from tests.simulation.logins import Client, logins, run, world
 from tests.unit.sasl.endpoint import Endpoint

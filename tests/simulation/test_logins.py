@@ -15,9 +15,9 @@ from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.core.manager import Reply, Unknown
 from pyclient.errors import (
-    ConnectionLost, IllegalSaslStateError, KafkaError, RequestTimedOut, SaslAuthenticationError, TokenUnavailable, UnsupportedSaslMechanismError,
+    DisconnectError, IllegalSaslStateError, KafkaError, ResponseTimeoutError, SaslAuthenticationError, TokenUnavailableError, UnsupportedSaslMechanismError,
 )
-from pyclient.runtime.login import Logins
+from pyclient.net.sasl_login import Logins
 from pyclient.testing import Delay, Drop, Silence, World
 from pyclient.testing.fake.control import Throttle
 from tests.simulation.logins import ANNA, TIMEOUT, USERS, Client, logins, run, turns, world
@@ -106,7 +106,7 @@ def test_a_broker_that_hangs_up_during_the_login_is_told_apart(api: str) -> None
 
     async def test(client: Client) -> None:
         place.cluster.intercept(Drop(), api)
-        with pytest.raises(ConnectionLost, match="It did so"):
+        with pytest.raises(DisconnectError, match="It did so"):
             await client.log_in(of(place, "SCRAM-SHA-256"))
         assert client.link.state is State.CLOSED
 
@@ -120,7 +120,7 @@ def test_a_broker_that_says_nothing_is_given_up_in_time(api: str) -> None:
     async def test(client: Client) -> None:
         place.cluster.intercept(Silence(), api)
         began = place.loop.time()
-        with pytest.raises(RequestTimedOut, match="did not end within 3.0 s"):
+        with pytest.raises(ResponseTimeoutError, match="did not end within 3.0 s"):
             await client.log_in(of(place, "PLAIN"), 3.0)
         assert place.loop.time() - began == pytest.approx(3, abs=0.1)
 
@@ -151,7 +151,7 @@ def test_something_that_is_awaited_for_ever_is_given_up_in_time() -> None:
         yield never()
 
     async def test(client: Client) -> None:
-        with pytest.raises(RequestTimedOut, match="did not end"):
+        with pytest.raises(ResponseTimeoutError, match="did not end"):
             await client.log_in(logins(place, Odd(steps)))
 
     run(place, test)
@@ -166,7 +166,7 @@ def test_a_peer_that_hangs_up_while_the_client_computes_is_noticed() -> None:
 
     async def test(client: Client) -> None:
         place.loop.call_later(1.0, place.kafka.kill, 1)
-        with pytest.raises(ConnectionLost, match="closed the connection"):
+        with pytest.raises(DisconnectError, match="closed the connection"):
             await client.log_in(logins(place, Odd(steps)))
 
     run(place, test)
@@ -316,7 +316,7 @@ def test_M11_nobody_becomes_somebody_else_on_a_connection(mechanism: str, given_
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))
         await asyncio.sleep(2)
-        with pytest.raises((SaslAuthenticationError, ConnectionLost), match=told):
+        with pytest.raises((SaslAuthenticationError, DisconnectError), match=told):
             await client.log_in(of(place, mechanism, **given_))
 
     run(place, test)
@@ -334,7 +334,7 @@ def test_M11_a_token_that_cannot_be_fetched_leaves_the_session_as_it_is_and_is_t
         ends = client.link.session_ends_at
         assert ends is not None
         await asyncio.sleep(8)
-        with pytest.raises(TokenUnavailable, match="no route"):
+        with pytest.raises(TokenUnavailableError, match="no route"):
             await client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=broken))
         assert client.link.state is State.READY
         assert client.link.session_ends_at == ends
@@ -359,7 +359,7 @@ def test_M11_a_session_that_could_not_be_renewed_takes_no_requests_after_its_end
         await asyncio.sleep(0.2)
         assert not client.link.ready
         assert isinstance(await asked, Reply)
-        with pytest.raises(TokenUnavailable):
+        with pytest.raises(TokenUnavailableError):
             await client.log_in(logins(place, "OAUTHBEARER", sasl_token_provider=broken))
         await turns(lambda: client.link.state is State.CLOSED)
         assert not any(isinstance(each, Unknown) for each in client.outcomes)
@@ -376,7 +376,7 @@ def test_M11_a_renewal_that_is_not_answered_is_given_up_in_time(api: str) -> Non
         await asyncio.sleep(2)
         place.cluster.intercept(Silence(), api)
         began = place.loop.time()
-        with pytest.raises(RequestTimedOut, match="did not end within 3.0 s"):
+        with pytest.raises(ResponseTimeoutError, match="did not end within 3.0 s"):
             await client.log_in(of(place, "PLAIN"), 3.0)
         assert place.loop.time() - began < 4
         await turns(lambda: client.lost)
@@ -434,7 +434,7 @@ def test_a_connection_that_is_retired_during_its_renewal_ends_when_the_last_answ
         await asyncio.sleep(0.5)
         client.link.retire()
         written = client.link.bytes_out
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(DisconnectError):
             await login
         assert all(isinstance(each, Reply) for each in await asyncio.gather(*asked))
         await turns(lambda: client.lost)

@@ -11,7 +11,7 @@ import pytest
 
 from pyclient.integration.spark import PyclientDataSource
 
-HEAVY = ("pyarrow", "pandas", "pyclient.consumer", "pyclient.producer")
+HEAVY = ("pyarrow", "pandas", "pyclient.consumer.facade", "pyclient.producer.facade")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from pyclient import TopicPartition
-from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
+from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 from pyclient.integration.spark import KafkaSink, PyclientDataSource
 from pyclient.integration.spark.columns import arrow_schema, spark_schema
 from pyclient.integration.spark.offsets import EARLIEST, LATEST
@@ -60,17 +60,17 @@ def test_kafkas_options_reach_the_client_without_their_prefix() -> None:
 
 
 def test_kafkas_options_are_checked_when_the_source_is_loaded() -> None:
-    with pytest.raises(UnknownOption, match="fetch.min.bites"):
+    with pytest.raises(UnknownOptionError, match="fetch.min.bites"):
         with_dots({"kafka.fetch.min.bites": "1"})
 
 
 def test_an_unknown_option_is_answered_with_the_nearest_one() -> None:
-    with pytest.raises(UnknownOption, match="'startingoffset' is no option here: did you mean startingOffsets?"):
+    with pytest.raises(UnknownOptionError, match="'startingoffset' is no option here: did you mean startingOffsets?"):
         source(startingOffset="earliest")
 
 
 def test_an_option_of_kafka_without_its_prefix_is_answered_with_it() -> None:
-    with pytest.raises(UnknownOption, match=r"did you mean kafka\.bootstrap\.servers?"):
+    with pytest.raises(UnknownOptionError, match=r"did you mean kafka\.bootstrap\.servers?"):
         with_dots({"bootstrap.servers": "localhost:9092"})
 
 
@@ -82,7 +82,7 @@ def test_what_the_source_decides_itself_cannot_be_set(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOT_YET_IN_SOURCE)
 def test_what_a_later_release_brings_says_so(name: str) -> None:
-    with pytest.raises(UnsupportedFeature, match=f"{name} comes in a later release; ."):
+    with pytest.raises(UnsupportedFeatureError, match=f"{name} comes in a later release; ."):
         with_dots({name.lower(): "1"})
 
 
@@ -177,7 +177,7 @@ def test_spark_and_arrow_are_told_the_same_columns(headers: bool) -> None:
 
 
 def test_exactly_once_is_refused_until_there_are_transactions() -> None:
-    with pytest.raises(UnsupportedFeature, match="delivery='exactly-once' needs transactions"):
+    with pytest.raises(UnsupportedFeatureError, match="delivery='exactly-once' needs transactions"):
         KafkaSink("t", bootstrap_servers="localhost:9092", delivery="exactly-once")
 
 
@@ -192,7 +192,7 @@ def test_a_sink_without_servers_is_refused_where_it_is_made() -> None:
 
 
 def test_a_sink_with_a_wrong_option_is_refused_where_it_is_made() -> None:
-    with pytest.raises(UnknownOption, match="linger"):
+    with pytest.raises(UnknownOptionError, match="linger"):
         KafkaSink("t", {"bootstrap.servers": "localhost:9092", "linger.msec": 5})
 
 

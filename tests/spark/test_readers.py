@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyclient import Admin, Consumer, Producer, TopicPartition
 from pyclient.errors import (
-    ConfigurationError, KafkaTimeout, NoOffsetForPartition, OffsetOutOfRangeError, UnknownTopicOrPartitionError,
+    ConfigurationError, KafkaTimeoutError, NoOffsetForPartitionError, OffsetOutOfRangeError, UnknownTopicOrPartitionError,
 )
 from pyclient.integration.spark.columns import spark_schema
 from pyclient.integration.spark.offsets import OffsetRange
@@ -94,7 +94,7 @@ def test_a_start_later_than_every_record_is_an_error_unless_it_means_the_end(kaf
     make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 2)
     future = str(time.time_ns() // 1_000_000 + 3_600_000)
-    with pytest.raises(NoOffsetForPartition, match=f"no record of {topic}-0 is as late"):
+    with pytest.raises(NoOffsetForPartitionError, match=f"no record of {topic}-0 is as late"):
         batch_ranges(kafka_cluster, topic, startingTimestamp=future)
     assert batch_ranges(kafka_cluster, topic, startingTimestamp=future, startingOffsetsByTimestampStrategy="latest") == []
 
@@ -336,12 +336,12 @@ def test_a_task_that_polls_little_at_a_time_reads_the_same(kafka_cluster: LocalC
 def test_a_task_ends_with_an_error_when_nothing_comes(kafka_cluster: LocalCluster, topic: str) -> None:
     (where,) = make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 5)
-    with pytest.raises(KafkaTimeout, match=f"{topic}-0 offsets 0 to 8 came for 0.3 s; position 5"):
+    with pytest.raises(KafkaTimeoutError, match=f"{topic}-0 offsets 0 to 8 came for 0.3 s; position 5"):
         read_offsets(kafka_cluster, OffsetRange(where, 0, 9), **{"kafkaConsumer.pollTimeoutMs": "300"})
 
 
 def test_a_task_whose_topic_is_gone_ends_with_an_error_and_does_not_make_it_again(kafka_cluster: LocalCluster, topic: str) -> None:
-    with pytest.raises(KafkaTimeout, match=f"no records of {topic}-0"):
+    with pytest.raises(KafkaTimeoutError, match=f"no records of {topic}-0"):
         read_offsets(kafka_cluster, OffsetRange(TopicPartition(topic, 0), 0, 9), **{"kafkaConsumer.pollTimeoutMs": "1500"})
     with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
         assert topic not in admin.list_topics()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyclient import Record
-from pyclient.errors import ConfigurationError, DeliveryFailed
+from pyclient.errors import ConfigurationError, DeliveryError
 from pyclient.integration.spark import KafkaSink, producers, shared_producer
 from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, read
@@ -90,7 +90,7 @@ def test_a_row_that_cannot_be_written_is_named(spark: SparkSession, kafka_cluste
 def test_a_record_that_kafka_refuses_fails_the_batch(spark: SparkSession, kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, max_message_bytes="2000")
     rows = spark.sql("SELECT repeat('x', 5000) AS value")
-    with pytest.raises(Exception, match=rf"(?s)DeliveryFailed.*1 record could not be delivered \({topic}-0"):
+    with pytest.raises(Exception, match=rf"(?s)DeliveryError.*1 record could not be delivered \({topic}-0"):
         sink_to(kafka_cluster, topic)(rows, 0)
 
 
@@ -109,7 +109,7 @@ def test_a_failed_batch_ends_the_stream_and_is_repeated_after_a_restart(
         writer = stream().selectExpr("value").writeStream.foreachBatch(sink_to(kafka_cluster, out))
         return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
-    with pytest.raises(StreamingQueryException, match="DeliveryFailed"):
+    with pytest.raises(StreamingQueryException, match="DeliveryError"):
         start(small).awaitTermination(LIMIT_S)
     assert start(large).awaitTermination(LIMIT_S)
     assert in_topic(kafka_cluster, large, 1)[0].value == b"x" * 5000
@@ -213,7 +213,7 @@ def test_a_task_ends_only_when_its_records_are_acknowledged(kafka_cluster: Local
 def test_a_task_whose_records_failed_fails_and_its_producer_goes(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, max_message_bytes="2000")
     servers = kafka_cluster.bootstrap_servers
-    with pytest.raises(DeliveryFailed, match=f"{topic}-0"), shared_producer(bootstrap_servers=servers) as producer:
+    with pytest.raises(DeliveryError, match=f"{topic}-0"), shared_producer(bootstrap_servers=servers) as producer:
         producer.send(topic, bytes(5000))
     with shared_producer(bootstrap_servers=servers) as next_one:
         assert next_one is not producer

@@ -15,13 +15,13 @@ from typing import Any, Final, Self, TypeVar
 import pytest
 
 from pyclient.buffers.accumulator import Accumulator
-from pyclient.buffers.entrance import Entrance
-from pyclient.runtime.producing import Router
+from pyclient.buffers.fast_send import Entrance
+from pyclient.producer.core import Router
 
 R = TypeVar("R")
 WITH_THREADING: Final = (
-    "pyclient.buffers.delivery", "pyclient.buffers.fetchbuffer", "pyclient.runtime.callbacks", "pyclient.runtime.ending",
-    "pyclient.runtime.portal", "pyclient.producer", "pyclient.consumer")
+    "pyclient.buffers.delivery", "pyclient.buffers.fetch_buffer", "pyclient.producer.callbacks", "pyclient.producer.shutdown",
+    "pyclient.runtime.loop_thread", "pyclient.producer.facade", "pyclient.consumer.facade")
 """Modules that make locks as ``threading.Lock()``."""
 ROUTER_ENTRANCE: Final = Router.entrance
 SHORT: Final = 1e-6
@@ -132,8 +132,8 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     for between in ("compressing.compress", "accumulator.crc32c", "batch.batch_header"):
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
-    patch.setattr("pyclient.runtime.producing.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
-    patch.setattr("pyclient.runtime.producing.Router.entrance", lambda router, buffers: _entrance(router, buffers, coin))
+    patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
+    patch.setattr("pyclient.producer.core.Router.entrance", lambda router, buffers: _entrance(router, buffers, coin))
 
 
 def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], float], **made: Any) -> Any:

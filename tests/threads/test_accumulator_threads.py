@@ -13,7 +13,7 @@ from pyclient.buffers.queues import PartitionQueue
 from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
-from pyclient.errors import ClientClosed, KafkaError
+from pyclient.errors import ClientClosedError, KafkaError
 from tests.threads.edges import Coin, EdgyAccumulator
 from tests.threads.team import Team, watched
 from pyclient.buffers.pool import Waiter
@@ -122,7 +122,7 @@ class Senders:
             for count in range(RECORDS):
                 value = f"{number}:{count}:".encode().ljust(chance.randint(10, 300), b"x")
                 self.made[value] = append(self.buffers, chance.choice([-1, 0, 1, 2]), value, chance)
-        except ClientClosed:
+        except ClientClosedError:
             self.refused += 1
         finally:
             self.left -= 1
@@ -230,7 +230,7 @@ def test_P08_close_wakes_every_thread_that_waits_for_memory(seed: int, coin: Coi
     team = Team()
 
     def send(number: int) -> None:
-        with contextlib.suppress(ClientClosed):
+        with contextlib.suppress(ClientClosedError):
             append(buffers, 0, b"x" * 3_000)
         refused.append(number)
 

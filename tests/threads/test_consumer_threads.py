@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from pyclient import Consumer, Producer, TopicPartition
-from pyclient.errors import ClientClosed, ConcurrentUse, WakeupError
+from pyclient.errors import ClientClosedError, ConcurrentUseError, WakeupError
 from pyclient.testing import FakeCluster
 from tests.threads.edges import Coin
 from tests.threads.team import Team
@@ -116,7 +116,7 @@ def test_a_consumer_used_by_many_threads_at_once_serves_one_and_refuses_the_othe
                         asked.append(number)
                     if chance.random() < 0.1:
                         reader.wakeup()
-                except ConcurrentUse:
+                except ConcurrentUseError:
                     refused.append(number)
                 except WakeupError:
                     pass
@@ -164,7 +164,7 @@ def test_a_thread_that_wakes_a_poll_can_close_the_consumer_and_the_others_learn_
         try:
             while True:
                 poll_once(reader)
-        except ClientClosed:
+        except ClientClosedError:
             told.append(number)
 
     def close() -> None:
@@ -181,13 +181,13 @@ def test_a_thread_that_wakes_a_poll_can_close_the_consumer_and_the_others_learn_
 
 
 def poll_once(reader: Consumer) -> None:
-    with contextlib.suppress(ConcurrentUse, WakeupError):
+    with contextlib.suppress(ConcurrentUseError, WakeupError):
         reader.poll(None)
 
 
 def closed(reader: Consumer) -> bool:
     try:
         reader.close()
-    except ConcurrentUse:
+    except ConcurrentUseError:
         return False
     return True

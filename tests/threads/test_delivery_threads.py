@@ -10,7 +10,7 @@ from typing import Final
 
 from pyclient.buffers.delivery import BatchResult, Delivery, Observer
 from pyclient.errors import KafkaError
-from pyclient.runtime.callbacks import ThreadObserver
+from pyclient.producer.callbacks import ThreadObserver
 from tests.threads.edges import Coin
 from tests.threads.team import Team, assert_none_left, watched
 from tests.unit.buffers.accumulators import Clock, accumulator

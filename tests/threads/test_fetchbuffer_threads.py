@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from pyclient.buffers.fetchbuffer import Chunk, FetchBuffer
+from pyclient.buffers.fetch_buffer import Chunk, FetchBuffer
 from pyclient.records import TopicPartition
 from tests.threads.edges import Coin
 from tests.threads.team import Team, watched

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from pyclient import Consumer, Producer, TopicPartition
-from pyclient.errors import CommitFailed, RebalanceInProgressError, WakeupError
+from pyclient.errors import CommitFailedError, RebalanceInProgressError, WakeupError
 from pyclient.testing import FakeCluster
 from tests.threads.edges import Coin
 from tests.threads.team import Team
@@ -63,7 +63,7 @@ def test_a_member_handed_from_thread_to_thread_shares_with_others_and_nothing_is
         def use(number: int) -> None:
             chance = Random(f"{seed}:{number}")
             while not done():
-                with mine, contextlib.suppress(WakeupError, CommitFailed, RebalanceInProgressError):
+                with mine, contextlib.suppress(WakeupError, CommitFailedError, RebalanceInProgressError):
                     seen.update(record.value for record in member.poll(0.02))
                     assert member.assignment() == listener.owned
                     if chance.random() < 0.2:

@@ -6,8 +6,8 @@ import threading
 from random import Random
 from typing import Final
 
-from pyclient.errors import ClientClosed
-from pyclient.runtime.portal import Portal
+from pyclient.errors import ClientClosedError
+from pyclient.runtime.loop_thread import Portal
 from tests.threads.edges import Coin
 from tests.threads.team import Team, assert_none_left
 
@@ -39,7 +39,7 @@ def stop_while_others_call(coin: Coin, turns: int) -> None:
         for work in [*[short] * CALLS, endless]:
             try:
                 outcomes.append(portal.call(coin.around(work)))  # between being let in and being handed to the loop
-            except ClientClosed:
+            except ClientClosedError:
                 outcomes.append("refused")
 
     def stop(_: int) -> None:

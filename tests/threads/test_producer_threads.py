@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from pyclient import Delivery, Producer, Record
-from pyclient.errors import ClientClosed
+from pyclient.errors import ClientClosedError
 from pyclient.testing import FakeCluster
 from tests.threads.edges import Coin
 from tests.threads.team import Team
@@ -39,7 +39,7 @@ class Senders:
                     self.topic, b"%d" % count, b"%d" % number, partition=chance.randrange(2), on_delivery=self.called.append))
                 if chance.random() < 0.02:
                     self.flush(self.accepted[:])
-        except ClientClosed:
+        except ClientClosedError:
             self.refused += 1
         finally:
             self.left -= 1
@@ -50,13 +50,13 @@ class Senders:
         assert all(delivery.done() for delivery in sent)
 
     def look(self) -> None:
-        """What monitoring does meanwhile; it gets figures, or ClientClosed."""
+        """What monitoring does meanwhile; it gets figures, or ClientClosedError."""
         while self.left:
             figures = self.producer.metrics()
             assert 0 <= figures["buffer-available-bytes"] <= MEMORY
             try:
                 assert self.producer.partitions_for(self.topic) == 2
-            except ClientClosed:
+            except ClientClosedError:
                 return
 
 

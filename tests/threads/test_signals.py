@@ -10,14 +10,14 @@ from collections.abc import Coroutine, Iterator
 import pytest
 
 import pyclient.buffers.accumulator
-import pyclient.buffers.compressing
+import pyclient.buffers.topic_compression
 from pyclient import Producer
 from pyclient.buffers.batch import BatchState
 from pyclient.buffers.delivery import BatchResult
-from pyclient.buffers.fetchbuffer import Entry, FetchBuffer
+from pyclient.buffers.fetch_buffer import Entry, FetchBuffer
 from pyclient.codec.compression import Compression
-from pyclient.errors import ClientClosed, DeliveryFailed
-from pyclient.runtime.portal import Portal
+from pyclient.errors import ClientClosedError, DeliveryError
+from pyclient.runtime.loop_thread import Portal
 from tests.threads.team import Team
 from tests.unit.buffers.accumulators import Clock, accumulator
 
@@ -103,7 +103,7 @@ def test_a_handler_may_call_wherever_it_interrupts_a_call(portal: Portal) -> Non
 
 
 def test_a_handler_may_end_the_portal_wherever_it_interrupts_a_call(portal: Portal) -> None:
-    refused: list[ClientClosed] = []
+    refused: list[ClientClosedError] = []
     team = Team()
 
     def interrupted() -> Coroutine[None, None, int]:
@@ -111,7 +111,7 @@ def test_a_handler_may_end_the_portal_wherever_it_interrupts_a_call(portal: Port
         return one()
 
     def call() -> None:
-        with pytest.raises(ClientClosed) as caught:
+        with pytest.raises(ClientClosedError) as caught:
             portal.call(interrupted)
         refused.append(caught.value)
 
@@ -134,7 +134,7 @@ def test_ctrl_c_while_a_batch_is_compressed_leaves_it_sealed_and_its_partition_g
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(pyclient.buffers.compressing, "compress", interrupted)
+        patch.setattr(pyclient.buffers.topic_compression, "compress", interrupted)
         buffers.seal(batch)
     assert batch.state is BatchState.SEALED
     assert buffers.head(queue) is batch
@@ -167,7 +167,7 @@ def test_a_producer_that_is_collected_while_its_accumulator_is_locked_hangs_nobo
     team.add("append", lambda: buffers.append(orders, 0, -1, None, b"x", None))
     team.run()
     assert any("unclosed Producer, 0 records" in each for each in warned)
-    core.loop.call_soon_threadsafe(core.sender.abandon, ClientClosed("the test ends"))  # type: ignore[union-attr]  # it is open
+    core.loop.call_soon_threadsafe(core.sender.abandon, ClientClosedError("the test ends"))  # type: ignore[union-attr]  # it is open
     assert join(20)
 
 
@@ -191,5 +191,5 @@ def test_Ctrl_C_while_a_sender_gets_in_line_for_memory_leaves_nobody_in_line() -
         buffers.on_ready = on_ready
         assert buffers.pool.waiting == 0
     finally:
-        with pytest.raises(DeliveryFailed):
+        with pytest.raises(DeliveryError):
             producer.close(0)

@@ -16,7 +16,7 @@ from tenacity import wait_fixed
 from pyclient.config import Address, AdminConfig, ConsumerConfig, ProducerConfig
 from pyclient.config.declaration import Config
 from pyclient.config.kinds import Int, duration_ms
-from pyclient.errors import ConfigurationError, UnknownOption, UnsupportedFeature
+from pyclient.errors import ConfigurationError, UnknownOptionError, UnsupportedFeatureError
 
 DATA = Path(__file__).parents[1] / "data" / "options"
 CLIENTS: dict[str, type[Config]] = {"producer": ProducerConfig, "consumer": ConsumerConfig, "admin": AdminConfig}
@@ -80,20 +80,20 @@ def test_each_option_is_known_by_its_own_and_its_dotted_name(config: type[Config
                         ("BOOTSTRAP_SERVERS", "bootstrap_servers"), ("bootstrap_server", "bootstrap_servers")],
 )
 def test_a_typo_is_answered_with_the_nearest_name_in_the_same_spelling(typo: str, right: str) -> None:
-    with pytest.raises(UnknownOption, match=f"did you mean {right}") as caught:
+    with pytest.raises(UnknownOptionError, match=f"did you mean {right}") as caught:
         producer(**{typo: 1})
     assert right.replace(".", "_") in caught.value.nearest
 
 
 def test_a_name_that_resembles_nothing_points_to_the_list() -> None:
-    with pytest.raises(UnknownOption, match=r"docs/options\.md"):
+    with pytest.raises(UnknownOptionError, match=r"docs/options\.md"):
         producer(zzz=1)
 
 
 def test_an_option_of_another_client_is_named_as_such() -> None:
-    with pytest.raises(UnknownOption, match="group_id is an option of the consumer, not of the producer"):
+    with pytest.raises(UnknownOptionError, match="group_id is an option of the consumer, not of the producer"):
         producer(group_id="g")
-    with pytest.raises(UnknownOption, match=r"linger\.ms is an option of the producer, not of the consumer"):
+    with pytest.raises(UnknownOptionError, match=r"linger\.ms is an option of the producer, not of the consumer"):
         consumer(**{"linger.ms": 1})
 
 
@@ -273,7 +273,7 @@ def test_the_defaults_keep_every_law(config: type[Config]) -> None:
     ],
 )
 def test_asking_for_what_a_later_release_brings_raises_and_says_what_to_do(config: type[Config], settings: Mapping[str, object]) -> None:
-    with pytest.raises(UnsupportedFeature, match="a later one will") as caught:
+    with pytest.raises(UnsupportedFeatureError, match="a later one will") as caught:
         config.parse(settings)
     assert caught.value.option == next(iter(settings)).replace(".", "_")
 
@@ -338,7 +338,7 @@ def test_constructing_directly_checks_the_same() -> None:
     assert ProducerConfig(linger_ms=20).given == {"linger_ms"}
     with pytest.raises(ConfigurationError, match="linger_ms"):
         ProducerConfig(linger_ms=-20)
-    with pytest.raises(UnsupportedFeature):
+    with pytest.raises(UnsupportedFeatureError):
         ProducerConfig(transactional_id="mine")
 
 

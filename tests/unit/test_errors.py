@@ -18,23 +18,23 @@ from pyclient.errors import (
     ApplicationRecoverableError,
     AuthenticationError,
     AuthorizationError,
-    BootstrapFailed,
-    BufferExhausted,
+    BootstrapError,
+    BufferExhaustedError,
     ConfigurationError,
-    ConnectionLost,
-    DeliveryFailed,
-    IllegalTransition,
+    DisconnectError,
+    DeliveryError,
+    IllegalTransitionError,
     InvalidConfigurationError,
     KafkaError,
-    KafkaTimeout,
-    MetadataTimeout,
+    KafkaTimeoutError,
+    MetadataTimeoutError,
     NotLeaderOrFollowerError,
     ProtocolError,
     RefreshRetriableError,
-    RequestTimedOut,
+    ResponseTimeoutError,
     RetriableError,
     TransactionAbortableError,
-    UnknownOption,
+    UnknownOptionError,
     UnknownServerError,
     error_for,
     sentence,
@@ -140,14 +140,14 @@ def test_a_place_that_the_message_names_already_is_not_named_twice() -> None:
 
 SAMPLES: list[KafkaError] = [
     *(error_for(code, "text", topic_partition=ORDERS, node=4) for code in [*BY_CODE, 999]),
-    BootstrapFailed({"a:1": ConnectionRefusedError("refused"), "b:2": KafkaTimeout("silent")}, waited_s=3.0),
-    DeliveryFailed(2, {ORDERS: ConnectionLost("gone", node=1)}),
-    UnknownOption("no such", option="x", nearest=("y",)),
+    BootstrapError({"a:1": ConnectionRefusedError("refused"), "b:2": KafkaTimeoutError("silent")}, waited_s=3.0),
+    DeliveryError(2, {ORDERS: DisconnectError("gone", node=1)}),
+    UnknownOptionError("no such", option="x", nearest=("y",)),
     ConfigurationError("wrong", option="linger_ms"),
     ProtocolError("too short", api="Metadata", version=13, node=5),
-    IllegalTransition("OUT", "Joined"),
-    BufferExhausted("full"),
-    RequestTimedOut("late", node=2),
+    IllegalTransitionError("OUT", "Joined"),
+    BufferExhaustedError("full"),
+    ResponseTimeoutError("late", node=2),
     errors.LogTruncationError(ORDERS, offset=9, divergent_offset=5, leader_epoch=2),
 ]
 
@@ -174,7 +174,7 @@ def test_the_errors_of_a_bulk_are_a_mapping_by_index_with_a_bounded_message_that
     assert [*causes][:4] == [0, 1, 2, 10]
     assert str(causes[992]) == "cause 99"
     assert not {3, 9, 993, -1} & causes.keys()
-    error = errors.DeliveriesFailed(1_000, causes)
+    error = errors.BulkDeliveryError(1_000, causes)
     assert str(error).startswith("300 of 1000 records could not be delivered, the others were (0 to 2: cause 0; ")
     assert "; and 95 more ranges" in str(error)
     assert len(str(error)) < 400
@@ -185,7 +185,7 @@ def test_the_errors_of_a_bulk_are_a_mapping_by_index_with_a_bounded_message_that
 
 def test_every_class_of_the_client_can_be_made_from_a_message_alone_or_says_what_it_needs() -> None:
     ours = {cls for cls in all_classes() if cls.__module__ == errors.__name__}
-    for cls in ours - {BootstrapFailed, DeliveryFailed, errors.DeliveriesFailed, IllegalTransition, errors.ItemsFailed, errors.LogTruncationError}:
+    for cls in ours - {BootstrapError, DeliveryError, errors.BulkDeliveryError, IllegalTransitionError, errors.PartialFailureError, errors.LogTruncationError}:
         assert str(cls("what happened")) == "what happened"
         assert str(cls())
 
@@ -193,8 +193,8 @@ def test_every_class_of_the_client_can_be_made_from_a_message_alone_or_says_what
 @pytest.mark.parametrize(
     ("cls", "builtin"),
     [
-        (KafkaTimeout, TimeoutError), (BufferExhausted, TimeoutError), (MetadataTimeout, TimeoutError),
-        (BootstrapFailed, TimeoutError), (RequestTimedOut, TimeoutError), (ConnectionLost, ConnectionError),
+        (KafkaTimeoutError, TimeoutError), (BufferExhaustedError, TimeoutError), (MetadataTimeoutError, TimeoutError),
+        (BootstrapError, TimeoutError), (ResponseTimeoutError, TimeoutError), (DisconnectError, ConnectionError),
         (ConfigurationError, ValueError),
     ],
 )
@@ -204,12 +204,12 @@ def test_errors_are_also_pythons_own_where_python_has_one(cls: type, builtin: ty
 
 def test_errors_found_by_the_client_have_no_code() -> None:
     assert ConfigurationError("x").code is None
-    assert RequestTimedOut("x").code is None
-    assert BootstrapFailed({}).code is None
+    assert ResponseTimeoutError("x").code is None
+    assert BootstrapError({}).code is None
 
 
 def test_a_failed_bootstrap_lists_each_address_with_its_cause() -> None:
-    error = BootstrapFailed({"a:1": ConnectionRefusedError("refused"), "b:2": TimeoutError()}, waited_s=3.0)
+    error = BootstrapError({"a:1": ConnectionRefusedError("refused"), "b:2": TimeoutError()}, waited_s=3.0)
     assert "a:1: refused" in str(error)
     assert "b:2: TimeoutError" in str(error)
     assert "3.0 s" in str(error)
@@ -220,12 +220,12 @@ def test_a_failed_bootstrap_lists_each_address_with_its_cause() -> None:
 def test_other_peoples_words_end_as_one_sentence(cause: str) -> None:
     ended = {"refused": "refused."}.get(cause, cause)
     assert sentence(cause) == ended
-    assert f"Tried a:1: {ended} Check" in str(BootstrapFailed({"a:1": ConnectionRefusedError(cause)}))
+    assert f"Tried a:1: {ended} Check" in str(BootstrapError({"a:1": ConnectionRefusedError(cause)}))
 
 
 def test_failed_deliveries_are_counted_and_the_first_partitions_named() -> None:
-    causes: dict[TopicPartition, KafkaError] = {TopicPartition("t", n): ConnectionLost(f"lost {n}") for n in range(7)}
-    error = DeliveryFailed(70, causes)
+    causes: dict[TopicPartition, KafkaError] = {TopicPartition("t", n): DisconnectError(f"lost {n}") for n in range(7)}
+    error = DeliveryError(70, causes)
     assert "70 records" in str(error)
     assert "t-0: lost 0" in str(error)
     assert "2 more partitions" in str(error)

@@ -14,8 +14,8 @@ from unittest.mock import AsyncMock, create_autospec
 import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Delivery, NewTopic, OffsetAndMetadata, Producer, TopicPartition
-from pyclient.admin import _raise
-from pyclient.errors import ClientClosed, ConfigurationError, DeliveryFailed, IllegalState, ItemsFailed, UnknownServerError, WrongLoop
+from pyclient.admin.facade import _raise
+from pyclient.errors import ClientClosedError, ConfigurationError, DeliveryError, IllegalStateError, PartialFailureError, UnknownServerError, WrongEventLoopError
 
 from tests.waiting import eventually
 
@@ -57,7 +57,7 @@ def test_before_it_is_entered_an_async_client_says_how_to_open_it(kind: type) ->
     async def main() -> None:
         client = kind(**options_of(kind))
         for name, arguments in CALLS[kind]:
-            with pytest.raises(IllegalState, match="async with"):
+            with pytest.raises(IllegalStateError, match="async with"):
                 await getattr(client, name)(*arguments)
 
     asyncio.run(main())
@@ -72,7 +72,7 @@ def test_a_mock_of_an_async_client_can_be_awaited_where_the_client_is(kind: type
 def test_on_another_loop_every_call_of_an_async_client_raises(kind: type) -> None:
     async def elsewhere(client: Any) -> None:
         for name, arguments in [*CALLS[kind], ("close", ())]:
-            with pytest.raises(WrongLoop, match="another event loop"):
+            with pytest.raises(WrongEventLoopError, match="another event loop"):
                 await getattr(client, name)(*arguments)
 
     async def main() -> None:
@@ -86,9 +86,9 @@ def test_on_another_loop_every_call_of_an_async_client_raises(kind: type) -> Non
 def test_an_async_client_is_entered_once(kind: type) -> None:
     async def main() -> None:
         async with kind(**options_of(kind)) as client:
-            with pytest.raises(IllegalState, match="enter it once"):
+            with pytest.raises(IllegalStateError, match="enter it once"):
                 await client.__aenter__()
-        with pytest.raises(ClientClosed):
+        with pytest.raises(ClientClosedError):
             await client.__aenter__()
 
     asyncio.run(main())
@@ -100,7 +100,7 @@ def test_after_close_every_call_of_an_async_client_says_closed(kind: type) -> No
         async with kind(**options_of(kind)) as client:
             pass
         for name, arguments in CALLS[kind]:
-            with pytest.raises(ClientClosed, match="closed"):
+            with pytest.raises(ClientClosedError, match="closed"):
                 await getattr(client, name)(*arguments)
         await client.close()
 
@@ -112,7 +112,7 @@ def test_after_close_every_call_of_a_sync_client_says_closed(sync: type, twin: t
     client = sync(**options_of(sync))
     client.close()
     for name, arguments in [*CALLS[twin], ("__enter__", ())]:
-        with pytest.raises(ClientClosed, match="closed"):
+        with pytest.raises(ClientClosedError, match="closed"):
             getattr(client, name)(*arguments)
     client.close()
 
@@ -145,7 +145,7 @@ def test_the_records_of_a_producer_dropped_after_its_loop_was_closed_fail_and_le
     delivery = asyncio.run(send(producers[0]))
     with pytest.warns(ResourceWarning, match="unclosed AsyncProducer, 1 records not acknowledged"):
         drop(producers)
-    with pytest.raises(ClientClosed, match="event loop was closed before the record was acknowledged"):
+    with pytest.raises(ClientClosedError, match="event loop was closed before the record was acknowledged"):
         delivery.result(0)
 
 
@@ -205,7 +205,7 @@ def test_closing_a_client_ends_the_calls_of_other_threads() -> None:
     def ask() -> None:
         try:
             admin.list_topics(timeout=None)
-        except ClientClosed as error:
+        except ClientClosedError as error:
             raised.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(5)]
@@ -287,7 +287,7 @@ def test_a_new_topic_that_cannot_be_sent_is_refused_by_what_is_wrong(topic: NewT
 def test_a_topic_that_the_answer_leaves_out_is_not_taken_for_done() -> None:
     with pytest.raises(UnknownServerError, match="leaves out topic 'b'"):
         _raise(["b"], {})
-    with pytest.raises(ItemsFailed, match="leaves out topic 'b'"):
+    with pytest.raises(PartialFailureError, match="leaves out topic 'b'"):
         _raise(["a", "b"], {"a": None})
 
 
@@ -313,5 +313,5 @@ def test_two_tasks_may_close_an_async_producer_at_once_and_only_one_is_told_what
             return list(await asyncio.gather(producer.close(0.1), producer.close(15), return_exceptions=True))
 
     failed, quiet = asyncio.run(test())
-    assert isinstance(failed, DeliveryFailed)
+    assert isinstance(failed, DeliveryError)
     assert quiet is None

@@ -14,7 +14,7 @@ import pytest
 from pyclient import foreign_options
 from pyclient.config import AdminConfig, ConsumerConfig, OptionWarning, ProducerConfig
 from pyclient.config.declaration import Config, _catalog
-from pyclient.errors import ConfigurationError, UnknownOption
+from pyclient.errors import ConfigurationError, UnknownOptionError
 from pyclient.foreign_options import NAMES, ROLES, VALUES, ByValue, Fate, Ignored, Refused, Renamed, settle
 
 DATA = Path(__file__).parents[1] / "data" / "options"
@@ -74,7 +74,7 @@ def check_fate(client: str, name: str) -> None:
     """The name is in the table, and any value is taken or refused for a reason, never unknown."""
     key = name.replace(".", "_")
     if (client, key) not in ROLES and key not in NAMES and key != "sasl_jaas_config":
-        with pytest.raises(UnknownOption, match=f"{name} is an option of the .*, not of the {client}"):
+        with pytest.raises(UnknownOptionError, match=f"{name} is an option of the .*, not of the {client}"):
             CLIENTS[client].parse({name: "x"})
         return
     for value in ("true", "0", "-1", "x"):
@@ -223,7 +223,7 @@ def test_two_names_of_other_clients_must_agree() -> None:
 
 
 def test_a_renamed_option_of_another_kind_of_client_is_refused() -> None:
-    with pytest.raises(UnknownOption, match=r"queue\.buffering\.max\.ms \(here linger_ms\) is no option of the consumer"):
+    with pytest.raises(UnknownOptionError, match=r"queue\.buffering\.max\.ms \(here linger_ms\) is no option of the consumer"):
         parse("consumer", "queue.buffering.max.ms", 1)
 
 

@@ -11,24 +11,24 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from pyclient.buffers.fetchbuffer import Chunk, Failure, FetchBuffer
+from pyclient.buffers.fetch_buffer import Chunk, Failure, FetchBuffer
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import RecordBatch, read_batches
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.isolation import committed_only
 from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
 from pyclient.core.fetching.lookups import LATEST, OffsetLookups
-from pyclient.core.fetching.pace import Pace
-from pyclient.core.fetching.parting import Parting
+from pyclient.core.fetching.fetch_wait import FetchWait
+from pyclient.core.fetching.session_close import SessionClose
 from pyclient.core.fetching.positions import Event, Phase, Position
 from pyclient.core.fetching.replicas import NearReplicas
 from pyclient.core.fetching.requests import BY_NAME, fetch_fields
 from pyclient.core.fetching.sessions import FULL, Asking, Wish
 from pyclient.core.fetching.sources import Sources
-from pyclient.core.fetching.troubles import damaged, is_for_the_user, no_offset, not_in_log, too_large
+from pyclient.core.fetching.fetch_errors import damaged, is_for_the_user, no_offset, not_in_log, too_large
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata, check_topic_name
-from pyclient.core.rights import error_of
+from pyclient.core.acl_errors import error_of
 from pyclient.errors import CorruptRecordError, KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
 from pyclient.records import NO_LEADER_EPOCH, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
@@ -70,9 +70,9 @@ class Fetcher:
         self._leaderless: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
         self._resting: dict[TopicPartition, float] = {}
         self._reserved = 0
-        self._pace = Pace()
+        self._pace = FetchWait()
         self._view = 0
-        self.parting = Parting(self._sources, limits)
+        self.parting = SessionClose(self._sources, limits)
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
 from pyclient.core.metadata import Metadata
-from pyclient.core.rights import error_of
-from pyclient.errors import KafkaError, KafkaTimeout, UnknownServerError, error_for
+from pyclient.core.acl_errors import error_of
+from pyclient.errors import KafkaError, KafkaTimeoutError, UnknownServerError, error_for
 from pyclient.records import OffsetAndTimestamp, TopicPartition
 
 LATEST: Final = -1
@@ -152,5 +152,5 @@ class OffsetLookups:
     def _too_late(self, lookup: Lookup) -> KafkaError:
         cause = lookup.last_error or self._metadata.last_error
         reason = f"last error: {cause}" if cause else "its leader is not known or did not answer"
-        return KafkaTimeout(f"the offset of {lookup.where} could not be looked up in time ({reason}). "
+        return KafkaTimeoutError(f"the offset of {lookup.where} could not be looked up in time ({reason}). "
                             "Check that the topic and partition exist and that its leader is up.")

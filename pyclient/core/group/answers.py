@@ -6,7 +6,7 @@ from typing import Final
 
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Verdict
-from pyclient.core.rights import error_of
+from pyclient.core.acl_errors import error_of
 from pyclient.errors import CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError
 from pyclient.records import TopicPartition
 

@@ -13,10 +13,10 @@ from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Call, Calls, Finish
 from pyclient.core.group.classic_calls import Joined, KnownAs, heartbeat_call, join_call, leave_call, survey_call, sync_call
 from pyclient.core.group.classic_state import BEATING, CLASSIC, UNSETTLED, Event, State
-from pyclient.core.group.leading import Leading
+from pyclient.core.group.leader import GroupLeader
 from pyclient.core.group.member import Member
 from pyclient.core.group.membership import Change, ChangeKind, GroupOptions, Identity
-from pyclient.core.group.strategies import Strategies
+from pyclient.core.group.assignors import GroupAssignors
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Ready, Request, earliest
 from pyclient.core.metadata import Metadata
@@ -42,7 +42,7 @@ _TELLING: Final = (UnknownMemberIdError, IllegalGenerationError, FencedInstanceI
 class ClassicGroup(Member):
     """The manager of one consumer's membership. *on_news* is called when the user's thread has something to do."""
 
-    def __init__(self, options: GroupOptions, strategies: Strategies, calls: Calls, metadata: Metadata, leading: Leading, *,
+    def __init__(self, options: GroupOptions, strategies: GroupAssignors, calls: Calls, metadata: Metadata, leading: GroupLeader, *,
                  backoff: WaitPolicy, on_news: Callable[[], None]) -> None:
         super().__init__(options, calls, metadata, backoff, on_news)
         self._strategies = strategies

@@ -18,7 +18,7 @@ from pyclient.core.group.consumer_calls import Saying, Told, Wishes, beat_call, 
 from pyclient.core.group.consumer_state import BEATING, CONSUMER, MEMBERS, Event, State
 from pyclient.core.group.member import Member
 from pyclient.core.group.membership import Change, ChangeKind, GroupOptions, Identity
-from pyclient.core.group.reconciling import Reconciling
+from pyclient.core.group.reconciliation import Reconciliation
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Ready, Request, earliest
 from pyclient.core.metadata import Metadata
@@ -50,7 +50,7 @@ class ConsumerGroup(Member):
         self.state = State.OUT
         self.identity = Identity(member_id=str(UUID(int=random.getrandbits(128), version=4)))
         self._wishes = Wishes()
-        self._reconciling = Reconciling()
+        self._reconciling = Reconciliation()
         self._is_open = False  # there may be a step to take
         self._balked = False  # the listener raised when it was given partitions: once more with the next poll (N06)
         self._said: Wishes | None = None  # what the coordinator has heard; None: it has to be told everything

@@ -11,7 +11,7 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
 from pyclient.core.group.answers import refused
 from pyclient.core.group.membership import GroupOptions, Identity
-from pyclient.core.group.reconciling import Place
+from pyclient.core.group.reconciliation import Place
 
 JOINS: Final = 0
 LEAVES: Final = -1

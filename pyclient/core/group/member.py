@@ -13,7 +13,7 @@ from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Calls, Finish
 from pyclient.core.group.changes import Changes
 from pyclient.core.group.membership import Change, GroupOptions
-from pyclient.core.group.subscribed import Subscribed
+from pyclient.core.group.subscribed import TopicSubscription
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.metadata import Metadata
 from pyclient.errors import AuthorizationError
@@ -37,7 +37,7 @@ class Member(abc.ABC):
         self.polling = False
         """The user's thread waits in poll; it says so itself."""
         self.polled_at = 0.0
-        self._subscribed = Subscribed(options.group_id, metadata)
+        self._subscribed = TopicSubscription(options.group_id, metadata)
         self._changes = Changes()
 
     # ---- the topics -------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Final
 
 from pyclient.core.group.membership import Identity, Membership
 from pyclient.errors import (
-    CommitFailed, FencedMemberEpochError, IllegalGenerationError, KafkaError, RebalanceInProgressError, StaleMemberEpochError,
+    CommitFailedError, FencedMemberEpochError, IllegalGenerationError, KafkaError, RebalanceInProgressError, StaleMemberEpochError,
     UnknownMemberIdError,
 )
 from pyclient.records import TopicPartition
@@ -41,14 +41,14 @@ class MemberCommit:
         """As whom to send it now.
 
         Raises:
-            CommitFailed: this is no member of the group, or a partition is not assigned to it any more.
+            CommitFailedError: this is no member of the group, or a partition is not assigned to it any more.
         """
         if not self._group.identity.joined:
-            raise CommitFailed(f"this consumer is no member of group {self._group_id!r} now, so it may not commit for it: poll() joins, and reads on "
+            raise CommitFailedError(f"this consumer is no member of group {self._group_id!r} now, so it may not commit for it: poll() joins, and reads on "
                                "from what is committed. A member that does not poll for max_poll_interval_ms is put out of its group.")
         for where, assignment in self._assignments.items():
             if assignment is None or self._group.owned.get(where) != assignment:
-                raise CommitFailed(f"{where} is not assigned to this member of group {self._group_id!r} any more, or never was: its owner goes on from "
+                raise CommitFailedError(f"{where} is not assigned to this member of group {self._group_id!r} any more, or never was: its owner goes on from "
                                    "what was committed before. Commit in on_partitions_revoked what must not be read again.", topic_partition=where)
         self._sent_as, self._waits = self._group.identity, False
         return self._sent_as
@@ -57,7 +57,7 @@ class MemberCommit:
         """The coordinator refused it: wait for the next generation, or raise.
 
         Raises:
-            CommitFailed: the group goes on without this member.
+            CommitFailedError: the group goes on without this member.
             KafkaError: any other refusal.
         """
         sent_as = self._sent_as
@@ -68,7 +68,7 @@ class MemberCommit:
         if outdated and isinstance(error, _OUTDATED):
             self._waits = True
         elif isinstance(error, _GONE):
-            raise CommitFailed(f"group {self._group_id!r} goes on without this member ({error.name}): nothing was committed, and the records are read "
+            raise CommitFailedError(f"group {self._group_id!r} goes on without this member ({error.name}): nothing was committed, and the records are read "
                                "again by whoever gets their partitions. poll() joins anew.") from error
         else:
             raise error

@@ -9,7 +9,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
 from pyclient.core.group.answers import refused
 from pyclient.core.group.membership import Identity
-from pyclient.core.rights import error_of
+from pyclient.core.acl_errors import error_of
 from pyclient.errors import UnknownServerError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
 

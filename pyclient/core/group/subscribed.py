@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pyclient.core.group.subscription import Subscription
-from pyclient.core.group.unreadable import Unreadable
+from pyclient.core.group.topic_errors import TopicErrors
 from pyclient.core.metadata import Metadata
 from pyclient.errors import KafkaError, TopicAuthorizationError
 
@@ -16,7 +16,7 @@ PIN: Final = "subscription"
 FORBIDDEN: Final = TopicAuthorizationError.code
 
 
-class Subscribed:
+class TopicSubscription:
     """What one member subscribes to; false when it is nothing."""
 
     def __init__(self, group_id: str, metadata: Metadata) -> None:
@@ -24,7 +24,7 @@ class Subscribed:
         self.topics: frozenset[str] = frozenset()
         """Those it means, as last resolved. What a pattern means that brokers match is not among them."""
         self._metadata = metadata
-        self._unreadable = Unreadable(group_id)
+        self._unreadable = TopicErrors(group_id)
         self._view = 0
 
     def __bool__(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyclient.codec.apis import Api
 from pyclient.core.calls import Again, Anywhere, Call, Calls, Done, Finish, Verdict
-from pyclient.core.rights import error_of
+from pyclient.core.acl_errors import error_of
 from pyclient.errors import KafkaError
 
 NONE = -1

@@ -20,11 +20,11 @@ from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, en
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
 from pyclient.core.metadata import Metadata
-from pyclient.core.sending.balance import Balance
-from pyclient.core.sending.lanes import Lane, Leader
+from pyclient.core.sending.adaptive_partitioning import Balance
+from pyclient.core.sending.sequencing import PartitionSequence, Leader
 from pyclient.core.sending.producer_ids import ProducerIds
-from pyclient.core.sending.verdicts import GiveUp, Split, Stored, TryAgain, Verdict, judge
-from pyclient.errors import CorruptRecordError, DeliveryTimeout, KafkaError, raisable, sentence
+from pyclient.core.sending.produce_outcome import GiveUp, Split, Stored, TryAgain, Verdict, judge
+from pyclient.errors import CorruptRecordError, DeliveryTimeoutError, KafkaError, raisable, sentence
 from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Sender:
         self._by_leader: dict[int, dict[PartitionQueue, None]] = {}
         self._leaderless: dict[PartitionQueue, None] = {}
         self._resting: dict[PartitionQueue, Rest] = {}  # after a failure
-        self._lanes: dict[PartitionQueue, Lane] = {}
+        self._lanes: dict[PartitionQueue, PartitionSequence] = {}
         self._under_way = 0  # batches
         self._view = 0
         self._balance = Balance(accumulator, limits.availability_timeout) if limits.adaptive else None
@@ -254,10 +254,10 @@ class Sender:
             if not self._accumulator.watch(queue):
                 return None
 
-    def _lane(self, queue: PartitionQueue) -> Lane:
+    def _lane(self, queue: PartitionQueue) -> PartitionSequence:
         lane = self._lanes.get(queue)
         if lane is None:
-            lane = self._lanes[queue] = Lane(self._limits.in_flight, stamps=self._ids is not None)
+            lane = self._lanes[queue] = PartitionSequence(self._limits.in_flight, stamps=self._ids is not None)
         return lane
 
     def _leader_epoch(self, queue: PartitionQueue) -> int:
@@ -340,7 +340,7 @@ class Sender:
                 case Unknown(cause):
                     yield batch, GiveUp(cause, in_doubt=True)
 
-    def _settle(self, now: float, lane: Lane, batch: Batch, verdict: Verdict) -> None:
+    def _settle(self, now: float, lane: PartitionSequence, batch: Batch, verdict: Verdict) -> None:
         overdue = batch.result.done  # or abandoned, while it was under way: only now does nobody read its buffer any more
         batch.in_doubt |= verdict.in_doubt
         match verdict:
@@ -364,14 +364,14 @@ class Sender:
                     self._fail(batch, self._failure(batch, error), self._own_reasons(batch, verdict))
                 self._accumulator.release(batch)
 
-    def _forgo(self, lane: Lane, batch: Batch) -> None:
+    def _forgo(self, lane: PartitionSequence, batch: Batch) -> None:
         """The batch is not sent again: its sequence is used if the broker may have it, else it leaves a gap (I07)."""
         if batch.in_doubt:
             lane.failed()
         elif batch.stamped:
             lane.gap()
 
-    def _retire_id(self, lane: Lane) -> None:
+    def _retire_id(self, lane: PartitionSequence) -> None:
         if self._ids is not None and lane.producer_id is not None and lane.has_spent_its_id:
             self._ids.spent(lane.producer_id)
 
@@ -419,7 +419,7 @@ class Sender:
         where = batch.queue.topic_partition
         told = batch.last_error or (self._ids and self._ids.last_error) or self._metadata.last_error
         reason = f"the last error was: {told}" if told is not None else self._why_unsent(where)
-        return DeliveryTimeout(
+        return DeliveryTimeoutError(
             f"{batch.count} records were not acknowledged within delivery_timeout_ms="
             f"{round(self._limits.delivery_timeout * 1000)} ({now - batch.created:.1f} s, {_tries(batch)}); {sentence(reason)} "
             f"They {'may or may not be' if _in_doubt(batch) else 'were not'} stored. Check the brokers, or raise delivery_timeout_ms.", topic_partition=where)

@@ -11,9 +11,9 @@ from random import Random
 from types import TracebackType
 from typing import Self, TypeVar
 
-from pyclient.errors import ConfigurationError, IllegalState
+from pyclient.errors import ConfigurationError, IllegalStateError
 from pyclient.testing.broker_config import for_node
-from pyclient.testing.errors import FakeClusterDefect
+from pyclient.testing.errors import FakeClusterError
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
 from pyclient.testing.fake.model import Broker, Kafka
@@ -32,7 +32,7 @@ class FakeCluster(Controls):
     gives the same ids. With ``tls``, a context of servers, its listeners speak TLS (`CertificateAuthority` makes such contexts). ``sasl`` are
     users and their passwords: then every client must log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured tokens, whose users need not be
     listed). Use it in a ``with`` or ``async with`` block; its methods may be called from any thread meanwhile.
-    Brokers have the ids 1 to *brokers*. The end of the block raises `FakeClusterDefect` when the model itself failed.
+    Brokers have the ids 1 to *brokers*. The end of the block raises `FakeClusterError` when the model itself failed.
     """
 
     def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0,
@@ -78,10 +78,10 @@ class FakeCluster(Controls):
         """Begin to listen; `close` ends it. ``with`` does both.
 
         Raises:
-            IllegalState: it runs already, or has ended: a cluster begins once.
+            IllegalStateError: it runs already, or has ended: a cluster begins once.
         """
         if self._kafka is not None:
-            raise IllegalState("this cluster was started before: make another one")
+            raise IllegalStateError("this cluster was started before: make another one")
         sockets = {number: socket.create_server((LOCALHOST, 0)) for number in range(1, self._count + 1)}
         nodes = [Broker(number, LOCALHOST, sock.getsockname()[1], rack=for_node(self._settings.broker_rack, number) or None)
                  for number, sock in sockets.items()]
@@ -96,7 +96,7 @@ class FakeCluster(Controls):
         """End it: no thread, socket or connection is left. Calling again does nothing.
 
         Raises:
-            FakeClusterDefect: the model failed while it ran.
+            FakeClusterError: the model failed while it ran.
         """
         self._end()
         self._tell_defects(None)
@@ -112,7 +112,7 @@ class FakeCluster(Controls):
         if defects and error is not None:
             error.add_note(f"the fake cluster itself failed meanwhile: {defects!r}")
         elif defects:
-            raise FakeClusterDefect(f"the fake cluster failed {len(defects)} times; the first time: {defects[0]!r}") from defects[0]
+            raise FakeClusterError(f"the fake cluster failed {len(defects)} times; the first time: {defects[0]!r}") from defects[0]
 
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         self._remember(event, facts)
@@ -130,7 +130,7 @@ class FakeCluster(Controls):
     @property
     def _model(self) -> Kafka:
         if self._kafka is None:
-            raise IllegalState("the cluster is not running: use it inside `with FakeCluster() as kafka:`")
+            raise IllegalStateError("the cluster is not running: use it inside `with FakeCluster() as kafka:`")
         return self._kafka
 
     @property

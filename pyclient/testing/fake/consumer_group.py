@@ -15,9 +15,9 @@ from uuid import UUID
 import attrs
 
 from pyclient.testing.fake.group import Committed
-from pyclient.testing.fake.patterns import InvalidPattern, matcher
+from pyclient.testing.fake.patterns import InvalidPatternError, matcher
 from pyclient.testing.fake.reconciliation import Aim, ConsumerMember, MemberState, Place, reconciled
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 from pyclient.testing.fake.server_assignors import ASSIGNORS, DEFAULT, Subscriber
 
 ILLEGAL_GENERATION: Final = 22
@@ -415,6 +415,6 @@ def check_pattern(pattern: str) -> None:
     """Raises Refused when RE2 does not take it."""
     try:
         matcher(pattern)
-    except InvalidPattern as invalid:
+    except InvalidPatternError as invalid:
         raise Refused(INVALID_REGULAR_EXPRESSION,
                       f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {invalid}.") from None

@@ -7,7 +7,7 @@ from typing import Self, TypeAlias
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.asking import Asked, Fields
+from pyclient.testing.fake.request import Asked, Fields
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.record import Record
 from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 from pyclient.testing.fake import view
-from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.request import Asked
 from pyclient.testing.fake.control import Decide, Rule, Throttle, Verdict
 from pyclient.testing.fake.coordinator import GROUP, Coordinator
 from pyclient.testing.fake.model import Kafka
@@ -65,7 +65,7 @@ class Controls(abc.ABC):
 
         Raises:
             ValueError: there is no such topic or partition.
-            IllegalState: the partition cannot be written to now.
+            IllegalStateError: the partition cannot be written to now.
         """
         return self._do(lambda kafka: view.produce(kafka, topic, partition, (timestamp, key, value, headers)))
 
@@ -111,7 +111,7 @@ class Controls(abc.ABC):
         """Let *user* log in with *password* from now on; None: not at all. Who is logged in stays so until he has to log in anew.
 
         Raises:
-            IllegalState: the cluster was made without ``sasl``.
+            IllegalStateError: the cluster was made without ``sasl``.
         """
         self._do(lambda kafka: view.set_password(kafka, user, password))
 
@@ -163,7 +163,7 @@ class Controls(abc.ABC):
 
         Raises:
             ValueError: there is no such partition or broker.
-            IllegalState: the broker has no replica in sync, or does not run.
+            IllegalStateError: the broker has no replica in sync, or does not run.
         """
         self._do(lambda kafka: _partition(kafka, topic, partition).move_leader(_known_broker(kafka, to)))
 
@@ -176,7 +176,7 @@ class Controls(abc.ABC):
 
         Raises:
             ValueError: there is no such broker.
-            IllegalState: the broker does not run.
+            IllegalStateError: the broker does not run.
         """
         self._do(lambda kafka: kafka.move_coordinator(group, to))
 
@@ -185,7 +185,7 @@ class Controls(abc.ABC):
 
         Raises:
             ValueError: there is no such broker.
-            IllegalState: it does not run.
+            IllegalStateError: it does not run.
         """
         self.resume(broker)
         self._do(lambda kafka: kafka.kill(broker, lose_tail=lose_tail))

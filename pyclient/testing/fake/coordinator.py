@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.group import Group
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 
 GROUP: Final = 0
 """Key type of groups in FindCoordinator."""

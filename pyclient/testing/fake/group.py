@@ -12,8 +12,8 @@ from typing import ClassVar, Final, NamedTuple, Self
 
 import attrs
 
-from pyclient.errors import IllegalTransition
-from pyclient.testing.fake.asking import Fields
+from pyclient.errors import IllegalTransitionError
+from pyclient.testing.fake.request import Fields
 
 
 class State(enum.Enum):
@@ -147,7 +147,7 @@ class Group:
         """Change the state."""
         after = TRANSITIONS.get((self.state, event))
         if after is None:
-            raise IllegalTransition(self.state, event)
+            raise IllegalTransitionError(self.state, event)
         self.before, self.state = self.state, after
 
     # ---- membership -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pyclient.testing.fake.membership import Membership
 from pyclient.testing.fake.migration import Policy, can_downgrade, downgraded, upgraded
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.reconciliation import ConsumerMember, MemberState
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 
 GROUP_ID_NOT_FOUND: Final = 69
 SESSION: Final = "session of"

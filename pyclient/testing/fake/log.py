@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from pyclient.testing.fake.batch import Batch
 from pyclient.testing.fake.epochs import Epochs
 from pyclient.testing.fake.producers import Aborted, Producers
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 
 OFFSET_OUT_OF_RANGE: Final = 1
 NO_TIMESTAMP: Final = -1

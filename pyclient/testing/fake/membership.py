@@ -9,11 +9,11 @@ from uuid import UUID
 
 import attrs
 
-from pyclient.testing.fake.asking import Fields
+from pyclient.testing.fake.request import Fields
 from pyclient.testing.fake.coordinator import NOT_COORDINATOR, Coordinator
 from pyclient.testing.fake.group import Committed, Event, Group, Member, State
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 
 ILLEGAL_GENERATION: Final = 22
 INCONSISTENT_GROUP_PROTOCOL: Final = 23

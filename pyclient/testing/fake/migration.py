@@ -12,7 +12,7 @@ from pyclient.records import TopicPartition
 from pyclient.testing.fake.consumer_group import Catalog, ConsumerGroup
 from pyclient.testing.fake.group import Group, Member, State
 from pyclient.testing.fake.reconciliation import Classic, ConsumerMember, Place
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 from pyclient.testing.fake.subscription import Malformed, Oversized, assigned, notes, read_subscription, written
 
 UNKNOWN_SERVER_ERROR: Final = -1

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import attrs
 
-from pyclient.errors import IllegalState
-from pyclient.testing.fake.bell import Bell
+from pyclient.errors import IllegalStateError
+from pyclient.testing.fake.notifier import Notifier
 from pyclient.testing.fake.partition import Partition
 from pyclient.testing.fake.profiles import NEWEST, PROFILES, Profile
 from pyclient.testing.fake.settings import Settings
@@ -65,7 +65,7 @@ class Kafka:
         self.cluster_id = _identifier(random).hex[:22]
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}
-        self.changed = Bell()
+        self.changed = Notifier()
         """Rung when brokers, topics or leaders change."""
         self.listeners: list[Callable[[str, Mapping[str, object]], None]] = []
         self._parts: dict[object, Any] = {}
@@ -168,7 +168,7 @@ class Kafka:
         if broker not in self.brokers:
             raise ValueError(f"there is no broker {broker}: the ids are {sorted(self.brokers)}")
         if self.brokers[broker].alive is not alive:
-            raise IllegalState(f"broker {broker} is {'not running' if alive else 'running'} already")
+            raise IllegalStateError(f"broker {broker} is {'not running' if alive else 'running'} already")
 
     # ---- coordinators -----------------------------------------------------------------------------------------------
 

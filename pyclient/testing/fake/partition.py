@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyclient.codec.encode import encode_batch
-from pyclient.errors import IllegalState
+from pyclient.errors import IllegalStateError
 from pyclient.testing.fake.batch import MARKER_KEY, MARKER_VALUE, NO_PRODUCER, Batch, placed
-from pyclient.testing.fake.bell import Bell
+from pyclient.testing.fake.notifier import Notifier
 from pyclient.testing.fake.log import Log
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 from pyclient.testing.fake.replication import MS, Replication
 from pyclient.testing.fake.validation import Limits, checked
 
@@ -49,9 +49,9 @@ class Partition:
         self.isr = [each for each in replicas if kafka.brokers[each].alive] or replicas[:1]
         self.leader = self.isr[0] if kafka.brokers[self.isr[0]].alive else NOBODY
         self.leader_epoch = 0
-        self.changed = Bell()
+        self.changed = Notifier()
         """Rung when the leader or the start of its log changes."""
-        self._grown = {broker: Bell() for broker in replicas}
+        self._grown = {broker: Notifier() for broker in replicas}
         self._kafka = kafka
         self._born = kafka.clock()
         self._looks = 0.0
@@ -84,7 +84,7 @@ class Partition:
         """The log of one replica."""
         return self._replication.replicas[broker].log
 
-    def bells(self, *brokers: int) -> Iterator[Bell]:
+    def bells(self, *brokers: int) -> Iterator[Notifier]:
         """Rung when whoever reads from one of these brokers may find something else than before."""
         yield self.changed
         for each in brokers:
@@ -248,10 +248,10 @@ class Partition:
         """Make a live in-sync replica the leader. Nothing happens when it leads already.
 
         Raises:
-            IllegalState: it is not in sync, or its broker does not run.
+            IllegalStateError: it is not in sync, or its broker does not run.
         """
         if to not in self.isr or not self.is_alive(to):
-            raise IllegalState(f"broker {to} cannot lead {self.name}: in sync are {self.isr}, running {self._kafka.alive}")
+            raise IllegalStateError(f"broker {to} cannot lead {self.name}: in sync are {self.isr}, running {self._kafka.alive}")
         if to != self.leader:
             self._lead(to)
 
@@ -266,10 +266,10 @@ class Partition:
         """Make a live replica the leader whether or not it is in sync: what the others have beyond it is lost.
 
         Raises:
-            IllegalState: it is no replica, or its broker does not run.
+            IllegalStateError: it is no replica, or its broker does not run.
         """
         if to not in self.replicas or not self.is_alive(to):
-            raise IllegalState(f"broker {to} cannot lead {self.name}: replicas are {self.replicas}, running {self._kafka.alive}")
+            raise IllegalStateError(f"broker {to} cannot lead {self.name}: replicas are {self.replicas}, running {self._kafka.alive}")
         if to in self.isr:
             self.move_leader(to)
             return

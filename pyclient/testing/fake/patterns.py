@@ -30,7 +30,7 @@ UNICODE_CLASSES: Final[Mapping[str, str]] = {
 }
 
 
-class InvalidPattern(ValueError):
+class InvalidPatternError(ValueError):
     """No regular expression of RE2's; the text is what a broker says of it."""
 
 
@@ -38,7 +38,7 @@ def matcher(pattern: str) -> re.Pattern[str]:
     """What decides by ``fullmatch`` whether a topic's name matches.
 
     Raises:
-        InvalidPattern: RE2 does not take it.
+        InvalidPatternError: RE2 does not take it.
     """
     return re.compile(_Reader(pattern).read(), re.ASCII)
 
@@ -63,7 +63,7 @@ class _Reader:
         while self._at < len(self._pattern):
             self._next()
         if len(self._groups) > 1:
-            raise InvalidPattern("missing closing )")
+            raise InvalidPatternError("missing closing )")
         return "".join([*self._out, ")" * len(self._groups[0])])
 
     def _next(self) -> None:
@@ -115,15 +115,15 @@ class _Reader:
             self._name(named[1])
             return
         if self._pattern.startswith(("P<", "<"), self._at):
-            raise InvalidPattern("invalid named capture")
+            raise InvalidPatternError("invalid named capture")
         flags = self._taken(FLAGS)
         if flags is None:
-            raise InvalidPattern("invalid or unsupported Perl syntax")
+            raise InvalidPatternError("invalid or unsupported Perl syntax")
         self._flags(flags[1], flags[2] or "", scoped=flags[3] == ":")
 
     def _name(self, name: str) -> None:
         if name in self._names:
-            raise InvalidPattern("duplicate capture group name")
+            raise InvalidPatternError("duplicate capture group name")
         self._names.add(name)
         self._begin("(?:")
 
@@ -145,7 +145,7 @@ class _Reader:
 
     def _close(self) -> None:
         if len(self._groups) == 1:
-            raise InvalidPattern("regexp/syntax: internal error")
+            raise InvalidPatternError("regexp/syntax: internal error")
         self._put(")" * (1 + len(self._groups.pop())))
 
     def _alternative(self) -> None:
@@ -158,9 +158,9 @@ class _Reader:
 
     def _repeat(self, text: str) -> None:
         if self._repeated:
-            raise InvalidPattern("invalid nested repetition operator")
+            raise InvalidPatternError("invalid nested repetition operator")
         if not self._repeatable:
-            raise InvalidPattern("missing argument to repetition operator")
+            raise InvalidPatternError("missing argument to repetition operator")
         if self._pattern.startswith("?", self._at):
             self._at += 1
         self._out.append(text)
@@ -174,14 +174,14 @@ class _Reader:
             return
         low, high = int(found[1]), int(found[3] or found[1])
         if not low <= high <= MOST_REPEATS:
-            raise InvalidPattern("invalid repeat count")
+            raise InvalidPatternError("invalid repeat count")
         self._repeat("{" + found[0])
 
     # ---- escapes ----------------------------------------------------------------------------------------------------
 
     def _escape(self) -> None:
         if self._at == len(self._pattern):
-            raise InvalidPattern("trailing backslash at end of expression")
+            raise InvalidPatternError("trailing backslash at end of expression")
         sign = self._pattern[self._at]
         if sign == "Q":
             self._quoted()
@@ -208,7 +208,7 @@ class _Reader:
         found = self._taken(BRACED)
         name = found[1] or found[0] if found is not None else ""
         if found is None or name not in UNICODE_CLASSES:
-            raise InvalidPattern("invalid character class range")
+            raise InvalidPatternError("invalid character class range")
         return _within(UNICODE_CLASSES[name], but=(sign == "P") != ("^" in found[0]))
 
     def _sign(self) -> str:
@@ -222,7 +222,7 @@ class _Reader:
         if sign in CONTROLS:
             return CONTROLS[sign]
         if sign.isalnum() or not sign.isascii():
-            raise InvalidPattern("invalid escape sequence")
+            raise InvalidPatternError("invalid escape sequence")
         return sign
 
     # ---- classes ----------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class _Reader:
         first = True
         while first or not self._pattern.startswith("]", self._at):
             if self._at >= len(self._pattern):
-                raise InvalidPattern("missing closing ]")
+                raise InvalidPatternError("missing closing ]")
             out.append(self._item())
             first = False
         self._at += 1
@@ -244,7 +244,7 @@ class _Reader:
         named = self._taken(POSIX)
         if named is not None:
             if named[2] not in POSIX_CLASSES:
-                raise InvalidPattern("invalid character class range")
+                raise InvalidPatternError("invalid character class range")
             return _within(POSIX_CLASSES[named[2]], but=bool(named[1]))
         if self._pattern[self._at] == "\\" and self._pattern[self._at + 1:self._at + 2] in (*PERL, "p", "P"):
             self._at += 1
@@ -257,18 +257,18 @@ class _Reader:
             self._at += 1
             high = self._single()
         if low > high:
-            raise InvalidPattern("invalid character class range")
+            raise InvalidPatternError("invalid character class range")
         return re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"
 
     def _single(self) -> str:
         if self._at >= len(self._pattern):
-            raise InvalidPattern("missing closing ]")
+            raise InvalidPatternError("missing closing ]")
         sign = self._pattern[self._at]
         self._at += 1
         if sign != "\\":
             return sign
         if self._at >= len(self._pattern):
-            raise InvalidPattern("trailing backslash at end of expression")
+            raise InvalidPatternError("trailing backslash at end of expression")
         return self._sign()
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from pyclient.testing.fake.batch import NO_PRODUCER, Batch
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 
 REMEMBERED: Final = 5
 """Batches of a producer whose repetition is recognised; no more may be in flight on a connection."""

@@ -16,7 +16,7 @@ from pyclient.codec.encode import (
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError
 from pyclient.testing.fake.batch import ATTRIBUTES, ATTRIBUTES_AT, CRC, CRC_AT, NO_PRODUCER, Batch, timed
-from pyclient.testing.fake.refused import RecordError, Refused
+from pyclient.testing.fake.refusal import RecordError, Refused
 from pyclient.testing.fake.settings import Settings
 
 UNKNOWN_SERVER_ERROR: Final = -1

@@ -7,19 +7,19 @@ from typing import NamedTuple
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_batch
 from pyclient.codec.record import Record
-from pyclient.errors import IllegalState
+from pyclient.errors import IllegalStateError
 from pyclient.partitioners import murmur2_partition
 from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
-from pyclient.testing.fake.families.topics import name_problem
+from pyclient.testing.fake.handlers.topics import name_problem
 from pyclient.testing.fake.group import Member
 from pyclient.testing.fake.heartbeats import ConsumerMembership
 from pyclient.testing.fake.membership import Membership
 from pyclient.testing.fake.model import Kafka, Topic
 from pyclient.testing.fake.partition import NOBODY, Partition
 from pyclient.testing.fake.reconciliation import ConsumerMember, Place
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 from pyclient.testing.fake.subscription import Malformed, assigned
 from pyclient.testing.fake.topic_config import check
 
@@ -112,11 +112,11 @@ def produce(kafka: Kafka, topic: str, index: int | None, content: Content) -> Re
         index = murmur2_partition(key, len(_topic(kafka, topic).partitions))
     partition = partitions(kafka, topic, index or 0)[0]
     if partition.leader == NOBODY:
-        raise IllegalState(f"{partition.name} has no leader: none of its brokers runs")
+        raise IllegalStateError(f"{partition.name} has no leader: none of its brokers runs")
     try:
         done = partition.write(partition.leader, encode_batch([(moment, key, value, headers)], base_timestamp=moment), all_in_sync=True)
     except Refused as refused:
-        raise IllegalState(f"{partition.name} refuses the record with error {refused.code}: {refused.message or ''}") from None
+        raise IllegalStateError(f"{partition.name} refuses the record with error {refused.code}: {refused.message or ''}") from None
     return RecordMetadata(topic, partition.index, done.base_offset, moment if done.append_time < 0 else done.append_time)
 
 
@@ -207,7 +207,7 @@ def _member_called(found: AnyGroup, name: str) -> str:
 def set_password(kafka: Kafka, user: str, password: str | None) -> None:
     """Change who may log in."""
     if kafka.users is None:
-        raise IllegalState("nobody logs in to this cluster: make it with sasl={user: password}")
+        raise IllegalStateError("nobody logs in to this cluster: make it with sasl={user: password}")
     if password is None:
         kafka.users.pop(user, None)
     else:

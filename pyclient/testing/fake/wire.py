@@ -11,10 +11,10 @@ from typing import Any, Final
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import RequestHead, decode_request, encode_response, read_head
 from pyclient.errors import ProtocolError
-from pyclient.testing.fake.asking import Asked, Fields, Row
+from pyclient.testing.fake.request import Asked, Fields, Row
 from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fail, Silence, Throttle, Verdict
-from pyclient.testing.fake.families import FAMILIES
-from pyclient.testing.fake.families.versions import UNSUPPORTED_VERSION
+from pyclient.testing.fake.handlers import FAMILIES
+from pyclient.testing.fake.handlers.versions import UNSUPPORTED_VERSION
 from pyclient.testing.fake.model import Broker, Kafka
 from pyclient.testing.fake.sasl import ILLEGAL_SASL_STATE, Session
 

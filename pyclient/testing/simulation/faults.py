@@ -12,7 +12,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import response_schema
 from pyclient.core.connection import State
 from pyclient.testing.fake import view
-from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.request import Asked
 from pyclient.testing.fake.control import Answer, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.partition import NOBODY, Partition

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyclient.codec.record import Record
-from pyclient.errors import CommitFailed
+from pyclient.errors import CommitFailedError
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Key
 from pyclient.testing.simulation.group_facts import GroupFacts, Member
@@ -142,7 +142,7 @@ def a_member_in_peace_is_refused_nothing(judge: Judge, member: Member, error: Ba
 @holds("refused a member", "C25", GROUPS)
 def only_members_of_the_past_are_refused_commits(judge: Judge, member: Member, error: BaseException) -> None:
     """A commit of the current owner does not fail because of the group."""
-    if isinstance(error, CommitFailed) and error.topic_partition in member.group.owned and member.group.identity.joined:
+    if isinstance(error, CommitFailedError) and error.topic_partition in member.group.owned and member.group.identity.joined:
         raise breach(only_members_of_the_past_are_refused_commits, f"{member.name} owns {error.topic_partition} and is told {error!r}")
 
 

@@ -12,7 +12,7 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.errors import (
-    BufferExhausted, DeliveryTimeout, IllegalTransition, InvalidTimestampError, KafkaError, LogTruncationError, OffsetOutOfRangeError, PolicyViolationError,
+    BufferExhaustedError, DeliveryTimeoutError, IllegalTransitionError, InvalidTimestampError, KafkaError, LogTruncationError, OffsetOutOfRangeError, PolicyViolationError,
 )
 from pyclient.testing.simulation.facts import Facts, Handed, Key, Reading, Sent
 from pyclient.testing.simulation.network import Link
@@ -152,7 +152,7 @@ def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
     if isinstance(sent.error, InvalidTimestampError | PolicyViolationError):
         return
     calm = judge.facts.calm_from + RECOVERY_S
-    if not isinstance(sent.error, DeliveryTimeout) or sent.due_from > calm:
+    if not isinstance(sent.error, DeliveryTimeoutError) or sent.due_from > calm:
         raise breach(what_could_be_delivered_was, f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due_from:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
 
 
@@ -160,7 +160,7 @@ def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
 def what_can_be_taken_is_taken(judge: Judge, who: str, error: BaseException) -> None:
     """Before the first fault, and when the last one is healed, a client knows the cluster, and turns nobody away but for want of memory."""
     facts, now = judge.facts, judge.world.loop.time()
-    if who in facts.patience and not isinstance(error, BufferExhausted):
+    if who in facts.patience and not isinstance(error, BufferExhaustedError):
         wrong = facts.troubled_from <= now and now - facts.patience[who] <= facts.calm_from + RECOVERY_S
         if not wrong:
             raise breach(what_can_be_taken_is_taken, f"{who} refuses a record at {now:.3f} while all is well: {error!r}")
@@ -454,7 +454,7 @@ def nothing_is_left(judge: Judge, left: Mapping[str, list[str]]) -> None:
 @holds("refused", "S05")
 def only_kafkas_errors_are_raised(judge: Judge, who: str, error: BaseException) -> None:
     """Whatever a broker or the network does, users see a KafkaError, and none that tells of a defect."""
-    if not isinstance(error, KafkaError) or isinstance(error, IllegalTransition):
+    if not isinstance(error, KafkaError) or isinstance(error, IllegalTransitionError):
         raise breach(only_kafkas_errors_are_raised, f"{who} was raised {error!r}")
 
 

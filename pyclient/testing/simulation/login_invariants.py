@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
-from pyclient.errors import TokenUnavailable
+from pyclient.errors import TokenUnavailableError
 from pyclient.sasl.oauthbearer import GIVE_IN
-from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.request import Asked
 from pyclient.testing.fake.sasl import SHORTEST_S, Session, token_end
 from pyclient.testing.simulation.invariants import INVARIANTS, Judge, breach, holds
 from pyclient.testing.simulation.network import Link
@@ -113,7 +113,7 @@ def _may_be_late(judge: Judge, asked: Asked) -> bool:
 def a_session_outlives_a_failed_renewal(judge: Judge, link: Link) -> None:
     """While there is no token, what the last one has opened stays open."""
     session, cause = session_of(link), link.client_protocol._cause
-    if isinstance(cause, TokenUnavailable) and session.logged_in and session.ends_at is not None and judge.world.loop.time() < session.ends_at:
+    if isinstance(cause, TokenUnavailableError) and session.logged_in and session.ends_at is not None and judge.world.loop.time() < session.ends_at:
         raise breach(a_session_outlives_a_failed_renewal, f"{link!r} ends, though its session lives until {session.ends_at:.3f}: {cause}")
 
 

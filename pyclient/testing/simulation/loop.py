@@ -22,11 +22,11 @@ BUSY: Final = 50_000
 """Callbacks at one instant after which the loop calls it a busy loop."""
 
 
-class SimulationStuck(Exception):
+class SimulationStuckError(Exception):
     """Nothing can ever happen again, and somebody still waits."""
 
 
-class BusyLoop(Exception):
+class BusyLoopError(Exception):
     """Callbacks schedule each other without end while time stands still."""
 
 
@@ -152,13 +152,13 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         """Run until *future* is done, and give its result.
 
         Raises:
-            SimulationStuck: it can never be done, for nothing is left that could happen.
+            SimulationStuckError: it can never be done, for nothing is left that could happen.
         """
         task: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
         with _running(self):
             while not task.done():
                 if not self.step():
-                    raise SimulationStuck(f"nothing can happen any more, and {task!r} still waits")
+                    raise SimulationStuckError(f"nothing can happen any more, and {task!r} still waits")
         return task.result()
 
     def run_until(self, when: float) -> None:
@@ -186,7 +186,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.turns += 1
         self._at_this_instant += 1
         if self._at_this_instant > BUSY:
-            raise BusyLoop(f"{BUSY} callbacks ran at {self._now:.6f} s and time did not move; the last one: {handle!r}")
+            raise BusyLoopError(f"{BUSY} callbacks ran at {self._now:.6f} s and time did not move; the last one: {handle!r}")
         self._origin = self.turns
         try:
             handle._context.run(handle._callback, *handle._args)  # as its own `_run` would, of which it costs the half

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from pyclient.runtime.network import Endpoint, SocketOptions, Tls, UsesTls, tls_name
-from pyclient.testing.fake.asking import Asked
+from pyclient.runtime.transport import Endpoint, SocketOptions, Tls, UsesTls, tls_name
+from pyclient.testing.fake.request import Asked
 from pyclient.testing.fake.wire import Front
 from pyclient.testing.tls import BrokerTls, ClientTls
 
@@ -310,7 +310,7 @@ class SimulatedNetwork:
         self.unreachable: set[int] = set()
         """Brokers that new connections wait for without end."""
         self.names: dict[str, list[str]] = {}
-        """Host → addresses; a host that is missing here cannot be resolved."""
+        """NodeConnections → addresses; a host that is missing here cannot be resolved."""
         self.addresses: dict[tuple[str, int], int] = {}
         """(Address, port) → broker."""
         self.armed: list[Callable[[Link], bool]] = []
@@ -379,7 +379,7 @@ class SimulatedNetwork:
 
 
 class ClientNetwork:
-    """Implements `pyclient.runtime.network.Network` on a simulated network."""
+    """Implements `pyclient.runtime.transport.Network` on a simulated network."""
 
     def __init__(self, network: SimulatedNetwork, client: str) -> None:
         self._network = network

@@ -39,7 +39,7 @@ MOST_FAULTS: Final = 7
 
 
 @attrs.frozen(kw_only=True)
-class Protection:
+class Security:
     """What brokers ask for."""
 
     tls: bool = False
@@ -88,17 +88,17 @@ class Protection:
         world.security = options if self.tls or self.mechanism is not None else {}
 
 
-def drawn(seed: int, *, logs_in: bool = True) -> Protection:
+def drawn(seed: int, *, logs_in: bool = True) -> Security:
     """This seed's."""
     if seed % SECURED == SECURED - 1:
-        return Protection(tls=True)
+        return Security(tls=True)
     if not logs_in or seed % LOGS_IN != LOGS_IN - 2:
-        return Protection()
+        return Security()
     random = Random(f"{seed}/protection")
     mechanism = random.choice(MECHANISMS)
     session = random.choice(SESSIONS_MS[mechanism])
     life = random.choice(TOKENS_LIVE_S) if session else random.choice(TOKENS_LIVE_S[:-1])
-    return Protection(tls=seed % SECURED == SECURED - 2, mechanism=mechanism, session_ms=session, awaits=random.random() < 0.5,
+    return Security(tls=seed % SECURED == SECURED - 2, mechanism=mechanism, session_ms=session, awaits=random.random() < 0.5,
                       token_life_s=life if mechanism == BEARER else WEEK_S)
 
 

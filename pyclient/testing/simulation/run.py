@@ -17,8 +17,8 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.transitions import TABLES
-from pyclient.errors import IllegalTransition
-from pyclient.testing.fake.asking import Asked
+from pyclient.errors import IllegalTransitionError
+from pyclient.testing.fake.request import Asked
 from pyclient.testing.fake.batch import Batch
 from pyclient.testing.fake.partition import NOBODY
 from pyclient.testing.simulation import protection
@@ -26,7 +26,7 @@ from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
 from pyclient.testing.simulation.faults import FELT_BY_LOGINS, FELT_BY_MEMBERS, KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.invariants import RULES_OF_ALL, Broken, Invariant, Judge
 from pyclient.testing.simulation.login_invariants import LOGIN, RULES_OF_LOGINS
-from pyclient.testing.simulation.loop import BusyLoop, SimulationStuck
+from pyclient.testing.simulation.loop import BusyLoopError, SimulationStuckError
 from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService, drawn
 from pyclient.testing.simulation.world import World
@@ -114,9 +114,9 @@ class Run:
                 self._check_what_is_left()
             except Broken as found:
                 broken = found
-            except BusyLoop as found:
+            except BusyLoopError as found:
                 broken = Broken("S02 no_loop_is_busy", str(found))
-            except (SimulationStuck, TimeoutError) as found:
+            except (SimulationStuckError, TimeoutError) as found:
                 broken = Broken("S09 nobody_waits_for_ever", str(found) or f"not all are done after {LONGEST_S} s")
             except KeyboardInterrupt:
                 self._abandon()
@@ -381,7 +381,7 @@ class _Errors(logging.Handler):
 
 
 def _tells_of_a_defect(record: logging.LogRecord) -> bool:
-    return isinstance(record.args, tuple) and any(isinstance(each, IllegalTransition) for each in record.args)
+    return isinstance(record.args, tuple) and any(isinstance(each, IllegalTransitionError) for each in record.args)
 
 
 @contextlib.contextmanager

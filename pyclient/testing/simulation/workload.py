@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import attrs
 
-from pyclient.consumer import AsyncConsumer
+from pyclient.consumer.facade import AsyncConsumer
 from pyclient.errors import (
-    ClientClosed, DeliveryFailed, KafkaError, KafkaTimeout, LogTruncationError, NoOffsetForPartition, OffsetOutOfRangeError,
+    ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError, OffsetOutOfRangeError,
 )
-from pyclient.producer import AsyncProducer
+from pyclient.producer.facade import AsyncProducer
 from pyclient.buffers.deliveries import NO_PARTITION
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.pool import Pool
@@ -26,7 +26,7 @@ from pyclient.testing.simulation.world import World
 SEPARATOR: Final = b"|"
 REMEMBERED: Final = 5
 """Batches of a producer and partition that a broker knows again."""
-NO_POSITION: Final = (NoOffsetForPartition, OffsetOutOfRangeError)
+NO_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
 CLOSES_EARLY: Final = 0.2
 ANYWHERE: Final = 2**63
 """An end of a log that nobody has told us."""
@@ -237,7 +237,7 @@ class ProducingService:
             raise CallbackFails("on purpose")
 
     async def _flush(self) -> None:
-        with contextlib.suppress(DeliveryFailed, KafkaTimeout):
+        with contextlib.suppress(DeliveryError, KafkaTimeoutError):
             await self._producer.flush(self._random.choice((0.1, 2.0, None)))
         self._account()
 
@@ -249,9 +249,9 @@ class ProducingService:
         self._closing = timeout is not None
         pool = self._producer._core.accumulator.pool
         if timeout is None:
-            with contextlib.suppress(DeliveryFailed, KafkaTimeout):
+            with contextlib.suppress(DeliveryError, KafkaTimeoutError):
                 await self._producer.flush(None)
-        with contextlib.suppress(DeliveryFailed, ClientClosed):
+        with contextlib.suppress(DeliveryError, ClientClosedError):
             await self._producer.close(timeout)
         self._judge.after("idle", self.name, pool.used)
         self._world.journal.note(self.name, "closed")

@@ -10,10 +10,10 @@ from concurrent.futures import Executor, Future
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
-from pyclient.consumer import AsyncConsumer
-from pyclient.producer import AsyncProducer
+from pyclient.consumer.facade import AsyncConsumer
+from pyclient.producer.facade import AsyncProducer
 from pyclient.runtime.environment import ASSIGNING, SEAL_INLINE_BYTES, Environment, using
-from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.request import Asked
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
 from pyclient.testing.fake.model import Broker, Kafka
@@ -97,8 +97,8 @@ class World:
         """Run a coroutine to its end in virtual time, and give its result.
 
         Raises:
-            SimulationStuck: nothing can happen any more, and it still waits.
-            BusyLoop: callbacks follow each other without end while time stands still.
+            SimulationStuckError: nothing can happen any more, and it still waits.
+            BusyLoopError: callbacks follow each other without end while time stands still.
         """
         result: T = self.loop.run_until_complete(steps)
         return result

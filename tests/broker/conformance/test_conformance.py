@@ -9,7 +9,7 @@ import pytest
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.testing import LocalCluster, Security
 from pyclient.testing.fake.cluster import FakeCluster
-from pyclient.testing.fake.families import FAMILIES
+from pyclient.testing.fake.handlers import FAMILIES
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
 from tests.broker.conformance import (
     scripts_admin,

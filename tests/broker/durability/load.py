@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from pyclient import Delivery, Producer
-from pyclient.errors import DeliveryFailed
+from pyclient.errors import DeliveryError
 from pyclient.testing import LocalCluster
 from tests.broker.durability.numbering import Stream, acknowledged, value
 
@@ -63,7 +63,7 @@ class Load:
 
     def _guard(self, producer: int) -> None:
         try:
-            with contextlib.suppress(DeliveryFailed), Producer(**self._options) as client:  # each Delivery is looked at later
+            with contextlib.suppress(DeliveryError), Producer(**self._options) as client:  # each Delivery is looked at later
                 self._send(client, producer)
                 self.metrics.append(client.metrics())
         except BaseException as fault:  # noqa: BLE001 raised in the test

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pyclient import AsyncConsumer, Consumer
-from pyclient.errors import CommitFailed, RebalanceInProgressError, WakeupError
+from pyclient.errors import CommitFailedError, RebalanceInProgressError, WakeupError
 
 
 class Program:
@@ -61,7 +61,7 @@ class Program:
     async def _commit(self, consumer: Any) -> None:
         try:
             await now(consumer.commit())
-        except (CommitFailed, RebalanceInProgressError) as refused:
+        except (CommitFailedError, RebalanceInProgressError) as refused:
             self._say("refused", type(refused).__name__)
 
     @staticmethod

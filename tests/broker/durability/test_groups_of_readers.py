@@ -17,7 +17,7 @@ from tests.broker.durability.load import Load, load
 from tests.broker.durability.numbering import Verdict, judge
 from tests.broker.durability.plan import plan
 from tests.broker.durability.readers import Readers, readers
-from tests.broker.durability.striking import strike
+from tests.broker.durability.fault_injection import strike
 from tests.broker.durability.test_three_brokers import PARTITIONS, THREE, Wish, keep
 from tests.groups import OFFSETS, commits, goes_back
 from tests.kafka import make_topic

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pyclient import Admin, Delivery, NewTopic, Producer
-from pyclient.errors import KafkaError, MetadataTimeout, RecordTooLargeError
+from pyclient.errors import KafkaError, MetadataTimeoutError, RecordTooLargeError
 from pyclient.testing import LocalCluster
 from tests.broker.durability.numbering import Found, Stream, Verdict, acknowledged, judge, told, value
-from tests.broker.durability.witnesses import WITNESSES, ends
+from tests.broker.durability.verifiers import WITNESSES, ends
 from tests.kafka import make_topic
 from tests.waiting import eventually
 
@@ -82,7 +82,7 @@ def test_an_unknown_topic_fails_its_own_send_and_no_other(kafka_cluster: LocalCl
         deliveries = []
         for number in range(10):
             deliveries.append(producer.send(topic, value(ONE, number), partition=0))
-            with pytest.raises(MetadataTimeout, match=f"{topic}-unknown"):
+            with pytest.raises(MetadataTimeoutError, match=f"{topic}-unknown"):
                 producer.send(f"{topic}-unknown", b"x")
         producer.flush()
     for read in WITNESSES.values():

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pyclient import Admin, Delivery, Producer, TopicPartition
-from pyclient.errors import DeliveryTimeout
+from pyclient.errors import DeliveryTimeoutError
 from pyclient.testing import LocalCluster
 from tests.broker.durability.load import Load, load
 from tests.broker.durability.numbering import Stream, Verdict, acknowledged, judge, value
 from tests.broker.durability.plan import plan
-from tests.broker.durability.striking import leader_of, strike
-from tests.broker.durability.witnesses import WITNESSES
+from tests.broker.durability.fault_injection import leader_of, strike
+from tests.broker.durability.verifiers import WITNESSES
 from tests.kafka import make_topic
 from tests.waiting import eventually
 
@@ -183,7 +183,7 @@ def test_too_few_replicas_are_waited_for_and_named_when_time_is_over(kafka_clust
         finally:
             kafka_cluster.start(lost)
         patient.flush()
-    assert isinstance(given_up, DeliveryTimeout)
+    assert isinstance(given_up, DeliveryTimeoutError)
     assert "NOT_ENOUGH_REPLICAS" in str(given_up), given_up
     assert given_up.topic_partition == TopicPartition(topic, 0)
     verdict = counted(kafka_cluster, topic, deliveries)

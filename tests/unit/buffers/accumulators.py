@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.delivery import Delivery, Observer
-from pyclient.buffers.entrance import Entrance, Sending
+from pyclient.buffers.fast_send import Entrance, Sending
 from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pyclient.buffers import compressing
+from pyclient.buffers import topic_compression
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.queues import PartitionQueue, TopicQueues
@@ -20,7 +20,7 @@ from pyclient.buffers.delivery import Delivery, Observer
 from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import HEADER_SIZE, encode_headers
-from pyclient.errors import BufferExhausted, ClientClosed, KafkaError, RecordTooLargeError
+from pyclient.errors import BufferExhaustedError, ClientClosedError, KafkaError, RecordTooLargeError
 from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator, line_up
 
 LINGER = 0.005
@@ -656,7 +656,7 @@ def test_records_that_cannot_be_compressed_fail_and_hold_up_no_other(monkeypatch
     def broken(*args: object) -> bytes:
         raise MemoryError("no more")
 
-    monkeypatch.setattr(compressing, "compress", broken)
+    monkeypatch.setattr(topic_compression, "compress", broken)
     observer = Observer()
     buffers = accumulator(Clock(), compression=Compression.ZSTD, observer=observer)
     delivery = put(buffers)
@@ -700,9 +700,9 @@ def test_P08_close_refuses_records_and_tells_whoever_waits() -> None:
     waiter = line_up(buffers, 0, b"x" * 3000, lambda: told.append(1))
     buffers.close()
     assert told == [1]
-    with pytest.raises(ClientClosed):
+    with pytest.raises(ClientClosedError):
         buffers.append(topic_of(buffers), 0, -1, None, b"x", None, waiter)
-    with pytest.raises(ClientClosed):
+    with pytest.raises(ClientClosedError):
         line_up(buffers, 0, b"x", lambda: None)
     buffers.leave(waiter)
 
@@ -711,7 +711,7 @@ def test_P04_the_error_of_a_full_buffer_says_how_full_and_what_to_do() -> None:
     buffers = accumulator(Clock(), memory=4096, batch_size=4096)
     put(buffers, b"x" * 3000)
     error = buffers.exhausted(topic_of(buffers), 1.5)
-    assert isinstance(error, BufferExhausted)
+    assert isinstance(error, BufferExhaustedError)
     assert isinstance(error, TimeoutError)
     for part in ("orders", "1.500 s", "4096 B", "1 unsent", "buffer_memory"):
         assert part in str(error)

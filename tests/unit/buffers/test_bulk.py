@@ -17,7 +17,7 @@ from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK
 from pyclient.codec.batches import read_batches
 from pyclient.codec.encode import encode_headers
-from pyclient.errors import DeliveriesFailed, KafkaError, RecordRefused, RecordTooLargeError
+from pyclient.errors import BulkDeliveryError, KafkaError, RecordRejectedError, RecordTooLargeError
 from pyclient.partitioners.murmur2 import Murmur2Partitioner, murmur2_partition
 from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator
 from tests.unit.buffers.bulks import rows_of, send_many, wait_in_line
@@ -127,7 +127,7 @@ def test_a_refused_record_stops_no_other_and_its_error_stands_under_its_index() 
     assert observer.take_failures()[0] == 2, "also nobody has looked yet"
     assert isinstance(deliveries[1].exception(0), RecordTooLargeError)
     refused = deliveries[3].exception(0)
-    assert isinstance(refused, RecordRefused)
+    assert isinstance(refused, RecordRejectedError)
     assert isinstance(refused.__cause__, TypeError)
     assert "record 3" in str(refused)
 
@@ -142,7 +142,7 @@ def test_a_bulk_without_records_is_done() -> None:
 def test_a_partition_that_went_away_refuses_its_records() -> None:
     buffers = accumulator(Clock(), partitions=3)
     deliveries = send_many(buffers, Observer(), [b"a", b"b"], partitions=[5, 1])
-    assert isinstance(deliveries[0].exception(0), RecordRefused)
+    assert isinstance(deliveries[0].exception(0), RecordRejectedError)
     assert deliveries[1].partition == 1
 
 
@@ -234,7 +234,7 @@ def test_failures_of_batches_are_ranges_of_indexes_and_count_as_seen_once() -> N
     for batch in others:
         batch.result.complete(5)
     assert deliveries[3].exception(0) is not None
-    with pytest.raises(DeliveriesFailed, match=rf"{first.count} of 40 records .*\(0 to {first.count - 1}: broken\)") as failed:
+    with pytest.raises(BulkDeliveryError, match=rf"{first.count} of 40 records .*\(0 to {first.count - 1}: broken\)") as failed:
         deliveries.result(0)
     assert list(failed.value.errors) == list(range(first.count))
     assert str(failed.value.errors[2]) == "broken"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.buffers.delivery import BatchResult, Delivery, Observer
-from pyclient.errors import CorruptRecordError, KafkaError, KafkaTimeout
+from pyclient.errors import CorruptRecordError, KafkaError, KafkaTimeoutError
 from pyclient.records import RecordMetadata, TopicPartition
 from tests.unit.buffers.accumulators import Clock, accumulator
 from tests.waiting import eventually
@@ -151,7 +151,7 @@ def test_an_error_that_is_raised_again_and_again_has_its_cause_and_remembers_no_
 def test_a_pending_delivery_says_so() -> None:
     result, (delivery,) = deliveries(1)
     assert "pending" in repr(delivery)
-    with pytest.raises(KafkaTimeout, match="not acknowledged after 0 s"):
+    with pytest.raises(KafkaTimeoutError, match="not acknowledged after 0 s"):
         delivery.result(0)
     result.complete(5)
     assert "offset=5" in repr(delivery)

@@ -12,8 +12,8 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import BatchState
 from pyclient.config import ProducerConfig
 from pyclient.plugins import STICKY, Partitions
-from pyclient.runtime.callbacks import LoopObserver
-from pyclient.runtime.producing import ProducerCore
+from pyclient.producer.callbacks import LoopObserver
+from pyclient.producer.core import ProducerCore
 from tests.unit.buffers.accumulators import Clock, accumulator
 
 BATCH = 16_384

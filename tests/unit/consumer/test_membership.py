@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyclient import AsyncConsumer, Consumer, ConsumerGroupMetadata, OffsetAndMetadata, Producer, TopicPartition
-from pyclient.errors import CommitFailed, ConcurrentUse, ConfigurationError, IllegalState, InvalidTopicError, KafkaError
+from pyclient.errors import CommitFailedError, ConcurrentUseError, ConfigurationError, IllegalStateError, InvalidTopicError, KafkaError
 from pyclient.testing import Delay, FakeCluster
 from tests.waiting import eventually
 
@@ -120,11 +120,11 @@ def test_a_listener_that_could_not_be_told_anything_is_refused(cluster: FakeClus
 
 def test_partitions_come_from_assign_or_from_the_group_and_unsubscribe_ends_both(cluster: FakeCluster) -> None:
     with member(cluster) as consumer:
-        with pytest.raises(IllegalState, match="unsubscribe"):
+        with pytest.raises(IllegalStateError, match="unsubscribe"):
             consumer.assign([P0])
         consumer.unsubscribe()
         consumer.assign([P0])
-        with pytest.raises(IllegalState, match="unsubscribe"):
+        with pytest.raises(IllegalStateError, match="unsubscribe"):
             consumer.subscribe(["t"])
         consumer.unsubscribe()
         consumer.subscribe(["t"])
@@ -206,7 +206,7 @@ def test_inside_a_listener_what_would_begin_a_rebalance_again_is_refused(cluster
     def reacts(_kind: str, _partitions: Sequence[TopicPartition]) -> None:
         try:
             call(consumer)
-        except IllegalState as error:
+        except IllegalStateError as error:
             errors.append(error)
 
     with member(cluster, rebalance_listener=Listener(reacts)) as consumer:
@@ -232,7 +232,7 @@ def test_another_thread_may_not_use_the_consumer_while_its_listener_runs(cluster
     with member(cluster, rebalance_listener=Listener(reacts)) as consumer:
         poll_until(lambda: owned(consumer) == BOTH, consumer)
     assert errors
-    assert all(isinstance(each, ConcurrentUse) for each in errors)
+    assert all(isinstance(each, ConcurrentUseError) for each in errors)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("mine"), KeyboardInterrupt()])
@@ -305,12 +305,12 @@ def test_C25_a_commit_of_what_went_to_another_member_fails_as_such(cluster: Fake
         poll_until(lambda: owned(first) == BOTH, first)
         poll_until(lambda: owned(second) and owned(first) | owned(second) == BOTH, first, second)
         (theirs,) = owned(second)
-        with pytest.raises(CommitFailed, match=str(theirs)):
+        with pytest.raises(CommitFailedError, match=str(theirs)):
             first.commit({theirs: 1})
         failures: list[BaseException | None] = []
         first.commit_async({theirs: 1}, lambda _offsets, error: failures.append(error))
         poll_until(lambda: failures, first)
-        assert isinstance(failures[0], CommitFailed)
+        assert isinstance(failures[0], CommitFailedError)
         (ours,) = owned(first)
         first.commit({ours: 1})
 
@@ -320,7 +320,7 @@ def test_C25_a_member_that_was_away_is_told_and_learns_that_all_is_lost(cluster:
     with member(cluster, rebalance_listener=listener, max_poll_interval_ms=300, enable_auto_commit=False) as consumer:
         poll_until(lambda: owned(consumer) == BOTH, consumer)
         _waits_until_it_is_out(cluster)
-        with pytest.raises(CommitFailed, match="max_poll_interval_ms"):
+        with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
             consumer.commit({P0: 1})
         poll_until(lambda: len(listener.told) == 3, consumer)
     assert listener.told[:3] == [("assigned", BOTH), ("lost", BOTH), ("assigned", BOTH)]
@@ -342,7 +342,7 @@ def test_group_metadata_is_that_of_the_last_poll(cluster: FakeCluster) -> None:
         assert told.member_id
         consumer.unsubscribe()
         assert consumer.group_metadata().generation_id == -1
-    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as nobody, pytest.raises(IllegalState, match="group_id"):
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as nobody, pytest.raises(IllegalStateError, match="group_id"):
         nobody.group_metadata()
 
 

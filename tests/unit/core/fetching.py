@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 import pytest
 
-from pyclient.buffers.fetchbuffer import FetchBuffer
-from pyclient.buffers.fetched import collect
+from pyclient.buffers.fetch_buffer import FetchBuffer
+from pyclient.buffers.records_view import collect
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
 from pyclient.core.fetching.fetcher import Fetcher

@@ -9,8 +9,8 @@ from pyclient.codec.consumer_protocol import decode_subscription, encode_assignm
 from pyclient.core.calls import Calls
 from pyclient.core.group.classic import ClassicGroup
 from pyclient.core.group.membership import ChangeKind, GroupOptions, Membership
-from pyclient.core.group.leading import Leading
-from pyclient.core.group.strategies import Strategies
+from pyclient.core.group.leader import GroupLeader
+from pyclient.core.group.assignors import GroupAssignors
 from pyclient.core.group.subscription import Subscription
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
 from pyclient.records import TopicPartition
@@ -128,12 +128,12 @@ class Member(Rig):
         super().__init__()
         self.offloaded: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
         self.offload_now = offload_now
-        strategies = Strategies(assignors or (OneByOne(),), None)
+        strategies = GroupAssignors(assignors or (OneByOne(),), None)
         options = GroupOptions(
             group_id="g", instance_id=instance, session_timeout=SESSION, heartbeat_interval=HEARTBEAT, rebalance_timeout=REBALANCE,
             request_timeout=30.0)
         self.group = ClassicGroup(
-            options, strategies, self.calls, self.metadata, Leading(strategies, self.metadata, self._offload), backoff=DOUBLING, on_news=self.told)
+            options, strategies, self.calls, self.metadata, GroupLeader(strategies, self.metadata, self._offload), backoff=DOUBLING, on_news=self.told)
 
     def _offload(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         self.offloaded.append((work, done))

@@ -10,7 +10,7 @@ from tenacity import RetryCallState, wait_exception, wait_fixed, wait_incrementi
 from tenacity.wait import wait_base
 
 from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
-from pyclient.errors import ConnectionLost, KafkaError
+from pyclient.errors import DisconnectError, KafkaError
 
 
 @given(failures=st.integers(1, 10_000), seed=st.integers(), initial=st.floats(0.001, 10), maximum=st.floats(0.001, 100))
@@ -48,7 +48,7 @@ def test_any_tenacity_wait_is_a_policy() -> None:
 
 def test_a_wait_may_look_at_the_error_and_there_is_always_one() -> None:
     policy = WaitPolicy(wait_exception(lambda error: 5.0 if isinstance(error, ConnectionError) else 1.0))
-    assert [policy.after(1, ConnectionLost("x")), policy.after(1, KafkaError("x")), policy.after(1)] == [5.0, 1.0, 1.0]
+    assert [policy.after(1, DisconnectError("x")), policy.after(1, KafkaError("x")), policy.after(1)] == [5.0, 1.0, 1.0]
 
 
 class Broken(wait_base):

@@ -18,7 +18,7 @@ from pyclient.core.calls import Again, Call, Calls, Done, find_coordinator
 from pyclient.core.group.offsets import commit_call
 from pyclient.core.manager import Request, Use
 from pyclient.errors import (
-    ClientClosed, GroupAuthorizationError, KafkaError, KafkaTimeout, ProtocolError, TopicExistsError, UnknownMemberIdError,
+    ClientClosedError, GroupAuthorizationError, KafkaError, KafkaTimeoutError, ProtocolError, TopicExistsError, UnknownMemberIdError,
     UnknownServerError, UnsupportedVersionError, error_for,
 )
 from pyclient.records import NewTopic, OffsetAndMetadata, TopicPartition
@@ -268,7 +268,7 @@ def test_a_look_up_ends_with_the_last_call_that_wants_it(calling: Calling) -> No
     found(search, -1, COORDINATOR_GONE)
     calling.world.after(50.0)
     assert calling.turn() == []
-    assert [type(error) for _, error in calling.ended] == [KafkaTimeout] * 2
+    assert [type(error) for _, error in calling.ended] == [KafkaTimeoutError] * 2
     assert calling.calls.next_deadline() is None
 
 
@@ -343,7 +343,7 @@ def test_a_call_ends_at_its_deadline_and_says_what_it_waited_for(calling: Callin
     assert calling.calls.next_deadline() == calling.world.now + 5.0
     calling.after(5.0)
     ((_, error),) = calling.ended
-    assert isinstance(error, KafkaTimeout)
+    assert isinstance(error, KafkaTimeoutError)
     assert "describing topics" in str(error)
     for each in sent:
         each.reply(**view())
@@ -353,12 +353,12 @@ def test_a_call_ends_at_its_deadline_and_says_what_it_waited_for(calling: Callin
 def test_a_call_that_the_end_of_another_ended_is_not_sent(calling: Calling) -> None:
 
     def closes_all(result: Any, error: BaseException | None) -> None:
-        calling.calls.close(ClientClosed("closed"))
+        calling.calls.close(ClientClosedError("closed"))
 
     calling.calls.submit(metadata_call(["a"], finish=closes_all, deadline=calling.world.now))
     calling.describes()
     assert calling.turn() == []
-    assert [type(error) for _, error in calling.ended] == [ClientClosed]
+    assert [type(error) for _, error in calling.ended] == [ClientClosedError]
 
 
 @pytest.mark.parametrize("answer_comes", [True, False])
@@ -368,7 +368,7 @@ def test_closing_ends_every_call_once_wherever_it_stands(calling: Calling, sent:
     calling.commits()
     calling.describes()
     under_way = calling.turn() if sent else []
-    closed = ClientClosed("closed")
+    closed = ClientClosedError("closed")
     calling.calls.close(closed)
     calling.calls.close(closed)
     for each in under_way:
@@ -461,7 +461,7 @@ class CallRules(RuleBasedStateMachine):
         assert all(count <= 1 for count in self.outcomes.values())
 
     def teardown(self) -> None:
-        self.calling.calls.close(ClientClosed("closed"))
+        self.calling.calls.close(ClientClosedError("closed"))
         assert all(count == 1 for count in self.outcomes.values())
 
 

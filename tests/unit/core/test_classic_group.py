@@ -15,7 +15,7 @@ from pyclient.core.group.membership import ChangeKind, Identity
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Use
 from pyclient.errors import (
-    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, GroupMaxSizeReachedError, IllegalState, ProtocolError, RebalanceInProgressError,
+    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, GroupMaxSizeReachedError, IllegalStateError, ProtocolError, RebalanceInProgressError,
     UnknownServerError,
 )
 from pyclient.plugins import Assignment
@@ -482,7 +482,7 @@ def test_G07_a_cooperative_assignor_that_moves_what_is_owned_at_once_is_stopped(
     lead(member, a=wishes(owned=parts(1), generation=3), b=wishes(owned=parts(0), generation=3))
     member.sends_nothing()
     error = member.group.take_trouble()
-    assert isinstance(error, IllegalState)
+    assert isinstance(error, IllegalStateError)
     assert "at once" in str(error)
 
 

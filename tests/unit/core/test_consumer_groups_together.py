@@ -20,7 +20,7 @@ from pyclient.core.manager import Reply
 from pyclient.records import SubscriptionPattern, TopicPartition
 from pyclient.testing.fake.reconciliation import Place
 from tests.unit.core.world import Sent, World, make_metadata
-from tests.unit.testing.fake.flock import Flock
+from tests.unit.testing.fake.consumer_members import Flock
 
 REBALANCE_S = 300.0
 SOON = WaitPolicy(wait_exponential(multiplier=0.1, max=1.0))

@@ -7,15 +7,15 @@ import itertools
 import attrs
 import pytest
 
-from pyclient.buffers.fetchbuffer import Chunk
-from pyclient.buffers.fetched import collect
+from pyclient.buffers.fetch_buffer import Chunk
+from pyclient.buffers.records_view import collect
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.encode import encode_batch, encode_values
 from pyclient.core.fetching.limits import READ_COMMITTED
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.core.manager import Use
 from pyclient.errors import (
-    NoOffsetForPartition, error_for,
+    NoOffsetForPartitionError, error_for,
 )
 from pyclient.records import TopicPartition
 from tests.unit.core.fetching import (
@@ -71,7 +71,7 @@ def test_C20_without_either_it_is_an_error_until_a_seek(group: bool) -> None:
     assert fetching.turn() == []
     for _ in range(3):
         error = fetching.raises()
-        assert isinstance(error, NoOffsetForPartition)
+        assert isinstance(error, NoOffsetForPartitionError)
         assert all(word in str(error) for word in ("a-0", "auto_offset_reset=none", "seek"))
     fetching.fetcher.seek(A0, 3)
     assert fetching.values() == []

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pyclient.buffers.fetched import collect
+from pyclient.buffers.records_view import collect
 from pyclient.errors import (
     RecordTooLargeError,
 )

@@ -8,7 +8,7 @@ import pytest
 from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.core.fetching.positions import Phase
 from pyclient.errors import (
-    ConnectionLost, CorruptRecordError, OffsetOutOfRangeError, RecordTooLargeError,
+    DisconnectError, CorruptRecordError, OffsetOutOfRangeError, RecordTooLargeError,
     UnsupportedVersionError, error_for,
 )
 from pyclient.records import TopicPartition
@@ -92,7 +92,7 @@ def test_C13_a_fetch_that_failed_is_repeated_after_a_pause(fetching: Fetching, h
     if how == "lost":
         sent.is_lost()
     elif how == "not sent":
-        sent.is_not_sent(ConnectionLost("gone"))
+        sent.is_not_sent(DisconnectError("gone"))
     else:
         gives(sent, {}, error_code=-1)
     assert fetching.turn() == []

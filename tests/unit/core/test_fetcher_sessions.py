@@ -9,7 +9,7 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.core.fetching.sessions import FINAL, FULL
 from pyclient.core.manager import Use
-from pyclient.errors import ConnectionLost
+from pyclient.errors import DisconnectError
 from pyclient.records import TopicPartition
 from tests.unit.core.fetching import A0, A1, A2, B0, NOT_LEADER, OUT_OF_RANGE, Fetching, asks, batch, gives, settle_metadata
 from tests.unit.core.world import Sent, answer, topic, topic_id, view
@@ -262,7 +262,7 @@ def test_C07_after_an_unknown_outcome_a_new_session_begins_and_ends_the_old_one(
     if how == "lost":
         sent.is_lost()
     elif how == "not sent":
-        sent.is_not_sent(ConnectionLost("gone"))
+        sent.is_not_sent(DisconnectError("gone"))
     else:
         gives(sent, {}, error_code=-1)
     assert fetching.turn() == []

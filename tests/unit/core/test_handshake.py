@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.handshake import Ask, ClientInfo, Exchange, TryVersionZero, Versions, agree_on_versions
-from pyclient.errors import ClusterAuthorizationError, ConnectionLost, ProtocolError, UnsupportedVersionError
+from pyclient.errors import ClusterAuthorizationError, DisconnectError, ProtocolError, UnsupportedVersionError
 from tests.unit.core.world import answer
 
 CLIENT = ClientInfo("pyclient", "1.0")
@@ -69,7 +69,7 @@ def test_M08_every_refusal_is_asked_again_in_a_lower_version_until_none_is_left(
         exchange.send(offers(0, error=UNSUPPORTED))
 
 
-@pytest.mark.parametrize("failure", [ProtocolError("not Kafka"), ConnectionLost("it hung up")])
+@pytest.mark.parametrize("failure", [ProtocolError("not Kafka"), DisconnectError("it hung up")])
 def test_M08_an_answer_that_cannot_be_decoded_or_a_peer_that_hangs_up_is_asked_again_in_version_0(failure: Exception) -> None:
     exchange = agree_on_versions(CLIENT)
     next(exchange)

@@ -13,7 +13,7 @@ from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.fetching.lookups import EARLIEST, LATEST, Lookup, OffsetLookups
 from pyclient.core.manager import Use
 from pyclient.errors import (
-    KafkaError, KafkaTimeout, TopicAuthorizationError, UnsupportedVersionError, error_for,
+    KafkaError, KafkaTimeoutError, TopicAuthorizationError, UnsupportedVersionError, error_for,
 )
 from pyclient.records import OffsetAndTimestamp, TopicPartition
 from tests.unit.core.world import Sent, World, answer, make_metadata, DOUBLING, read_request, topic, view
@@ -229,7 +229,7 @@ def test_a_question_ends_at_its_deadline_wherever_it_stands_and_names_the_cause(
     asking.turn()
     ((where, _, error),) = asking.ended
     assert where == A0
-    assert isinstance(error, KafkaTimeout)
+    assert isinstance(error, KafkaTimeoutError)
     assert "a-0" in str(error)
     for each in sent:
         offsets(each, {A0: (5, -1)})

@@ -8,7 +8,7 @@ from pyclient.core.group.classic_state import State
 from pyclient.core.group.member_commit import MemberCommit
 from pyclient.core.group.membership import ChangeKind
 from pyclient.errors import (
-    CommitFailed, FencedInstanceIdError, IllegalGenerationError, KafkaError, RebalanceInProgressError, StaleMemberEpochError, UnknownMemberIdError,
+    CommitFailedError, FencedInstanceIdError, IllegalGenerationError, KafkaError, RebalanceInProgressError, StaleMemberEpochError, UnknownMemberIdError,
     error_for,
 )
 from pyclient.plugins import Assignor
@@ -41,12 +41,12 @@ def test_C25_who_is_no_member_is_told_so_at_once() -> None:
     member.subscribes()
     asked = commit(member)
     assert asked.may_go
-    with pytest.raises(CommitFailed, match=r"no member of group 'g'.*max_poll_interval_ms"):
+    with pytest.raises(CommitFailedError, match=r"no member of group 'g'.*max_poll_interval_ms"):
         asked.begin()
 
 
 def test_C25_a_partition_of_somebody_else_is_not_committed() -> None:
-    with pytest.raises(CommitFailed, match="t-3 is not assigned to this member") as failed:
+    with pytest.raises(CommitFailedError, match="t-3 is not assigned to this member") as failed:
         commit(stable(), 0, 3).begin()
     assert failed.value.topic_partition == parts(3)[0]
 
@@ -56,12 +56,12 @@ def test_C24_a_commit_of_a_partition_that_went_and_came_back_since_is_too_late()
     asked = commit(member, 0)
     member.is_rebalancing()
     member.takes(ChangeKind.REVOKED, *parts(0, 1))
-    with pytest.raises(CommitFailed, match="t-0"):
+    with pytest.raises(CommitFailedError, match="t-0"):
         asked.begin()
     member.joined(member.sends(Api.JOIN_GROUP), generation=2)
     member.synced(member.sends(Api.SYNC_GROUP), *parts(0, 1))
     member.takes(ChangeKind.ASSIGNED, *parts(0, 1))
-    with pytest.raises(CommitFailed, match="t-0"):
+    with pytest.raises(CommitFailedError, match="t-0"):
         asked.begin()
     commit(member, 0).begin()
 
@@ -99,7 +99,7 @@ def test_C25_a_refused_member_has_lost_its_partitions_and_the_commit_says_so(err
     member = stable()
     asked = commit(member)
     asked.begin()
-    with pytest.raises(CommitFailed, match="goes on without this member") as failed:
+    with pytest.raises(CommitFailedError, match="goes on without this member") as failed:
         asked.refused(error)
     assert failed.value.__cause__ is error
     assert not member.group.identity.joined

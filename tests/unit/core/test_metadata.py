@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Use
-from pyclient.errors import ConnectionLost, InvalidTopicError, error_for
+from pyclient.errors import DisconnectError, InvalidTopicError, error_for
 from pyclient.records import Node, TopicPartition
 from tests.unit.core.world import MAX_AGE, Sent, World, make_metadata, read_request, topic, topic_id, view
 
@@ -349,7 +349,7 @@ def test_M03_the_error_is_gone_when_a_later_answer_does_not_tell_it(client: Clie
 
 
 def test_the_cause_of_a_failure_is_kept_until_an_answer_comes(client: Client) -> None:
-    cause = ConnectionLost("cut")
+    cause = DisconnectError("cut")
     client.asks().is_lost(cause)
     assert client.metadata.last_error is cause
     client.world.after(1)

@@ -5,7 +5,7 @@ import attrs
 import pytest
 
 from pyclient.core.fetching.positions import POSITION, Event, Phase, Position
-from pyclient.errors import IllegalTransition
+from pyclient.errors import IllegalTransitionError
 from pyclient.records import TopicPartition
 
 P, E = Phase, Event
@@ -58,6 +58,6 @@ def test_an_offset_may_be_found_in_any_phase_and_ends_what_was_sought(phase: Pha
 
 def test_an_event_that_is_refused_changes_nothing() -> None:
     stuck = position(Phase.STUCK)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalTransitionError):
         stuck.advance(Event.OUT_OF_RANGE)
     assert stuck.phase is Phase.STUCK

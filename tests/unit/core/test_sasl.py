@@ -15,7 +15,7 @@ from pyclient.codec.apis import SPOKEN, Api, VersionRange
 from pyclient.core.handshake import Ask, Versions
 from pyclient.core.sasl import ROUNDS, Credentials, LoginExchange, Wait, Work, log_in, renewal_after, usable_for
 from pyclient.errors import (
-    AuthenticationError, ConnectionLost, IllegalSaslStateError, KafkaError, ProtocolError, RequestTimedOut, SaslAuthenticationError, TokenUnavailable,
+    AuthenticationError, DisconnectError, IllegalSaslStateError, KafkaError, ProtocolError, ResponseTimeoutError, SaslAuthenticationError, TokenUnavailableError,
     UnsupportedSaslMechanismError, UnsupportedVersionError,
 )
 from tests.unit.core.world import answer
@@ -163,10 +163,10 @@ def test_a_failure_of_what_it_awaits_is_told_to_the_mechanism() -> None:
 
 def test_M11_the_first_message_is_made_before_anything_is_asked() -> None:
     def steps() -> Steps:
-        raise TokenUnavailable("the endpoint is away")
+        raise TokenUnavailableError("the endpoint is away")
         yield b""
 
-    with pytest.raises(TokenUnavailable, match="away"):
+    with pytest.raises(TokenUnavailableError, match="away"):
         next(login(steps))
 
 
@@ -314,24 +314,24 @@ def test_a_mechanism_that_goes_on_after_a_refusal_or_fails_at_it_changes_nothing
 def test_a_peer_that_hangs_up_on_the_handshake_may_be_no_listener_with_SASL() -> None:
     exchange = login(one_message)
     next(exchange)
-    with pytest.raises(ConnectionLost, match=r"gone.*security_protocol"):
-        exchange.throw(ConnectionLost("gone"))
+    with pytest.raises(DisconnectError, match=r"gone.*security_protocol"):
+        exchange.throw(DisconnectError("gone"))
 
 
 def test_a_peer_that_hangs_up_before_a_renewal_has_its_own_reasons() -> None:
     exchange = log_in(Credentials(mechanism=Mechanism(one_message), config="the config", host="broker-1"), EVERYTHING, anew=True)
     next(exchange)
-    with pytest.raises(ConnectionLost) as caught:
-        exchange.throw(ConnectionLost("gone"))
+    with pytest.raises(DisconnectError) as caught:
+        exchange.throw(DisconnectError("gone"))
     assert str(caught.value) == "gone"
 
 
 def test_a_peer_that_hangs_up_during_the_login_may_mean_a_refusal() -> None:
-    with pytest.raises(ConnectionLost, match=r"gone.*hang up where others refuse, so check sasl_plain_username"):
-        begun(login(one_message)).throw(ConnectionLost("gone"))
+    with pytest.raises(DisconnectError, match=r"gone.*hang up where others refuse, so check sasl_plain_username"):
+        begun(login(one_message)).throw(DisconnectError("gone"))
 
 
-@pytest.mark.parametrize("failure", [ProtocolError("noise"), RequestTimedOut("late")])
+@pytest.mark.parametrize("failure", [ProtocolError("noise"), ResponseTimeoutError("late")])
 def test_other_failures_are_told_as_they_are(failure: KafkaError) -> None:
     with pytest.raises(type(failure), match=str(failure)):
         begun(login(one_message)).throw(failure)
@@ -367,15 +367,15 @@ def test_the_mechanism_is_closed_whatever_happens() -> None:
 
     kept = [steps(), steps()]  # not by the collector
     begun(login(lambda: kept[0])).close()
-    with pytest.raises(ConnectionLost):
-        begun(login(lambda: kept[1])).throw(ConnectionLost("gone"))
+    with pytest.raises(DisconnectError):
+        begun(login(lambda: kept[1])).throw(DisconnectError("gone"))
     assert closed == [True, True]
 
 
 ANSWERS = st.one_of(
     st.builds(shaken, st.sampled_from([0, 33, 34, 35, -1, 999]), st.text(max_size=40)),
     st.builds(said, st.binary(max_size=60), st.sampled_from([0, 0, 0, 58, 34, -1, 999]), st.none() | st.text(max_size=60), st.integers(-(2**40), 2**40)),
-    st.sampled_from([ConnectionLost("gone"), ProtocolError("noise"), RequestTimedOut("late")]),
+    st.sampled_from([DisconnectError("gone"), ProtocolError("noise"), ResponseTimeoutError("late")]),
 )
 
 
@@ -390,7 +390,7 @@ def test_every_login_ends_whatever_is_answered(answers: list[Any], messages: int
 
     def reply(ask: Ask) -> Any:
         asked.append(ask)
-        given_ = answers[len(asked) - 1] if len(asked) <= len(answers) else ConnectionLost("no more answers")
+        given_ = answers[len(asked) - 1] if len(asked) <= len(answers) else DisconnectError("no more answers")
         if isinstance(given_, Exception):
             raise given_
         fits = hasattr(given_, "mechanisms") == (ask.api is Api.SASL_HANDSHAKE)  # another API's answer would not have been decoded

@@ -23,7 +23,7 @@ from pyclient.core.metadata import Metadata
 from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import MOST_BATCHES, Sender, SendingLimits
 from pyclient.errors import (
-    AuthorizationError, ClientClosed, ConnectionLost, CorruptRecordError, DeliveryTimeout, KafkaError, NotLeaderOrFollowerError,
+    AuthorizationError, ClientClosedError, DisconnectError, CorruptRecordError, DeliveryTimeoutError, KafkaError, NotLeaderOrFollowerError,
     UnsupportedVersionError,
 )
 from pyclient.records import TopicPartition
@@ -345,7 +345,7 @@ def test_a_lost_connection_sends_the_batch_again_with_the_same_records() -> None
     assert partitions(again) == {0: [b"value"] * 3}
 
 
-@pytest.mark.parametrize("cause", [UnsupportedVersionError("too old"), ClientClosed("closed")])
+@pytest.mark.parametrize("cause", [UnsupportedVersionError("too old"), ClientClosedError("closed")])
 def test_what_cannot_be_cured_fails_at_once(cause: KafkaError) -> None:
     world = Producing(1)
     delivery = world.send()
@@ -391,7 +391,7 @@ def test_P18_a_batch_that_is_not_sent_in_time_fails_and_gives_its_memory_back(le
     assert deadline - world.world.now == pytest.approx(1.0)
     world.after(1.0)
     error = delivery.exception(0)
-    assert isinstance(error, DeliveryTimeout)
+    assert isinstance(error, DeliveryTimeoutError)
     assert "delivery_timeout_ms=120000" in str(error)
     assert world.buffers.pool.used == 0
     assert world.sender.idle()
@@ -402,13 +402,13 @@ def test_P07_P18_a_batch_under_way_fails_in_time_and_keeps_its_memory_until_its_
     delivery = world.send()
     (sent,) = world.turn()
     world.after(DELIVERY_TIMEOUT)
-    assert isinstance(delivery.exception(0), DeliveryTimeout)
+    assert isinstance(delivery.exception(0), DeliveryTimeoutError)
     assert world.buffers.pool.used > 0
     assert not world.sender.idle()
     produced(sent)
     assert world.buffers.pool.used == 0
     assert world.sender.idle()
-    assert isinstance(delivery.exception(0), DeliveryTimeout), "P23"
+    assert isinstance(delivery.exception(0), DeliveryTimeoutError), "P23"
 
 
 @pytest.mark.parametrize("how", ["lost", "not sent", "refused"])
@@ -448,7 +448,7 @@ def test_a_batch_that_expires_while_it_is_sealed_gives_its_memory_back_after_tha
     world.turn()
     world.leaders(-1)
     world.after(DELIVERY_TIMEOUT)
-    assert isinstance(delivery.exception(0), DeliveryTimeout)
+    assert isinstance(delivery.exception(0), DeliveryTimeoutError)
     assert world.buffers.pool.used > 0
     world.buffers.seal(world.sealing[0])
     assert world.turn() == []
@@ -460,9 +460,9 @@ def test_the_end_fails_everything_that_is_not_settled_and_frees_what_nobody_read
     under_way = world.send(0)
     (sent,) = world.turn()
     deliveries = [world.send(0), world.send(1)]
-    world.sender.abandon(ClientClosed("closed"))
+    world.sender.abandon(ClientClosedError("closed"))
     assert [str(each.exception(0)) for each in deliveries] == [f"t-{partition}: 1 records were not stored after 0 attempts: closed" for partition in (0, 1)]
-    assert isinstance(under_way.exception(0), ClientClosed)
+    assert isinstance(under_way.exception(0), ClientClosedError)
     assert str(under_way.exception(0)) == "t-0: 1 records may or may not be stored; given up after 1 attempt: closed"
     assert world.buffers.pool.used > 0
     sent.is_lost()
@@ -559,9 +559,9 @@ class SenderRules(RuleBasedStateMachine):
     def lost(self, data: st.DataObject, written: bool) -> None:
         sent = data.draw(st.sampled_from(self.all.world.in_flight))
         if written:
-            sent.is_lost(ConnectionLost("cut"))
+            sent.is_lost(DisconnectError("cut"))
         else:
-            sent.is_not_sent(ConnectionLost("cut"))
+            sent.is_not_sent(DisconnectError("cut"))
 
     @invariant()
     def order_is_kept(self) -> None:

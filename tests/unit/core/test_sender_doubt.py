@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyclient.errors import ConnectionLost
+from pyclient.errors import DisconnectError
 from tests.unit.core.test_sender import DELIVERY_TIMEOUT, NOT_LEADER, TOPIC_AUTHORIZATION, Producing, produced
 from tests.unit.core.world import Sent
 
@@ -61,7 +61,7 @@ def test_P18_a_record_under_way_or_without_an_answer_may_be_stored_when_its_time
     delivery = world.send()
     (sent,) = world.turn()
     if answered:
-        sent.is_lost(ConnectionLost("the broker is gone."))
+        sent.is_lost(DisconnectError("the broker is gone."))
         world.world.nodes = set()
     world.after(DELIVERY_TIMEOUT)
     assert "They may or may not be stored. Check" in str(delivery.exception(0))

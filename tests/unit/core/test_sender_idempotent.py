@@ -14,11 +14,11 @@ from pyclient.buffers.delivery import Delivery
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.manager import Use
-from pyclient.core.sending.lanes import LAST_EPOCH, REMEMBERED, SEQUENCES, LaneState
-from pyclient.errors import ClusterAuthorizationError, DeliveryTimeout, InvalidRecordError, KafkaError, NotEnoughReplicasError, RecordTooLargeError
+from pyclient.core.sending.sequencing import LAST_EPOCH, REMEMBERED, SEQUENCES, SequenceState
+from pyclient.errors import ClusterAuthorizationError, DeliveryTimeoutError, InvalidRecordError, KafkaError, NotEnoughReplicasError, RecordTooLargeError
 from pyclient.testing.fake.batch import Batch as Stored
 from pyclient.testing.fake.producers import Producers
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 from tests.unit.core.test_sender import DELIVERY_TIMEOUT, Producing, body, partitions, produced
 from tests.unit.core.world import Sent, topic_id
 
@@ -119,7 +119,7 @@ def test_I12_without_an_id_a_record_fails_in_its_time_and_the_error_tells_why() 
     world.world.after(DELIVERY_TIMEOUT)
     world.turn_without_id()
     error = delivery.exception(0)
-    assert isinstance(error, DeliveryTimeout)
+    assert isinstance(error, DeliveryTimeoutError)
     assert "producer id" in str(error)
 
 
@@ -361,7 +361,7 @@ def test_P18_a_batch_that_expires_before_it_was_sent_has_used_no_sequence() -> N
     expired = world.batch()
     world.turn()
     world.after(DELIVERY_TIMEOUT)
-    assert isinstance(expired.exception(0), DeliveryTimeout)
+    assert isinstance(expired.exception(0), DeliveryTimeoutError)
     world.world.nodes.add(1)
     world.batch()
     (sent,) = world.turn()
@@ -569,7 +569,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
                 self.answered(0)
         assert all(delivery.done() for _, delivery in self.sent)
         assert self.world.buffers.pool.used == 0
-        assert all(lane.state is not LaneState.DRAINING or not lane.under_way for lane in self.world.sender._lanes.values())
+        assert all(lane.state is not SequenceState.DRAINING or not lane.under_way for lane in self.world.sender._lanes.values())
 
 
 TestAnyOrderOfEvents = AnyOrderOfEvents.TestCase

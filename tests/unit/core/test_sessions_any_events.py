@@ -17,9 +17,9 @@ from pyclient.core.fetching.requests import TOPIC_IDS_SINCE, fetch_fields
 from pyclient.core.fetching.sessions import Session, Wish
 from pyclient.errors import error_for
 from pyclient.records import TopicPartition
-from pyclient.testing.fake.families.sessions import Key, Sessions
-from pyclient.testing.fake.families.sessions import Wish as FakeWish
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.handlers.sessions import Key, Sessions
+from pyclient.testing.fake.handlers.sessions import Wish as FakeWish
+from pyclient.testing.fake.refusal import Refused
 from tests.unit.core.fetch_sessions import Answer, Broker, Model, Want, forgotten, name, wishes
 from tests.unit.core.fetching import LIMITS
 from tests.unit.core.world import topic_id

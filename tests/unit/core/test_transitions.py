@@ -9,7 +9,7 @@ import pytest
 from pyclient.core.connection import CONNECTION
 from pyclient.core.fetching.positions import POSITION
 from pyclient.core.transitions import TABLES, Transitions
-from pyclient.errors import IllegalTransition
+from pyclient.errors import IllegalTransitionError
 
 
 class Door(enum.Enum):
@@ -30,7 +30,7 @@ def doors() -> Iterator[Transitions[Door, Hand]]:
 
 def test_a_row_is_taken_and_any_other_pair_is_refused_with_both_its_names(doors: Transitions[Door, Hand]) -> None:
     assert doors.after(Door.OPEN, Hand.PUSH) is Door.SHUT
-    with pytest.raises(IllegalTransition, match="defect of the client") as caught:
+    with pytest.raises(IllegalTransitionError, match="defect of the client") as caught:
         doors.after(Door.OPEN, Hand.PULL)
     assert (caught.value.state, caught.value.event) == (repr(Door.OPEN), repr(Hand.PULL))
 
@@ -39,7 +39,7 @@ def test_an_observer_is_told_each_row_that_is_taken_and_no_other_pair(doors: Tra
     taken: list[tuple[Door, Hand]] = []
     doors.observer = lambda state, event: taken.append((state, event))
     doors.after(Door.OPEN, Hand.PUSH)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalTransitionError):
         doors.after(Door.OPEN, Hand.PULL)
     doors.observer = None
     doors.after(Door.SHUT, Hand.PULL)

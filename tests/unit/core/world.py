@@ -21,12 +21,12 @@ from pyclient.core.backoff import WaitPolicy
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager, NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.core.metadata import Metadata
-from pyclient.errors import ConnectionLost, KafkaError
+from pyclient.errors import DisconnectError, KafkaError
 
 DOUBLING: Final = WaitPolicy(wait_exponential(multiplier=1, max=64))
 """Back-off without chance: 1, 2, 4 … 64 seconds."""
 ROUNDS: Final = 50
-NO_ANSWER: Final = ConnectionLost("the peer hung up")
+NO_ANSWER: Final = DisconnectError("the peer hung up")
 CLIENT_ID: Final = "test"
 HEADER: Final = 2 + 2 + 4 + 2 + len(CLIENT_ID)  # API key, version, correlation id, length; tags follow in flexible versions
 OMITTED: Final[Mapping[str, object]] = {  # what a broker sends where a test says nothing

@@ -15,9 +15,9 @@ from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.partitioners import Murmur2Partitioner, RandomPartitioner
 from pyclient.plugins import KINDS, Partitions
-from pyclient.runtime.bulk import Bulk, BulkSend
-from pyclient.runtime.callbacks import LoopObserver
-from pyclient.runtime.producing import ProducerCore
+from pyclient.producer.bulk import Bulk, BulkSend
+from pyclient.producer.callbacks import LoopObserver
+from pyclient.producer.core import ProducerCore
 from tests.unit.buffers.accumulators import offered
 
 REFUSED = -1

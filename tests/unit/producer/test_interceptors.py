@@ -12,7 +12,7 @@ import pytest
 
 from pyclient import AsyncProducer, Delivery, Producer
 from pyclient.errors import (
-    BufferExhausted, ClientClosed, ConfigurationError, DeliveryFailed, IllegalState, KafkaError, RecordTooLargeError, SerializationError,
+    BufferExhaustedError, ClientClosedError, ConfigurationError, DeliveryError, IllegalStateError, KafkaError, RecordTooLargeError, SerializationError,
     TopicAuthorizationError,
 )
 from pyclient.records import Headers, RecordMetadata
@@ -165,7 +165,7 @@ def test_an_interceptor_that_saw_a_failure_does_not_keep_flush_from_raising_it(f
     with producing(fake_cluster, watching) as producer, fake_cluster.intercept(Fail(TOPIC_AUTHORIZATION), "Produce"):
         producer.send("t", "x")
         producer.send("t", "y")
-        with pytest.raises(DeliveryFailed, match="2 records"):
+        with pytest.raises(DeliveryError, match="2 records"):
             producer.flush()
     assert [(metadata, type(error)) for metadata, error in watching.outcomes] == [(None, TopicAuthorizationError)] * 2
 
@@ -203,12 +203,12 @@ def test_close_is_told_once_behind_the_last_outcome(fake_cluster: FakeCluster) -
     fake_cluster.pause(1)
     for _ in range(10):
         producer.send("t", "x")
-    with pytest.raises(DeliveryFailed):
+    with pytest.raises(DeliveryError):
         producer.close(0)
     producer.close()
     assert watching.log[10:] == [("w", "closed", 10)]
-    assert {type(error) for _, error in watching.outcomes} == {ClientClosed}
-    with pytest.raises(ClientClosed):
+    assert {type(error) for _, error in watching.outcomes} == {ClientClosedError}
+    with pytest.raises(ClientClosedError):
         producer.send("t", "late")
     assert len(watching.outcomes) == 10
 
@@ -224,10 +224,10 @@ def test_an_interceptor_may_close_the_producer_while_a_record_is_sent(fake_clust
     watching = Closing()
     producer = producing(fake_cluster, watching)
     producer.send("t", "first")
-    with pytest.raises(ClientClosed):
+    with pytest.raises(ClientClosedError):
         producer.send("t", "last")
     assert stored(fake_cluster) == [(b"first", [])]
-    assert [type(error) for _, error in watching.outcomes] == [type(None), ClientClosed]
+    assert [type(error) for _, error in watching.outcomes] == [type(None), ClientClosedError]
 
 
 def test_an_interceptor_that_is_told_an_outcome_may_close_without_waiting_only(fake_cluster: FakeCluster) -> None:
@@ -236,7 +236,7 @@ def test_an_interceptor_that_is_told_an_outcome_may_close_without_waiting_only(f
             super().on_acknowledgement(metadata, error)
             try:
                 producer.close()
-            except IllegalState as refused:
+            except IllegalStateError as refused:
                 self.log.append(refused)
             producer.close(0)
 
@@ -246,8 +246,8 @@ def test_an_interceptor_that_is_told_an_outcome_may_close_without_waiting_only(f
     producer.send("t", "x")
     eventually(lambda: ("c", "closed", 1) in watching.log)
     producer.close()
-    assert [type(entry) for entry in watching.log[1:]] == [IllegalState, tuple]
-    with pytest.raises(ClientClosed):
+    assert [type(entry) for entry in watching.log[1:]] == [IllegalStateError, tuple]
+    with pytest.raises(ClientClosedError):
         producer.send("t", "y")
 
 
@@ -353,7 +353,7 @@ def test_P04_records_of_a_bulk_that_find_no_memory_in_time_are_told_once_if_they
         fake_cluster.resume(1)
         failed = bulk.exception(20)
     assert failed is not None
-    refused = [error for _, error in watching.outcomes if isinstance(error, BufferExhausted)]
+    refused = [error for _, error in watching.outcomes if isinstance(error, BufferExhaustedError)]
     assert len(watching.outcomes) == len(watching.log) - 1  # the last is the close
     assert len(watching.outcomes) - len(refused) == 5_000 - len(failed.errors)
     assert 0 < len(refused) < len(failed.errors)  # what is behind them was neither shown nor queued

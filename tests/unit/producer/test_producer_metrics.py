@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 
 from pyclient import Producer
-from pyclient.errors import BufferExhausted, DeliveryFailed
+from pyclient.errors import BufferExhaustedError, DeliveryError
 from pyclient.metrics import Metrics
 from pyclient.testing import Delay, Fail, FakeCluster
 from tests.waiting import eventually
@@ -88,19 +88,19 @@ def test_records_sent_again_are_counted_as_retries_and_once_as_sent(fake_cluster
 
 
 def failing(producer: Producer, cluster: FakeCluster) -> None:
-    with cluster.intercept(Fail(TOPIC_AUTHORIZATION), "Produce"), pytest.raises(DeliveryFailed):
+    with cluster.intercept(Fail(TOPIC_AUTHORIZATION), "Produce"), pytest.raises(DeliveryError):
         producer.flush()
 
 
 def closing(producer: Producer, cluster: FakeCluster) -> None:
     cluster.pause(1)
-    with pytest.raises(DeliveryFailed):
+    with pytest.raises(DeliveryError):
         producer.close(0)
 
 
 def expiring(producer: Producer, cluster: FakeCluster) -> None:
     cluster.pause(1)
-    with pytest.raises(DeliveryFailed):
+    with pytest.raises(DeliveryError):
         producer.flush()
 
 
@@ -198,7 +198,7 @@ def test_a_record_that_finds_no_room_is_counted_and_nobody_waits_any_more(fake_c
     with producing(fake_cluster, buffer_memory=MIB, linger_ms=0, max_block_ms=50) as producer:
         producer.partitions_for("t")
         fake_cluster.pause(1)
-        with pytest.raises(BufferExhausted):
+        with pytest.raises(BufferExhaustedError):
             while True:
                 producer.send("t", bytes(200_000))
         figures = producer.metrics()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyclient import AsyncProducer, Producer
-from pyclient.errors import MetadataTimeout
+from pyclient.errors import MetadataTimeoutError
 from pyclient.testing import Answer, Fail, FakeCluster, Silence
 
 CLUSTER_AUTHORIZATION, UNKNOWN_TOPIC = 31, 3
@@ -18,7 +18,7 @@ def refused(cluster: FakeCluster, **options: Any) -> str:
     """What send says about a topic that does not come."""
     with Producer({}, bootstrap_servers=cluster.bootstrap_servers, **{"max_block_ms": 1000, **options}) as producer:
         began = time.monotonic()
-        with pytest.raises(MetadataTimeout) as caught:
+        with pytest.raises(MetadataTimeoutError) as caught:
             producer.send("missing", b"x")
         assert 1 <= time.monotonic() - began < 10
     return str(caught.value)
@@ -69,7 +69,7 @@ def test_P04_the_async_producer_says_the_same_and_other_topics_go_on_meanwhile(f
             missing = asyncio.create_task(producer.send("missing", b"x"))
             assert (await (await producer.send("there", b"x"))).offset == 0
             assert not missing.done()
-            with pytest.raises(MetadataTimeout, match="does not create topics by itself"):
+            with pytest.raises(MetadataTimeoutError, match="does not create topics by itself"):
                 await missing
 
     asyncio.run(main())

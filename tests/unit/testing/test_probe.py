@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.testing import probe
-from pyclient.testing.errors import BrokerStartFailed
+from pyclient.testing.errors import BrokerStartError
 from pyclient.testing.probe import Replication, discover, one_record_batch, wait_until_ready
 
 
@@ -75,9 +75,9 @@ def test_what_is_no_broker_is_reported_with_what_it_answered(behave: Callable[[s
 
 def test_waiting_ends_at_once_when_a_broker_has_died() -> None:
     def dead() -> None:
-        raise BrokerStartFailed("broker 1 ended")
+        raise BrokerStartError("broker 1 ended")
 
-    with pytest.raises(BrokerStartFailed, match="broker 1 ended"):
+    with pytest.raises(BrokerStartError, match="broker 1 ended"):
         wait_until_ready({1: ("127.0.0.1", 1)}, timeout_s=600, alive=dead)
 
 

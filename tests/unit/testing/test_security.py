@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, p
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing import Credentials, LocalCluster, LocalClusterError, NotControllable, Security, access
+from pyclient.testing import Credentials, LocalCluster, LocalClusterError, NotControllableError, Security, access
 from pyclient.testing import cluster as cluster_module
 from pyclient.testing.access import Brokers, Resource, grant, resource
 from pyclient.testing.broker_security import LISTENERS, BrokerSecurity, Presented, protocol_map
 from pyclient.testing.credentials import made_for
-from pyclient.testing.probe import Address, NotReady
+from pyclient.testing.probe import Address, NotReadyError
 
 ODD = "it's \"so\" \\ {node} = # ; é ☃ 🙂"
 SECURITY = Security(users={"alice": "alice-secret", "bob": ODD}, connections_max_reauth_ms=1500)
@@ -208,7 +208,7 @@ def test_users_may_be_called_as_files_are() -> None:
 
 def test_security_of_somebody_elses_cluster_is_an_error_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYCLIENT_BOOTSTRAP", "127.0.0.1:1")
-    with pytest.raises(NotControllable, match=r"security= needs brokers.*127\.0\.0\.1:1\. Unset PYCLIENT_BOOTSTRAP"):
+    with pytest.raises(NotControllableError, match=r"security= needs brokers.*127\.0\.0\.1:1\. Unset PYCLIENT_BOOTSTRAP"):
         LocalCluster(security=Security()).open()
 
 
@@ -259,7 +259,7 @@ def answering(told: list[str], what: str, gone: int = 0, late: int = 0) -> Calla
         if address[1] == gone:
             raise ConnectionRefusedError
         if address[1] == late and told.count(f"{what} {late}") < 3:
-            raise NotReady("not yet")
+            raise NotReadyError("not yet")
     return step
 
 

@@ -8,7 +8,7 @@ import attrs
 
 from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, Beat, ConsumerGroup, Moment, Told, TopicView
 from pyclient.testing.fake.reconciliation import Classic, Place
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 
 REBALANCE_MS = 60_000
 FENCED_MEMBER_EPOCH = 110

@@ -18,9 +18,9 @@ import pyclient.testing
 from pyclient import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.codec.apis import Api
 from pyclient.codec.messages import encode_request
-from pyclient.errors import ConfigurationError, IllegalState, KafkaError
-from pyclient.testing import Answer, Cut, Delay, Drop, Fail, FakeCluster, FakeClusterDefect, Silence, Throttle, World
-from pyclient.testing.fake.asking import Asked
+from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError
+from pyclient.testing import Answer, Cut, Delay, Drop, Fail, FakeCluster, FakeClusterError, Silence, Throttle, World
+from pyclient.testing.fake.request import Asked
 from pyclient.testing.simulation.network import Link, SimulatedTransport
 from tests.waiting import eventually
 
@@ -336,16 +336,16 @@ def test_a_cluster_that_cannot_be_is_refused_before_it_starts() -> None:
         FakeCluster(version="0.8")
     with pytest.raises(ConfigurationError, match="is no setting"):
         FakeCluster(config={"num.partition": 1})
-    with pytest.raises(IllegalState, match="with FakeCluster"):
+    with pytest.raises(IllegalStateError, match="with FakeCluster"):
         FakeCluster().topics()
 
 
 def test_a_partition_nobody_leads_cannot_be_written_to(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
     fake_cluster.kill(1)
-    with pytest.raises(IllegalState, match="has no leader"):
+    with pytest.raises(IllegalStateError, match="has no leader"):
         fake_cluster.produce("orders", b"")
-    with pytest.raises(IllegalState, match="not running already"):
+    with pytest.raises(IllegalStateError, match="not running already"):
         fake_cluster.kill(1)
 
 
@@ -354,7 +354,7 @@ def failing(_asked: Asked) -> None:
 
 
 def test_a_defect_of_the_model_is_raised_when_the_block_ends() -> None:
-    with pytest.raises(FakeClusterDefect, match="a rule that fails"), FakeCluster() as fake:
+    with pytest.raises(FakeClusterError, match="a rule that fails"), FakeCluster() as fake:
         _meet_a_defect(fake)
 
 
@@ -385,7 +385,7 @@ def test_nothing_is_left_when_it_ends_and_what_it_saw_can_still_be_looked_at() -
     assert set(threading.enumerate()) <= before
     assert [each.value for each in fake.records("orders")] == [b"value"]
     fake.close()
-    with pytest.raises(IllegalState, match="make another one"):
+    with pytest.raises(IllegalStateError, match="make another one"):
         fake.open()
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.families.producer_ids import BLOCK, fresh_id
-from tests.unit.testing.fake.crowd import Crowd
+from pyclient.testing.fake.handlers.producer_ids import BLOCK, fresh_id
+from tests.unit.testing.fake.classic_members import Crowd
 
 SUBSCRIBED_TO_T = struct.pack(">hih1si", 0, 1, 1, b"t", -1)
 

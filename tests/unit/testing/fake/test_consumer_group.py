@@ -17,7 +17,7 @@ from pyclient.testing.fake.consumer_group import (
     Moment,
 )
 from pyclient.testing.fake.reconciliation import MemberState
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 from tests.unit.testing.fake.consumers import Client, Topics, settle
 
 

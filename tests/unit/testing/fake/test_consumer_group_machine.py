@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pyclient.testing.fake.consumer_group import ConsumerGroup, ConsumerState
 from pyclient.testing.fake.reconciliation import ConsumerMember
-from pyclient.testing.fake.refused import Refused
+from pyclient.testing.fake.refusal import Refused
 from tests.unit.testing.fake.consumers import ClassicClient, Client, Topics, settle
 
 NAMES = ("t", "u", "tt")

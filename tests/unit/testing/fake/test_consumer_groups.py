@@ -15,8 +15,8 @@ from pyclient.testing.fake.consumer_group import ConsumerGroup, ConsumerState
 from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.group import Group
 from pyclient.testing.fake.profiles import PROFILES
-from tests.unit.testing.fake.crowd import SOON_S
-from tests.unit.testing.fake.flock import REBALANCE_S, SESSION_S, Flock
+from tests.unit.testing.fake.classic_members import SOON_S
+from tests.unit.testing.fake.consumer_members import REBALANCE_S, SESSION_S, Flock
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.families.sessions import EVICTABLE_AFTER_S, following, sessions_of
-from tests.unit.testing.fake.plane import Plane, batch, fetch_fields
+from pyclient.testing.fake.handlers.sessions import EVICTABLE_AFTER_S, following, sessions_of
+from tests.unit.testing.fake.cluster_driver import Plane, batch, fetch_fields
 
 SIZE = len(batch())
 

@@ -14,8 +14,8 @@ from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.group import Group, State
 from pyclient.testing.fake.settings import Settings
 from pyclient.testing.fake.subscription import Oversized, Subscription, assigned, notes, read_subscription, written
-from tests.unit.testing.fake.crowd import REBALANCE_S, SESSION_S, SOON_S
-from tests.unit.testing.fake.flock import Flock
+from tests.unit.testing.fake.classic_members import REBALANCE_S, SESSION_S, SOON_S
+from tests.unit.testing.fake.consumer_members import Flock
 
 
 @pytest.fixture

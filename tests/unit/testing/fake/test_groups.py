@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.errors import IllegalTransition
+from pyclient.errors import IllegalTransitionError
 from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.group import TRANSITIONS, Event, Group, State
-from tests.unit.testing.fake.crowd import REBALANCE_S, SESSION_S, SOON_S, Crowd
+from tests.unit.testing.fake.classic_members import REBALANCE_S, SESSION_S, SOON_S, Crowd
 
 BOTH = (("range", b"1"), ("sticky", b"2"))
 STICKY_FIRST = (("sticky", b"2"), ("range", b"1"))
@@ -404,7 +404,7 @@ def test_a_change_that_is_not_in_the_table_is_a_defect(state: State, event: Even
         group.on(event)
         assert (group.before, group.state) == (state, TRANSITIONS[state, event])
     else:
-        with pytest.raises(IllegalTransition):
+        with pytest.raises(IllegalTransitionError):
             group.on(event)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 from pyclient.codec.apis import Api
-from tests.unit.testing.fake.plane import WALL_MS, Plane, batch
+from tests.unit.testing.fake.cluster_driver import WALL_MS, Plane, batch
 
 
 def test_ends_of_a_log_are_found_by_their_names() -> None:

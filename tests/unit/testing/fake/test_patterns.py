@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyclient.testing.fake.patterns import InvalidPattern, matcher
+from pyclient.testing.fake.patterns import InvalidPatternError, matcher
 
 NAMES = ("orders", "Orders", "orders.eu", "orders-2", "bills", "a", "ab", "abab", "aB", "_x", "7")
 
@@ -82,6 +82,6 @@ def test_names_are_matched_as_a_whole(pattern: str, names: list[str]) -> None:
     ("(?>a)", "invalid or unsupported Perl syntax"),
 ])
 def test_what_re2_does_not_know_is_refused_with_its_words(pattern: str, problem: str) -> None:
-    with pytest.raises(InvalidPattern) as caught:
+    with pytest.raises(InvalidPatternError) as caught:
         matcher(pattern)
     assert str(caught.value) == problem

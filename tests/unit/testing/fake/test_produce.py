@@ -8,7 +8,7 @@ import pytest
 from pyclient.codec.batches import read_batches
 from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import encode_batch
-from tests.unit.testing.fake.plane import WALL_MS, Plane, batch, idempotent, produced
+from tests.unit.testing.fake.cluster_driver import WALL_MS, Plane, batch, idempotent, produced
 
 LAST_SEQUENCE = 2**31 - 1
 

@@ -5,7 +5,7 @@ import pytest
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import request_schema, response_schema
-from pyclient.testing.fake.families import FAMILIES
+from pyclient.testing.fake.handlers import FAMILIES
 from pyclient.testing.fake.profiles import NEWEST, PROFILES, Profile, read_profiles
 
 TABLE = """\

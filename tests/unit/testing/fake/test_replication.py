@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pyclient.errors import IllegalState
+from pyclient.errors import IllegalStateError
 from pyclient.testing.fake.epochs import Epochs
 from pyclient.testing.fake.partition import NOBODY
-from tests.unit.testing.fake.plane import Plane, batch, produced
+from tests.unit.testing.fake.cluster_driver import Plane, batch, produced
 
 
 def lagging(ms: float = 100, **settings: Any) -> Plane:
@@ -239,7 +239,7 @@ def test_a_forced_unclean_election_takes_a_replica_that_hangs() -> None:
 def test_leadership_moves_to_live_in_sync_replicas_only() -> None:
     with Plane() as plane:
         plane.kill(2)
-        with pytest.raises(IllegalState, match="broker 2 cannot lead t-0: in sync are \\[1, 3\\]"):
+        with pytest.raises(IllegalStateError, match="broker 2 cannot lead t-0: in sync are \\[1, 3\\]"):
             plane.partition.move_leader(2)
         plane.lead(3)
         plane.lead(3)

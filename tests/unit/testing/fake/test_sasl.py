@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pyclient.codec.apis import Api
 from pyclient.codec.messages import decode_response, encode_request
-from pyclient.errors import ConfigurationError, IllegalState
+from pyclient.errors import ConfigurationError, IllegalStateError
 from pyclient.testing import FakeCluster
 from pyclient.testing.fake.model import Broker, Kafka
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
@@ -291,7 +291,7 @@ def test_passwords_can_be_changed_while_a_cluster_runs() -> None:
         fake.set_password("bert", "new")
         fake.set_password("nobody", None)
         assert fake._model.users == {"anna": "another", "bert": "new"}
-    with FakeCluster() as fake, pytest.raises(IllegalState, match="sasl="):
+    with FakeCluster() as fake, pytest.raises(IllegalStateError, match="sasl="):
         fake.set_password("anna", "marker-secret")
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from pyclient.codec.apis import Api
-from tests.unit.testing.fake.plane import Plane
+from tests.unit.testing.fake.cluster_driver import Plane
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 NOBODYS_ID = UUID(int=7)

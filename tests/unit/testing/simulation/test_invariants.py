@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyclient.errors import ConnectionLost, IllegalTransition, KafkaTimeout, LogTruncationError
+from pyclient.errors import DisconnectError, IllegalTransitionError, KafkaTimeoutError, LogTruncationError
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Entry, Facts, Handed, Sent
 from pyclient.testing.simulation.invariants import INVARIANTS, RULES_OF_ALL, Broken, Judge
@@ -86,7 +86,7 @@ def test_S04_what_is_left_after_close_is_a_breach(judge: Judge, what: str) -> No
 
 
 def test_S05_an_error_that_is_not_kafkas_is_a_breach(judge: Judge) -> None:
-    judge.after("refused", "producer-0", KafkaTimeout("late"))
+    judge.after("refused", "producer-0", KafkaTimeoutError("late"))
     assert breach(judge, "refused", "producer-0", KeyError("broker")) == "S05 only_kafkas_errors_are_raised"
 
 
@@ -213,7 +213,7 @@ def test_a_run_leaves_logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Non
 def test_a_defect_is_an_error_wherever_the_client_tells_of_it() -> None:
     told: list[str] = []
     with _errors_to(told):
-        logging.getLogger("pyclient.consumer").warning("committing failed: %s", ConnectionLost("gone"))
-        logging.getLogger("pyclient.consumer").warning("committing failed: %s", IllegalTransition("a", "b"))
+        logging.getLogger("pyclient.consumer.facade").warning("committing failed: %s", DisconnectError("gone"))
+        logging.getLogger("pyclient.consumer.facade").warning("committing failed: %s", IllegalTransitionError("a", "b"))
     assert len(told) == 1
     assert "is impossible in state" in told[0]

@@ -8,7 +8,7 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
-from pyclient.errors import ConnectionLost, TokenUnavailable
+from pyclient.errors import DisconnectError, TokenUnavailableError
 from pyclient.testing.fake.sasl import Phase, Session
 from pyclient.testing.simulation.facts import Facts
 from pyclient.testing.simulation.invariants import Broken, Judge
@@ -52,9 +52,9 @@ def test_M11_nothing_is_written_when_a_renewal_should_have_begun(judge: Judge) -
 
 
 def test_M11_a_session_outlives_a_renewal_that_found_no_token(judge: Judge) -> None:
-    judge.after("ended", link(judge, lives=(-1.0, 9.0), cause=ConnectionLost("cut")))
-    judge.after("ended", link(judge, lives=(-9.0, -1.0), cause=TokenUnavailable("none")))
-    assert breach(judge, "ended", link(judge, lives=(-1.0, 9.0), cause=TokenUnavailable("none"))) == "a_session_outlives_a_failed_renewal"
+    judge.after("ended", link(judge, lives=(-1.0, 9.0), cause=DisconnectError("cut")))
+    judge.after("ended", link(judge, lives=(-9.0, -1.0), cause=TokenUnavailableError("none")))
+    assert breach(judge, "ended", link(judge, lives=(-1.0, 9.0), cause=TokenUnavailableError("none"))) == "a_session_outlives_a_failed_renewal"
 
 
 def test_M05_logins_in_a_loop_are_a_breach(judge: Judge) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyclient.testing.simulation.loop import BUSY, BusyLoop, SimulationLoop, SimulationStuck
+from pyclient.testing.simulation.loop import BUSY, BusyLoopError, SimulationLoop, SimulationStuckError
 
 
 def loop_of(seed: int = 1) -> SimulationLoop:
@@ -106,7 +106,7 @@ def test_timeouts_locks_queues_and_task_groups_of_asyncio_work() -> None:
 
 def test_waiting_for_what_can_never_happen_is_an_error_at_once() -> None:
     loop = loop_of()
-    with pytest.raises(SimulationStuck, match="still waits"):
+    with pytest.raises(SimulationStuckError, match="still waits"):
         loop.run_until_complete(loop.create_future())
 
 
@@ -117,7 +117,7 @@ def test_a_loop_that_schedules_itself_without_end_is_found() -> None:
         loop.call_soon(again)
 
     again()
-    with pytest.raises(BusyLoop, match=str(BUSY)):
+    with pytest.raises(BusyLoopError, match=str(BUSY)):
         loop.run_forever()
 
 

@@ -13,12 +13,12 @@ from pyclient import AsyncConsumer, AsyncProducer, TopicPartition
 from pyclient.config import ProducerConfig
 from pyclient.config.addresses import Address
 from pyclient.core.connection import State
-from pyclient.errors import ConnectionLost, KafkaError, RequestTimedOut, SslAuthenticationError
-from pyclient.runtime.attempt import Attempt
-from pyclient.runtime.connection import Connection
-from pyclient.runtime.network import SocketOptions
-from pyclient.runtime.protection import Protection
-from pyclient.runtime.tls import Contexts
+from pyclient.errors import DisconnectError, KafkaError, ResponseTimeoutError, SslAuthenticationError
+from pyclient.net.connect import ConnectAttempt
+from pyclient.net.connection import Connection
+from pyclient.runtime.transport import SocketOptions
+from pyclient.net.security import Security
+from pyclient.net.tls import Contexts
 from pyclient.testing import CertificateAuthority, World
 from pyclient.testing.simulation.network import SimulatedTransport
 
@@ -104,18 +104,18 @@ class One:
 
     def __init__(self, world: World, *, port: int = 9092, **more: Any) -> None:
         self.world = world
-        self.links: list[Connection] = []
+        self.connections: list[Connection] = []
         self.lost: list[KafkaError] = []
         environment = world.environment("client")
         self.contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": "broker-1:9092", **options(**more)}), environment)
-        self.attempt = Attempt(
+        self.attempt = ConnectAttempt(
             Address("broker-1", port), world.network.of("client"), SocketOptions(), turn=0, timeout=SET_UP_S, make_link=self._link,
-            begin=world.loop.create_task, give_up=lambda link: link.close(ConnectionLost("given up")), protection=Protection(self.contexts))
+            begin=world.loop.create_task, give_up=lambda link: link.close(DisconnectError("given up")), protection=Security(self.contexts))
 
     def _link(self, _endpoint: object) -> Connection:
-        self.links.append(Connection("broker-1", "c", clock=self.world.loop.time, max_frame=1 << 20, on_change=_nothing, on_quiet=_nothing,
+        self.connections.append(Connection("broker-1", "c", clock=self.world.loop.time, max_frame=1 << 20, on_change=_nothing, on_quiet=_nothing,
                                      on_lost=lambda _link, cause: self.lost.append(cause), on_answer=lambda *_: None))
-        return self.links[-1]
+        return self.connections[-1]
 
     def run(self) -> KafkaError | None:
         """Why it failed, or None."""
@@ -127,12 +127,12 @@ class One:
             failure = None
             assert link.state is State.READY
             assert link.secured
-            link.close(ConnectionLost("the test is over"))
+            link.close(DisconnectError("the test is over"))
         began_to_end = self.world.loop.time()
         self.world.loop.run_until(began_to_end + 5.0)
         assert began_to_end <= SET_UP_S + 0.01, "it took longer than it may"
         assert self.world.loop.turns < TURNS, "a busy loop"
-        assert all(each.state is State.CLOSED for each in self.links)
+        assert all(each.state is State.CLOSED for each in self.connections)
         assert not [link for link in self.world.network.links if not link.frozen], "a connection was left"
         assert not self.world.loop.defects
         return failure
@@ -202,7 +202,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch, *, to_client: bool, version: str) -> 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 @pytest.mark.parametrize("to_client", DIRECTIONS)
 @pytest.mark.parametrize(("act", "step", "expected"), [
-    (cut, 1, ConnectionLost), (hang_up, 1, ConnectionLost), (stall, 7, RequestTimedOut), (garble, 3, (ConnectionLost, SslAuthenticationError, RequestTimedOut)),
+    (cut, 1, DisconnectError), (hang_up, 1, DisconnectError), (stall, 7, ResponseTimeoutError), (garble, 3, (DisconnectError, SslAuthenticationError, ResponseTimeoutError)),
 ])
 def test_a_handshake_that_breaks_at_any_byte_ends_in_a_clear_error_in_time(
         monkeypatch: pytest.MonkeyPatch, version: str, to_client: bool, act: Any, step: int, expected: Any) -> None:
@@ -215,7 +215,7 @@ def test_a_handshake_that_breaks_at_any_byte_ends_in_a_clear_error_in_time(
             one = One(world, ssl_enabled_protocols=version)
             failure = one.run()
             if failure is None:  # the shorter question in version 0, on a second connection, has passed (M08)
-                assert len(one.links) == 2
+                assert len(one.connections) == 2
                 assert after > whole - 400
             else:
                 assert isinstance(failure, expected), f"after {after} of {whole} B: {failure!r}"

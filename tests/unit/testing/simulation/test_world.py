@@ -11,9 +11,9 @@ import pytest
 from pyclient import AsyncConsumer, AsyncProducer, TopicPartition
 from pyclient.codec.apis import Api
 from pyclient.testing import Cut, Drop, Fault, World
-from pyclient.testing.fake.asking import Asked
+from pyclient.testing.fake.request import Asked
 from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS
-from pyclient.testing.simulation.loop import SimulationStuck
+from pyclient.testing.simulation.loop import SimulationStuckError
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -166,7 +166,7 @@ def test_the_cluster_has_the_controls_of_a_fake_cluster() -> None:
 
 
 def test_a_program_that_can_never_end_is_told_so() -> None:
-    with World(1) as world, pytest.raises(SimulationStuck):
+    with World(1) as world, pytest.raises(SimulationStuckError):
         world.run(asyncio.Event().wait())
 
 

@@ -1,0 +1,377 @@
+"""Records as a poll hands them out: views of fetched batches, made objects when looked at; deserialized when taken.
+
+Knows batches and offsets; knows no brokers and no groups. `collect` is the only reader of a `FetchBuffer`. Rule: whatever is raised while
+records are taken, a record is handed out, or left out, or still in line: never lost (C06).
+"""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import attrs
+
+from pyclient.buffers.fetch_buffer import Chunk, Failure, FetchBuffer
+from pyclient.codec.batches import RecordBatch
+from pyclient.codec.columns import to_arrow
+from pyclient.codec.record import Record
+from pyclient.errors import CorruptRecordError, raisable
+from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Decode: TypeAlias = Callable[[Record], Record | None]
+"""Gives what a record is to be handed out as; None leaves it out."""
+
+
+@attrs.frozen
+class Part:
+    """Consecutive records of one batch, by index. *made* is what deserializers made of them, from index *first* on."""
+
+    where: TopicPartition
+    batch: RecordBatch
+    start: int
+    stop: int
+    made: Sequence[Any] | None = None
+    first: int = 0
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def records(self) -> Iterator[Record]:
+        """The records, one after another."""
+        if self.made is None:
+            return self.batch.iter_records(self.where.topic, self.where.partition, self.start, self.stop)
+        return iter(self.made[self.start - self.first : self.stop - self.first])
+
+    def some(self, start: int, stop: int) -> Part:
+        """From the record at *start* to before the one at *stop*, counted from 0 here."""
+        return Part(self.where, self.batch, self.start + start, self.start + stop, self.made, self.first)
+
+    def cut(self, count: int) -> tuple[Part, Part]:
+        """The first *count* records, and the others."""
+        return self.some(0, count), self.some(count, len(self))
+
+    def runs(self, flags: bytes) -> Iterator[Part]:
+        """The records whose flag is 1, those that stand together as one part."""
+        start = flags.find(1)
+        while start >= 0:
+            stop = flags.find(0, start)
+            stop = len(flags) if stop < 0 else stop
+            yield self.some(start, stop)
+            start = flags.find(1, stop)
+
+    def has(self, other: Part) -> bool:
+        """Whether *other*'s records are among these."""
+        return self.batch is other.batch and self.start <= other.start < other.stop <= self.stop
+
+    def holds(self, record: Record) -> bool:
+        """Whether *record* is one of these."""
+        same = (record.topic, record.partition) == self.where
+        return same and self.batch.offset_of(self.start) <= record.offset < self.end()
+
+    def end(self) -> int:
+        """The offset to read next after it."""
+        return self.batch.next_offset if self.stop == self.batch.count else self.batch.offset_of(self.stop)
+
+    def behind(self) -> OffsetAndMetadata:
+        """The position after it."""
+        return placed(self.end(), self.batch.leader_epoch)
+
+
+class Records(Sequence[Record]):
+    """What one poll returned: sized, iterable, sliceable, by partition, or as Arrow columns without an object per record.
+
+    Within a partition records stand in the order of their offsets. Without deserializers nothing is decoded before it is looked at.
+    """
+
+    __slots__ = ("_count", "_parts", "_positions")
+
+    def __init__(self, parts: Iterable[Part] = (), positions: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
+        self._parts = list(parts)
+        self._positions = dict(positions) if positions else {}
+        self._count = sum([len(part) for part in self._parts])  # a list: every poll comes by here, mostly with one part
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Record]:
+        return itertools.chain.from_iterable(self.runs())  # in C: no Python frame runs per record
+
+    def runs(self) -> Iterator[Iterator[Record]]:
+        """The same records, those of one batch at a time."""
+        return map(Part.records, self._parts)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | Sequence[Record]:
+        if isinstance(index, slice):
+            return self._slice(index)
+        at = range(self._count)[index]
+        for part in self._parts:
+            if at < len(part):
+                return next(part.some(at, at + 1).records())
+            at -= len(part)
+        raise AssertionError("an index within the count is within a part")
+
+    def __repr__(self) -> str:
+        return f"<Records {self._count} of {', '.join(map(str, self.partitions())) or 'no partition'}>"
+
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions with at least one record."""
+        return tuple(dict.fromkeys(part.where for part in self._parts))
+
+    def by_partition(self) -> Iterator[tuple[TopicPartition, Records]]:
+        """Each partition with its records."""
+        for where in self.partitions():
+            yield where, self.of(where)
+
+    def of(self, where: TopicPartition) -> Records:
+        """The records of one partition; none if it has none here."""
+        position = {where: self._positions[where]} if where in self._positions else {}
+        return Records((part for part in self._parts if part.where == where), position)
+
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """For each partition the offset to go on with after these records: what a commit of them stores."""
+        return dict(self._positions)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """`next_offsets` as plain numbers."""
+        return {where: position.offset for where, position in self._positions.items()}
+
+    def to_arrow(self, *, headers: bool = True) -> pa.Table:
+        """The records as a ``pyarrow.Table``: topic, partition, offset, timestamp (ms, UTC), timestamp_type, key, value, headers.
+
+        Keys and values are the bytes on the wire: deserializers are not applied. Needs the extra ``arrow``.
+        """
+        return to_arrow([(part.where.topic, part.where.partition, part.batch, part.start, part.stop) for part in self._parts],
+                        headers=headers)
+
+    def split(self, count: int) -> tuple[Records, Records]:
+        """The first *count* records and the rest; each with the positions that fit it."""
+        head: list[Part] = []
+        tail = list(self._parts)
+        while tail and count >= len(tail[0]):
+            count -= len(tail[0])
+            head.append(tail.pop(0))
+        if tail and count:
+            first, tail[0] = tail[0].cut(count)
+            head.append(first)
+        later = {part.where for part in tail}
+        ends = {part.where: part.behind() for part in head if part.where in later}
+        done = {where: position for where, position in self._positions.items() if where not in later}
+        rest = {where: self._positions[where] for where in later}
+        return Records(head, {**done, **ends}), Records(tail, rest)
+
+    def through(self, record: Record, *, inclusive: bool) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Positions after everything before *record* in this order, and with *inclusive* after *record* too."""
+        part, place = self._find(record)
+        positions = self.split(place + inclusive)[0].next_offsets()
+        if part is not None and not inclusive:
+            positions[part.where] = placed(record.offset, part.batch.leader_epoch)
+        return positions
+
+    def after(self, record: Record) -> Records:
+        """The records that come after *record*."""
+        return self.split(self._find(record)[1] + 1)[1]
+
+    def _find(self, record: Record) -> tuple[Part | None, int]:
+        """The part that *record* is in, and its place among all records; when it is not here, None and the place behind them all."""
+        count = 0
+        for part in self._parts:
+            if part.holds(record):
+                return part, count + part.batch.index_of(record.offset) - part.start
+            count += len(part)
+        return None, count
+
+    # ---- leaving records out ----------------------------------------------------------------------------------------
+
+    def filter(self, predicate: Callable[[Record], object]) -> Records:
+        """The records for which *predicate* is true. `next_offsets` stays: the others count as read.
+
+        It makes an object of every record; `select` does not.
+        """
+        return self._flagged(bytes(map(bool, map(predicate, self))))
+
+    def select(self, mask: Iterable[Any]) -> Records:
+        """The records for which *mask* is true, with `next_offsets` as it is: the others count as read.
+
+        *mask* has a boolean for each record, in their order: a list, a NumPy array, or what Arrow computes of `to_arrow`'s columns, such as
+        ``pyarrow.compute.starts_with(table["key"], "a")``. A null is false, as it is for Arrow.
+
+        Raises:
+            TypeError: it holds something else than booleans.
+            ValueError: it is longer or shorter than these records are many.
+        """
+        flags = _flags(mask)
+        if len(flags) != self._count:
+            raise ValueError(f"the mask has {len(flags)} values, and there are {self._count} records: one for each is needed")
+        return self._flagged(flags)
+
+    def narrowed(self, some: Records) -> Records:
+        """The records of *some*, which must be from here and in this order, with all positions from here: the others count as read.
+
+        Raises:
+            ValueError: there are others among them.
+        """
+        line = self._parts[::-1]
+        for part in some._parts:
+            while line and not line[-1].has(part):
+                line.pop()
+            if not line:
+                raise ValueError(f"{some!r} has a record of {part.where} that {self!r} has not, or not in this order")
+            line[-1] = line[-1].cut(part.stop - line[-1].start)[1]
+        return Records(some._parts, self._positions)
+
+    def _flagged(self, flags: bytes) -> Records:
+        parts: list[Part] = []
+        at = 0
+        for part in self._parts:
+            parts += part.runs(flags[at : at + len(part)])
+            at += len(part)
+        return Records(parts, self._positions)
+
+    def without(self, partitions: Iterable[TopicPartition]) -> Records:
+        """The records of the other partitions."""
+        if not self._positions and not self._parts:
+            return self
+        gone = set(partitions)
+        return Records((part for part in self._parts if part.where not in gone),
+                       {where: position for where, position in self._positions.items() if where not in gone})
+
+    def only(self, partitions: Iterable[TopicPartition]) -> Records:
+        """The records of these partitions."""
+        kept = set(partitions)
+        return self.without(where for where in self._positions if where not in kept)
+
+    def joined(self, others: Records) -> Records:
+        """These records and then *others*."""
+        if not others._positions and not others._parts:
+            return self
+        if not self._positions and not self._parts:
+            return others
+        return Records([*self._parts, *others._parts], {**self._positions, **others._positions})
+
+    def _slice(self, index: slice) -> Sequence[Record]:
+        start, stop, step = index.indices(self._count)
+        if step == 1:
+            return self.split(start)[1].split(max(0, stop - start))[0]
+        return list(self)[index]
+
+
+def placed(offset: int, epoch: int) -> OffsetAndMetadata:
+    """The position at *offset*, with the leader epoch of what stands before it."""
+    return OffsetAndMetadata(offset, leader_epoch=epoch if epoch > NO_LEADER_EPOCH else None)
+
+
+def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callable[[Records], object] = id) -> Records:
+    """Take up to *limit* records that are there now: checked, decompressed, and decoded by *decode* if there is one.
+
+    What breaks off in the middle, Ctrl-C in a user's *decode* say, leaves what was taken before it to *keep*.
+
+    Raises:
+        KafkaError: the next thing in line is an error; records before it were handed out earlier.
+        Exception: *decode* raised for the next record in line, which stays there.
+    """
+    parts: list[Part] = []
+    positions: dict[TopicPartition, OffsetAndMetadata] = {}
+    try:
+        _collect(buffer, limit, decode, parts, positions)
+        return Records(parts, positions)
+    except BaseException:
+        keep(Records(parts, positions))
+        raise
+
+
+def _collect(buffer: FetchBuffer, limit: int, decode: Decode | None, parts: list[Part], positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    """As `collect`, into *parts*. Where it breaks off, the entry that it has in hand goes back with the next `FetchBuffer.take`."""
+    while limit > 0 and (entry := buffer.take()) is not None:
+        if isinstance(entry, Failure):
+            _meet(buffer, entry, entry.error, first=not positions, again=entry.lasting)
+            return
+        try:
+            limit = _take(entry, limit, decode, parts, positions)
+        except CorruptRecordError as error:
+            _meet(buffer, entry, _located(entry, error), first=not positions, again=True)
+            return
+        except Exception as error:  # noqa: BLE001 of the user's making: raised when it is next in line
+            _meet(buffer, entry, error, first=not positions, again=True)
+            return
+        if entry.batches:
+            buffer.give_back(entry)
+        else:
+            buffer.use_up(entry)
+
+
+def _take(chunk: Chunk, limit: int, decode: Decode | None, parts: list[Part], positions: dict[TopicPartition, OffsetAndMetadata]) -> int:
+    """Move up to *limit* records of *chunk* to *parts*; the new limit. What *decode* raises is raised with *chunk* at that record."""
+    while chunk.batches and limit > 0:
+        batch: RecordBatch = chunk.batches[0]
+        batch.open()
+        start = batch.index_of(chunk.position)
+        stop = min(batch.count, start + limit)
+        more: Sequence[Part] = [Part(chunk.where, batch, start, stop)] if start < stop else ()
+        trouble: BaseException | None = None
+        if more and decode is not None:
+            stop, more, trouble = _decode(more[0], decode)
+        position = batch.offset_of(stop) if stop < batch.count else max(chunk.position, batch.next_offset)
+        behind = placed(position, batch.leader_epoch)
+        # Ctrl-C is raised behind calls: in these lines there are none, so all of it is done or nothing.
+        parts += more
+        chunk.position = position
+        if trouble is None or start < stop:
+            positions[chunk.where] = behind
+        if trouble is not None:
+            raise trouble
+        if stop == batch.count:
+            chunk.batches.popleft()
+        limit -= stop - start
+    if not chunk.batches:
+        chunk.position = chunk.next_offset
+        positions[chunk.where] = placed(chunk.next_offset, chunk.epoch)
+    return limit
+
+
+def _decode(part: Part, decode: Decode) -> tuple[int, list[Part], BaseException | None]:
+    """What *decode* makes of *part*'s records, up to the first it raises for: the index after the last, those that are not left out, what was raised."""
+    made: list[Record | None] = []
+    trouble: BaseException | None = None
+    try:
+        for record in part.records():
+            made.append(decode(record))  # kept when the next one fails
+    except BaseException as error:  # noqa: BLE001 raised again when the chunk stands at this record
+        trouble = error
+    stop = part.start + len(made)
+    done = Part(part.where, part.batch, part.start, stop, made, part.start)
+    return stop, list(done.runs(bytes(each is not None for each in made))), trouble
+
+
+def _flags(mask: Any) -> bytes:
+    """A byte, 0 or 1, for each value."""
+    values = mask.to_pylist() if hasattr(mask, "to_pylist") else mask.tolist() if hasattr(mask, "tolist") else list(mask)
+    others = set(map(type, values)) - {bool, NoneType}
+    if others:
+        raise TypeError(f"a mask holds a boolean for each record, and this one has {', '.join(sorted(each.__name__ for each in others))}")
+    return bytes(map(bool, values))
+
+
+def _meet(buffer: FetchBuffer, entry: Chunk | Failure, error: Exception, *, first: bool, again: bool) -> None:
+    """An error in line: raised when nothing was collected before it, else by the next poll."""
+    if not first:
+        buffer.give_back(entry)
+        return
+    if again:
+        buffer.give_back(entry, last=True)  # other partitions go on between two times it is raised
+    else:
+        buffer.use_up(entry)
+    raise raisable(error) if isinstance(entry, Failure) else error  # what is kept is raised as a copy
+
+
+def _located(chunk: Chunk, error: CorruptRecordError) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"the data of {chunk.where} from offset {chunk.position} on is damaged: {error.message}. seek() past it to go on.",
+        topic_partition=chunk.where)

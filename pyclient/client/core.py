@@ -1,0 +1,246 @@
+"""What every client has: connections, metadata, calls, and a driver that runs them on one loop.
+
+`ClientCore` is the asynchronous heart of producers, consumers and admins; the facades only translate.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pyclient.codec.apis import Api
+from pyclient.config import ClientConfig
+from pyclient.core.backoff import ExponentialBackoff, WaitPolicy
+from pyclient.core.calls import Call, Calls, Finish
+from pyclient.core.cluster import Cluster
+from pyclient.core.manager import Manager, Use
+from pyclient.core.metadata import Metadata
+from pyclient.core.acl_errors import error_of
+from pyclient.errors import (
+    AuthenticationError, BootstrapError, ClientClosedError, ClientForkedError, ConfigurationError, IllegalStateError, KafkaError, MetadataTimeoutError, WrongEventLoopError, error_for,
+    raisable, sentence,
+)
+from pyclient.metrics import METADATA_AGE, Metrics
+from pyclient.records import Node
+from pyclient.runtime import process_hooks
+from pyclient.client.driver import Driver
+from pyclient.runtime.environment import environment
+from pyclient.net.pool import PoolOptions, ConnectionPool
+from pyclient.runtime.transport import Network, SocketOptions
+from pyclient.net.security import Security
+
+_log = logging.getLogger(__name__)
+UNANSWERED: Final = 1  # requests in flight on connections that carry one thing at a time
+CONTROL_REQUESTS: Final = 8
+
+
+class ClientCore:
+    """One client on one loop. Made anywhere, bound to a loop by `start`."""
+
+    def __init__(self, config: ClientConfig, *, topics_idle_after: float = float("inf"), create_topics: bool = False) -> None:
+        if not config.bootstrap_servers:
+            raise ConfigurationError("bootstrap_servers is not set: give at least one broker's host:port", option="bootstrap_servers")
+        self.config = config
+        self.environment = environment()
+        self.clock = self.environment.clock
+        self.random = self.environment.random()
+        self.driver = Driver(self.clock)
+        usual = ExponentialBackoff(_seconds(config.retry_backoff_ms), _seconds(config.retry_backoff_max_ms), self.random)
+        self.backoff = WaitPolicy(config.retry_backoff, usual) if config.retry_backoff is not None else WaitPolicy(usual)
+        self.request_timeout = _seconds(config.request_timeout_ms)
+        self.metrics = Metrics(config.ROLE, samples=config.metrics_num_samples, window_s=_seconds(config.metrics_sample_window_ms))
+        self.connections = self._make_connections(self.environment.network())
+        self.metadata = self._make_metadata(topics_idle_after, create_topics=create_topics)
+        self.metrics.watch(METADATA_AGE, self._metadata_age)
+        self.calls = Calls(self.metadata, request_timeout=self.request_timeout, backoff=self.backoff)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.closed: KafkaError | None = None
+        self.refused: KafkaError | None = None
+        """Why no broker will ever accept this client as it is: every call raises this from now on."""
+        self.parting = 0.0
+        """Seconds that `close` may take to write what answers nothing (acks=0)."""
+        process_hooks.register(self)
+
+    def _make_connections(self, network: Network) -> ConnectionPool:
+        config = self.config
+        options = PoolOptions(
+            client_id=config.client_id or None,
+            request_timeout=self.request_timeout,
+            reconnect_backoff=_seconds(config.reconnect_backoff_ms),
+            reconnect_backoff_max=_seconds(config.reconnect_backoff_max_ms),
+            setup_timeout=_seconds(config.socket_connection_setup_timeout_ms),
+            setup_timeout_max=_seconds(config.socket_connection_setup_timeout_max_ms),
+            max_idle=_seconds(config.connections_max_idle_ms) if config.connections_max_idle_ms >= 0 else float("inf"),
+            max_frame=config.receive_max_frame_bytes,
+            max_in_flight={Use.CONTROL: CONTROL_REQUESTS, Use.COORDINATION: CONTROL_REQUESTS, Use.MEMBERSHIP: UNANSWERED, Use.FETCH: UNANSWERED,
+                           Use.PRODUCE: getattr(config, "max_in_flight_requests_per_connection", UNANSWERED)},
+            sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
+            protection=Security.of(config, self.environment, self.random),
+        )
+        # Bootstrap addresses are nodes with negative ids until the brokers tell their own.
+        bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
+        return ConnectionPool(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
+                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.rest, on_trouble=self._on_trouble, on_refused=self._on_refused)
+
+    def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
+        config = self.config
+        recovers = config.metadata_recovery_strategy == "rebootstrap"
+        return Metadata(
+            max_age=_seconds(config.metadata_max_age_ms), max_idle=topics_idle_after,
+            rebootstrap_after=_seconds(config.metadata_recovery_rebootstrap_trigger_ms) if recovers else None,
+            request_timeout=self.request_timeout, backoff=self.backoff, create_topics=create_topics,
+            on_update=self._on_cluster)
+
+    # ---- life -------------------------------------------------------------------------------------------------------
+
+    def managers(self) -> Sequence[Manager]:
+        """What the driver runs, in this order."""
+        return [self.metadata, self.calls]
+
+    async def start(self) -> None:
+        """Bind to the running loop and begin."""
+        if self.closed is not None:
+            raise raisable(self.closed)
+        if self.loop is not None:
+            raise IllegalStateError(f"this {self.config.ROLE} is open already: enter it once")
+        self.loop = asyncio.get_running_loop()
+        self.driver.start(self.connections, self.managers())
+
+    async def close(self) -> None:
+        """End every call, close every connection; idempotent."""
+        if self.closed is not None:
+            return
+        self.check_loop()
+        self.closed = ClientClosedError(f"this {self.config.ROLE} is closed: open a new one")
+        self.calls.close(self.closed)
+        self.driver.stop(self.closed)
+        await self.connections.close(self.parting)
+        process_hooks.unregister(self)
+
+    def forked(self) -> None:
+        """This process is a forked child: nothing of the parent's client may be used or told to its peers."""
+        self.closed = ClientForkedError(
+            f"this {self.config.ROLE} was opened before a fork and belongs to the parent process: open a new one in the child")
+        self.connections.drop()
+
+    def check_open(self) -> None:
+        """Raise when the client was closed, forked, or is used on another loop than its own."""
+        if self.closed is not None:
+            raise raisable(self.closed)
+        if self.loop is None:
+            raise IllegalStateError(f"this {self.config.ROLE} is not open yet: use it inside `async with`")
+        self.check_loop()
+        if self.refused is not None:
+            raise raisable(self.refused)
+
+    def check_loop(self) -> None:
+        """Raise when the client was entered on another loop than the running one."""
+        if self.loop is not None and asyncio.get_running_loop() is not self.loop:
+            raise WrongEventLoopError(f"this {self.config.ROLE} belongs to another event loop, the one it was entered on: use it there")
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a forked child of the one that opened it."""
+        return isinstance(self.closed, ClientForkedError)
+
+    def check_process(self) -> None:
+        """Raise in a forked child; for calls that are allowed on a closed client."""
+        if self.closed is not None and self.is_forked:
+            raise raisable(self.closed)
+
+    # ---- what facades ask for ---------------------------------------------------------------------------------------
+
+    async def call(self, make: Callable[[Finish, float | None], Call], timeout: float | None) -> Any:
+        """Submit a call and wait for its end; cancelling the wait drops the call."""
+        self.check_open()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def finish(result: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        call = make(finish, None if timeout is None else self.clock() + timeout)
+        self.calls.submit(call)
+        self.driver.wake()
+        try:
+            return await future
+        except KafkaError as error:
+            raise self._unreachable(error, timeout) from None
+        finally:
+            self.calls.cancel(call)
+
+    def metadata_timeout(self, topic: str, waited: float | None, creation: str) -> KafkaError:
+        """Why nothing is known of a topic; *creation* tells whether the cluster might create it."""
+        if not self.metadata.cluster.nodes:
+            return BootstrapError(self.connections.troubles(), waited_s=waited)
+        known = self.metadata.cluster.topics.get(topic)
+        said = f"the brokers say: {error_of(Api.METADATA, known.error, topics=[topic]).message}" if known is not None and known.error else (
+            f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
+        return MetadataTimeoutError(
+            f"topic {topic!r} is not known after {waited} s; {sentence(said)} {creation} Create the topic, or check its name and the addresses. "
+            "Nothing was queued.")
+
+    def _doubt(self, topic: str) -> int:
+        """An error known of a topic may be cured by now: ask anew, and believe only views newer than the one returned."""
+        known = self.metadata.cluster.topics.get(topic)
+        if known is None or not known.error:
+            return -1
+        self.metadata.request_update()
+        return self.metadata.cluster.version
+
+    def _raise_topic_error(self, topic: str, *, newer_than: int) -> None:
+        """M03: raise what waiting cannot cure."""
+        cluster = self.metadata.cluster
+        known = cluster.topics.get(topic)
+        if known is not None and known.error and cluster.version > newer_than and not error_for(known.error).retriable:
+            raise error_of(Api.METADATA, known.error, f"topic {topic!r}", topics=[topic])
+
+    def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
+        """A time-out before any broker was reached is told by what each address said."""
+        if isinstance(error, TimeoutError) and not self.metadata.cluster.nodes:
+            return BootstrapError(self.connections.troubles(), waited_s=waited)
+        return error
+
+    def figures(self) -> dict[str, float]:
+        """The metrics by name, as they stand now."""
+        self.check_process()
+        return dict(self.metrics.snapshot(self.clock()))
+
+    def _metadata_age(self) -> float | None:
+        adopted = self.metadata.adopted_at
+        return None if adopted is None else self.clock() - adopted
+
+    # ---- events -----------------------------------------------------------------------------------------------------
+
+    def _on_trouble(self, cause: KafkaError) -> None:
+        """A connection failed: the view of the cluster may be stale."""
+        self.metadata.last_error = cause
+        self.metadata.request_update()
+
+    def _on_refused(self, error: AuthenticationError) -> None:
+        """Nothing is tried any more, and whoever waits is told at once."""
+        if self.refused is None and self.closed is None:
+            _log.error("this %s gives up: %s", self.config.ROLE, error)
+            self.refused = error
+            self.calls.close(error)
+            self.driver.stop(error)
+            self.on_refused(error)
+
+    def on_refused(self, error: AuthenticationError) -> None:
+        """As `refused` tells; called on the loop, once."""
+
+    def _on_cluster(self, cluster: Cluster) -> None:
+        self.connections.follow(cluster.nodes)
+        self.on_cluster(cluster)
+
+    def on_cluster(self, cluster: Cluster) -> None:
+        """A new view was published; called on the loop."""
+
+
+def _seconds(milliseconds: int) -> float:
+    return milliseconds / 1000

@@ -1,0 +1,197 @@
+"""The loop of one client: asks the managers in a fixed order until none emits, then sleeps to the earliest deadline.
+
+Knows managers, connections and the clock; knows no topics. All of it runs on one asyncio loop.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from pyclient.core.manager import Manager, Request, earliest
+from pyclient.errors import KafkaError, raisable
+from pyclient.net.pool import ConnectionPool
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+ROUNDS: Final = 1000
+"""Rounds of one turn in which something may still happen: more is a bug."""
+DEFECT_PAUSE: Final = 1.0
+"""Seconds without a timer after a manager raised: its deadline may lie in the past for good, and only events help then."""
+
+
+class Driver:
+    """Runs managers over connections. `start` binds it to the running loop."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._managers: list[Manager] = []
+        self._connections: ConnectionPool | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scheduled = False
+        self._turning = False
+        self._again = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
+        self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
+        self._closed = False
+        self._end: KafkaError | None = None
+        self.turns = 0
+
+    def start(self, connections: ConnectionPool, managers: Iterable[Manager]) -> None:
+        """Begin on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._connections = connections
+        self._managers = list(managers)
+        self.wake()
+
+    # ---- what wakes it ----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something happened, on the loop: take a turn soon."""
+        if self._turning:
+            self._again = True
+        else:
+            self._schedule()
+
+    def rest(self, deadline: float) -> None:
+        """Something happened that concerns no manager: take a turn soon if somebody waits for a state, else by *deadline* at the latest."""
+        if self._waiters:
+            self.wake()
+        elif not self._closed and not self._turning:
+            self._wake_by(deadline)
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self._closed and self._loop is not None:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def wake_from_anywhere(self) -> None:
+        """The same, called by any thread. Many calls before the turn cost one."""
+        if self._scheduled or self._loop is None:
+            return
+        self._scheduled = True
+        try:
+            self._loop.call_soon_threadsafe(self._turn)
+        except RuntimeError:
+            _log.debug("woken after the loop was closed")
+        except BaseException:  # Ctrl-C in a user's thread: the next wake-up must not take this one for done
+            self._scheduled = False
+            raise
+
+    # ---- the turn ---------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._closed or self._connections is None:
+            return
+        self.turns += 1
+        self._turning = True
+        not_before = 0.0
+        try:
+            self._connections.tick(self._clock())
+            self._poll_managers(self._connections)
+        except Exception:  # noqa: BLE001 one defect must not stop everything else
+            _log.exception("a defect in the client: a manager raised; the client goes on with the next event")
+            not_before = self._clock() + DEFECT_PAUSE
+            self._disarm()
+        finally:
+            self._turning = False
+        if self._waiters:
+            self._settle_waiters()
+        self._sleep(self._connections, not_before)
+
+    def _poll_managers(self, connections: ConnectionPool) -> None:
+        for _ in range(ROUNDS):
+            self._again = False
+            for manager in self._managers:
+                for request in manager.poll(self._clock(), connections):
+                    self._send(connections, request)
+            if not self._again:
+                return
+        _log.error("a defect in the client: something still happens after %d rounds: %s", ROUNDS, self._managers)
+
+    def _send(self, connections: ConnectionPool, request: Request) -> None:
+        connections.send(request)
+        if not request.answered:  # acks=0: it fills no slot, so there may be more; but the loop has other work too
+            self._schedule()
+
+    def _sleep(self, connections: ConnectionPool, not_before: float) -> None:
+        deadline = earliest(connections.next_deadline(), *[manager.next_deadline() for manager in self._managers])
+        if deadline is not None:
+            self._wake_by(max(deadline, not_before))
+
+    def _wake_by(self, deadline: float) -> None:
+        """A timer that is earlier does as well: its turn sets the next one. With each request a deadline goes and another comes."""
+        if self._loop is None or (self._timer_at is not None and self._timer_at <= deadline):
+            return
+        self._disarm()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(self._loop.time() + max(0.0, deadline - self._clock()), self._on_timer)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_at = None
+
+    def _on_timer(self) -> None:
+        self._timer = self._timer_at = None
+        self._turn()
+
+    # ---- waiting for a state ----------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], T | None], timeout: float | None, late: Callable[[], KafkaError]) -> T:
+        """Wait until *condition* gives something (or raises); it is asked after every turn.
+
+        Raises:
+            KafkaError: what *late* makes, after *timeout* seconds (None: never).
+        """
+        self._check_open()
+        now = condition()
+        if now is not None:
+            return now
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiters[future] = condition
+        self.wake()
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            if future.done() and not future.cancelled():
+                return future.result()
+            now = condition()  # it may have come true since the last turn
+            if now is not None:
+                return now
+            raise late() from None
+        finally:
+            self._waiters.pop(future, None)
+
+    def _settle_waiters(self) -> None:
+        for future, condition in list(self._waiters.items()):
+            if not future.done():
+                _settle(future, condition)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KafkaError("the client's loop has ended") if self._end is None else raisable(self._end)
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def stop(self, error: KafkaError) -> None:
+        """No turn and no timer after this; whoever waits gets *error*."""
+        self._closed, self._end = True, error
+        self._disarm()
+        for future in list(self._waiters):
+            if not future.done():
+                future.set_exception(error)
+
+
+def _settle(future: asyncio.Future[Any], condition: Callable[[], Any]) -> None:
+    try:
+        found = condition()
+    except Exception as error:  # noqa: BLE001 it belongs to whoever waits
+        future.set_exception(error)
+    else:
+        if found is not None:
+            future.set_result(found)

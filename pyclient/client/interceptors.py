@@ -1,0 +1,128 @@
+"""Interceptors of producers and consumers: what they see, in which order, and what becomes of what they raise.
+
+Knows no brokers and no positions. Rule: a producer's interceptor can change a record, but neither lose it nor fail it; a consumer's can leave
+records out, but neither change nor add any.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pyclient.buffers.records_view import Records
+from pyclient.errors import ConfigurationError, KafkaError
+from pyclient.plugins import ConsumerInterceptor, ProducerInterceptor, SeesClose, load_plugin
+from pyclient.records import Headers, OffsetAndMetadata, RecordMetadata, TopicPartition
+
+_log = logging.getLogger(__name__)
+Dispatch = Callable[[Callable[[], object]], None]
+
+
+class Interceptors:
+    """Several in a row. ``dispatch`` runs work where delivery callbacks run, one after another."""
+
+    def __init__(self, chain: Iterable[ProducerInterceptor], dispatch: Dispatch) -> None:
+        self._chain = tuple(chain)
+        self._dispatch = dispatch
+
+    def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
+        """What the record is after all of them; who raises leaves it as it was."""
+        for each in self._chain:
+            try:
+                key, value, headers = each.on_send(topic, key, value, headers)
+            except Exception:  # noqa: BLE001 a user's error must not lose the record
+                _log.exception("interceptor %s: on_send raised for a record of topic %s, which goes on as it was before", _name(each), topic)
+        return key, value, headers
+
+    def on_outcome(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        """Tell all of them what became of a record; called where callbacks run."""
+        for each in self._chain:
+            try:
+                each.on_acknowledgement(metadata, error)
+            except Exception:  # noqa: BLE001 the others are to be told too
+                _log.exception("interceptor %s: on_acknowledgement raised; the record's outcome stands", _name(each))
+
+    def refused(self, error: BaseException) -> None:
+        """A record that they saw was not queued."""
+        told = error if isinstance(error, Exception) else KafkaError("send was cancelled; nothing was queued")
+        self._dispatch(lambda: self.on_outcome(None, told))
+
+    def close(self) -> None:
+        """Nothing comes any more: told behind the last outcome."""
+        self._dispatch(lambda: _close(self._chain))
+
+
+class ConsumerInterceptors:
+    """Several in a row, called by the thread or task that uses the consumer."""
+
+    def __init__(self, chain: Iterable[ConsumerInterceptor]) -> None:
+        self._chain = tuple(chain)
+
+    def on_consume(self, records: Records) -> Records:
+        """What all of them leave of *records*, with all their positions."""
+        for each in self._chain:
+            if not records:
+                break
+            records = self._shown(each, records)
+        return records
+
+    def _shown(self, interceptor: ConsumerInterceptor, records: Records) -> Records:
+        try:
+            some: object = interceptor.on_consume(records)
+            if not isinstance(some, Records):
+                raise TypeError(f"on_consume returned a {type(some).__name__}; it must return Records, such as records.filter(...) or "
+                                "records.select(...) gives")
+            return records.narrowed(some)
+        except Exception:  # noqa: BLE001 a user's error must not lose records
+            _log.exception("interceptor %s: on_consume raised, or returned what it was not given; all %d records go on as they were before",
+                           _name(interceptor), len(records))
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell all of them what was committed."""
+        for each in self._chain:
+            try:
+                each.on_commit(dict(offsets))
+            except Exception:  # noqa: BLE001 the commit stands, and the others are to be told too
+                _log.exception("interceptor %s: on_commit raised; the commit stands", _name(each))
+
+    def close(self) -> None:
+        """Nothing comes any more."""
+        _close(self._chain)
+
+
+def _close(chain: Iterable[object]) -> None:
+    for each in chain:
+        if isinstance(each, SeesClose):
+            try:
+                each.close()
+            except Exception:  # noqa: BLE001 the others have something to finish too
+                _log.exception("interceptor %s: close raised", _name(each))
+
+
+def interceptors(specs: Iterable[object], dispatch: Dispatch) -> Interceptors | None:
+    """The interceptors that *specs* mean; None when there are none, so that they cost nothing.
+
+    Raises:
+        ConfigurationError: one of them is none.
+    """
+    chain = [_loaded("producer interceptor", spec, "on_acknowledgement") for spec in specs]
+    return Interceptors(chain, dispatch) if chain else None
+
+
+def consumer_interceptors(specs: Iterable[object]) -> ConsumerInterceptors | None:
+    """As `interceptors`, of a consumer."""
+    chain = [_loaded("consumer interceptor", spec, "on_commit") for spec in specs]
+    return ConsumerInterceptors(chain) if chain else None
+
+
+def _loaded(kind: str, spec: object, other: str) -> Any:
+    """The plugin, which has the *other* method of its kind too."""
+    plugin = load_plugin(kind, spec)
+    if callable(getattr(plugin, other, None)):
+        return plugin
+    raise ConfigurationError(f"{_name(plugin)} is no {kind}: it has no method {other!r}", option="interceptors")
+
+
+def _name(plugin: object) -> str:
+    return f"{type(plugin).__module__}.{type(plugin).__qualname__}"

@@ -1,0 +1,1 @@
+"""The consumer: what users call, and what is the consumer's alone."""

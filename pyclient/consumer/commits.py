@@ -1,0 +1,118 @@
+"""Commits of one consumer, in the order they were asked for (C24), and what is committed already."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pyclient.config import ConsumerConfig
+from pyclient.core.group.member_commit import MemberCommit
+from pyclient.core.group.membership import Identity, Membership
+from pyclient.core.group.offsets import NOBODY, commit_call, committed_call
+from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, RebalanceInProgressError
+from pyclient.records import OffsetAndMetadata, TopicPartition
+from pyclient.client.core import ClientCore
+
+
+class Commits:
+    """Commits for a group, as its member or, without a subscription, as nobody."""
+
+    def __init__(self, core: ClientCore, config: ConsumerConfig, membership: Membership | None) -> None:
+        self._core = core
+        self._group_id = config.group_id
+        self._instance_id = config.group_instance_id
+        self._membership = membership
+        self._order = asyncio.Lock()
+
+    def group(self) -> str:
+        """The group id.
+
+        Raises:
+            IllegalStateError: there is none.
+        """
+        if not self._group_id:
+            raise IllegalStateError("committing needs a group: give the consumer a group_id")
+        return self._group_id
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, as_member: bool,
+                     automatic: bool = False) -> None:
+        """Store *offsets*, after all commits asked for before; an *automatic* one does not wait for topics that brokers do not know.
+
+        Raises:
+            CommitFailedError: they are not this member's to commit (any more).
+            RebalanceInProgressError: the group was rebalancing all the time.
+            KafkaError: not stored, or (`KafkaTimeoutError`) not known to be.
+        """
+        self._core.check_open()
+        group = self.group()
+        deadline = None if timeout is None else self._core.clock() + timeout
+        commit = MemberCommit(self._membership, group, offsets) if as_member and self._membership is not None else None
+        await self._my_turn(timeout)
+        try:
+            if offsets and commit is not None:
+                await self._as_member(commit, offsets, deadline, automatic=automatic)
+            elif offsets:
+                await self._send(offsets, self._left(deadline), automatic=automatic)
+        finally:
+            self._order.release()
+
+    async def _my_turn(self, timeout: float | None) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._order.acquire()
+        except TimeoutError:
+            raise KafkaTimeoutError(f"commits asked for before this one have not ended after {timeout} s; nothing was sent for it") from None
+
+    async def _as_member(self, commit: MemberCommit, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None, *,
+                         automatic: bool) -> None:
+        while True:
+            await self._core.driver.until(lambda: commit.may_go or None, self._left(deadline), self._rebalancing)
+            identity = commit.begin()
+            try:
+                await self._send(offsets, self._left(deadline), identity, self._instance_id, automatic=automatic)
+            except KafkaError as error:
+                commit.refused(error)
+            else:
+                return
+
+    async def _send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], left: float | None,
+                    identity: Identity = NOBODY, instance_id: str | None = None, *, automatic: bool) -> None:
+        await self._core.call(lambda finish, until: commit_call(
+            self.group(), offsets, finish, until, identity=identity, instance_id=instance_id, automatic=automatic), left)
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self._core.clock())
+
+    def _rebalancing(self) -> KafkaError:
+        return RebalanceInProgressError(f"group {self._group_id!r} was rebalancing all the time: nothing was committed. poll(), then commit again "
+                                        "what is still assigned.")
+
+    # ---- what is committed ------------------------------------------------------------------------------------------
+
+    async def committed(self, partitions: Iterable[TopicPartition], timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where nothing is."""
+        group, wanted = self.group(), list(partitions)
+        found: dict[TopicPartition, OffsetAndMetadata | None] = await self._core.call(
+            lambda finish, deadline: committed_call(group, wanted, finish, deadline), timeout)
+        return found
+
+    def find(self, partitions: Sequence[TopicPartition],
+             tell: Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]) -> Callable[[TopicPartition], None]:
+        """Look up what is committed, as `Fetcher` wants to be told; the function given back ends it for one partition."""
+        wanted = set(partitions)
+
+        def finish(found: Any, error: BaseException | None) -> None:
+            for where in partitions:
+                if isinstance(error, KafkaError):
+                    tell(where, None, error, self._core.clock())
+                elif found is not None:
+                    tell(where, found[where], None, self._core.clock())
+
+        def unwanted(where: TopicPartition) -> None:
+            wanted.discard(where)
+            if not wanted:
+                self._core.calls.cancel(call)
+
+        call = committed_call(self.group(), partitions, finish, None)
+        self._core.calls.submit(call)
+        return unwanted

@@ -1,0 +1,323 @@
+"""The asynchronous heart of a consumer: positions, fetches, and its part in a group."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pyclient.buffers.fetch_buffer import FetchBuffer
+from pyclient.config import ConsumerConfig
+from pyclient.core.fetching.fetcher import Fetcher
+from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
+from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
+from pyclient.core.group.membership import Change, ChangeKind, Membership
+from pyclient.core.group.subscription import Subscription
+from pyclient.core.manager import Manager
+from pyclient.errors import AuthenticationError, BootstrapError, ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, raisable
+from pyclient.metrics import ASSIGNED_PARTITIONS, FAILED_REBALANCES, FETCH_BUFFERED, REBALANCES, RECORDS_LAG
+from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from pyclient.client.core import ClientCore
+from pyclient.consumer.commits import Commits
+from pyclient.consumer.membership import membership
+from pyclient.runtime.environment import ASSIGNING
+from pyclient.runtime.offload import Offload
+
+_log = logging.getLogger(__name__)
+LEAVING: Final = 5.0
+"""Seconds to wait for a coordinator to hear that a member leaves: a courtesy, it would notice by itself."""
+PARTING: Final = 0.1
+"""Seconds that brokers may take to answer to the end of a fetch session: what is written reaches them all the same."""
+
+
+class ConsumerCore(ClientCore):
+    """Everything of a consumer that runs on the loop."""
+
+    config: ConsumerConfig
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        super().__init__(config, create_topics=config.allow_auto_create_topics)
+        isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
+        self.buffer = FetchBuffer()
+        self._offloading = Offload(self.environment, ASSIGNING, self.driver.wake)
+        self.membership = membership(self, config, config.group_id, self._offloading, self.buffer.nudge) if config.group_id else None
+        self.commits = Commits(self, config, self.membership)
+        self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
+        self.fetcher = Fetcher(
+            self.buffer, self.metadata, self.lookups, _limits(config, isolation), backoff=self.backoff,
+            reset_time=lambda: reset_time(config, self.environment.wall()),
+            find_committed=self.commits.find if config.group_id else None)
+        self.stored: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
+        """What was committed, in that order, for the user's thread to hear of."""
+        self._subscribed = False
+        self._news = asyncio.Event()
+        self._unanswered_since: float | None = None
+        self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
+        self.metrics.watch(ASSIGNED_PARTITIONS, lambda: len(self.fetcher.positions))
+        self.metrics.watch(RECORDS_LAG, self.fetcher.largest_lag)
+
+    def managers(self) -> Sequence[Manager]:
+        """The group, whose requests are calls, and the fetcher first: what they want to know is asked in the same turn."""
+        group = [] if self.membership is None else [self.membership]
+        return [*group, self.fetcher, *super().managers(), self.lookups]
+
+    async def start(self) -> None:
+        """Begin; taking data makes room for more."""
+        await super().start()
+        self.buffer.on_room = self.driver.wake_from_anywhere
+
+    async def data(self, timeout: float | None) -> bool:
+        """Wait for data, a wakeup or news of the group; False when *timeout* seconds passed without."""
+        self.check_open()
+        try:
+            async with asyncio.timeout(timeout):
+                while not (self.buffer.ready() or self.buffer.woken or self.buffer.nudged):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def patience(self) -> float | None:
+        """Seconds that reading may go on waiting for a first broker to answer; None when one has.
+
+        Raises:
+            BootstrapError: none has for ``default_api_timeout_ms``, counted from the first poll that waited for it.
+        """
+        if self.refused is not None:
+            raise raisable(self.refused)
+        if self.metadata.cluster.nodes or not (self.fetcher.positions or self._subscribed):
+            self._unanswered_since = None
+            return None
+        now = self.clock()
+        since = self._unanswered_since = now if self._unanswered_since is None else self._unanswered_since
+        left = since + self.config.default_api_timeout_ms / 1000 - now
+        if left <= 0:
+            self._unanswered_since = None  # whoever polls on waits as long again
+            raise BootstrapError(self.connections.troubles(), waited_s=now - since)
+        return left
+
+    def tell(self) -> None:
+        """There is data, or a wakeup; called by any thread."""
+        if self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._news.set)
+
+    # ---- assignment and positions -----------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions."""
+        self.fetcher.assign(partitions, self.clock())
+        self.driver.wake()
+
+    def seek(self, where: TopicPartition, offset: int) -> None:
+        """Read on at *offset*."""
+        self.check_assigned(where)
+        self.fetcher.seek(where, offset)
+        self.driver.wake()
+
+    def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
+        """Read on at the start or the end of the log."""
+        for where in self._all_assigned(partitions):
+            self.fetcher.reset(where, timestamp, self.clock())
+        self.driver.wake()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing of these for now."""
+        self.fetcher.pause(self._all_assigned(partitions))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """End `pause`."""
+        self.fetcher.resume(self._all_assigned(partitions))
+        self.driver.wake()
+
+    async def position(self, where: TopicPartition, timeout: float | None) -> int:
+        """Where reading began, once that is known."""
+        self.check_open()
+        self.check_assigned(where)
+
+        def known() -> int | None:
+            obstacle = self.fetcher.obstacles.get(where)
+            if obstacle is not None:
+                raise raisable(obstacle)
+            position = self.fetcher.positions[where]
+            self.fetcher.locate(where, self.clock())
+            return position.start if position.known else None
+
+        return await self.driver.until(known, timeout, lambda: KafkaTimeoutError(
+            f"the position of {where} is not known after {timeout} s; {self.metadata.last_error or 'its leader did not answer'}"))
+
+    def check_assigned(self, where: TopicPartition) -> None:
+        """Raise when the partition is not assigned."""
+        if where not in self.fetcher.positions:
+            first = "it has what the last poll's rebalance gave it" if self._subscribed else "assign([...]) it first"
+            raise IllegalStateError(f"{where} is not assigned to this consumer: {first}")
+
+    def _all_assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        wanted = list(partitions)
+        for where in wanted:
+            self.check_assigned(where)
+        return wanted
+
+    # ---- offsets ----------------------------------------------------------------------------------------------------
+
+    async def offsets(self, targets: Mapping[TopicPartition, int], timeout: float | None) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The offsets at these timestamps (ms, or `EARLIEST`, `LATEST`); None where no record is that late."""
+        self.check_open()
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        errors: list[KafkaError] = []
+
+        def note(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, _now: float) -> None:
+            found[where] = answer
+            errors.extend([error] if error is not None else [])
+
+        now = self.clock()
+        deadline = None if timeout is None else now + timeout
+        lookups = self.lookups.submit(targets, note, deadline=deadline, now=now)
+        try:
+            await self.driver.until(lambda: True if errors or len(found) == len(targets) else None, None, _never)
+        finally:
+            for lookup in lookups:
+                self.lookups.cancel(lookup)
+        if errors:
+            raise self._unreachable(errors[0], timeout)
+        return {where: found[where] for where in targets}
+
+    # ---- the group --------------------------------------------------------------------------------------------------
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the group decides what is read."""
+        return self._subscribed
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Read what the group gives this member of *subscription*; the next poll joins."""
+        group = self.member()
+        if subscription.brokers_pattern is not None and self.config.group_protocol != "consumer":
+            raise ConfigurationError("a SubscriptionPattern is matched by brokers, which groups of the classic protocol cannot ask for: set "
+                                     "group_protocol=consumer, or give a compiled pattern (re.compile)", option="topics")
+        group.subscribe(subscription)
+        self._subscribed = True
+        self.driver.wake()
+
+    def member(self) -> Membership:
+        """The membership.
+
+        Raises:
+            ConfigurationError: there is no group to be a member of.
+        """
+        if self.membership is None:
+            raise ConfigurationError("subscribing needs a group: give the consumer a group_id, or assign([TopicPartition(...)]) the "
+                                     "partitions to read without one", option="group_id")
+        return self.membership
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, automatic: bool = False) -> None:
+        """Store offsets for the group, as `Commits.commit`."""
+        await self.commits.commit(offsets, timeout, as_member=self._subscribed, automatic=automatic)
+        if offsets:
+            self.stored.append(offsets)
+
+    @property
+    def may_save(self) -> bool:
+        """Whether an automatic commit makes sense now: in the middle of a rebalance it would only disturb (C22)."""
+        group = self.membership
+        return not self._subscribed or (group is not None and group.identity.joined and group.settled and not group.joining)
+
+    def joins(self) -> None:
+        """The user polls, and is no member (any more)."""
+        self.member().polled()
+        self.driver.wake()
+
+    def next_change(self) -> Change | None:
+        """What the user's thread has to carry out now, begun."""
+        group = self.member()
+        change = group.change
+        if change is None or not group.begin(change):
+            return None
+        if change.kind is ChangeKind.ASSIGNED:
+            self.fetcher.add(change.partitions, self.clock(), held=True)
+        else:
+            self.fetcher.hold(change.partitions)
+        if change.kind is not ChangeKind.REVOKED:
+            self.metrics.add(REBALANCES if change.kind is ChangeKind.ASSIGNED else FAILED_REBALANCES)
+        return change
+
+    def end_change(self, change: Change, error: BaseException | None) -> None:
+        """The user's thread has carried *change* out; its listener raised *error*."""
+        group = self.member()
+        group.carried_out(change, error)
+        kept = [where for where in change.partitions if where in group.owned]
+        self.fetcher.remove([where for where in change.partitions if where not in group.owned])
+        self.fetcher.release(kept, self.clock())
+        self.driver.wake()
+
+    def part(self) -> Change:
+        """The member is about to leave: what it gives up, or has lost already (C26)."""
+        kind = ChangeKind.REVOKED if self.member().identity.joined else ChangeKind.LOST
+        partitions = tuple(self.fetcher.positions)
+        self.fetcher.hold(partitions)
+        return Change(kind, partitions)
+
+    async def leave(self, reason: str, timeout: float | None) -> None:
+        """Be no member any more, and tell the coordinator; that it does not answer in time does no harm."""
+        self._subscribed = False
+        self.fetcher.remove(list(self.fetcher.positions))
+        if self.refused is not None:
+            return
+        told = asyncio.get_running_loop().create_future()
+
+        def finish(_result: object, error: BaseException | None) -> None:
+            if error is not None:
+                _log.info("leaving group %r: %s", self.config.group_id, error)
+            if not told.done():
+                told.set_result(None)
+
+        self.member().leave(reason, finish, self.clock() + (LEAVING if timeout is None else min(timeout, LEAVING)))
+        self.driver.wake()
+        await told
+
+    def on_refused(self, error: AuthenticationError) -> None:
+        """A poll that waits is to raise it."""
+        self.buffer.nudge()
+
+    async def close(self) -> None:
+        """Close, and end a poll that waits."""
+        try:
+            if self.closed is None and self.loop is not None:
+                self.check_loop()
+                await self._end_sessions()
+        finally:
+            await super().close()
+            self._offloading.close()
+            self.buffer.wake()
+
+    async def _end_sessions(self) -> None:
+        """C07: tell brokers that the fetch sessions are over, where that can be written at once; the answers may take a moment."""
+        for request in self.fetcher.parting.requests(self.connections.free):
+            self.connections.send(request)
+        with contextlib.suppress(KafkaError):
+            await self.driver.until(lambda: self.fetcher.parting.over or None, PARTING, _late)
+
+
+def reset_time(config: ConsumerConfig, now: int) -> int | None:
+    """What auto_offset_reset asks for: a timestamp to look up, or None for an error; *now* is in ms since the epoch."""
+    if config.reset_duration_ms is not None:
+        return now - config.reset_duration_ms
+    return {"earliest": EARLIEST, "latest": LATEST}.get(config.auto_offset_reset)
+
+
+def _limits(config: ConsumerConfig, isolation: int) -> FetchLimits:
+    return FetchLimits(
+        min_bytes=config.fetch_min_bytes, max_wait=config.fetch_max_wait_ms / 1000, max_bytes=config.fetch_max_bytes,
+        max_partition_bytes=config.max_partition_fetch_bytes, buffer_memory=config.fetch_buffer_memory,
+        decompression_limit=config.decompression_limit_bytes, check_crcs=config.check_crcs, isolation=isolation,
+        rack=config.client_rack, request_timeout=config.request_timeout_ms / 1000, replica_lease=config.metadata_max_age_ms / 1000)
+
+
+def _late() -> KafkaError:
+    return KafkaTimeoutError("not every broker has answered to the end of its fetch session")
+
+
+def _never() -> KafkaError:
+    raise AssertionError("waits without a limit of its own")

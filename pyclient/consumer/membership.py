@@ -1,0 +1,38 @@
+"""Makes the member that a consumer's options ask for."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyclient.config import ConsumerConfig
+from pyclient.core.group.classic import ClassicGroup
+from pyclient.core.group.consumer import ConsumerGroup
+from pyclient.core.group.leader import GroupLeader
+from pyclient.core.group.membership import GroupOptions, Membership
+from pyclient.core.group.assignors import GroupAssignors
+from pyclient.plugins import load_plugin
+from pyclient.client.core import ClientCore
+from pyclient.runtime.offload import Offload
+
+USUAL_ASSIGNORS = ("range", "cooperative-sticky")
+
+
+def membership(core: ClientCore, config: ConsumerConfig, group_id: str, offload: Offload, on_news: Callable[[], Any]) -> Membership:
+    """The member of group *group_id*; *on_news* is called when the user's thread has something to do.
+
+    Raises:
+        ConfigurationError: an assignor is not there, or they do not go together.
+    """
+    options = _options(config, group_id)
+    if config.group_protocol == "consumer":
+        return ConsumerGroup(options, core.calls, core.metadata, random=core.random, backoff=core.backoff, on_news=on_news)
+    strategies = GroupAssignors([load_plugin("assignor", each) for each in config.assignors or USUAL_ASSIGNORS], options.rack)
+    leading = GroupLeader(strategies, core.metadata, offload.run)
+    return ClassicGroup(options, strategies, core.calls, core.metadata, leading, backoff=core.backoff, on_news=on_news)
+
+
+def _options(config: ConsumerConfig, group_id: str) -> GroupOptions:
+    return GroupOptions(
+        group_id=group_id, instance_id=config.group_instance_id, session_timeout=config.session_timeout_ms / 1000,
+        heartbeat_interval=config.heartbeat_interval_ms / 1000, rebalance_timeout=config.max_poll_interval_ms / 1000,
+        request_timeout=config.request_timeout_ms / 1000, rack=config.client_rack or None, remote_assignor=config.group_remote_assignor)

@@ -1,0 +1,48 @@
+"""How fetch sessions end with their consumer (C07). Knows sessions and open connections; fetches nothing."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pyclient.codec.apis import Api
+from pyclient.core.fetching.limits import FetchLimits
+from pyclient.core.fetching.requests import BY_NAME, fetch_fields
+from pyclient.core.fetching.sessions import Asking
+from pyclient.core.fetching.sources import Sources
+from pyclient.core.manager import Outcome, Request, Use
+
+
+class SessionClose:
+    """Said once. Who has begun it asks for no records any more."""
+
+    def __init__(self, sources: Sources, limits: FetchLimits) -> None:
+        self._sources = sources
+        self._limits = limits
+        self._unanswered = 0
+        self.begun = False
+        """Whether the consumer closes."""
+
+    @property
+    def over(self) -> bool:
+        """Whether brokers have answered to all that was said."""
+        return not self._unanswered
+
+    def requests(self, free: Callable[[int, Use], int]) -> Iterator[Request]:
+        """What ends each session; *free* tells the free slots of connections that are open.
+
+        Behind a fetch that is under way it would wait for records, so it takes another connection, if there is one.
+        """
+        if self.begun:
+            return
+        self.begun = True
+        for node, asking, is_asked in self._sources.farewells():
+            use = Use.CONTROL if is_asked else Use.FETCH
+            if free(node, use):
+                self._unanswered += 1
+                yield self._request(node, use, asking)
+
+    def _request(self, node: int, use: Use, asking: Asking) -> Request:
+        def done(_now: float, _outcome: Outcome) -> None:
+            self._unanswered -= 1
+
+        return Request(node=node, use=use, api=Api.FETCH, done=done, timeout=self._limits.request_timeout,
+                       fields=fetch_fields(asking, self._limits, rack="", max_bytes=0, wait=0), versions=BY_NAME if asking.by_name else None)

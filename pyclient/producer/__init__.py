@@ -1,0 +1,1 @@
+"""The producer: what users call, and what is the producer's alone."""

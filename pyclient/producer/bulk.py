@@ -1,0 +1,234 @@
+"""Many records by one call: from lists or Arrow data into the Accumulator, a chunk at a time.
+
+A bulk is a generator: it yields what it must wait for and is told what came of it, so that sync and async producers share it.
+Rule: once it has begun nothing is raised for a record. What cannot be queued is refused by its index, the others go on; when
+memory is not to be had in time, or the producer is closed, that is everything from there on.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+from pyclient.buffers.queues import TopicQueues
+from pyclient.buffers.deliveries import Deliveries
+from pyclient.buffers.rows import CHUNK, Rows
+from pyclient.codec.arrow_input import Batch, Lists, Names, batches
+from pyclient.errors import AuthenticationError, BufferExhaustedError, ClientClosedError, KafkaError
+from pyclient.client.interceptors import Interceptors
+from pyclient.producer.core import ProducerCore, as_bytes, check_timestamp, headers_bytes
+
+Need: TypeAlias = str | Rows
+"""The name of a topic to look up, answered with its `TopicQueues` or why they are not known; or rows that wait for memory,
+answered with None once the next ones are appended, or why they are not."""
+Bulk: TypeAlias = Generator[Need, Any, Deliveries]
+ANY: Final = -1
+
+
+class _Refused:
+    """Stands in a list for an item whose conversion failed."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class BulkSend:
+    """One call of `send_many` or `send_arrow` while it puts its records in line."""
+
+    def __init__(self, core: ProducerCore) -> None:
+        self._core = core
+        self._router = core.router
+        self._deliveries = Deliveries(core.observer)
+        self._interceptors = core.interceptors
+        self._stop: KafkaError | None = None
+        self._rows: Rows | None = None
+        self._reached = 0
+        self._shown = 0
+        """So many records of `_rows` were shown to the interceptors."""
+        self._key_hash = core.router.key_hash()
+        self._topics: dict[str, TopicQueues | Exception] = {}
+
+    def describe(self, stopped: BaseException) -> None:
+        """Tell whoever interrupts it how far it came, and the interceptors of what they saw and is not queued."""
+        position = None if self._rows is None else self._rows.position
+        reached = self._reached if position is None else position
+        if reached:
+            stopped.add_note(f"The bulk was ended at the record at index {reached}: those before it are queued and will be delivered, "
+                             "it and those behind it are not. flush() tells when, and what failed.")
+        if self._interceptors is not None and self._rows is not None:
+            for _ in range(self._rows.decided, self._shown):
+                self._interceptors.refused(stopped)
+
+    # ---- lists ------------------------------------------------------------------------------------------------------
+
+    def values(self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterable[Any] | None,
+               timestamps: Iterable[Any] | None, partition: int | None) -> Bulk:
+        """Queue *values*, and what goes with each."""
+        _check_topic(topic)
+        columns = _columns(values, keys, headers, timestamps)
+        queues = yield topic
+        if isinstance(queues, Exception):
+            raise queues
+        rows = self._make_rows([queues], [topic], None if partition is not None else self._key_hash)
+        total = len(columns[0] or ())
+        for first in range(0, total, CHUNK):
+            if self._stop is not None:
+                self._refuse(first, total - first, topic, self._stop)
+                break
+            items, keyed, pairs, stamps = (None if each is None else list(each[first:first + CHUNK]) for each in columns)
+            self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, partition)
+            yield from self._append(rows)
+        return self._deliveries.finish(total)
+
+    def _load(self, rows: Rows, names: list[str], first: int, values: list[Any], keys: list[Any] | None, headers: list[Any] | None,
+              timestamps: list[Any] | None, places: list[int] | None, partition: int | None) -> None:
+        """*names* are the records' topics, *places* which of those of *rows*; None is the first for all."""
+        router, partitions = self._router, None
+        if self._interceptors is not None:
+            values, keys, headers = self._intercepted(self._interceptors, names, values, keys, headers)
+        chooses = partition is None and router.chooses(keyed=keys is not None)
+        if router.serialized or chooses:
+            pairs = [each or () for each in headers] if headers else [()] * len(values)
+            values = [_tried(router.value, *each) for each in zip(names, values, pairs, strict=True)]
+            keys = keys and [_tried(router.key, *each) for each in zip(names, keys, pairs, strict=True)]
+        if chooses:
+            partitions = [
+                self._chosen(rows.topics[0 if places is None else places[at]], keys[at] if keys else None, value)
+                for at, value in enumerate(values)]
+        sections = None if headers is None else [_tried(headers_bytes, each or ()) for each in headers]
+        rows.load(first, values, keys, sections, timestamps, partitions, places, ANY if partition is None else partition, self._now())
+
+    def _intercepted(self, interceptors: Interceptors, names: list[str], values: list[Any], keys: list[Any] | None,
+                     headers: list[Any] | None) -> tuple[list[Any], list[Any], list[Any]]:
+        """What they made of the records; from now on they are told what becomes of each."""
+        made = []
+        for name, value, key, pairs in zip(names, values, keys or [None] * len(values), headers or [()] * len(values), strict=True):
+            self._shown += 1
+            made.append(interceptors.on_send(name, key, value, pairs or ()))
+        return [value for _, value, _ in made], [key for key, _, _ in made], [pairs for _, _, pairs in made]
+
+    def _chosen(self, queues: TopicQueues | Exception, key: Any, value: Any) -> object:
+        if isinstance(queues, Exception) or isinstance(key, _Refused) or isinstance(value, _Refused):
+            return ANY  # it is refused for that
+        return _tried(self._router.partition, queues, key, value, None)
+
+    # ---- Arrow ------------------------------------------------------------------------------------------------------
+
+    def arrow(self, topic: str | None, data: Any, names: Names) -> Bulk:
+        """Queue the rows of *data*."""
+        if topic is not None:
+            _check_topic(topic)
+        first = 0
+        slow = bool(self._router.serialized) or self._router.chooses(keyed=True) or self._interceptors is not None
+        found = batches(data, names, free=self._router.serialized, as_lists=slow)
+        default: TopicQueues | Exception = ValueError("its topic is null, and no other topic was given")
+        if topic is not None:
+            default = yield topic
+            if isinstance(default, Exception):
+                raise default
+        for batch in found:
+            topics = yield from self._topics_of(batch, default)
+            names_of = [topic or "", *batch.topics]
+            rows = self._make_rows(topics, names_of, self._key_hash)
+            for start in range(0, batch.rows, CHUNK):
+                stop = min(start + CHUNK, batch.rows)
+                if self._stop is not None:
+                    self._refuse(first + start, batch.rows - start, topic or "", self._stop)
+                    break
+                if slow:
+                    self._load_lists(rows, names_of, first + start, batch.lists(start, stop))
+                else:
+                    self._load_columns(rows, first + start, batch, start, stop)
+                yield from self._append(rows)
+            first += batch.rows
+        return self._deliveries.finish(first)
+
+    def _topics_of(self, batch: Batch, default: TopicQueues | Exception) -> Generator[Need, Any, list[TopicQueues | Exception]]:
+        for name in batch.topics:
+            if name not in self._topics:
+                self._topics[name] = yield name
+        return [default, *(self._topics[name] for name in batch.topics)]
+
+    def _load_lists(self, rows: Rows, names: list[str], first: int, lists: Lists) -> None:
+        *_, places = lists
+        self._load(rows, [names[place] for place in places or [0] * len(lists[0])], first, *lists, None)
+
+    def _load_columns(self, rows: Rows, first: int, batch: Batch, start: int, stop: int) -> None:
+        rows.load_columns(first, start, stop, batch.value, batch.key, batch.headers, batch.timestamp, batch.codes, self._now())
+
+    # ---- both -------------------------------------------------------------------------------------------------------
+
+    def _append(self, rows: Rows) -> Generator[Need, Any, None]:
+        """Append the chunk, with all the waiting that takes; when it is in vain, refuse what is left."""
+        try:
+            while not self._core.accumulator.append_rows(rows):
+                error = yield rows
+                if error is not None:
+                    self._stop = error
+                    break
+        except (ClientClosedError, AuthenticationError) as closed:
+            self._stop = closed
+        if self._stop is not None:
+            self._refuse_loaded(rows, self._stop)
+        self._reached = rows.first + rows.loaded
+
+    def _refuse_loaded(self, rows: Rows, error: KafkaError) -> None:
+        before = rows.decided
+        while rows.position is not None:
+            rows.refuse(error)
+        self._count_exhausted(rows.decided - before - 1, error)  # the first of them was counted when its time was over
+
+    def _refuse(self, first: int, count: int, topic: str, error: KafkaError) -> None:
+        """Records that were not even looked at."""
+        self._deliveries.refuse(first, count, topic, error)
+        self._count_exhausted(count, error)
+
+    def _count_exhausted(self, count: int, error: KafkaError) -> None:
+        if isinstance(error, BufferExhaustedError):
+            self._core.accumulator.refuse_behind(count)
+
+    def _make_rows(self, topics: list[TopicQueues | Exception], names: list[str], key_hash: object) -> Rows:
+        self._shown = 0
+        refused = None if self._interceptors is None else self._interceptors.refused
+        self._rows = Rows(self._deliveries, topics, names, _convert, key_hash, refused)
+        return self._rows
+
+    def _now(self) -> int:
+        return self._core.environment.wall()
+
+
+def _columns(values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterable[Any] | None,
+             timestamps: Iterable[Any] | None) -> tuple[Sequence[Any] | None, ...]:
+    """Lists of our own and of one length, before anything is queued: the user's may change while a bulk waits."""
+    given = {"values": values, "keys": keys, "headers": headers, "timestamps": timestamps}
+    columns = {name: _sequence(name, items) for name, items in given.items() if items is not None}
+    lengths = {name: len(items) for name, items in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"a bulk has one of each for every record, but there are {', '.join(f'{n} {name}' for name, n in lengths.items())}")
+    return tuple(columns.get(name) for name in given)
+
+
+def _sequence(name: str, items: Any) -> list[Any]:
+    if isinstance(items, (str, bytes, bytearray, memoryview)) or not isinstance(items, Iterable):
+        raise TypeError(f"{name} is {type(items).__name__}: give a list with one item for each record")
+    return list(items)
+
+
+def _check_topic(topic: object) -> None:
+    if not isinstance(topic, str):
+        raise TypeError(f"topic {topic!r} is {type(topic).__name__}, not a text")
+
+
+def _convert(what: str, item: Any) -> Any:
+    """What is neither bytes nor None yet."""
+    if isinstance(item, _Refused):
+        raise item.error
+    if what == "timestamp":
+        return check_timestamp(item)
+    return item if what == "partition" else as_bytes(what, item)
+
+
+def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except Exception as error:  # noqa: BLE001 serializers and partitioners are the user's; it concerns this record alone
+        return _Refused(error)

@@ -1,0 +1,375 @@
+"""The asynchronous heart of a producer: records in, batches out, and what waits in between."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from operator import index
+from typing import Any, Final, SupportsIndex
+
+from pyclient.buffers.accumulator import Accumulator
+from pyclient.buffers.batch import Batch
+from pyclient.buffers.queues import TopicQueues
+from pyclient.buffers.partition_choice import Choice
+from pyclient.buffers.fast_send import Entrance
+from pyclient.buffers.pool import Waiter
+from pyclient.codec.compression import Compression
+from pyclient.codec.encode import encode_headers
+from pyclient.config import ProducerConfig
+from pyclient.core.cluster import Cluster
+from pyclient.core.manager import Manager
+from pyclient.core.sending.auto_create import TopicCreation
+from pyclient.core.sending.producer_ids import ProducerIds
+from pyclient.core.sending.sender import Sender, SendingLimits
+from pyclient.errors import AuthenticationError, ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, MetadataTimeoutError
+from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
+from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches, as_serializer, load_plugin
+from pyclient.records import Headers, TopicPartition
+from pyclient.producer.callbacks import LoopObserver
+from pyclient.client.core import ClientCore
+from pyclient.producer.metrics import Counts
+from pyclient.runtime.environment import wall_ms
+from pyclient.client.interceptors import interceptors
+
+_log = logging.getLogger(__name__)
+KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
+"""Java's hash: the same key goes to the same partition. Named, not imported: plugins are above this layer."""
+NOW: Final = -1
+LAST_MOMENT: Final = 2**63 - 1
+
+
+class ProducerCore(ClientCore):
+    """Everything of a producer but the user's thread."""
+
+    config: ProducerConfig
+
+    def __init__(self, config: ProducerConfig, observer: LoopObserver) -> None:
+        super().__init__(config, topics_idle_after=config.metadata_max_idle_ms / 1000, create_topics=True)
+        self.observer = observer
+        self.accumulator = Accumulator(
+            memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size,
+            linger=config.linger_ms / 1000, compression=Compression.named(config.compression_type),
+            level=_level(config, config.compression_type), observer=observer, clock=self.clock, wall=None if self.environment.wall is wall_ms else self.environment.wall,
+            random=self.random, codecs={topic: (Compression.named(codec), _level(config, codec)) for topic, codec in config.compression_by_topic})
+        self._watch_buffer()
+        self.interceptors = interceptors(config.interceptors, observer.dispatch)
+        if self.interceptors is not None:
+            self.accumulator.on_outcome = self.interceptors.on_outcome
+        self.router = Router(config)
+        if self.router.watching is not None:
+            self.accumulator.on_new_batch = Watched(self.router.watching)
+        self.entrance = self.router.entrance(self.accumulator) if self.interceptors is None else None
+        self.creation = TopicCreation()
+        self._workers: Executor | None = None
+        limits = SendingLimits(
+            acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
+            delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries,
+            adaptive=config.partitioner_adaptive_partitioning_enable,
+            availability_timeout=config.partitioner_availability_timeout_ms / 1000)
+        counts = Counts(self.metrics, self.clock)
+        observer.on_failed = counts.failed
+        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, watcher=counts,
+                             ids=ProducerIds(self.calls) if config.enable_idempotence else None)
+
+    def _watch_buffer(self) -> None:
+        buffers, metrics = self.accumulator, self.metrics
+        metrics.watch(BUFFER_TOTAL, lambda: buffers.pool.total)
+        metrics.watch(BUFFER_AVAILABLE, lambda: buffers.pool.total - buffers.pool.used)
+        metrics.watch(BUFFER_WAIT, lambda: buffers.waits.seconds(self.clock()))
+        metrics.watch(BUFFER_EXHAUSTED, lambda: buffers.refused)
+        metrics.watch(WAITING_THREADS, lambda: len(buffers.waits))
+
+    def managers(self) -> Sequence[Manager]:
+        """Metadata first: what it learns moves batches. Calls last: a sender without producer id submits one."""
+        metadata, *others = super().managers()
+        return [metadata, self.sender, *others]
+
+    async def start(self) -> None:
+        """Begin; batches wake the loop from now on."""
+        await super().start()
+        self.accumulator.on_ready = self.driver.wake_from_anywhere
+
+    def on_cluster(self, cluster: Cluster) -> None:
+        """Publish partitions to the senders."""
+        for name, topic in cluster.topics.items():
+            if topic.partitions:
+                # A topic with an error, deleted perhaps, keeps the partitions known before; none of them has a leader to count on.
+                self.accumulator.set_topic(name, len(topic.partitions), () if topic.error else topic.available)
+
+    def on_refused(self, error: AuthenticationError) -> None:
+        """No record will ever be delivered: fail those that wait, and take no more."""
+        self.accumulator.close(error)
+        self.sender.abandon(error)
+
+    # ---- waiting ----------------------------------------------------------------------------------------------------
+
+    async def queues(self, topic: str, partition: int | None, timeout: float) -> TopicQueues:
+        """The topic's queues, once it (and the partition asked for) is known.
+
+        Raises:
+            MetadataTimeoutError: not within *timeout* seconds.
+        """
+        self.check_open()
+        self.metadata.want(topic, self.clock())
+        doubted = self._doubt(topic)
+
+        def known() -> TopicQueues | None:
+            self._raise_topic_error(topic, newer_than=doubted)
+            queues: TopicQueues | None = self.accumulator.topic(topic)
+            if queues is not None and partition is not None and partition >= len(queues):
+                self.metadata.request_update()
+                return None
+            return queues
+
+        late = asyncio.get_running_loop().call_later(timeout / 2, self._ask_about_creation, topic, timeout / 2)
+        try:
+            return await self.driver.until(known, timeout, lambda: self._unknown(topic, partition, timeout))
+        finally:
+            late.cancel()
+
+    def _ask_about_creation(self, topic: str, timeout: float) -> None:
+        """The topic takes long: find out what to say when it does not come at all."""
+        nodes = self.metadata.cluster.nodes
+        if self.metadata.usable(topic) is None and nodes and self.closed is None:
+            self.calls.submit(self.creation.call(self.random.choice(sorted(nodes)), self.clock() + timeout))
+            self.driver.wake()
+
+    def _unknown(self, topic: str, partition: int | None, waited: float) -> KafkaError:
+        queues = self.accumulator.topic(topic)
+        if queues is None or partition is None:
+            return self.metadata_timeout(topic, round(waited, 3), self.creation.sentence())
+        return MetadataTimeoutError(
+            f"partition {partition} of topic {topic!r} is not known after {waited:.3f} s: the topic has {len(queues)}, "
+            "numbered from 0. Nothing was queued.", topic_partition=TopicPartition(topic, partition))
+
+    async def room(self, waiter: Waiter, granted: asyncio.Event, timeout: float) -> bool:
+        """Whether memory was granted within *timeout* seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await granted.wait()
+        except TimeoutError:
+            return waiter.grant is not None
+        return True
+
+    def unsettled(self) -> int:
+        """How many records are neither acknowledged nor failed. Takes no lock: finalizers ask, wherever they are run."""
+        count: int = self.accumulator.unsettled
+        return count
+
+    async def flush(self, timeout: float | None) -> None:
+        """Wait until everything sent before this call is settled, and nothing else.
+
+        Raises:
+            DeliveryError: some of it failed and nobody has looked.
+            KafkaTimeoutError: not all settled in time; it is still being sent.
+        """
+        self.check_open()
+        await self._settled(timeout)
+        self.raise_failures()
+
+    async def _settled(self, timeout: float | None) -> None:
+        results = [batch.result.whole for batch in self.accumulator.hurry()]
+        self.driver.wake()
+
+        def settled() -> bool | None:
+            while results and results[-1].done:
+                results.pop()
+            return None if results else True
+
+        await self.driver.until(settled, timeout, lambda: KafkaTimeoutError(
+            f"{sum(each.count for each in results if not each.done)} records are not acknowledged after {timeout} s; they "
+            "are still being sent. Flush again, or look at delivery_timeout_ms."))
+
+    def raise_failures(self) -> None:
+        """Failures nobody looked at are raised, once."""
+        count, causes = self.observer.take_failures()
+        if count:
+            raise DeliveryError(count, causes)
+
+    # ---- sealing ----------------------------------------------------------------------------------------------------
+
+    def _seal(self, batch: Batch) -> None:
+        codec, _ = self.accumulator.codec(batch.queue.topic)
+        if codec is Compression.NONE or batch.size <= self.environment.seal_inline_bytes:
+            self.accumulator.seal(batch)
+        else:
+            self._seal_in_worker(batch)
+
+    def _seal_in_worker(self, batch: Batch) -> None:
+        self._workers = self._workers or self.environment.workers("pyclient-seal")
+        try:
+            self._workers.submit(self._seal_or_fail, batch)
+        except RuntimeError:  # the interpreter is ending and starts no threads any more
+            self._seal_or_fail(batch)
+
+    def _seal_or_fail(self, batch: Batch) -> None:
+        try:
+            self.accumulator.seal(batch)
+        except Exception as error:  # noqa: BLE001 no memory, a fault of the codec: the records must not wait for ever
+            _log.exception("sealing %r failed", batch)
+            batch.result.fail(KafkaError(f"the batch could not be compressed: {error!r}", topic_partition=batch.queue.topic_partition))
+        finally:
+            self.accumulator.on_ready()
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    async def finish(self, timeout: float | None) -> None:
+        """Refuse records, deliver what was accepted within *timeout* seconds, fail the rest, and close.
+
+        Raises:
+            DeliveryError: records failed that nobody has looked at.
+        """
+        if self.closed is not None:
+            return
+        self.check_loop()
+        until = self.clock() + (self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
+        self.accumulator.close()
+        try:
+            if self.refused is None:
+                await self._settled(timeout)
+            if self.config.acks == 0:
+                self.parting = max(0.0, until - self.clock())
+        except ClientClosedError:
+            return  # somebody else closed it meanwhile, and tells what failed
+        except KafkaTimeoutError:
+            self.sender.abandon(ClientClosedError(
+                "the producer was closed before the record was acknowledged. Give close() a longer timeout, or flush() first."))
+        finally:
+            await self.close()
+        self.raise_failures()
+
+    def forked(self) -> None:
+        """Nothing that is pending will be settled in this process."""
+        super().forked()
+        if self.entrance is not None:
+            self.entrance.closed = True  # before it takes the lock, which some thread of the parent may hold for ever
+        self.observer.closed = self.closed
+
+    async def close(self) -> None:
+        """Drop everything; `finish` delivers first."""
+        self.check_loop()
+        self.accumulator.close()
+        first = self.closed is None
+        if first:
+            self.sender.abandon(ClientClosedError("the producer was closed before the record was acknowledged"))
+        await super().close()
+        if self._workers is not None:
+            self._workers.shutdown(wait=True)
+        if first and self.interceptors is not None:
+            self.interceptors.close()
+
+
+class Watched:
+    """Tells a partitioner of new batches. What it raises is logged: the record that began the batch is queued already."""
+
+    def __init__(self, partitioner: SeesNewBatches) -> None:
+        self._partitioner = partitioner
+
+    def __call__(self, topic: str, partition: int) -> None:
+        """By the thread whose record began the batch, outside of any lock."""
+        try:
+            self._partitioner.on_new_batch(topic, partition)
+        except Exception:  # noqa: BLE001 it is the user's
+            _log.exception("%s.on_new_batch raised; the record is queued all the same", type(self._partitioner).__name__)
+
+
+class Router:
+    """A user's record to bytes and a partition. Runs in the user's thread; keeps no state of its own."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._key = as_serializer(config.key_serializer) if config.key_serializer is not None else None
+        self._value = as_serializer(config.value_serializer) if config.value_serializer is not None else None
+        partitioner = load_plugin("partitioner", config.partitioner or KEYED_DEFAULT)
+        default = config.partitioner is None
+        self._partitioner: Partitioner = partitioner
+        self._keyed_only = default
+        self._ignores_keys = default and config.partitioner_ignore_keys
+        self.watching: SeesNewBatches | None = partitioner if isinstance(partitioner, SeesNewBatches) else None
+        """The partitioner, if it wants to be told of new batches."""
+        self.partition = Choice(partitioner, keyed_only=default, ignore_keys=self._ignores_keys).partition
+        """(queues, key, value, the partition asked for or None) → the partition, or `STICKY`."""
+        self.serialized = frozenset(part for part, by in (("key", self._key), ("value", self._value)) if by is not None)
+
+    def key_hash(self) -> object:
+        """The capsule that chooses for keyed records of a bulk (`HashesKeys`), if there is one."""
+        partitioner = self._partitioner
+        if self._ignores_keys or not isinstance(partitioner, HashesKeys) or not _from_one_class(partitioner, "key_hash", "partition"):
+            return None
+        return partitioner.key_hash()
+
+    def entrance(self, accumulator: Accumulator) -> Entrance | None:
+        """Where records that need nothing of this go past it; None when all need it."""
+        if self.serialized:
+            return None
+        key_hash = self.key_hash()
+        return Entrance(accumulator, ignore_keys=self._ignores_keys, keyless_stick=self._keyed_only or key_hash is not None, key_hash=key_hash)
+
+    def chooses(self, *, keyed: bool) -> bool:
+        """Whether `partition` must be asked for each record of a bulk."""
+        if self._ignores_keys or (self._keyed_only and not keyed):
+            return False
+        return self.key_hash() is None
+
+    def key(self, topic: str, key: Any, headers: Headers) -> bytes | None:
+        """The key's bytes."""
+        return as_bytes("key", key) if self._key is None else self._key(topic, key, headers)
+
+    def value(self, topic: str, value: Any, headers: Headers) -> bytes | None:
+        """The value's bytes."""
+        return as_bytes("value", value) if self._value is None else self._value(topic, value, headers)
+
+
+def _from_one_class(plugin: object, *methods: str) -> bool:
+    """Whether the class that defines one of the methods defines all: a subclass, or the object itself, may have overridden the other."""
+    if any(method in getattr(plugin, "__dict__", ()) for method in methods):
+        return False
+    classes = {next((each for each in type(plugin).__mro__ if method in vars(each)), None) for method in methods}
+    return len(classes) == 1 and None not in classes
+
+
+def headers_bytes(headers: Headers) -> bytes | None:
+    """The encoded header section; None for no headers."""
+    return encode_headers(headers) if headers else None
+
+
+def check_partition(partition: SupportsIndex) -> int:
+    """The partition's number, if it can be one."""
+    number = _whole("partition", partition, "partitions are numbered from 0; None asks the partitioner")
+    if number < 0:
+        raise ValueError(f"partition {partition} is negative: partitions are numbered from 0; None asks the partitioner")
+    return number
+
+
+def check_timestamp(timestamp: SupportsIndex | None) -> int:
+    """The timestamp in ms since the epoch, or `NOW`."""
+    if timestamp is None:
+        return NOW
+    number = _whole("timestamp", timestamp, "give ms since the epoch, or None for now")
+    if not 0 <= number <= LAST_MOMENT:
+        raise ValueError(f"timestamp {timestamp} is not from 0 to {LAST_MOMENT}: give ms since the epoch, or None for now")
+    return number
+
+
+def _whole(what: str, number: SupportsIndex, instead: str) -> int:
+    """No float (``time.time()`` counts seconds) and no truth value, but any other kind of whole number."""
+    if type(number) is int:
+        return number  # nearly always, and a microsecond before a protocol is looked through
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        raise TypeError(f"{what} {number!r} is {type(number).__name__}, not int: {instead}")
+    return index(number)
+
+
+def as_bytes(what: str, value: Any) -> bytes | None:
+    """What a producer without serializer takes for bytes."""
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"{what} is {type(value).__name__}, not bytes: encode it, or give the producer a {what}_serializer")
+
+
+def _level(config: ProducerConfig, codec: str) -> int | None:
+    """The level that was given for a codec; None is the codec's own."""
+    option = f"compression_{codec}_level"
+    return getattr(config, option) if option in config.given else None

@@ -1,0 +1,94 @@
+"""How a sync producer ends: closed, forgotten, or with the interpreter. Knows the core, its thread and its callbacks.
+
+Outlives the facade: a producer that nobody closed still delivers what it accepted, and says what it could not.
+"""
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import warnings
+from typing import Final
+
+from pyclient.errors import DeliveryError, KafkaError, KafkaTimeoutError
+from pyclient.runtime import process_hooks
+from pyclient.producer.callbacks import ThreadObserver
+from pyclient.runtime.loop_thread import Portal
+from pyclient.producer.core import ProducerCore
+
+_log = logging.getLogger(__name__)
+EXIT_FLUSH: Final = 5.0
+"""Seconds that unclosed producers may take to deliver when the interpreter ends."""
+
+
+class ProducerShutdown:
+    """Ends one producer, once, whoever asks first."""
+
+    def __init__(self, core: ProducerCore, portal: Portal, observer: ThreadObserver) -> None:
+        self._core = core
+        self._portal = portal
+        self._observer = observer
+        self._closing = threading.Lock()
+        process_hooks.at_exit(self)
+
+    def close(self, limit: float | None) -> None:
+        """Deliver for at most *limit* seconds, then close; a second caller waits as long for the first.
+
+        Raises:
+            DeliveryError: records failed that nobody has looked at.
+            KafkaTimeoutError: another thread is closing it and was not done within *limit*.
+        """
+        if self._core.closed is not None and not self._closing.locked():
+            return
+        if not self._enter(limit):
+            return
+        try:
+            if self._core.closed is None:
+                self._close(limit)
+        finally:
+            self._closing.release()
+
+    def _enter(self, limit: float | None) -> bool:
+        if self._observer.on_callback_thread():  # whoever is closing waits for this callback: never wait for him here
+            return self._closing.acquire(blocking=False)
+        if not self._closing.acquire(timeout=-1 if limit is None else min(limit, threading.TIMEOUT_MAX)):
+            raise KafkaTimeoutError(f"another thread is closing this producer and is not done after {limit} s")
+        return True
+
+    def _close(self, limit: float | None) -> None:
+        until = None if limit is None else time.monotonic() + limit
+        try:
+            self._portal.call(lambda: self._core.finish(limit))
+        finally:
+            self._portal.call(self._core.close)  # Ctrl-C may have ended finish() early
+            self._portal.stop()
+            self._observer.close(None if until is None else max(0.0, until - time.monotonic()))
+            process_hooks.left(self)
+
+    def forget(self) -> None:
+        """The producer was collected unclosed: deliver in the background for ``delivery_timeout_ms``, then end."""
+        self._portal.end_after(self._finish_unwatched)
+
+    async def _finish_unwatched(self) -> None:
+        try:
+            await self._core.finish(self._core.config.delivery_timeout_ms / 1000)
+        finally:
+            await self._core.close()
+            self._observer.close(0)
+            process_hooks.left(self)
+
+    def at_exit(self) -> None:
+        """The interpreter ends: deliver what can be delivered in a few seconds, and say what was lost."""
+        try:
+            self.close(EXIT_FLUSH)
+        except DeliveryError as failed:
+            _warn_lost(str(failed))
+        except KafkaError as error:
+            _log.debug("it is ending already: %s", error)
+        if not self._portal.join(EXIT_FLUSH):
+            _warn_lost(f"{self._core.unsettled()} records are not acknowledged")
+
+
+def _warn_lost(what: str) -> None:
+    warnings.warn(f"a producer was not closed before the interpreter ended: {what.rstrip('.')}. Use `with` or close().",
+                  RuntimeWarning, stacklevel=2)  # a ResourceWarning would be hidden by default, and these records are lost

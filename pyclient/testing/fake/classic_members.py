@@ -1,0 +1,152 @@
+"""Classic members in a group of the next generation, as while a service is upgraded: they join, sync and beat as they always do.
+
+Nobody leads, and nobody is waited for: a member is answered at once, with what it may use now. When that is to change, its heartbeat
+says so; it joins again, tells what it has, and goes on until it has what it is to have.
+"""
+from __future__ import annotations
+
+import attrs
+
+from pyclient.records import TopicPartition
+from pyclient.testing.fake.request import Fields
+from pyclient.testing.fake.consumer_group import ConsumerGroup
+from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.heartbeats import JOIN, SYNC, ConsumerMembership, timer
+from pyclient.testing.fake.membership import (
+    ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL,
+    MEMBER_ID_REQUIRED,
+    REBALANCE_IN_PROGRESS,
+    UNKNOWN_MEMBER_ID,
+    Joining,
+    join_error,
+)
+from pyclient.testing.fake.migration import PROTOCOL_TYPE, Policy, places
+from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.reconciliation import Classic, ConsumerMember, MemberState
+from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.subscription import Subscription, read_subscription, written
+
+
+class Guests:
+    """Classic members of all groups of the new kind in a cluster."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
+        self._coordinator = kafka.part(Coordinator)
+        self._members = kafka.part(ConsumerMembership)
+
+    # ---- joining ----------------------------------------------------------------------------------------------------
+
+    def join(self, group: ConsumerGroup, asked: Joining) -> Fields:
+        """JoinGroup: the member's epoch is its generation.
+
+        Raises:
+            Refused: whoever this is cannot join.
+        """
+        if self._members.policy is Policy.DISABLED:
+            raise Refused(INCONSISTENT_GROUP_PROTOCOL)
+        member_id = asked.member_id or self._members.new_id()
+        group.check_size(member_id, self._members.moment())
+        if not _supports(group, asked):
+            raise Refused(INCONSISTENT_GROUP_PROTOCOL)
+        if not asked.member_id and asked.instance is None and asked.needs_known_id:
+            return join_error(MEMBER_ID_REQUIRED, member_id)
+        member = self._entered(group, asked, _before(group, asked, member_id))
+        return {**join_error(0, member.id), "generation_id": member.epoch, "protocol_type": PROTOCOL_TYPE, "protocol_name": asked.names[0]}
+
+    def _entered(self, group: ConsumerGroup, asked: Joining, old: ConsumerMember) -> ConsumerMember:
+        said = read_subscription(asked.protocols[0][1])
+        before, moment = dict(group.members), self._members.moment()
+        downgrades = self._downgrades(group, asked.instance)
+        owned = places(said.owned, moment.topics)
+        if downgrades:
+            moment = moment._replace(interval_s=float("inf"))
+        member = group.let_in(old, _updated(old, asked, said), owned, moment)
+        self._coordinator.cancel(group, timer(JOIN, member.id))
+        if downgrades:
+            self._members.downgrade(group, [], rebalances=group.assignment_epoch < group.epoch)
+        else:
+            self._members.after(group, before, member)
+            self._members.give_up_after(group, member, SYNC, asked.rebalance_timeout_ms / 1000)
+        return member
+
+    def _downgrades(self, group: ConsumerGroup, instance: str | None) -> bool:
+        """Whether it takes the place of the last one that was not classic."""
+        before = group.static_of(instance)
+        return (before is not None and before.classic is None
+                and all(each.classic is not None for each in group.members.values() if each is not before)
+                and self._members.policy.downgrades and len(group.members) <= self._kafka.settings.group_max_size)
+
+    # ---- syncing, beating -------------------------------------------------------------------------------------------
+
+    def sync(self, group: ConsumerGroup, member_id: str, instance: str | None, generation: int,
+             names: tuple[str | None, str | None]) -> Fields:
+        """SyncGroup: what it may use now; *names* are the protocol's type and its own.
+
+        Raises:
+            Refused: it is not in its epoch, or has to join again.
+        """
+        member, classic = _classic(group, member_id, instance, generation)
+        if names[0] not in (None, PROTOCOL_TYPE) or names[1] not in (None, classic.protocol):
+            raise Refused(INCONSISTENT_GROUP_PROTOCOL)
+        if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._await_join(group, member)
+            raise Refused(REBALANCE_IN_PROGRESS)
+        self._coordinator.cancel(group, timer(SYNC, member.id))
+        self._members.watch(group, member)
+        return {"throttle_time": 0, "error_code": 0, "protocol_type": names[0], "protocol_name": names[1],
+                "assignment": self._assignment(member, classic)}
+
+    def _assignment(self, member: ConsumerMember, classic: Classic) -> bytes:
+        topics = {each.id: name for name, each in self._members.catalog().items()}
+        version = read_subscription(classic.protocols[0][1]).version
+        return written([TopicPartition(topics[topic], index) for topic, index in member.assigned if topic in topics], version)
+
+    def beat(self, group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> None:
+        """Heartbeat.
+
+        Raises:
+            Refused: it is not in its epoch, or has to join again.
+        """
+        member, _ = _classic(group, member_id, instance, generation)
+        self._members.watch(group, member)
+        if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or group.has_for(member):
+            self._await_join(group, member)
+            raise Refused(REBALANCE_IN_PROGRESS)
+
+    def _await_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """It has its rebalance timeout to join again, from when it is told first."""
+        if self._coordinator.when(group, timer(JOIN, member.id)) is None:
+            self._members.give_up_after(group, member, JOIN, member.rebalance_timeout_ms / 1000)
+
+
+def _supports(group: ConsumerGroup, asked: Joining) -> bool:
+    """Whether there is a protocol that it and all other classic members know."""
+    others = [{name for name, _ in each.classic.protocols} for each in group.members.values() if each.classic is not None]
+    return asked.protocol_type == PROTOCOL_TYPE and any(all(name in each for each in others) for name in asked.names)
+
+
+def _before(group: ConsumerGroup, asked: Joining, member_id: str) -> ConsumerMember:
+    """Who joins, as it was before; without an id of its own a static member takes the place of its old self. Raises Refused."""
+    if asked.instance is None:
+        return group.newcomer(member_id)
+    if asked.member_id:
+        return group.static_member(member_id, asked.instance)
+    return group.newcomer(member_id, group.static_of(asked.instance))
+
+
+def _updated(member: ConsumerMember, asked: Joining, said: Subscription) -> ConsumerMember:
+    return attrs.evolve(
+        member, instance=asked.instance, rack=said.rack or member.rack, rebalance_timeout_ms=asked.rebalance_timeout_ms, topics=said.topics,
+        pattern="", client_id=asked.client_id, host=asked.host, classic=Classic(asked.session_timeout_ms, asked.protocols))
+
+
+def _classic(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> tuple[ConsumerMember, Classic]:
+    """Raises Refused when there is no such classic member in this generation."""
+    member = group.member(member_id) if instance is None else group.static_member(member_id, instance)
+    if member.classic is None:
+        raise Refused(UNKNOWN_MEMBER_ID)
+    if member.epoch != generation:
+        raise Refused(ILLEGAL_GENERATION)
+    return member, member.classic

@@ -1,0 +1,187 @@
+"""DescribeConfigs and IncrementalAlterConfigs: a topic's settings can be changed, a broker's are only shown."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+import attrs
+
+from pyclient.testing.fake.request import Asked, Fields
+from pyclient.testing.fake.handlers.topics import (
+    INVALID_CONFIG,
+    INVALID_REQUEST,
+    INVALID_TOPIC,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    has_eligible_leaders,
+    name_problem,
+)
+from pyclient.testing.fake.model import Kafka, Topic
+from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.topic_config import (
+    APPEND,
+    BOOLEAN,
+    DEFAULT,
+    DELETE,
+    DOUBLE,
+    INT,
+    LONG,
+    SET,
+    STATIC_BROKER,
+    STRING,
+    SUBTRACT,
+    Effective,
+    Invalid,
+    altered,
+    effective,
+    text,
+)
+
+UNKNOWN_SERVER_ERROR: Final = -1
+OPERATIONS: Final = (SET, DELETE, APPEND, SUBTRACT)
+TOPIC: Final = 2
+BROKER: Final = 4
+OWN: Final = ("replica_lag_ms", "failure_detection_ms", "coordinator_load_ms", "regex_refresh_min_ms")
+"""Settings that no real broker has."""
+DYNAMIC: Final = frozenset({
+    "message.max.bytes", "min.insync.replicas", "unclean.leader.election.enable", "log.message.timestamp.type",
+    "log.message.timestamp.before.max.ms", "log.message.timestamp.after.max.ms", "producer.id.expiration.ms", "log.retention.bytes"})
+"""Broker settings that a real broker takes while it runs; of a model they are read-only like the others, but it does not say so."""
+LONGS: Final = frozenset({
+    "log.message.timestamp.before.max.ms", "log.message.timestamp.after.max.ms", "log.retention.bytes", "replica.lag.time.max.ms"})
+KINDS: Final = {bool: BOOLEAN, int: INT, float: DOUBLE, str: STRING}
+MALFORMED: Final = ("This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+                    "incompatible broker. See the broker logs for more details.")
+
+
+# ---- describing ---------------------------------------------------------------------------------------------------------
+
+
+def describe_configs(kafka: Kafka, asked: Asked) -> Fields:
+    """Every setting of each resource, or those named."""
+    return {"throttle_time": 0, "results": [_described(kafka, asked, each) for each in asked.body.resources]}
+
+
+def refuse_describe_configs(asked: Asked, code: int) -> Fields:
+    """The error for every resource."""
+    return {"throttle_time": 0, "results": [_result(each, code, None, []) for each in asked.body.resources]}
+
+
+def _described(kafka: Kafka, asked: Asked, resource: Any) -> Fields:
+    try:
+        found = list(_configs(kafka, asked, resource))
+    except Refused as refused:
+        return _result(resource, refused.code, refused.message, [])
+    return _result(resource, 0, "", found)
+
+
+def _result(resource: Any, code: int, message: str | None, configs: list[Fields]) -> Fields:
+    return {"error_code": code, "error_message": message, "resource_type": resource.resource_type,
+            "resource_name": resource.resource_name, "configs": configs}
+
+
+def _configs(kafka: Kafka, asked: Asked, resource: Any) -> Iterator[Fields]:
+    wanted: Collection[str] = resource.configuration_keys or ()
+    if resource.resource_type == TOPIC:
+        topic = _topic(kafka, resource.resource_name, "")
+        for each in effective(topic.config, kafka.settings, eligible_leaders=has_eligible_leaders(kafka)):
+            if not wanted or each.setting.name in wanted:
+                yield _topic_config(each, synonyms=asked.body.include_synonyms)
+    elif resource.resource_type == BROKER:
+        _check_broker(asked, resource.resource_name, "Broker id", f"{asked.broker} or empty string")
+        yield from (each for each in _broker_configs(kafka, resource.resource_name, synonyms=asked.body.include_synonyms)
+                    if not wanted or each["name"] in wanted)
+    else:
+        raise Refused(INVALID_REQUEST, MALFORMED)
+
+
+def _topic(kafka: Kafka, name: str, unknown: str) -> Topic:
+    problem = name_problem(name)
+    if problem is not None:
+        raise Refused(INVALID_TOPIC, f"Topic name is invalid: {problem}")
+    topic = kafka.topics.get(name)
+    if topic is None:
+        raise Refused(UNKNOWN_TOPIC_OR_PARTITION, unknown)
+    return topic
+
+
+def _check_broker(asked: Asked, name: str, what: str, expected: str) -> None:
+    if name and not name.isdecimal():
+        raise Refused(INVALID_REQUEST, f"{what} must be an integer, but it is: {name}")
+    if name and int(name) != asked.broker:
+        raise Refused(INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {name}")
+
+
+def _topic_config(each: Effective, *, synonyms: bool) -> Fields:
+    return {"name": each.setting.name, "value": each.value, "read_only": False, "config_source": each.source, "is_sensitive": False,
+            "synonyms": [{"name": name, "value": value, "source": source} for name, value, source in each.synonyms] if synonyms else [],
+            "config_type": each.setting.kind, "documentation": None}
+
+
+def _broker_configs(kafka: Kafka, name: str, *, synonyms: bool) -> Iterator[Fields]:
+    """Those the model knows; the cluster's defaults (no name) are not set here."""
+    for field in attrs.fields(Settings) if name else ():
+        if field.name not in OWN:
+            yield _broker_config(field.name.replace("_", "."), getattr(kafka.settings, field.name), field.default, synonyms=synonyms)
+
+
+def _broker_config(name: str, value: object, default: object, *, synonyms: bool) -> Fields:
+    source = DEFAULT if value == default else STATIC_BROKER
+    others = dict.fromkeys([(source, text(value)), (DEFAULT, text(default))]) if synonyms else ()
+    return {"name": name, "value": text(value), "read_only": name not in DYNAMIC, "config_source": source, "is_sensitive": False,
+            "synonyms": [{"name": name, "value": each, "source": origin} for origin, each in others],
+            "config_type": LONG if name in LONGS else KINDS[type(default)], "documentation": None}
+
+
+# ---- altering -----------------------------------------------------------------------------------------------------------
+
+
+def incremental_alter_configs(kafka: Kafka, asked: Asked) -> Fields:
+    """All changes of a resource, or none."""
+    counts = Counter((each.resource_type, each.resource_name) for each in asked.body.resources)
+    return {"throttle_time": 0, "responses": [
+        _altered(kafka, asked, each) if counts[each.resource_type, each.resource_name] == 1
+        else _changed(each, INVALID_REQUEST, "Each resource must appear at most once.") for each in asked.body.resources]}
+
+
+def refuse_incremental_alter_configs(asked: Asked, code: int) -> Fields:
+    """The error for every resource."""
+    return {"throttle_time": 0, "responses": [_changed(each, code, None) for each in asked.body.resources]}
+
+
+def _changed(resource: Any, code: int, message: str | None) -> Fields:
+    return {"error_code": code, "error_message": message, "resource_type": resource.resource_type, "resource_name": resource.resource_name}
+
+
+def _altered(kafka: Kafka, asked: Asked, resource: Any) -> Fields:
+    try:
+        _alter(kafka, asked, resource)
+    except Refused as refused:
+        return _changed(resource, refused.code, refused.message)
+    except Invalid as invalid:
+        return _changed(resource, INVALID_CONFIG, str(invalid))
+    return _changed(resource, 0, None)
+
+
+def _alter(kafka: Kafka, asked: Asked, resource: Any) -> None:
+    names = [each.name for each in resource.configs]
+    nulls = [each.name for each in resource.configs if each.config_operation != DELETE and each.value is None]
+    if any(each.config_operation not in OPERATIONS for each in resource.configs):
+        raise Refused(UNKNOWN_SERVER_ERROR)
+    if len(set(names)) < len(names):
+        raise Refused(INVALID_REQUEST, "Error due to duplicate config keys")
+    if nulls:
+        raise Refused(INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    if resource.resource_type == BROKER:
+        _check_broker(asked, resource.resource_name, "Node id", str(asked.broker))
+        raise Refused(INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(names)}]")
+    if resource.resource_type != TOPIC:
+        raise Refused(INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    if not resource.resource_name:
+        raise Refused(INVALID_REQUEST, "Default topic resources are not allowed.")
+    topic = _topic(kafka, resource.resource_name, f"The topic '{resource.resource_name}' does not exist.")
+    config = altered(topic.config, [(each.name, each.config_operation, each.value) for each in resource.configs])
+    if not asked.body.validate_only:
+        topic.config = config
+        kafka.tell("config altered", topic=topic.name, config=config)

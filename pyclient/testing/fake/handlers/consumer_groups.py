@@ -1,0 +1,174 @@
+"""Consumer groups of the next generation (KIP-848): ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+
+The rules are in `consumer_group` and `reconciliation`; here is what a request must look like, and how an answer does.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import attrs
+
+from pyclient.testing.fake.request import Asked, Fields
+from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, Beat, ConsumerGroup
+from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.handlers.groups import ALL_OPERATIONS, INVALID_GROUP_ID, NO_OPERATIONS
+from pyclient.testing.fake.heartbeats import NEW_EPOCHS_SINCE, ConsumerMembership
+from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.reconciliation import ConsumerMember, Place
+from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.server_assignors import ASSIGNORS
+
+UNSUPPORTED_VERSION: Final = 35
+INVALID_REQUEST: Final = 42
+UNSUPPORTED_ASSIGNOR: Final = 112
+OWN_ID_SINCE: Final = 1
+"""From this version on members make their ids themselves (KIP-1082)."""
+MILLISECOND: Final = timedelta(milliseconds=1)
+FEATURE: Final = "group.version"
+CLASSIC: Final = 0
+CONSUMER: Final = 1
+"""What kind of member is described."""
+
+
+def is_enabled(kafka: Kafka) -> bool:
+    """Whether the release has this protocol on: 3.9 offers the APIs, and answers that it has not."""
+    return kafka.profile.features.get(FEATURE, (0, 0, 0))[2] > 0
+
+
+# ---- heartbeats ---------------------------------------------------------------------------------------------------------
+
+
+def consumer_group_heartbeat(kafka: Kafka, asked: Asked) -> Fields:
+    """Joining, staying and leaving are one request; the member's epoch says which."""
+    try:
+        return _beaten(kafka, asked)
+    except Refused as refused:
+        return _answer(refused.code, refused.message)
+
+
+def refuse_consumer_group_heartbeat(_asked: Asked, code: int) -> Fields:
+    """The code alone."""
+    return _answer(code, None)
+
+
+def _answer(code: int, message: str | None, member_id: str | None = None, epoch: int = 0, interval_ms: int = 0,
+            assignment: tuple[Place, ...] | None = None) -> Fields:
+    return {"throttle_time": 0, "error_code": code, "error_message": message, "member_id": member_id, "member_epoch": epoch,
+            "heartbeat_interval": interval_ms, "assignment": None if assignment is None else {"topic_partitions": _by_topic(assignment)}}
+
+
+def _beaten(kafka: Kafka, asked: Asked) -> Fields:
+    if not is_enabled(kafka):
+        raise Refused(UNSUPPORTED_VERSION)
+    body = asked.body
+    _check(asked)
+    group = kafka.part(Coordinator).find(asked.broker, body.group_id)
+    members = kafka.part(ConsumerMembership)
+    if body.member_epoch in (LEAVES, LEAVES_FOR_NOW):
+        members.leave(group, body.group_id, _beat(asked))
+        return _answer(0, None, body.member_id, body.member_epoch)
+    beat = _beat(asked)
+    told = members.beat(group, body.group_id, beat if beat.member_id else attrs.evolve(beat, member_id=members.new_id()))
+    return _answer(0, None, told.member.id, told.member.epoch, kafka.settings.group_consumer_heartbeat_interval_ms, told.assignment)
+
+
+def _beat(asked: Asked) -> Beat:
+    body = asked.body
+    owned, topics = body.topic_partitions, body.subscribed_topic_names
+    return Beat(
+        member_id=body.member_id, epoch=body.member_epoch, instance=body.instance_id, rack=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout // MILLISECOND, topics=None if topics is None else tuple(dict.fromkeys(topics)),
+        pattern=getattr(body, "subscribed_topic_regex", None), assignor=body.server_assignor,
+        owned=None if owned is None else tuple((each.topic_id, index) for each in owned for index in each.partitions),
+        client_id=asked.client_id or "", host=f"/{asked.peer}")
+
+
+def _check(asked: Asked) -> None:
+    """Raises Refused for what no member sends, in a broker's order."""
+    body = asked.body
+    if not body.member_id.strip() and (asked.version >= OWN_ID_SINCE or body.member_epoch > JOINS or body.member_epoch == LEAVES):
+        raise Refused(INVALID_REQUEST, "MemberId can't be empty.")
+    for name, value in (("GroupId", body.group_id), ("InstanceId", body.instance_id), ("RackId", body.rack_id)):
+        if value is not None and not value.strip():
+            raise Refused(INVALID_REQUEST, f"{name} can't be empty.")
+    if body.member_epoch == JOINS:
+        _check_joining(body)
+    elif body.member_epoch == LEAVES_FOR_NOW and body.instance_id is None:
+        raise Refused(INVALID_REQUEST, "InstanceId can't be null.")
+    elif body.member_epoch < LEAVES_FOR_NOW:
+        raise Refused(INVALID_REQUEST, "MemberEpoch is invalid.")
+    if body.server_assignor is not None and body.server_assignor not in ASSIGNORS:
+        raise Refused(UNSUPPORTED_ASSIGNOR, f"ServerAssignor {body.server_assignor} is not supported. Supported assignors: "
+                                            f"{', '.join(ASSIGNORS)}.")
+
+
+def _check_joining(body: Any) -> None:
+    if body.rebalance_timeout // MILLISECOND == -1:
+        raise Refused(INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+    if body.topic_partitions is None or body.topic_partitions:
+        raise Refused(INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+    if body.subscribed_topic_names is None and getattr(body, "subscribed_topic_regex", None) is None:
+        raise Refused(INVALID_REQUEST, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+
+
+def _by_topic(places: Iterable[Place]) -> list[dict[str, Any]]:
+    topics: dict[UUID, list[int]] = {}
+    for topic, index in places:
+        topics.setdefault(topic, []).append(index)
+    return [{"topic_id": topic, "partitions": sorted(indexes)} for topic, indexes in topics.items()]
+
+
+# ---- describing ---------------------------------------------------------------------------------------------------------
+
+
+def consumer_group_describe(kafka: Kafka, asked: Asked) -> Fields:
+    """Epochs, members, what they have and what they are to have."""
+    return {"throttle_time": 0, "groups": [_described(kafka, asked, each) for each in asked.body.group_ids]}
+
+
+def refuse_consumer_group_describe(asked: Asked, code: int) -> Fields:
+    """The error for every group."""
+    return {"throttle_time": 0, "groups": [_unseen(each, code, None) for each in asked.body.group_ids]}
+
+
+def _described(kafka: Kafka, asked: Asked, group_id: str) -> Fields:
+    try:
+        group = _asked_for(kafka, asked, group_id)
+    except Refused as refused:
+        return _unseen(group_id, refused.code, refused.message)
+    return {**_unseen(group_id, 0, None), "group_state": group.state.value, "group_epoch": group.epoch,
+            "assignment_epoch": group.assignment_epoch, "assignor_name": group.assignor,
+            "members": [_member(kafka, group, each) for each in group.members.values()],
+            "authorized_operations": ALL_OPERATIONS if asked.body.include_authorized_operations else NO_OPERATIONS}
+
+
+def _asked_for(kafka: Kafka, asked: Asked, group_id: str) -> ConsumerGroup:
+    if not is_enabled(kafka):
+        raise Refused(UNSUPPORTED_VERSION)
+    if not group_id:
+        raise Refused(INVALID_GROUP_ID)
+    found = kafka.part(Coordinator).find(asked.broker, group_id)
+    return kafka.part(ConsumerMembership).existing(found, group_id, "Group")
+
+
+def _unseen(group_id: str, code: int, message: str | None) -> dict[str, object]:
+    return {"error_code": code, "error_message": message, "group_id": group_id, "group_state": "", "group_epoch": 0, "assignment_epoch": 0,
+            "assignor_name": "", "members": [], "authorized_operations": NO_OPERATIONS}
+
+
+def _member(kafka: Kafka, group: ConsumerGroup, member: ConsumerMember) -> Fields:
+    """What it has to give up it is still shown with, since 4.3."""
+    held = member.holds if kafka.profile.is_since(NEW_EPOCHS_SINCE) else member.assigned
+    return {"member_id": member.id, "instance_id": member.instance, "rack_id": member.rack, "member_epoch": member.epoch,
+            "client_id": member.client_id, "client_host": member.host, "subscribed_topic_names": member.topics,
+            "subscribed_topic_regex": member.pattern, "assignment": {"topic_partitions": _named(kafka, held)},
+            "target_assignment": {"topic_partitions": _named(kafka, group.targets.get(member.id, ()))}, "member_type": CONSUMER if member.classic is None else CLASSIC}
+
+
+def _named(kafka: Kafka, places: Iterable[Place]) -> list[Fields]:
+    """By topic, without those that are not there any more."""
+    return [{**each, "topic_name": kafka.topics_by_id[each["topic_id"]].name} for each in _by_topic(places)
+            if each["topic_id"] in kafka.topics_by_id]

@@ -1,0 +1,40 @@
+"""What refusals tell of who leads instead (KIP-951), in answers to producers and consumers alike."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+from uuid import UUID
+
+from pyclient.testing.fake.request import Fields
+from pyclient.testing.fake.handlers.metadata import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, node_fields
+from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.partition import NOBODY, Partition
+from pyclient.testing.fake.refusal import Refused
+
+UNKNOWN_EPOCH: Final = -1
+
+
+def found(kafka: Kafka, topic: str | UUID | None, index: int, *, by_id: bool) -> Partition:
+    """The partition that a request means.
+
+    Raises:
+        Refused: there is none.
+    """
+    partition = kafka.partition(topic, index)
+    if partition is None:
+        unknown_id = by_id and (not isinstance(topic, UUID) or topic not in kafka.topics_by_id)
+        raise Refused(UNKNOWN_TOPIC_ID if unknown_id else UNKNOWN_TOPIC_OR_PARTITION, tells_start=False)
+    return partition
+
+
+def leader_fields(partition: Partition | None) -> Fields:
+    """Who leads a partition, for one that has asked the wrong broker."""
+    if partition is None:
+        return {"leader_id": NOBODY, "leader_epoch": UNKNOWN_EPOCH}
+    return {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}
+
+
+def endpoints(kafka: Kafka, leaders: Iterable[Mapping[str, object]]) -> list[Fields]:
+    """Where the leaders named in an answer are."""
+    ids = {int(str(each["leader_id"])): None for each in leaders}
+    return [node_fields(kafka.brokers[each]) for each in ids if each != NOBODY and kafka.brokers[each].alive]

@@ -1,0 +1,102 @@
+"""Metadata: brokers, topics, leaders; and topics that come into being by being asked for."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from uuid import UUID
+
+from pyclient.testing.fake.request import Asked, Fields
+from pyclient.testing.fake.model import Broker, Kafka, Topic
+from pyclient.testing.fake.partition import NOBODY, Partition
+
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+LEADER_NOT_AVAILABLE: Final = 5
+INVALID_TOPIC: Final = 17
+UNKNOWN_TOPIC_ID: Final = 100
+NO_OPERATIONS: Final = -(2**31)
+TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Dots alone are no name; checked apart."""
+EMPTY_MEANS_ALL: Final = 0
+IDS_SINCE: Final = 12
+INVALID_REQUEST: Final = 42
+EVERY_TOPIC_OPERATION: Final = 0b1101_1111_1000
+"""READ to ALTER_CONFIGS, a bit each: where nobody authorizes, everybody may do everything."""
+EVERY_CLUSTER_OPERATION: Final = 0b1_1111_1010_0000
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka takes this as a topic's name."""
+    return TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def metadata(kafka: Kafka, asked: Asked) -> Fields:
+    """The view of the broker that was asked; all brokers of the model agree."""
+    if asked.version < IDS_SINCE and any(getattr(each, "topic_id", None) is not None for each in asked.body.topics or ()):
+        return refuse_metadata(asked, INVALID_REQUEST)
+    operations = getattr(asked.body, "include_cluster_authorized_operations", False)
+    return {
+        "throttle_time": 0, "error_code": 0, "cluster_id": kafka.cluster_id, "controller_id": kafka.controller,
+        "cluster_authorized_operations": EVERY_CLUSTER_OPERATION if operations else NO_OPERATIONS,
+        "brokers": [node_fields(each) for each in kafka.brokers.values() if each.alive],
+        "topics": list(_topics(kafka, asked)),
+    }
+
+
+def refuse_metadata(asked: Asked, code: int) -> Fields:
+    """The error for every topic asked for."""
+    topics = [{**_missing(getattr(each, "name", None), getattr(each, "topic_id", None), code)} for each in asked.body.topics or ()]
+    return {"throttle_time": 0, "error_code": code, "cluster_id": None, "controller_id": NOBODY, "brokers": [], "topics": topics,
+            "cluster_authorized_operations": NO_OPERATIONS}
+
+
+def node_fields(broker: Broker) -> Fields:
+    """A broker as answers name it."""
+    return {"node_id": broker.id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+
+
+def _topics(kafka: Kafka, asked: Asked) -> Iterator[Fields]:
+    operations = EVERY_TOPIC_OPERATION if getattr(asked.body, "include_topic_authorized_operations", False) else NO_OPERATIONS
+    for each in _found(kafka, asked):
+        yield _topic(each, operations) if isinstance(each, Topic) else each
+
+
+def _found(kafka: Kafka, asked: Asked) -> Iterator[Topic | Fields]:
+    """The topics asked for, each once, and for those that are not there the error."""
+    wanted = asked.body.topics
+    if wanted is None or (asked.version == EMPTY_MEANS_ALL and not wanted):
+        yield from kafka.topics.values()
+        return
+    ids = dict.fromkeys(each.topic_id for each in wanted if getattr(each, "topic_id", None) is not None)
+    if ids:  # the names beside them are left out
+        yield from (kafka.topics_by_id.get(each) or _missing(None, each, UNKNOWN_TOPIC_ID) for each in ids)
+        return
+    creates = kafka.settings.auto_create_topics_enable and getattr(asked.body, "allow_auto_topic_creation", True)
+    for name in dict.fromkeys(each.name for each in wanted):
+        yield kafka.topics.get(name) or _unknown(kafka, name, creates=creates)
+
+
+def _unknown(kafka: Kafka, name: str, *, creates: bool) -> Fields:
+    if not is_topic_name(name):
+        return _missing(name, None, INVALID_TOPIC)
+    if creates:
+        kafka.create_topic(name)  # known from the next answer on, as with a real broker
+    return _missing(name, None, UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _missing(name: str | None, topic_id: UUID | None, code: int) -> Fields:
+    return {"error_code": code, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": [],
+            "topic_authorized_operations": NO_OPERATIONS}
+
+
+def _topic(topic: Topic, operations: int) -> Fields:
+    return {"error_code": 0, "name": topic.name, "topic_id": topic.id, "is_internal": topic.internal,
+            "partitions": [_partition(each) for each in topic.partitions], "topic_authorized_operations": operations}
+
+
+def _partition(partition: Partition) -> Fields:
+    return {
+        "error_code": LEADER_NOT_AVAILABLE if partition.leader == NOBODY else 0, "partition_index": partition.index,
+        "leader_id": partition.leader, "leader_epoch": partition.leader_epoch, "replica_nodes": partition.replicas,
+        "isr_nodes": partition.isr, "offline_replicas": partition.offline,
+    }

@@ -1,0 +1,162 @@
+"""ListOffsets and OffsetForLeaderEpoch: where in a log a time, an end or an epoch is."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from pyclient.testing.fake.request import Asked, Fields
+from pyclient.testing.fake.handlers.leaders import found
+from pyclient.testing.fake.log import Log
+from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.partition import Partition
+from pyclient.testing.fake.refusal import Refused
+
+LEADER_NOT_AVAILABLE: Final = 5
+UNSUPPORTED_VERSION: Final = 35
+INVALID_REQUEST: Final = 42
+OFFSET_NOT_AVAILABLE: Final = 78
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+CONSUMER: Final = -1
+DEBUGGING: Final = -2
+"""The replica id that is answered by followers too."""
+READ_COMMITTED: Final = 1
+UNKNOWN: Final = -1
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+NEWEST_RECORD: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_TO_BE_TIERED: Final = -6
+SINCE: Final[Mapping[int, int]] = {
+    LATEST: 1, EARLIEST: 1, NEWEST_RECORD: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_TO_BE_TIERED: 11}
+"""The first version in which a negative timestamp has a meaning."""
+
+
+class Place(NamedTuple):
+    """An answer: an offset, the time of its record, and its epoch."""
+
+    offset: int = UNKNOWN
+    timestamp: int = UNKNOWN
+    epoch: int = UNKNOWN
+
+
+NOWHERE: Final = Place()
+
+
+def list_offsets(kafka: Kafka, asked: Asked) -> Fields:
+    """Look every partition up; one that is named twice is refused once."""
+    repeated = _repeated(asked)
+    return {"throttle_time": 0, "topics": [
+        {"name": topic.name, "partitions": [
+            _looked_up(kafka, asked, topic.name, each, is_repeated=(topic.name, each.partition_index) in repeated)
+            for each in {each.partition_index: each for each in topic.partitions}.values()]}
+        for topic in asked.body.topics
+    ]}
+
+
+def refuse_list_offsets(asked: Asked, code: int) -> Fields:
+    """The error for every partition."""
+    return {"throttle_time": 0, "topics": [
+        {"name": topic.name, "partitions": [_place_fields(each.partition_index, code, NOWHERE) for each in topic.partitions]}
+        for topic in asked.body.topics
+    ]}
+
+
+def _repeated(asked: Asked) -> set[tuple[str, int]]:
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in asked.body.topics:
+        for each in topic.partitions:
+            key = (topic.name, each.partition_index)
+            (repeated if key in seen else seen).add(key)
+    return repeated
+
+
+def _looked_up(kafka: Kafka, asked: Asked, topic: str, wish: Any, *, is_repeated: bool) -> Fields:
+    index = wish.partition_index
+    try:
+        if is_repeated:
+            raise Refused(INVALID_REQUEST)
+        if wish.timestamp < 0 and asked.version < SINCE.get(wish.timestamp, asked.version + 1):
+            raise Refused(UNSUPPORTED_VERSION)
+        partition = found(kafka, topic, index, by_id=False)
+        return _place_fields(index, 0, _place(asked, partition, wish.timestamp, getattr(wish, "current_leader_epoch", UNKNOWN)))
+    except Refused as refused:
+        return _place_fields(index, refused.code, NOWHERE)
+
+
+def _place_fields(index: int, code: int, place: Place) -> Fields:
+    return {"partition_index": index, "error_code": code, "timestamp": place.timestamp, "offset": place.offset,
+            "leader_epoch": place.epoch}
+
+
+def _place(asked: Asked, partition: Partition, timestamp: int, epoch: int) -> Place:
+    """Where this timestamp is for a client that believes in this leader epoch.
+
+    Raises:
+        Refused: the wrong broker or epoch, or the leader does not know yet what is committed.
+    """
+    log = partition.serving_log(asked.broker, epoch, only_leader=asked.body.replica_id != DEBUGGING)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return Place(log.start, UNKNOWN, _epoch_of_start(log))
+    if timestamp in (LATEST_TIERED, EARLIEST_TO_BE_TIERED):
+        return NOWHERE  # nothing is ever tiered here
+    end = _end(asked, log)
+    is_settling = asked.body.replica_id == CONSUMER and partition.is_settling
+    if timestamp == LATEST:
+        if is_settling:
+            raise _not_available(asked)
+        return Place(end, UNKNOWN, partition.leader_epoch)
+    record = log.newest() if timestamp == NEWEST_RECORD else log.since(timestamp)
+    if record is not None and record.offset < end:
+        return Place(*record)
+    if is_settling:
+        raise _not_available(asked)
+    return NOWHERE
+
+
+def _epoch_of_start(log: Log) -> int:
+    return log.epochs.entries[0].epoch if log.epochs.entries and log.epochs.entries[0].offset <= log.start else UNKNOWN
+
+
+def _end(asked: Asked, log: Log) -> int:
+    if asked.body.replica_id != CONSUMER:
+        return log.end
+    return log.last_stable if getattr(asked.body, "isolation_level", 0) == READ_COMMITTED else log.high_watermark
+
+
+def _not_available(asked: Asked) -> Refused:
+    return Refused(OFFSET_NOT_AVAILABLE if asked.version >= OFFSET_NOT_AVAILABLE_SINCE else LEADER_NOT_AVAILABLE)
+
+
+# ---- OffsetForLeaderEpoch ---------------------------------------------------------------------------------------------
+
+
+def offset_for_leader_epoch(kafka: Kafka, asked: Asked) -> Fields:
+    """Where each epoch ends, or the newest one below it."""
+    return {"throttle_time": 0, "topics": [
+        {"topic": topic.topic, "partitions": [_epoch_end(kafka, asked, topic.topic, each) for each in topic.partitions]}
+        for topic in asked.body.topics
+    ]}
+
+
+def refuse_offset_for_leader_epoch(asked: Asked, code: int) -> Fields:
+    """The error for every partition."""
+    return {"throttle_time": 0, "topics": [
+        {"topic": topic.topic, "partitions": [_end_fields(each.partition, code, UNKNOWN, UNKNOWN) for each in topic.partitions]}
+        for topic in asked.body.topics
+    ]}
+
+
+def _epoch_end(kafka: Kafka, asked: Asked, topic: str, wish: Any) -> Fields:
+    try:
+        partition = found(kafka, topic, wish.partition, by_id=False)
+        log = partition.serving_log(asked.broker, wish.current_leader_epoch, only_leader=True)
+    except Refused as refused:
+        return _end_fields(wish.partition, refused.code, UNKNOWN, UNKNOWN)
+    return _end_fields(wish.partition, 0, *log.epochs.end_of(wish.leader_epoch, log.end))
+
+
+def _end_fields(index: int, code: int, epoch: int, offset: int) -> Fields:
+    return {"partition": index, "error_code": code, "leader_epoch": epoch, "end_offset": offset}

@@ -1,0 +1,64 @@
+"""InitProducerId: ids for idempotent producers. Transactions are not modelled yet, and are refused for good."""
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import attrs
+
+from pyclient.testing.fake.request import Asked, Fields
+from pyclient.testing.fake.model import Kafka
+
+UNSUPPORTED_VERSION: Final = 35
+INVALID_REQUEST: Final = 42
+BLOCK: Final = 1000
+NONE: Final = -1
+_log = logging.getLogger(__name__)
+
+
+class Blocks:
+    """The controller hands out ids by the thousand."""
+
+    def __init__(self, _kafka: Kafka) -> None:
+        self._next = 0
+
+    def take(self) -> int:
+        """The first id of a new block."""
+        first, self._next = self._next, self._next + BLOCK
+        return first
+
+
+@attrs.define
+class Ids:
+    """What is left of a broker's block."""
+
+    next: int
+    left: int
+
+
+def init_producer_id(kafka: Kafka, asked: Asked) -> Fields:
+    """A fresh id with epoch 0: without transactional id also for a producer that names the id it had."""
+    body = asked.body
+    if (getattr(body, "producer_id", NONE) == NONE) != (getattr(body, "producer_epoch", NONE) == NONE) or body.transactional_id == "":
+        return refuse_init_producer_id(asked, INVALID_REQUEST)
+    if body.transactional_id is not None:
+        _log.warning("%s wants transactions: the fake cluster has none yet", asked.client_id)
+        return refuse_init_producer_id(asked, UNSUPPORTED_VERSION)
+    producer_id = fresh_id(kafka, asked.broker)
+    kafka.tell("producer id", producer_id=producer_id, broker=asked.broker)
+    return {"throttle_time": 0, "error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
+
+
+def refuse_init_producer_id(_asked: Asked, code: int) -> Fields:
+    """An error, and no id."""
+    return {"throttle_time": 0, "error_code": code, "producer_id": NONE, "producer_epoch": NONE}
+
+
+def fresh_id(kafka: Kafka, broker: int) -> int:
+    """An id nobody had."""
+    parts = kafka.brokers[broker].parts
+    ids = parts.get(Ids)
+    if ids is None or not ids.left:
+        ids = parts[Ids] = Ids(kafka.part(Blocks).take(), BLOCK)
+    ids.next, ids.left = ids.next + 1, ids.left - 1
+    return int(ids.next - 1)

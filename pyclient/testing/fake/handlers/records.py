@@ -1,0 +1,95 @@
+"""DeleteRecords: what is deleted is gone when all live replicas have deleted it."""
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from contextlib import closing
+from datetime import timedelta
+from typing import Any, Final
+
+import attrs
+
+from pyclient.testing.fake.request import Asked, Fields
+from pyclient.testing.fake.notifier import Listening
+from pyclient.testing.fake.handlers.leaders import found
+from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.partition import NOT_LEADER_OR_FOLLOWER, Partition
+from pyclient.testing.fake.refusal import Refused
+
+REQUEST_TIMED_OUT: Final = 7
+POLICY_VIOLATION: Final = 44
+INVALID: Final = -1
+SECOND: Final = timedelta(seconds=1)
+
+
+@attrs.define(eq=False)
+class Part:
+    """One partition of a request."""
+
+    topic: str
+    index: int
+    partition: Partition | None = None
+    before: int = INVALID
+    code: int = 0
+
+    @property
+    def low_watermark(self) -> int:
+        """Below it nothing is left; -1 when the partition was refused."""
+        return INVALID if self.code or self.partition is None else self.partition.low_watermark
+
+
+def delete_records(kafka: Kafka, asked: Asked) -> Coroutine[Any, Any, Fields] | Fields:
+    """Delete at the leaders, and wait for their followers."""
+    parts = [_deleted(kafka, asked, topic.name, each) for topic in asked.body.topics for each in topic.partitions]
+    _settle(asked, parts)
+    if any(each.code == REQUEST_TIMED_OUT for each in parts):
+        bells = [bell for each in parts if each.partition for bell in each.partition.bells(*each.partition.replicas)]
+        return _waited(kafka, asked, parts, Listening(bells))
+    return _fields(parts)
+
+
+def refuse_delete_records(asked: Asked, code: int) -> Fields:
+    """The error for every partition."""
+    return _fields(Part(topic.name, each.partition_index, code=code) for topic in asked.body.topics for each in topic.partitions)
+
+
+def _deleted(kafka: Kafka, asked: Asked, topic: str, wish: Any) -> Part:
+    part = Part(topic, wish.partition_index)
+    try:
+        partition = found(kafka, topic, part.index, by_id=False)
+        if "delete" not in partition.topic.config.get("cleanup.policy", "delete"):
+            raise Refused(POLICY_VIOLATION)
+        part.before = partition.delete_records(asked.broker, wish.offset)
+        part.partition = partition
+    except Refused as refused:
+        part.code = refused.code
+    return part
+
+
+def _settle(asked: Asked, parts: Iterable[Part]) -> None:
+    """Give each of these the code it would be answered with now: one whose followers lag would time out."""
+    for part in parts:
+        if part.partition is None:
+            continue
+        if part.partition.leader != asked.broker:
+            part.code = NOT_LEADER_OR_FOLLOWER
+        else:
+            part.code = 0 if part.partition.low_watermark >= part.before else REQUEST_TIMED_OUT
+
+
+async def _waited(kafka: Kafka, asked: Asked, parts: list[Part], listening: Listening) -> Fields:
+    deadline = kafka.clock() + asked.body.timeout / SECOND
+    with closing(listening):
+        while waiting := [each for each in parts if each.code == REQUEST_TIMED_OUT]:
+            left = deadline - kafka.clock()
+            if left <= 0 or not await listening.rings(left):
+                break
+            _settle(asked, waiting)
+    return _fields(parts)
+
+
+def _fields(parts: Iterable[Part]) -> Fields:
+    topics: dict[str, list[Fields]] = {}
+    for each in parts:
+        topics.setdefault(each.topic, []).append(
+            {"partition_index": each.index, "low_watermark": each.low_watermark, "error_code": each.code})
+    return {"throttle_time": 0, "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]}

@@ -1,0 +1,393 @@
+"""The driver's turns: what wakes it, how long it sleeps, and that no defect stops or spins it."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+
+from pyclient.codec.apis import Api
+from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Use
+from pyclient.errors import ClientClosedError, KafkaError, KafkaTimeoutError
+from pyclient.metrics import Metrics
+from pyclient.client.driver import DEFECT_PAUSE, ROUNDS, Driver
+from pyclient.net.pool import ConnectionPool
+from pyclient.runtime.transport import AsyncioNetwork
+from tests.unit.net.test_connection import Clock, until
+from tests.unit.net.test_pool import options, run
+
+
+class Manager:
+    """Emits what it is given, and wants to be polled at its deadline."""
+
+    def __init__(self) -> None:
+        self.emit: list[Callable[[], Request]] = []
+        self.deadline: float | None = None
+        self.polled_at: list[float] = []
+        self.outcomes: list[Outcome] = []
+        self.always = False
+        self.unanswered = 0  # requests left of the kind that has no answer, one per round
+        self.defect: Exception | None = None
+        self.overdue_for_good = False
+
+    def poll(self, now: float, ready: Ready) -> Iterator[Request]:
+        self.polled_at.append(now)
+        if self.deadline is not None and now >= self.deadline and not self.overdue_for_good:
+            self.deadline = None
+        if self.defect is not None:
+            raise self.defect
+        if self.always:
+            yield self.request()
+        if self.unanswered:
+            self.unanswered -= 1
+            yield attrs.evolve(self.request(), answered=False)
+        while self.emit:
+            yield self.emit.pop(0)()
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+    def request(self) -> Request:
+        """For a node that does not exist: its outcome comes at once."""
+        return Request(node=99, use=Use.CONTROL, api=Api.METADATA, timeout=1, fields=lambda version: {},
+                       done=lambda now, outcome: self.outcomes.append(outcome))
+
+
+class Rig:
+    def __init__(self, driver: Driver, clock: Clock, managers: list[Manager]) -> None:
+        self.driver = driver
+        self.clock = clock
+        self.first, self.second = managers
+
+    async def quiet(self) -> int:
+        """Wait until nothing is scheduled any more; the turns so far."""
+        await until(lambda: not self.driver._scheduled)
+        return self.driver.turns
+
+
+@asynccontextmanager
+async def driven() -> AsyncIterator[Rig]:
+    clock = Clock()
+    driver = Driver(clock)
+    managers = [Manager(), Manager()]
+    connections = ConnectionPool(options(), AsyncioNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
+                  on_change=driver.wake, on_quiet=driver.rest, on_trouble=lambda cause: None, on_refused=lambda refusal: None)
+    driver.start(connections, managers)
+    try:
+        yield Rig(driver, clock, managers)
+    finally:
+        driver.stop(ClientClosedError("the test is over"))
+        await connections.close()
+
+
+def test_managers_are_polled_in_their_order_until_none_emits() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.emit = [here.first.request, here.first.request]
+            here.second.emit = [here.second.request]
+            await here.quiet()
+            assert all(isinstance(each, NotSent) for each in here.first.outcomes + here.second.outcomes)
+            assert (len(here.first.outcomes), len(here.second.outcomes)) == (2, 1)
+            assert (len(here.first.polled_at), len(here.second.polled_at)) == (2, 2)  # a round that emits, and one that does not
+            assert here.driver.turns == 1
+
+    run(test())
+
+
+def test_many_wake_ups_before_a_turn_make_one_turn() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            for _ in range(100):
+                here.driver.wake()
+                here.driver.wake_from_anywhere()
+            assert await here.quiet() == before + 1
+
+    run(test())
+
+
+def test_a_wake_up_from_another_thread_brings_a_turn() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            thread = threading.Thread(target=here.driver.wake_from_anywhere)
+            thread.start()
+            await until(lambda: here.driver.turns == before + 1)
+            thread.join()
+
+    run(test())
+
+
+def test_M14_with_nothing_to_do_there_is_no_timer_and_no_turn() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            assert here.driver._timer is None
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            assert here.driver.turns == before
+
+    run(test())
+
+
+def test_the_driver_sleeps_to_the_earliest_deadline_and_polls_then() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            here.first.deadline = here.clock() + 1000
+            here.second.deadline = here.clock() + 0.05
+            here.driver.wake()
+            await until(lambda: here.driver.turns == before + 2)
+            assert here.second.deadline is None
+            assert here.driver._timer_at == here.first.deadline
+
+    run(test())
+
+
+def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_is_left_to_its_turn() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.deadline = here.clock() + 1000
+            await here.quiet()
+            timer = here.driver._timer
+            assert timer is not None
+            here.first.deadline += 1000
+            here.driver.wake()
+            await here.quiet()
+            assert here.driver._timer is timer
+            here.second.deadline = here.clock() + 0.05
+            here.driver.wake()
+            await until(lambda: here.second.deadline is None)
+            assert timer.cancelled()
+            assert here.driver._timer_at == here.first.deadline
+
+    run(test())
+
+
+def test_the_turn_of_a_timer_that_nobody_needs_any_more_sets_no_other() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.deadline = here.clock() + 0.05
+            await here.quiet()
+            here.first.deadline = None
+            await until(lambda: here.driver._timer is None)
+            assert here.driver._timer_at is None
+
+    run(test())
+
+
+def test_a_manager_that_raises_is_logged_and_the_client_goes_on_with_the_next_event(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.defect = ZeroDivisionError("a defect")
+            await here.quiet()
+            here.first.defect = None
+            here.second.emit = [here.second.request]
+            here.driver.wake()
+            await here.quiet()
+            assert len(here.second.outcomes) == 1
+
+    with caplog.at_level(logging.ERROR, "pyclient"):
+        run(test())
+    assert [record.message for record in caplog.records] == ["a defect in the client: a manager raised; the client goes on with the next event"]
+
+
+def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.always = True
+            await here.quiet()
+            here.first.always = False
+            assert len(here.first.outcomes) == ROUNDS
+
+    with caplog.at_level(logging.ERROR, "pyclient"):
+        run(test())
+    assert "something still happens after 1000 rounds" in caplog.text
+
+
+def test_any_number_of_requests_without_an_answer_leave_and_the_loop_gets_its_turn_meanwhile(
+        caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConnectionPool, "send", lambda _connections, request: request.done(0.0, Reply(0, None)))  # written, and that is all
+
+    async def test() -> None:
+        async with driven() as here:
+            here.first.unanswered = 3 * ROUNDS
+            before = await here.quiet()
+            assert here.first.unanswered == 0
+            assert before > 3 * ROUNDS  # one each time it was asked: between them others had theirs
+
+    with caplog.at_level(logging.ERROR, "pyclient"):
+        run(test())
+    assert not caplog.records
+
+
+def test_the_pause_after_a_defect_is_kept_though_a_timer_was_set() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.deadline = here.clock() + 0.1
+            await here.quiet()
+            here.first.defect = ZeroDivisionError("a defect")
+            here.driver.wake()
+            await here.quiet()
+            assert here.driver._timer_at is not None
+            assert here.driver._timer_at > here.clock() + DEFECT_PAUSE / 2
+
+    run(test())
+
+
+def test_a_manager_that_raises_whenever_it_is_polled_does_not_spin_the_loop() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.defect, here.first.deadline = ZeroDivisionError("a defect"), here.clock()
+            here.first.overdue_for_good = True
+            before = await here.quiet()
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            assert here.driver.turns == before
+            assert here.driver._timer_at is not None
+            assert here.clock() < here.driver._timer_at <= here.clock() + DEFECT_PAUSE
+
+    run(test())
+
+
+def test_a_wake_up_that_Ctrl_C_interrupts_does_not_swallow_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with driven() as here:
+            before = await here.quiet()
+            with monkeypatch.context() as patched:
+                patched.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    here.driver.wake_from_anywhere()
+            here.driver.wake_from_anywhere()
+            assert await here.quiet() == before + 1
+
+    run(test())
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+# ---- waiting --------------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_for_a_state_is_told_after_the_turn_that_brings_it() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            state: list[int] = []
+            waiting = asyncio.create_task(here.driver.until(lambda: state or None, None, KafkaTimeoutError))
+            await here.quiet()
+            assert not waiting.done()
+            state.append(5)
+            here.driver.wake()
+            assert await waiting == [5]
+            assert not here.driver._waiters
+
+    run(test())
+
+
+def test_a_wait_that_takes_too_long_raises_what_its_caller_made() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            with pytest.raises(KafkaTimeoutError, match="too late"):
+                await here.driver.until(lambda: None, 0.01, lambda: KafkaTimeoutError("too late"))
+            assert not here.driver._waiters
+
+    run(test())
+
+
+def test_a_wait_whose_state_has_come_without_a_turn_gets_it_when_its_time_is_over() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            state: list[int] = []
+            waiting = asyncio.create_task(here.driver.until(lambda: state or None, 0.01, lambda: KafkaTimeoutError("too late")))
+            await here.quiet()
+            state.append(5)
+            assert await waiting == [5]
+
+    run(test())
+
+
+def test_an_error_in_a_condition_belongs_to_who_waits_and_to_nobody_else() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            broken: list[Exception] = []
+
+            def condition() -> None:
+                if broken:
+                    raise broken[0]
+
+            failing: asyncio.Task[object] = asyncio.create_task(here.driver.until(condition, None, KafkaTimeoutError))
+            other = asyncio.create_task(here.driver.until(lambda: bool(broken) or None, None, KafkaTimeoutError))
+            await here.quiet()
+            broken.append(KafkaError("broken"))
+            here.driver.wake()
+            assert [str(each) for each in await asyncio.gather(failing, other, return_exceptions=True)] == ["broken", "True"]
+
+    run(test())
+
+
+def test_a_cancelled_wait_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            waiting: asyncio.Task[Any] = asyncio.create_task(here.driver.until(lambda: None, None, KafkaTimeoutError))
+            await here.quiet()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            assert not here.driver._waiters
+
+    run(test())
+
+
+# ---- the end --------------------------------------------------------------------------------------------------------
+
+
+def end_of(driver: Driver) -> Coroutine[Any, Any, Any]:
+    return driver.until(lambda: None, None, KafkaTimeoutError)
+
+
+def test_whoever_waits_when_the_driver_stops_gets_its_error_and_nobody_can_wait_afterwards() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            waiting = asyncio.create_task(end_of(here.driver))
+            await here.quiet()
+            here.driver.stop(ClientClosedError("the end"))
+            assert str((await asyncio.gather(waiting, return_exceptions=True))[0]) == "the end"
+            with pytest.raises(KafkaError):
+                await end_of(here.driver)
+
+    run(test())
+
+
+def test_a_stopped_driver_takes_no_turn_and_has_no_timer() -> None:
+    async def test() -> None:
+        async with driven() as here:
+            here.first.deadline = here.clock() + 0.01
+            before = await here.quiet()
+            timer = here.driver._timer
+            assert timer is not None
+            here.driver.stop(ClientClosedError("the end"))
+            here.driver.wake()
+            here.driver.wake_from_anywhere()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert timer.cancelled()
+            assert here.driver.turns == before
+
+    run(test())
+
+
+def test_waking_a_driver_whose_loop_is_gone_is_no_error() -> None:
+    driver = Driver(Clock())
+
+    async def test() -> None:
+        driver._loop = asyncio.get_running_loop()
+
+    asyncio.run(test())
+    driver.wake_from_anywhere()

@@ -1,0 +1,287 @@
+"""Addresses where no Kafka answers: every client says within its timeout what it tried and what each address said."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
+from pyclient.errors import BootstrapError, KafkaError, KafkaTimeoutError
+from tests.addresses import nobody
+from tests.waiting import eventually
+from tests.unit.net.raw_peers import API_VERSIONS, METADATA, OLD_BROKER, Peer, answer, metadata_v1, request, silence
+
+WHERE = TopicPartition("t", 0)
+UNRESOLVABLE = "broker.invalid:9092"  # RFC 6761: this name never resolves
+Call: TypeAlias = Callable[[str, float], object]
+
+
+def http(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def ask(addresses: str, timeout: float = 1.0, **options: Any) -> str:
+    with Admin(bootstrap_servers=addresses, **options) as admin, pytest.raises(BootstrapError) as failed:
+        admin.list_topics(timeout=timeout)
+    return str(failed.value)
+
+
+# ---- every client, sync and async -----------------------------------------------------------------------------------
+
+
+def milliseconds(limit_s: float) -> int:
+    return round(limit_s * 1000)
+
+
+def send(servers: str, limit_s: float) -> object:
+    with Producer(bootstrap_servers=servers, max_block_ms=milliseconds(limit_s)) as producer:
+        return producer.send(WHERE.topic, b"")
+
+
+def look_up(servers: str, limit_s: float) -> object:
+    with Consumer(bootstrap_servers=servers) as consumer:
+        return consumer.end_offsets([WHERE], timeout=limit_s)
+
+
+def poll(servers: str, limit_s: float) -> object:
+    """A poll may wait for ever for records, but not for a first broker."""
+    limit = milliseconds(limit_s)
+    with Consumer(bootstrap_servers=servers, default_api_timeout_ms=limit, request_timeout_ms=limit) as consumer:
+        consumer.assign([WHERE])
+        return consumer.poll()
+
+
+def iterate(servers: str, limit_s: float) -> object:
+    limit = milliseconds(limit_s)
+    with Consumer(bootstrap_servers=servers, default_api_timeout_ms=limit, request_timeout_ms=limit) as consumer:
+        consumer.assign([WHERE])
+        return next(iter(consumer))
+
+
+def list_topics(servers: str, limit_s: float) -> object:
+    with Admin(bootstrap_servers=servers) as admin:
+        return admin.list_topics(timeout=limit_s)
+
+
+def send_async(servers: str, limit_s: float) -> object:
+    async def main() -> object:
+        async with AsyncProducer(bootstrap_servers=servers, max_block_ms=milliseconds(limit_s)) as producer:
+            return await producer.send(WHERE.topic, b"")
+
+    return asyncio.run(main())
+
+
+def poll_async(servers: str, limit_s: float) -> object:
+    async def main() -> object:
+        limit = milliseconds(limit_s)
+        async with AsyncConsumer(bootstrap_servers=servers, default_api_timeout_ms=limit, request_timeout_ms=limit) as consumer:
+            await consumer.assign([WHERE])
+            return await consumer.poll()
+
+    return asyncio.run(main())
+
+
+def list_topics_async(servers: str, limit_s: float) -> object:
+    async def main() -> object:
+        async with AsyncAdmin(bootstrap_servers=servers) as admin:
+            return await admin.list_topics(timeout=limit_s)
+
+    return asyncio.run(main())
+
+
+CALLS = [send, look_up, poll, iterate, list_topics, send_async, poll_async, list_topics_async]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_every_address_is_tried_and_named_with_what_it_said_though_one_says_nothing(call: Call) -> None:
+    dead = str(nobody())
+    with Peer(http) as web, Peer(silence) as mute, pytest.raises(BootstrapError) as failure:
+        call(f"{dead},{UNRESOLVABLE},{mute.address},{web.address}", 1.5)
+    causes = {address: str(cause) for address, cause in failure.value.causes.items()}
+    assert set(causes) == {dead, UNRESOLVABLE, mute.address, web.address}
+    assert causes[dead] == "Connection refused"
+    assert "'broker.invalid' cannot be resolved" in causes[UNRESOLVABLE]
+    assert "connected, no answer to ApiVersions after" in causes[mute.address]
+    assert "Is this a Kafka listener" in causes[web.address]
+    assert all(f"{address}: " in str(failure.value) for address in causes)
+    assert "Check bootstrap_servers" in str(failure.value)
+
+
+@pytest.mark.parametrize(("kind", "options", "call"), [
+    (Producer, {"max_block_ms": 300}, lambda client: client.partitions_for("t")),
+    (Consumer, {"group_id": "g"}, lambda client: client.commit({WHERE: 1}, timeout=0.3)),
+    (Consumer, {"group_id": "g"}, lambda client: client.committed([WHERE], timeout=0.3)),
+    (Admin, {}, lambda client: client.describe_cluster(timeout=0.3)),
+])
+def test_every_other_call_that_waits_names_the_address_too(kind: Any, options: dict[str, Any], call: Callable[[Any], object]) -> None:
+    address = str(nobody())
+    with kind(bootstrap_servers=address, **options) as client, pytest.raises(KafkaTimeoutError, match=f"Tried {address}: Connection refused"):
+        call(client)
+
+
+def test_short_polls_together_wait_no_longer_for_a_first_broker_than_one_long_one() -> None:
+    with Consumer(bootstrap_servers=str(nobody()), default_api_timeout_ms=300, request_timeout_ms=300) as consumer:
+        consumer.assign([WHERE])
+        assert len(consumer.poll(0.02)) == 0  # a poll alone is patient: the broker may be starting
+        with pytest.raises(BootstrapError):
+            for _ in range(1000):
+                consumer.poll(0.02)
+        assert len(consumer.poll(0.02)) == 0  # and who polls on waits as long again
+
+
+# ---- one address ----------------------------------------------------------------------------------------------------
+
+
+def test_M14_names_that_cannot_be_resolved_fail_the_call_and_not_the_constructor() -> None:
+    text = ask(f"{UNRESOLVABLE},{'x' * 70}.invalid:9092")
+    assert "'broker.invalid' cannot be resolved" in text
+    assert f"'{'x' * 70}.invalid' cannot be resolved" in text
+
+
+def test_M12_a_port_that_speaks_http_is_told_from_a_listener_of_kafka() -> None:
+    with Peer(http) as peer:
+        text = ask(peer.address, timeout=0.5)
+    assert f"Tried {peer.address}: " in text
+    assert "Is this a Kafka listener" in text
+
+
+def test_a_port_that_accepts_and_never_answers_is_told_from_one_that_refuses() -> None:
+    with Peer(silence) as peer:
+        assert f"{peer.address}: connected, no answer to ApiVersions after 0." in ask(peer.address, timeout=0.3)
+
+
+def a_broker(connection: socket.socket, port: Callable[[], int], *, host: str = "127.0.0.1", refuse: Callable[[int, int], bytes | None],
+             ) -> None:
+    """A broker of Kafka 0.10 without topics. *refuse* answers an ApiVersions request of (version, correlation id) its own way."""
+    while True:
+        key, version, correlation_id = request(connection)
+        if key == API_VERSIONS and version > 0:
+            body = refuse(version, correlation_id)
+            if body is None:
+                return
+            answer(connection, correlation_id, body)
+        elif key == API_VERSIONS:
+            answer(connection, correlation_id, OLD_BROKER)
+        elif key == METADATA:
+            answer(connection, correlation_id, metadata_v1(host, port()))
+
+
+@pytest.mark.parametrize("refusal", [
+    None,                                                    # hangs up
+    b"\x00\x23" + b"\x00\x00\x00\x00",                       # UNSUPPORTED_VERSION, version 0, nothing offered
+    b"\x00\x23" + b"\x00\x00\x00\x01\x00\x12\x00\x00\x00\x00",  # UNSUPPORTED_VERSION, version 0, ApiVersions 0 offered
+    b"\x00\x23" + b"\x02\x00\x12\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",  # UNSUPPORTED_VERSION in the flexible encoding: wrong
+    b"\x00\x00" + b"\xff" * 20,                              # garbage
+], ids=["hangs up", "nothing offered", "version 0 offered", "wrong encoding", "garbage"])
+def test_M08_whoever_does_not_understand_the_newest_question_is_asked_in_version_0(refusal: bytes | None) -> None:
+    peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda version, correlation_id: refusal))
+    with peer, Admin(bootstrap_servers=peer.address) as admin:
+        assert [(node.host, node.port) for node in admin.describe_cluster(timeout=10).nodes] == [("127.0.0.1", peer.port)]
+
+
+def test_ipv6_addresses_are_reached_and_shown_in_brackets() -> None:
+    peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, host="::1", refuse=lambda *_: None), host="::1")
+    with peer, Admin(bootstrap_servers=peer.address) as admin:
+        assert admin.describe_cluster(timeout=10).nodes[0].host == "::1"
+    assert peer.address in ask(peer.address)
+
+
+def test_of_several_addresses_one_that_works_is_enough() -> None:
+    peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
+    with peer, Admin(bootstrap_servers=f"{nobody()},{nobody()},{peer.address}") as admin:
+        assert admin.describe_cluster(timeout=10).nodes
+
+
+def test_M05_every_address_of_a_name_gets_its_turn_even_behind_one_that_swallows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyclient.runtime.transport import AsyncioNetwork, Endpoint
+
+    peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
+    with Peer(silence) as swallows, peer:
+        async def resolve(self: AsyncioNetwork, host: str, port: int) -> list[Endpoint]:
+            dead = nobody().port
+            return [Endpoint(socket.AF_INET, ("127.0.0.1", each)) for each in (dead, swallows.port, peer.port)]
+
+        monkeypatch.setattr(AsyncioNetwork, "resolve", resolve)
+        with Admin(bootstrap_servers="one.name:9092", socket_connection_setup_timeout_ms=200) as admin:
+            assert admin.describe_cluster(timeout=20).nodes
+
+
+@pytest.mark.parametrize("frame", [
+    b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x08" + b"\x00\x00\x00\x63" * 2,
+], ids=["negative length", "zero length", "huge length", "an answer to nothing"])
+def test_M12_a_hostile_frame_ends_the_connection_with_a_clear_error(frame: bytes) -> None:
+    def hostile(connection: socket.socket) -> None:
+        request(connection)
+        connection.sendall(frame)
+        silence(connection)
+
+    with Peer(hostile) as peer:
+        text = ask(peer.address)
+    assert peer.address in text
+    assert "announces an answer of" in text or "answered request 99" in text
+
+
+def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
+    ended = threading.Event()
+
+    def deaf(connection: socket.socket) -> None:
+        while True:
+            key, version, correlation_id = request(connection)
+            if key != API_VERSIONS:
+                break
+            answer(connection, correlation_id, OLD_BROKER if version == 0 else b"\x00\x23\x00\x00\x00\x00")
+        silence(connection)
+        ended.set()
+
+    with Peer(deaf) as peer, Admin(bootstrap_servers=peer.address, request_timeout_ms=200, default_api_timeout_ms=60_000) as admin:
+        with pytest.raises(BootstrapError, match="did not answer Metadata within request_timeout_ms"):
+            admin.list_topics(timeout=1)
+        assert ended.wait(10)
+
+
+@pytest.mark.parametrize("talk", [None, http, silence], ids=["refused", "http", "silent"])
+def test_a_broker_that_is_down_is_not_asked_in_a_busy_loop(talk: Any) -> None:
+    async def main(address: str) -> int:
+        async with AsyncProducer(bootstrap_servers=address, max_block_ms=1000) as producer:
+            with pytest.raises(KafkaError):
+                await producer.send("t", b"x")
+            return producer._core.driver.turns
+
+    if talk is None:
+        assert asyncio.run(main(str(nobody()))) < 100
+    else:
+        with Peer(talk) as peer:
+            assert asyncio.run(main(peer.address)) < 100
+
+
+def test_an_idle_client_that_wants_a_quick_rebootstrap_does_not_spin(caplog: pytest.LogCaptureFixture) -> None:
+    peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
+
+    async def main() -> int:
+        async with AsyncAdmin(bootstrap_servers=peer.address, metadata_recovery_rebootstrap_trigger_ms=100) as admin:
+            await admin.describe_cluster()
+            before, idle = admin._core.driver.turns, asyncio.Event()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(idle.wait(), 0.5)
+            return admin._core.driver.turns - before
+
+    with peer, caplog.at_level(logging.WARNING, "pyclient"):
+        assert asyncio.run(main()) < 20
+
+
+@pytest.mark.parametrize("kind", [AsyncProducer, AsyncConsumer, AsyncAdmin])
+def test_clients_close_quickly_and_cleanly_while_they_connect(kind: Any) -> None:
+    async def main(address: str) -> set[asyncio.Task[Any]]:
+        async with kind(bootstrap_servers=address) as client:
+            await asyncio.to_thread(eventually, lambda: peer.connections)
+            assert client._core.connections
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    with Peer(silence) as peer:
+        assert asyncio.run(main(peer.address)) == set()

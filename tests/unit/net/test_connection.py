@@ -1,0 +1,570 @@
+"""One connection before scripted peers: negotiation, order, time and hostile bytes."""
+from __future__ import annotations
+
+import asyncio
+import datetime
+import itertools
+import random
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyclient.codec.apis import SPOKEN, Api
+from pyclient.codec.messages import encode_response
+from pyclient.core.connection import State
+from pyclient.core.handshake import ClientInfo, TryVersionZero
+from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
+from pyclient.errors import DisconnectError, KafkaError, ProtocolError, ResponseTimeoutError, UnsupportedVersionError
+from pyclient.net.connection import SCRATCH, Connection
+from pyclient.runtime.transport import AsyncioNetwork, Endpoint, SocketOptions
+from tests.unit.net.peers import Conversation, Peer, Question, Script, metadata, silence, versions
+
+NEWEST = SPOKEN[Api.API_VERSIONS].high
+MAX_FRAME = 1 << 20
+LIMIT = 20.0
+
+
+class Clock:
+    """Time as far as the connection sees it: real, and pushed on by hand."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
+class Client:
+    """A connection to a peer, with what it tells."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.changes = 0
+        self.lost: list[KafkaError] = []
+        self.latencies: list[tuple[Api, float]] = []
+        self.link = Connection("the peer", "a client", clock=self.clock, max_frame=MAX_FRAME, on_change=self._changed, on_quiet=self._changed,
+                               on_lost=lambda link, cause: self.lost.append(cause),
+                               on_answer=lambda api, latency, throttle: self.latencies.append((api, latency)))
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def ask(self, timeout: float = LIMIT, **changes: Any) -> asyncio.Future[Outcome]:
+        """Send a Metadata request; its outcome."""
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
+                  "include_topic_authorized_operations": False}
+        self.link.send(Request(**{
+            "node": 1, "use": Use.CONTROL, "api": Api.METADATA, "timeout": timeout, "fields": lambda version: fields,
+            "done": lambda now, told: outcome.set_result(told), **changes}))
+        return outcome
+
+
+@asynccontextmanager
+async def connected(*scripts: Script) -> AsyncIterator[Client]:
+    async with Peer(*scripts) as peer:
+        client = Client()
+        family, = await AsyncioNetwork().resolve("127.0.0.1", peer.port)
+        await AsyncioNetwork().open(Endpoint(*family), lambda: client.link, SocketOptions())
+        try:
+            yield client
+        finally:
+            if client.link.state is not State.CLOSED:
+                client.link.close(DisconnectError("the test is over"))
+                await until(lambda: client.link.state is State.CLOSED)
+
+
+@asynccontextmanager
+async def ready(script: Script) -> AsyncIterator[Client]:
+    """Connected and introduced; the script begins after that."""
+    async def whole(conversation: Conversation) -> None:
+        await conversation.introduce()
+        await script(conversation)
+
+    async with connected(whole) as client:
+        await introduce(client)
+        yield client
+
+
+async def introduce(client: Client, newest: int = NEWEST, timeout: float = LIMIT) -> None:
+    await client.link.introduce(ClientInfo("pyclient", "1"), newest, timeout)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not condition():  # noqa: ASYNC110 any condition, not one event
+            await asyncio.sleep(0)
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, LIMIT))
+
+
+# ---- negotiation ----------------------------------------------------------------------------------------------------
+
+
+def test_M08_the_first_question_on_a_connection_is_ApiVersions_in_our_newest_version() -> None:
+    asked: list[Question] = []
+
+    async def script(conversation: Conversation) -> None:
+        asked.append(await conversation.introduce())
+        await conversation.end()
+
+    async def test() -> None:
+        async with connected(script) as client:
+            assert not client.link.ready
+            await introduce(client)
+            assert client.link.ready
+            assert client.link.state is State.READY
+            assert [(each.api, each.version) for each in asked] == [(Api.API_VERSIONS, NEWEST)]
+            assert b"pyclient" in asked[0].frame
+            assert client.link.versions.choose(Api.METADATA) == SPOKEN[Api.METADATA].high
+
+    run(test())
+
+
+def test_M08_a_broker_that_knows_only_older_versions_is_asked_in_the_one_it_names() -> None:
+    asked = []
+
+    async def script(conversation: Conversation) -> None:
+        refused = await conversation.question()
+        conversation.answer(refused, version=0, **{**versions(api_versions=(0, 2)), "error_code": 35})
+        asked.append((refused.version, (await conversation.introduce()).version))
+        await conversation.end()
+
+    async def test() -> None:
+        async with connected(script) as client:
+            await introduce(client)
+            assert client.link.ready
+
+    run(test())
+    assert asked == [(NEWEST, 2)]
+
+
+@pytest.mark.parametrize("version", [NEWEST, 3])
+def test_M08_a_refusal_that_is_wrongly_encoded_asks_for_a_new_connection_in_version_0(version: int) -> None:
+    async def script(conversation: Conversation) -> None:
+        question = await conversation.question()
+        conversation.answer(question, version=version, **{**versions(), "error_code": 35})  # the rule: always version 0
+        await conversation.end()
+
+    async def test() -> None:
+        async with connected(script) as client:
+            with pytest.raises(TryVersionZero):
+                await introduce(client)
+
+    run(test())
+
+
+async def hangs_up(conversation: Conversation) -> None:
+    await conversation.question()
+    conversation.hang_up()
+
+
+async def resets(conversation: Conversation) -> None:
+    await conversation.question()
+    conversation.hang_up(reset=True)
+
+
+async def talks_http(conversation: Conversation) -> None:
+    await conversation.question()
+    conversation.say(b"HTTP/1.1 400 Bad Request\r\nServer: elsewhere\r\n\r\n")
+    await conversation.end()
+
+
+async def answers_noise(conversation: Conversation) -> None:
+    question = await conversation.question()
+    conversation.frame(question.correlation_id.to_bytes(4, "big") + bytes(range(200)))
+    await conversation.end()
+
+
+async def answers_too_little(conversation: Conversation) -> None:
+    conversation.frame((await conversation.question()).correlation_id.to_bytes(4, "big"))
+    await conversation.end()
+
+
+PUZZLING = [hangs_up, resets, talks_http, answers_noise, answers_too_little]
+
+
+@pytest.mark.parametrize("script", PUZZLING)
+def test_M08_an_answer_that_does_not_decode_or_a_hang_up_asks_for_a_new_connection_in_version_0(script: Script) -> None:
+    async def test() -> None:
+        async with connected(script) as client:
+            with pytest.raises(TryVersionZero):
+                await introduce(client)
+            await until(lambda: client.lost or client.link.state is State.VERSIONS)
+
+    run(test())
+
+
+@pytest.mark.parametrize("script", PUZZLING)
+def test_M08_what_fails_in_version_0_too_is_an_error(script: Script) -> None:
+    async def test() -> None:
+        async with connected(script) as client:
+            with pytest.raises((ProtocolError, DisconnectError)):
+                await introduce(client, newest=0)
+
+    run(test())
+
+
+def test_M08_a_broker_that_refuses_to_tell_its_versions_is_named_with_its_error() -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.introduce(error_code=58)
+
+    async def test() -> None:
+        async with connected(script) as client:
+            with pytest.raises(KafkaError, match="refused to tell its API versions"):
+                await introduce(client)
+
+    run(test())
+
+
+def test_M15_a_request_that_shares_no_version_with_the_broker_is_not_sent_and_names_both_ranges() -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.introduce(**versions(metadata=(99, 120)))
+        await conversation.end()
+
+    async def test() -> None:
+        async with connected(script) as client:
+            await introduce(client)
+            outcome = await client.ask()
+            assert isinstance(outcome, NotSent)
+            assert isinstance(outcome.cause, UnsupportedVersionError)
+            assert "99-120" in str(outcome.cause)
+            assert str(SPOKEN[Api.METADATA]) in str(outcome.cause)
+            assert client.link.ready
+
+    run(test())
+
+
+def test_M15_a_request_goes_out_in_the_highest_version_both_speak() -> None:
+    asked = []
+
+    async def script(conversation: Conversation) -> None:
+        await conversation.introduce(**versions(metadata=(0, 9)))
+        question = await conversation.question()
+        asked.append(question.version)
+        conversation.answer(question, **metadata((1, "here", 1)))
+        await conversation.end()
+
+    async def test() -> None:
+        async with connected(script) as client:
+            await introduce(client)
+            outcome = await client.ask()
+            assert isinstance(outcome, Reply)
+            assert outcome.version == 9
+            assert outcome.message.brokers[0].host == "here"
+
+    run(test())
+    assert asked == [9]
+
+
+# ---- order ----------------------------------------------------------------------------------------------------------
+
+
+def test_M10_requests_are_pipelined_and_their_answers_told_in_order() -> None:
+    async def script(conversation: Conversation) -> None:
+        questions = [await conversation.question() for _ in range(5)]  # all five come before the first answer
+        for at, question in enumerate(questions):
+            conversation.answer(question, **metadata((at, "here", 1)))
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            outcomes = await asyncio.gather(*(client.ask() for _ in range(5)))
+            assert [outcome.message.brokers[0].node_id for outcome in outcomes if isinstance(outcome, Reply)] == list(range(5))
+            assert client.link.in_flight == 0
+            assert [api for api, _ in client.latencies] == [Api.API_VERSIONS] + [Api.METADATA] * 5
+
+    run(test())
+
+
+def test_M10_an_answer_out_of_order_ends_the_connection_and_everything_in_flight_is_unknown() -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.question()
+        conversation.answer(await conversation.question(), **metadata())
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            for outcome in await asyncio.gather(client.ask(), client.ask()):
+                assert isinstance(outcome, Unknown)
+                assert isinstance(outcome.cause, ProtocolError)
+                assert "answered request 3, the next one was 2" in str(outcome.cause)
+            assert client.link.state is State.CLOSED
+
+    run(test())
+
+
+def test_M10_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+    async def script(conversation: Conversation) -> None:
+        conversation.frame(bytes(8))
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            await until(lambda: client.lost)
+            assert isinstance(client.lost[0], ProtocolError)
+            assert "nobody asked for" in str(client.lost[0])
+
+    run(test())
+
+
+def test_M10_a_request_that_is_not_answered_in_time_ends_the_connection_and_all_in_flight_is_unknown() -> None:
+    async def test() -> None:
+        async with ready(silence) as client:
+            patient, hasty = client.ask(timeout=1000), client.ask(timeout=30)
+            assert (client.link.next_deadline() or 0) <= client.clock() + 30
+            client.link.expire(client.clock())
+            assert not hasty.done()
+            client.clock.ahead = 31
+            client.link.expire(client.clock())
+            assert not client.link.ready
+            for outcome in (await patient, await hasty):
+                assert isinstance(outcome, Unknown)
+                assert isinstance(outcome.cause, ResponseTimeoutError)
+                assert "Metadata within request_timeout_ms" in str(outcome.cause)
+            assert client.link.state is State.CLOSED
+            assert client.link.lost_work
+
+    run(test())
+
+
+def test_a_peer_that_hangs_up_leaves_what_was_in_flight_unknown() -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.question()
+        conversation.hang_up()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            outcome = await client.ask()
+            assert isinstance(outcome, Unknown)
+            assert isinstance(outcome.cause, DisconnectError)
+
+    run(test())
+
+
+def test_P22_a_request_without_an_answer_is_done_when_written_and_the_next_answer_belongs_to_the_next_request() -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.question()
+        conversation.answer(await conversation.question(), **metadata((7, "here", 1)))
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            unanswered = client.ask(answered=False)
+            assert unanswered.result() == Reply(SPOKEN[Api.METADATA].high, None)
+            assert client.link.in_flight == 0
+            outcome = await client.ask()
+            assert isinstance(outcome, Reply)
+            assert outcome.message.brokers[0].node_id == 7
+
+    run(test())
+
+
+# ---- silence on request ---------------------------------------------------------------------------------------------
+
+
+def test_M09_a_throttled_connection_takes_nothing_until_the_time_is_over_and_wakes_the_client_then() -> None:
+    async def script(conversation: Conversation) -> None:
+        conversation.answer(await conversation.question(), **{**metadata(), "throttle_time": datetime.timedelta(seconds=30)})
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            await client.ask()
+            assert not client.link.ready
+            deadline = client.link.next_deadline()
+            assert deadline is not None
+            assert 25 < deadline - client.clock() <= 30
+            client.clock.ahead = 29
+            assert not client.link.ready
+            client.clock.ahead = 31
+            assert client.link.ready
+            assert client.link.next_deadline() is None
+
+    run(test())
+
+
+# ---- hostile bytes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 3, MAX_FRAME + 1, 2**31 - 1, int.from_bytes(b"HTTP", "big")])
+def test_M12_a_frame_whose_length_is_out_of_bounds_ends_the_connection_and_takes_no_memory(size: int) -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.question()
+        conversation.say(size.to_bytes(4, "big", signed=True) + bytes(100))
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            tracemalloc.start()
+            try:
+                outcome = await client.ask()
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert isinstance(outcome, Unknown)
+            assert isinstance(outcome.cause, ProtocolError)
+            assert f"an answer of {size} B" in str(outcome.cause)
+            assert f"receive_max_frame_bytes={MAX_FRAME}" in str(outcome.cause)
+            assert peak < MAX_FRAME
+
+    run(test())
+
+
+def test_M12_a_frame_as_large_as_is_allowed_passes_the_bound() -> None:
+    async def script(conversation: Conversation) -> None:
+        await conversation.question()
+        conversation.frame(bytes(MAX_FRAME))
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            outcome = await client.ask()
+            assert isinstance(outcome, Unknown)
+            assert "answered request 0" in str(outcome.cause)  # so the frame was taken
+
+    run(test())
+
+
+def test_M12_an_array_longer_than_its_frame_is_a_protocol_error_and_takes_no_memory() -> None:
+    async def script(conversation: Conversation) -> None:
+        question = await conversation.question()
+        hostile = question.correlation_id.to_bytes(4, "big") + b"\0" + bytes(4) + b"\xff\xff\xff\xff\x07"  # 2³¹ brokers
+        conversation.frame(hostile)
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            outcome = await client.ask()
+            assert isinstance(outcome, Unknown)
+            assert isinstance(outcome.cause, ProtocolError)
+            assert "Metadata" in str(outcome.cause)
+
+    run(test())
+
+
+def test_an_answer_that_comes_byte_by_byte_is_read_as_one_that_comes_at_once() -> None:
+    async def script(conversation: Conversation) -> None:
+        question = await conversation.question()
+        conversation.answer(question, **metadata((3, "slow", 9)))
+        second = await conversation.question()
+        frame = encode_response(Api.METADATA, second.version, second.correlation_id, metadata((4, "slower", 9)))
+        for byte in len(frame).to_bytes(4, "big") + frame:
+            conversation.say(bytes([byte]))
+            await asyncio.sleep(0)
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            hosts = [outcome.message.brokers[0].host for outcome in [await client.ask(), await client.ask()] if isinstance(outcome, Reply)]
+            assert hosts == ["slow", "slower"]
+
+    run(test())
+
+
+class Taking(Connection):
+    """Keeps the frames instead of reading them."""
+
+    def __init__(self) -> None:
+        super().__init__("the peer", None, clock=time.monotonic, max_frame=MAX_FRAME, on_change=lambda: None, on_quiet=lambda: None, on_lost=lambda *_: None,
+                         on_answer=lambda *_: None)
+        self.frames: list[memoryview] = []
+
+    def _on_frame(self, frame: memoryview) -> None:
+        self.frames.append(frame)
+
+    def read(self, data: bytes) -> None:
+        """As a transport does: as much at a time as there is room for."""
+        while data:
+            room = self.get_buffer(-1)
+            size = min(len(room), len(data))
+            room[:size] = data[:size]
+            self.buffer_updated(size)
+            data = data[size:]
+
+
+@given(sizes=st.lists(st.integers(4, 40) | st.integers(SCRATCH - 10, SCRATCH + 10) | st.just(3 * SCRATCH), max_size=8), cuts=st.lists(st.floats(0, 1), max_size=8))
+def test_M10_frames_are_the_same_however_the_bytes_come(sizes: list[int], cuts: list[float]) -> None:
+    frames = [random.Random(f"{at}").randbytes(size) for at, size in enumerate(sizes)]
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    places = sorted({0, len(stream), *(round(cut * len(stream)) for cut in cuts)})
+    link = Taking()
+    link.connection_made(mock.Mock(spec=asyncio.Transport))
+    for begin, end in itertools.pairwise(places):
+        link.read(stream[begin:end])
+    assert [bytes(frame) for frame in link.frames] == frames  # those that came first were not overwritten by those that came later
+    assert link.bytes_in == len(stream)
+
+
+def test_answers_that_come_together_take_one_read() -> None:
+    link = Taking()
+    link.connection_made(mock.Mock(spec=asyncio.Transport))
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in (b"first", b"second", b"a third one"))
+    room = link.get_buffer(-1)
+    room[:len(stream)] = stream
+    link.buffer_updated(len(stream))
+    assert [bytes(frame) for frame in link.frames] == [b"first", b"second", b"a third one"]
+
+
+# ---- the end --------------------------------------------------------------------------------------------------------
+
+
+def test_a_retired_connection_takes_the_answers_that_are_due_and_closes_after_the_last() -> None:
+    go = asyncio.Event()
+
+    async def script(conversation: Conversation) -> None:
+        question = await conversation.question()
+        await go.wait()
+        conversation.answer(question, **metadata((1, "here", 1)))
+        await conversation.end()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            pending = client.ask()
+            client.link.retire()
+            assert client.link.state is State.DRAINING
+            assert not client.link.ready
+            go.set()
+            assert isinstance(await pending, Reply)
+            await until(lambda: client.lost)
+            assert client.link.state is State.CLOSED
+            assert not client.link.lost_work
+
+    run(test())
+
+
+def test_M13_a_peer_that_hangs_up_on_an_idle_connection_says_nothing_louder_than_debug(caplog: pytest.LogCaptureFixture) -> None:
+    async def script(conversation: Conversation) -> None:
+        conversation.hang_up()
+
+    async def test() -> None:
+        async with ready(script) as client:
+            await until(lambda: client.lost)
+            assert not client.link.lost_work
+
+    with caplog.at_level("DEBUG", "pyclient"):
+        run(test())
+    assert {record.levelname for record in caplog.records if record.name.startswith("pyclient")} == {"DEBUG"}
+
+
+def test_each_outcome_is_told_once_also_when_closing_and_losing_coincide() -> None:
+    async def test() -> None:
+        async with ready(silence) as client:
+            outcome = client.ask()  # set_result twice would raise
+            client.link.close(DisconnectError("first"))
+            client.link.close(DisconnectError("second"))
+            told = await outcome
+            assert isinstance(told, Unknown)
+            assert str(told.cause) == "first"
+            assert len(client.lost) == 1
+
+    run(test())

@@ -1,0 +1,124 @@
+"""Attempts that race: when the next begins, who wins, and what becomes of the others."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from pyclient.errors import DisconnectError
+from pyclient.net.happy_eyeballs import race
+from tests.unit.net.test_connection import run, until
+
+SOON = 0.01
+NEVER = 1000.0
+
+
+class Track:
+    """Runners by name that arrive, fail or stay when they are told to; and what became of each."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.runs: dict[str, asyncio.Task[str]] = {}
+        self.ends: dict[str, asyncio.Future[str]] = {}
+        self.lost: list[str] = []
+
+    def runner(self, name: str) -> Callable[[], asyncio.Task[str]]:
+        def begin() -> asyncio.Task[str]:
+            self.ends[name] = asyncio.get_running_loop().create_future()
+            self.runs[name] = asyncio.ensure_future(self._run(self.ends[name]))
+            return self.runs[name]
+
+        return begin
+
+    @staticmethod
+    async def _run(end: asyncio.Future[str]) -> str:
+        return await end
+
+    def start(self, stagger: float) -> asyncio.Task[str]:
+        return asyncio.ensure_future(race([self.runner(name) for name in self.names], stagger=stagger, lose=self.lost.append))
+
+    async def until_runs(self, name: str) -> None:
+        await until(lambda: name in self.runs)
+
+
+def test_M05_the_next_begins_at_once_when_one_fails() -> None:
+    async def test() -> None:
+        track = Track("first", "second")
+        racing = track.start(NEVER)
+        await track.until_runs("first")
+        assert list(track.runs) == ["first"]
+        track.ends["first"].set_exception(ConnectionRefusedError())
+        await track.until_runs("second")
+        track.ends["second"].set_result("second")
+        assert await racing == "second"
+
+    run(test())
+
+
+def test_M05_one_that_takes_long_gets_company_and_may_still_win() -> None:
+    async def test() -> None:
+        track = Track("slow", "stuck")
+        racing = track.start(SOON)
+        await track.until_runs("stuck")
+        track.ends["slow"].set_result("slow")
+        assert await racing == "slow"
+        await asyncio.wait([track.runs["stuck"]])
+        assert track.runs["stuck"].cancelled()
+        assert track.lost == []
+
+    run(test())
+
+
+def test_M05_of_two_that_arrive_together_one_is_lost_and_not_forgotten() -> None:
+    async def test() -> None:
+        track = Track("one", "other")
+        racing = track.start(SOON)
+        await track.until_runs("other")
+        track.ends["one"].set_result("one")
+        track.ends["other"].set_result("other")
+        assert {await racing, *track.lost} == {"one", "other"}
+
+    run(test())
+
+
+def test_what_arrived_when_nobody_wants_it_any_more_is_lost() -> None:
+    async def test() -> None:
+        track = Track("only")
+        racing = track.start(NEVER)
+        await track.until_runs("only")
+        track.ends["only"].set_result("only")
+        await until(track.runs["only"].done)
+        racing.cancel()  # the race has not seen it yet
+        await asyncio.wait([racing])
+        assert racing.cancelled()
+        assert track.lost == ["only"]
+
+    run(test())
+
+
+def test_when_all_fail_the_last_failure_is_raised() -> None:
+    async def test() -> None:
+        track = Track("first", "second")
+        racing = track.start(SOON)
+        await track.until_runs("second")
+        track.ends["second"].set_exception(DisconnectError("second"))
+        track.ends["first"].set_exception(DisconnectError("first"))
+        with pytest.raises(DisconnectError):
+            await racing
+
+    run(test())
+
+
+def test_a_defect_ends_the_race_and_stops_the_others() -> None:
+    async def test() -> None:
+        track = Track("good", "broken")
+        racing = track.start(SOON)
+        await track.until_runs("broken")
+        track.ends["broken"].set_exception(LookupError("a defect"))
+        with pytest.raises(LookupError):
+            await racing
+        await asyncio.wait([track.runs["good"]])
+        assert track.runs["good"].cancelled()
+
+    run(test())

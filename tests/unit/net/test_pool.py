@@ -1,0 +1,657 @@
+"""Connections by node and use before scripted peers: which is opened, when again, and what ends it."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from pyclient.codec.apis import Api
+from pyclient.config import AdminConfig
+from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
+from pyclient.errors import KafkaError, ResponseTimeoutError, SaslAuthenticationError
+from pyclient.metrics import Metrics
+from pyclient.records import Node
+from pyclient.client.core import ClientCore
+from pyclient.net.pool import PoolOptions, ConnectionPool
+from pyclient.runtime.transport import AsyncioNetwork, Endpoint, Network, SocketOptions
+from tests.addresses import nobody
+from tests.unit.net.peers import Conversation, Peer, Script, broker, metadata, muted_after_introduction, silence, versions
+from tests.unit.net.test_connection import Clock, until
+
+LIMIT = 20.0
+BOOTSTRAP = -2
+MAX_IDLE = 540.0
+
+
+def options(**changes: Any) -> PoolOptions:
+    return PoolOptions(**{
+        "client_id": "tests", "request_timeout": 30.0, "reconnect_backoff": 1.0, "reconnect_backoff_max": 8.0,
+        "setup_timeout": 10.0, "setup_timeout_max": 30.0, "max_idle": MAX_IDLE, "max_frame": 1 << 20,
+        "max_in_flight": {Use.CONTROL: 2}, "sockets": SocketOptions(), **changes})
+
+
+class Rig:
+    """Links with a clock that is pushed by hand, and what they told."""
+
+    def __init__(self, connections: Callable[[Rig], ConnectionPool], clock: Clock) -> None:
+        self.clock = clock
+        self.troubles: list[KafkaError] = []
+        self.refusals: list[KafkaError] = []
+        self.changes = 0
+        self.connections = connections(self)
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    async def node(self, use: Use = Use.CONTROL) -> int:
+        """Wait until any node is ready."""
+        found: list[int] = []
+
+        def look() -> bool:
+            node = self.connections.least_loaded(use)
+            found.extend([] if node is None else [node])
+            return bool(found)
+
+        await until(look)
+        return found[0]
+
+    async def slots(self, node: int, use: Use = Use.CONTROL) -> int:
+        """Wait until this node is ready."""
+        await until(lambda: self.connections.slots(node, use))
+        return self.connections.slots(node, use)
+
+    def ask(self, node: int, use: Use = Use.CONTROL, timeout: float = 30, *, answered: bool = True) -> asyncio.Future[Outcome]:
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
+                  "include_topic_authorized_operations": False}
+        self.connections.send(Request(node=node, use=use, api=Api.METADATA, timeout=timeout, fields=lambda version: fields,
+                                done=lambda now, told: outcome.set_result(told), answered=answered))
+        return outcome
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.ahead += seconds
+        self.connections.tick(self.clock())
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds until the connections want to be looked at again."""
+        when = self.connections.next_deadline()
+        return None if when is None else when - self.clock()
+
+
+@asynccontextmanager
+async def rig(*addresses: tuple[str, int], network: Network | None = None, clock: Clock | None = None, **changes: Any,
+              ) -> AsyncIterator[Rig]:
+    nodes = [Node(BOOTSTRAP - at, *address) for at, address in enumerate(addresses)]
+    made = Rig(lambda self: ConnectionPool(
+        options(**changes), network or AsyncioNetwork(), clock=self.clock, random=Random(7), bootstrap=nodes,
+        metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(),
+        on_trouble=self.troubles.append, on_refused=self.refusals.append), clock or Clock())
+    try:
+        yield made
+    finally:
+        await made.connections.close()
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, LIMIT))
+
+
+def at(peer: Peer, number: int = 1) -> Node:
+    return Node(number, "127.0.0.1", peer.port)
+
+
+class Book(AsyncioNetwork):
+    """A resolver with its own book of names: the endpoints of each, which may change, or nothing at all."""
+
+    def __init__(self, **names: list[int]) -> None:
+        super().__init__()
+        self.names = names
+        self.asked = 0
+
+    async def resolve(self, host: str, port: int) -> list[Endpoint]:
+        self.asked += 1
+        if host not in self.names:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [Endpoint(socket.AF_INET, ("127.0.0.1", each)) for each in self.names[host]]
+
+
+# ---- which node -----------------------------------------------------------------------------------------------------
+
+
+def test_M04_control_goes_to_the_ready_node_with_the_fewest_requests_in_flight() -> None:
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as first, Peer(muted_after_introduction) as second, rig() as here:
+            here.connections.follow({1: at(first, 1), 2: at(second, 2)})
+            await here.slots(1)
+            await here.slots(2)
+            pending = here.ask(1)
+            assert {here.connections.least_loaded(Use.CONTROL) for _ in range(10)} == {2}
+            here.ask(2)
+            assert {here.connections.least_loaded(Use.CONTROL) for _ in range(30)} == {1, 2}  # by chance among equals
+            assert not pending.done()
+
+    run(test())
+
+
+def test_M04_the_node_that_was_not_tried_for_longest_comes_next() -> None:
+    async def test() -> None:
+        async with rig() as here:
+            here.connections.follow({number: Node(number, *nobody()) for number in (1, 2, 3)})
+            for tried in range(1, 4):
+                here.clock.ahead += 1
+                here.connections.least_loaded(Use.CONTROL)
+                await until(lambda tried=tried: len(here.connections.failures) == tried)  # type: ignore[misc]
+            assert len(here.connections.failures) == 3
+
+    run(test())
+
+
+def test_M04_when_every_connection_is_muted_or_full_another_node_is_connected_to() -> None:
+    """A node that is throttled or slow must not hold up what any node could answer."""
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as full, Peer(broker) as other, rig() as here:
+            here.connections.follow({1: at(full, 1), 2: at(other, 2)})
+            await here.slots(1)
+            here.ask(1)
+            here.ask(1)
+            assert await here.node() == 2
+
+    run(test())
+
+
+def test_uses_have_connections_of_their_own() -> None:
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1, Use.FETCH)
+            here.ask(1, Use.FETCH)  # a long poll
+            assert here.connections.slots(1, Use.FETCH) == 0
+            assert await here.slots(1, Use.PRODUCE)
+            assert await here.slots(1, Use.CONTROL) == 2
+            assert peer.connections == 3
+
+    run(test())
+
+
+def test_M06_bootstrap_addresses_are_asked_again_when_no_known_node_can_be_reached() -> None:
+    async def test() -> None:
+        async with Peer(broker) as bootstrap, rig(("127.0.0.1", bootstrap.port)) as here:
+            assert await here.node() == BOOTSTRAP
+            here.connections.follow({1: Node(1, *nobody())})
+            assert here.connections.least_loaded(Use.CONTROL) is None
+            await until(lambda: here.troubles)
+            assert await here.node() == BOOTSTRAP
+            assert bootstrap.connections == 2
+
+    run(test())
+
+
+def test_a_bootstrap_connection_is_given_up_once_the_brokers_are_known() -> None:
+    async def test() -> None:
+        async with Peer(broker) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
+            assert await here.node() == BOOTSTRAP
+            here.connections.follow({1: at(node)})
+            await until(lambda: bootstrap.open == 0)
+            assert await here.node() == 1
+
+    run(test())
+
+
+def test_a_request_for_a_node_without_a_connection_was_certainly_not_sent() -> None:
+    async def test() -> None:
+        async with rig() as here:
+            assert isinstance(await here.ask(99), NotSent)
+
+    run(test())
+
+
+# ---- negotiation ----------------------------------------------------------------------------------------------------
+
+
+def test_M08_a_peer_that_hangs_up_on_ApiVersions_is_asked_in_version_0_at_once_on_a_new_connection() -> None:
+    asked: list[int] = []
+
+    async def hangs_up(conversation: Conversation) -> None:
+        asked.append((await conversation.question()).version)
+
+    async def old(conversation: Conversation) -> None:
+        asked.append((await conversation.introduce()).version)
+        await conversation.end()
+
+    async def test() -> None:
+        async with Peer(hangs_up, old) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)  # the clock stands: no back-off was waited for
+            assert here.connections.failures == {}
+            assert here.troubles == []
+
+    run(test())
+    assert asked == [4, 0]
+
+
+def test_M08_a_broker_that_was_only_going_down_is_asked_in_the_newest_version_again_when_it_is_back() -> None:
+    asked: list[int] = []
+
+    async def going_down(conversation: Conversation) -> None:
+        asked.append((await conversation.question()).version)
+
+    async def back(conversation: Conversation) -> None:
+        asked.append((await conversation.introduce()).version)
+        await conversation.end()
+
+    async def test() -> None:
+        async with Peer(going_down, going_down, back) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+
+            def failed() -> bool:
+                here.connections.slots(1, Use.CONTROL)
+                return bool(here.troubles)
+
+            await until(failed)
+            here.pass_time(2)
+            await here.slots(1)
+
+    run(test())
+    assert asked == [4, 0, 4]
+
+
+# ---- again, later ---------------------------------------------------------------------------------------------------
+
+
+def test_M05_connecting_again_waits_longer_each_time_up_to_the_maximum_and_at_once_after_a_success() -> None:
+    async def test() -> None:
+        where = nobody()
+        async with rig(where) as here:
+            waits: list[float] = []
+            for failures in range(1, 7):
+                assert here.connections.least_loaded(Use.CONTROL) is None
+                await until(lambda failures=failures: len(here.troubles) == failures)  # type: ignore[misc]
+                assert here.connections.least_loaded(Use.CONTROL) is None  # wanted, not allowed
+                wait = here.deadline
+                assert wait is not None
+                waits.append(wait)
+                here.pass_time(wait * 0.9)
+                here.connections.least_loaded(Use.CONTROL)
+                assert len(here.troubles) == failures
+                here.pass_time(wait * 0.1 + 0.01)
+            for wait, expected in zip(waits, [1, 2, 4, 8, 8, 8], strict=True):
+                assert expected * 0.75 <= wait <= min(expected * 1.2, 8)
+            async with Peer(broker, port=where.port) as peer:
+                assert await here.node() == BOOTSTRAP
+                assert here.connections.failures == {}
+                assert isinstance(await here.ask(BOOTSTRAP), Reply)
+                await peer.stop()
+                await until(lambda: not here.connections._connections())
+                here.connections.least_loaded(Use.CONTROL)  # an idle connection went: no back-off
+                await until(lambda: len(here.troubles) == 7)
+
+    run(test())
+
+
+def test_M05_the_time_allowed_for_connecting_grows_with_failures_and_starts_over_with_a_success() -> None:
+    async def test() -> None:
+        async with Peer(silence, silence, broker) as peer, rig(
+                ("127.0.0.1", peer.port), setup_timeout=0.1, setup_timeout_max=5.0) as here:
+            said = []
+            for failures in (1, 2):
+                here.connections.least_loaded(Use.CONTROL)
+                await until(lambda failures=failures: len(here.troubles) == failures)  # type: ignore[misc]
+                said.append(here.connections._bootstrap[BOOTSTRAP].reconnects.setup_timeout())
+                here.pass_time(10)
+            await here.node()
+            assert here.connections._bootstrap[BOOTSTRAP].reconnects.setup_timeout() <= 0.125
+            assert 0.15 <= said[0] <= 0.25
+            assert 0.3 <= said[1] <= 0.5
+            assert isinstance(here.troubles[0], ResponseTimeoutError)
+            assert "connected, no answer to ApiVersions" in str(here.troubles[0])
+
+    run(test())
+
+
+def test_M05_the_next_address_of_a_name_is_tried_when_the_first_refuses() -> None:
+    async def test() -> None:
+        async with Peer(broker) as live:
+            network = Book(both=[nobody().port, live.port])
+            async with rig(("both", 9092), network=network) as here:
+                assert await here.node() == BOOTSTRAP
+                assert here.troubles == []
+
+    run(test())
+
+
+def test_M05_a_name_of_which_every_address_fails_tells_each_ones_reason() -> None:
+    async def test() -> None:
+        dead = [nobody().port, nobody().port]
+        async with rig(("both", 9092), network=Book(both=dead)) as here:
+            here.connections.least_loaded(Use.CONTROL)
+            await until(lambda: here.troubles)
+            said = str(here.connections.troubles()["both:9092"])
+            assert all(f"127.0.0.1:{port}: Connection refused" in said for port in dead)
+
+    run(test())
+
+
+def test_M05_a_name_is_resolved_anew_for_each_attempt() -> None:
+    async def test() -> None:
+        async with Peer(broker) as before, Peer(broker) as after:
+            network = Book(moved=[before.port])
+            async with rig(("moved", 9092), network=network) as here:
+                await here.node()
+                network.names["moved"] = [after.port]
+                await before.stop()
+                await until(lambda: not here.connections._connections())
+                await here.node()
+                assert (after.connections, network.asked) == (1, 2)
+
+    run(test())
+
+
+def test_M14_a_name_that_cannot_be_resolved_yet_is_tried_again_until_it_can() -> None:
+    async def test() -> None:
+        async with Peer(broker) as peer:
+            network = Book()
+            async with rig(("later", 9092), network=network) as here:
+                here.connections.least_loaded(Use.CONTROL)
+                await until(lambda: here.troubles)
+                assert "'later' cannot be resolved: Name or service not known" in str(here.connections.failures["later:9092"])
+                network.names["later"] = [peer.port]
+                assert here.connections.least_loaded(Use.CONTROL) is None
+                here.pass_time(here.deadline or 0)
+                assert await here.node() == BOOTSTRAP
+
+    run(test())
+
+
+@pytest.mark.parametrize("moved", [True, False], ids=["to another port", "out of the cluster"])
+def test_M05_a_broker_that_moved_or_left_loses_its_connection_and_what_was_in_flight_is_unknown(moved: bool) -> None:
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as before, Peer(broker) as after, rig() as here:
+            here.connections.follow({1: at(before)})
+            await here.slots(1)
+            pending = here.ask(1)
+            here.connections.follow({1: at(after)} if moved else {2: at(after, 2)})
+            outcome = await pending
+            assert isinstance(outcome, Unknown)
+            assert ("at 127.0.0.1" if moved else "not a broker of this cluster any more") in str(outcome.cause)
+            assert await here.slots(1 if moved else 2)
+            assert before.connections == 1
+
+    run(test())
+
+
+def test_M05_a_client_follows_a_broker_that_comes_back_on_another_port() -> None:
+    """Through metadata: the bootstrap address tells the new port."""
+    places: list[int] = []
+
+    async def directory(conversation: Conversation) -> None:
+        await conversation.introduce()
+        while True:
+            conversation.answer(await conversation.question(), **metadata((1, "127.0.0.1", places[-1])))
+
+    async def test() -> None:
+        async with Peer(directory) as bootstrap, Peer(directory) as before, Peer(directory) as after:
+            places.append(before.port)
+            core = ClientCore(AdminConfig.parse(None, {"bootstrap_servers": bootstrap.address, "retry_backoff_ms": 1}))
+            await core.start()
+            try:
+                await until(lambda: core.metadata.cluster.nodes)
+                core.metadata.request_update()
+                core.driver.wake()
+                await until(lambda: before.connections)
+                places.append(after.port)
+                await before.stop()
+                core.metadata.request_update()
+                core.driver.wake()
+                await until(lambda: core.metadata.cluster.nodes[1].port == after.port)
+                core.metadata.request_update()
+                core.driver.wake()
+                await until(lambda: after.connections)
+            finally:
+                await core.close()
+
+    run(test())
+
+
+# ---- idle and overdue -----------------------------------------------------------------------------------------------
+
+
+def test_M13_an_idle_connection_is_closed_after_its_time_and_opened_again_when_it_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with Peer(broker) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)
+            assert isinstance(await here.ask(1), Reply)
+            assert MAX_IDLE - 5 < (here.deadline or 0) <= MAX_IDLE
+            here.pass_time(MAX_IDLE - 5)
+            assert here.connections.slots(1, Use.CONTROL)
+            here.pass_time(6)
+            await until(lambda: peer.open == 0)
+            assert await here.slots(1)
+            assert (peer.connections, here.troubles) == (2, [])
+
+    with caplog.at_level(logging.INFO, "pyclient"):
+        run(test())
+    assert not caplog.records
+
+
+def test_M13_a_connection_with_a_request_in_flight_is_not_idle() -> None:
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)
+            pending = here.ask(1, timeout=10 * MAX_IDLE)
+            here.pass_time(2 * MAX_IDLE)
+            assert peer.open == 1
+            assert not pending.done()
+
+    run(test())
+
+
+def test_M13_a_peer_that_closes_an_idle_connection_causes_no_error_and_no_back_off(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        bored = asyncio.Event()
+
+        async def closes(conversation: Conversation) -> None:
+            await conversation.introduce()
+            conversation.answer(await conversation.question(), **metadata())
+            await bored.wait()
+
+        async with Peer(closes, broker) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)
+            assert isinstance(await here.ask(1), Reply)
+            bored.set()
+            await until(lambda: not here.connections._connections())
+            assert here.troubles == []
+            assert await here.slots(1)
+
+    with caplog.at_level(logging.INFO, "pyclient"):
+        run(test())
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before it is noticed to be ready", "after that"])
+def test_M05_a_peer_that_hangs_up_before_anything_was_asked_is_connected_to_again_after_a_back_off(before: bool) -> None:
+    async def test() -> None:
+        looked = asyncio.Event()
+
+        async def closes(conversation: Conversation) -> None:
+            await conversation.introduce()
+            if not before:
+                await looked.wait()
+
+        async with Peer(closes, broker) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            here.connections.slots(1, Use.CONTROL)
+            await until(lambda: here.connections.failures or here.connections._connections())
+            looked.set()
+            await until(lambda: here.connections.failures)
+            assert (here.connections.slots(1, Use.CONTROL), here.troubles, peer.connections) == (0, [], 1)  # an idle connection is closed so, too
+            assert 0.5 < (here.deadline or 0) <= 1.2
+            here.pass_time(1.2)
+            assert await here.slots(1)
+
+    run(test())
+
+
+def test_M10_an_overdue_answer_ends_the_connection_and_connecting_again_waits() -> None:
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)
+            pending = here.ask(1)
+            assert 25 < (here.deadline or 0) <= 30
+            here.pass_time(31)
+            outcome = await pending
+            assert isinstance(outcome, Unknown)
+            assert isinstance(outcome.cause, ResponseTimeoutError)
+            assert here.troubles == [outcome.cause]
+            assert here.connections.slots(1, Use.CONTROL) == 0
+            assert peer.connections == 1
+            here.pass_time(2)
+            assert await here.slots(1)
+
+    run(test())
+
+
+def test_M10_a_request_on_a_connection_that_was_retired_meanwhile_is_overdue_like_any_other() -> None:
+    async def test() -> None:
+        async with Peer(muted_after_introduction) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
+            pending = here.ask(await here.node())
+            here.connections.follow({1: at(node)})  # the bootstrap connection is retired with the request in flight
+            assert not pending.done()
+            assert here.deadline is not None
+            assert here.deadline <= 30
+            here.pass_time(31)
+            assert isinstance(await pending, Unknown)
+            await until(lambda: bootstrap.open == 0)
+
+    run(test())
+
+
+def test_P22_a_hang_up_after_a_request_without_answer_is_trouble_for_with_acks_0_it_is_all_a_broker_can_say() -> None:
+    async def refuses(conversation: Conversation) -> None:
+        await conversation.introduce()
+        await conversation.question()
+
+    async def test() -> None:
+        async with Peer(refuses) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)
+            outcome = here.ask(1, answered=False)
+            assert isinstance(outcome.result(), Reply)
+            await until(lambda: here.troubles)
+
+    run(test())
+
+
+# ---- listeners that want a login ------------------------------------------------------------------------------------
+
+
+def wants_login(error_code: int, *mechanisms: str) -> Script:
+    """Tells its versions, hangs up on what is asked without a login, and answers how one begins."""
+    async def script(conversation: Conversation) -> None:
+        await conversation.introduce()
+        question = await conversation.question()
+        if question.api is Api.SASL_HANDSHAKE:
+            conversation.answer(question, error_code=error_code, mechanisms=mechanisms)
+            await conversation.end()
+    return script
+
+
+def test_M16_a_listener_that_hangs_up_on_who_has_not_logged_in_is_asked_what_it_offers_and_refuses_the_client() -> None:
+    async def test() -> None:
+        async with Peer(wants_login(33, "PLAIN", "SCRAM-SHA-512")) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)
+            assert isinstance(await here.ask(1), Unknown)
+            here.pass_time(60)
+            assert here.connections.slots(1, Use.CONTROL) == 0
+            await until(lambda: here.refusals)
+            refusal, = here.refusals
+            assert isinstance(refusal, SaslAuthenticationError)
+            assert "wants a login, and this client has none. It offers PLAIN, SCRAM-SHA-512:" in str(refusal)
+            assert peer.connections == 2
+
+    run(test())
+
+
+def test_M16_a_broker_that_only_ends_is_an_outage_and_one_that_has_answered_is_not_asked_for_logins() -> None:
+    asked: list[Api] = []
+
+    async def answers_once(conversation: Conversation) -> None:
+        await conversation.introduce()
+        question = await conversation.question()
+        asked.append(question.api)
+        if question.api is Api.SASL_HANDSHAKE:
+            conversation.answer(question, error_code=34, mechanisms=["PLAIN"])
+            question = await conversation.question()
+        conversation.answer(question, **metadata((1, *conversation.here)))
+        await conversation.question()
+
+    async def test() -> None:
+        async with Peer(wants_login(34), answers_once) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)
+            assert isinstance(await here.ask(1), Unknown)
+            for connections in (2, 3):
+                here.pass_time(60)
+                await here.slots(1)
+                assert isinstance(await here.ask(1), Reply)
+                assert isinstance(await here.ask(1), Unknown)
+                await until(lambda: not here.connections._connecting and not peer.open)
+                assert (here.refusals, peer.connections) == ([], connections)
+        assert asked[0] is Api.SASL_HANDSHAKE
+        assert Api.SASL_HANDSHAKE not in asked[1:]
+
+    run(test())
+
+
+# ---- the end --------------------------------------------------------------------------------------------------------
+
+
+def answers_nothing(peers: Iterable[Peer]) -> dict[int, Node]:
+    return {number: at(peer, number) for number, peer in enumerate(peers, 1)}
+
+
+def test_closing_ends_every_connection_whatever_its_state_and_tells_every_outcome() -> None:
+    async def test() -> None:
+        async with Peer(silence) as connecting, Peer(muted_after_introduction) as busy, Peer(broker) as idle, rig() as here:
+            here.connections.follow(answers_nothing([connecting, busy, idle]))
+            here.connections.slots(1, Use.CONTROL)
+            await here.slots(2)
+            await here.slots(3)
+            await until(lambda: connecting.connections)
+            pending = here.ask(2)
+            await here.connections.close()
+            assert isinstance(pending.result(), Unknown)
+            assert "closed" in str(pending.result())
+            await until(lambda: connecting.open + busy.open + idle.open == 0)
+            assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("pyclient")]
+            assert here.connections.least_loaded(Use.CONTROL) is None
+            assert here.connections.slots(3, Use.CONTROL) == 0
+
+    run(test())
+
+
+def test_a_broker_whose_versions_do_not_fit_is_ready_for_what_does() -> None:
+    async def picky(conversation: Conversation) -> None:
+        await conversation.introduce(**versions(produce=(90, 91)))
+        await conversation.end()
+
+    async def test() -> None:
+        async with Peer(picky) as peer, rig() as here:
+            here.connections.follow({1: at(peer)})
+            await here.slots(1)
+            versions_of_1 = here.connections._hosts[1].connections[Use.CONTROL].versions
+            assert not versions_of_1.usable(Api.PRODUCE)
+            assert versions_of_1.choose(Api.METADATA) == 13
+
+    run(test())

@@ -1,0 +1,195 @@
+"""What a client makes of its sasl_ options, and the worker that its logins share."""
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Generator
+from random import Random
+from typing import Any
+
+import pytest
+
+from pyclient import Producer
+from pyclient.config import ProducerConfig
+from pyclient.errors import ConfigurationError, KafkaTimeoutError
+from pyclient.plugins import Surroundings
+from pyclient.net import connection
+from pyclient.runtime.environment import Environment
+from pyclient.net.sasl_login import WORKER, Logins
+
+ANNA = {"sasl_plain_username": "anna", "sasl_plain_password": "marker-secret"}
+
+
+def made(**given: Any) -> Logins | None:
+    options = {"bootstrap_servers": "broker-1:9092", "security_protocol": "SASL_PLAINTEXT", **given}
+    return Logins.of(ProducerConfig.parse({}, options), Environment(), Random(1))
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_a_protocol_without_SASL_needs_no_login(protocol: str) -> None:
+    assert made(security_protocol=protocol, sasl_mechanism="PLAIN") is None
+
+
+@pytest.mark.parametrize(("given", "option"), [
+    ({"sasl_mechanism": "PLAIN"}, "sasl_plain_username"),
+    ({"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "anna"}, "sasl_plain_password"),
+    ({"sasl_mechanism": "OAUTHBEARER"}, "sasl_token_provider"),
+    ({}, "sasl_kerberos_service_name"),
+    ({"sasl_mechanism": "SCRAM-SHA-1", **ANNA}, "sasl_mechanism"),
+    ({"sasl_mechanism": "no.such:Module", **ANNA}, "sasl_mechanism"),
+])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_what_a_mechanism_lacks_is_said_when_a_client_is_made(protocol: str, given: dict[str, Any], option: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        made(**{"security_protocol": protocol, **given})
+    assert caught.value.option == option
+    assert "marker" not in str(caught.value)
+
+
+def test_an_unknown_mechanism_names_those_that_are_there() -> None:
+    with pytest.raises(ConfigurationError, match=r"GSSAPI, OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
+        made(sasl_mechanism="SCRAM-SHA-1")
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_options_of_a_login_that_will_not_be_are_warned_of(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+    made(security_protocol=protocol)
+    assert not caplog.records
+    made(security_protocol=protocol, sasl_mechanism="PLAIN", **ANNA)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert (f"security_protocol is {protocol}, so nobody logs in; these options do nothing: sasl_mechanism, sasl_plain_password, sasl_plain_username"
+            in record.getMessage())
+    assert "marker" not in record.getMessage()
+
+
+READABLE = [({"sasl_mechanism": "PLAIN", **ANNA}, "the password"), ({"sasl_mechanism": "OAUTHBEARER", "sasl_token_provider": lambda: "abc"}, "the token")]
+
+
+@pytest.mark.parametrize(("given", "told"), READABLE)
+def test_what_crosses_the_network_readable_is_warned_of_once(given: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture) -> None:
+    made(bootstrap_servers="localhost:9092,broker-1:9092,[2001:db8::1]:9092", **given)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"{given['sasl_mechanism']}: {told} crosses the network readable, to broker-1:9092, [2001:db8::1]:9092; use SASL_SSL" in record.getMessage()
+    assert "marker" not in record.getMessage()
+
+
+@pytest.mark.parametrize(("given", "told"), READABLE)
+@pytest.mark.parametrize("servers", ["localhost:9092", "LOCALHOST:1,127.0.0.1:2,127.8.9.10:3,[::1]:4"])
+def test_what_stays_on_this_machine_is_not_warned_of(given: dict[str, Any], told: str, servers: str, caplog: pytest.LogCaptureFixture) -> None:
+    made(bootstrap_servers=servers, **given)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("given", "told"), READABLE)
+def test_TLS_and_mechanisms_that_send_no_secret_are_not_warned_of(given: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture) -> None:
+    made(**{**given, "security_protocol": "SASL_SSL"})
+    made(sasl_mechanism="SCRAM-SHA-512", **ANNA)
+    assert not caplog.records
+    made(security_protocol="PLAINTEXT", **given)
+    assert "crosses the network" not in caplog.text
+
+
+def test_a_client_warns_once_whatever_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    given: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", **ANNA}
+    with Producer(bootstrap_servers="broker.invalid:9092", max_block_ms=50, **given) as producer:
+        for _ in range(2):
+            with pytest.raises(KafkaTimeoutError):
+                producer.send("orders", b"value")
+    assert caplog.text.count("crosses the network readable") == 1
+
+
+@pytest.mark.parametrize(("mechanism", "changes"), [("PLAIN", False), ("SCRAM-SHA-256", False), ("OAUTHBEARER", True)])
+def test_only_tokens_may_be_accepted_after_a_refusal(mechanism: str, changes: bool) -> None:
+    logins = made(sasl_mechanism=mechanism, sasl_token_provider=lambda: "abc", **ANNA)
+    assert logins is not None
+    assert logins.may_change is changes
+    assert repr(logins) == f"<Logins by {mechanism}>"
+
+
+class Seen:
+    """A mechanism that notes what it is told."""
+
+    name = "SEEN"
+    blocking = False
+    told: list[object]
+
+    def __init__(self) -> None:
+        Seen.told = []
+
+    def exchange(self, config: Any, host: str, /) -> Any:
+        yield b""
+
+    def run_in(self, surroundings: Surroundings, /) -> None:
+        self.told.append(surroundings.wall)
+
+    def check(self, config: Any, /) -> None:
+        self.told.append(config.sasl_plain_username)
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+
+def test_a_mechanism_is_told_where_it_runs_then_asked_for_the_options_and_closed_at_the_end() -> None:
+    logins = made(sasl_mechanism=f"{__name__}:Seen", **ANNA)
+    assert logins is not None
+    assert isinstance(logins.to("broker-1", "broker 1").mechanism, Seen)
+    assert Seen.told == [Environment().wall, "anna"]
+    logins.close()
+    assert Seen.told[2:] == ["closed"]
+    assert not logins.may_change
+
+
+def test_work_is_done_in_a_thread_of_its_own_and_its_failure_is_told() -> None:
+    async def test() -> None:
+        logins = made(sasl_mechanism="PLAIN", **ANNA)
+        assert logins is not None
+        name = await logins.in_worker(lambda: threading.current_thread().name)
+        assert name.startswith(WORKER)
+        assert await logins.in_worker(lambda: threading.current_thread().name) == name
+        with pytest.raises(LookupError):
+            await logins.in_worker(lambda: {}["nothing"])  # type: ignore[index] # raises
+        logins.close()
+
+    asyncio.run(test())
+
+
+def test_who_is_given_up_while_a_worker_is_busy_is_not_told() -> None:
+    async def test() -> None:
+        logins = made(sasl_mechanism="PLAIN", **ANNA)
+        assert logins is not None
+        begun, go = threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            assert go.wait(20)
+
+        waiting = asyncio.get_running_loop().create_task(logins.in_worker(work))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 20)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        go.set()
+        await logins.in_worker(lambda: None)
+        logins.close()
+
+    asyncio.run(test())
+
+
+def test_an_exchange_that_is_given_up_is_closed_at_once() -> None:
+    def steps() -> Generator[int, None, None]:
+        yield 1
+
+    async def never(_wish: int) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def test() -> None:
+        exchange = steps()
+        waiting = asyncio.get_running_loop().create_task(connection._run(exchange, never))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert inspect.getgeneratorstate(exchange) == inspect.GEN_CLOSED
+
+    asyncio.run(test())

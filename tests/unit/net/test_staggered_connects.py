@@ -1,0 +1,99 @@
+"""Hosts and addresses that take long to connect to get company: nothing that swallows packets holds up what another can answer."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient.core.connection import STAGGER
+from pyclient.core.manager import Use
+from tests.unit.net.peers import Peer, broker, silence
+from tests.unit.net.test_connection import Clock, run, until
+from tests.addresses import nobody
+from tests.unit.net.test_pool import BOOTSTRAP, Book, at, rig
+
+
+class StoppedClock(Clock):
+    """Time passes only when it is told to."""
+
+    def __call__(self) -> float:
+        return 100.0 + self.ahead
+
+
+def test_M04_asking_for_any_node_connects_to_one_and_to_no_second_before_that_had_its_chance() -> None:
+    async def test() -> None:
+        async with Peer(silence) as first, Peer(silence) as second, rig(clock=StoppedClock()) as here:
+            here.connections.follow({1: at(first, 1), 2: at(second, 2)})
+            for _ in range(5):
+                assert here.connections.least_loaded(Use.CONTROL) is None
+            await until(lambda: first.connections + second.connections)
+            here.pass_time(STAGGER * 0.9)
+            assert here.connections.least_loaded(Use.CONTROL) is None
+            assert sum(bool(host.tasks) for host in here.connections._all_hosts()) == 1
+
+    run(test())
+
+
+def test_M04_a_node_that_takes_long_to_connect_to_gets_company_and_does_not_hold_up_what_another_could_answer() -> None:
+    async def test() -> None:
+        async with Peer(silence) as swallows, Peer(broker) as other, rig(clock=StoppedClock()) as here:
+            here.connections.follow({1: at(swallows, 1)})
+            assert here.connections.least_loaded(Use.CONTROL) is None
+            here.connections.follow({1: at(swallows, 1), 2: at(other, 2)})
+            assert here.connections.least_loaded(Use.CONTROL) is None
+            assert here.deadline == pytest.approx(STAGGER)
+            here.pass_time(STAGGER)
+            assert await here.node() == 2
+            assert here.connections._hosts[1].tasks
+
+    run(test())
+
+
+def test_M04_company_is_a_deadline_only_while_somebody_asks_and_somebody_is_left_to_be_asked() -> None:
+    async def test() -> None:
+        async with Peer(silence) as first, Peer(silence) as second, rig(clock=StoppedClock()) as here:
+            here.connections.follow({1: at(first, 1), 2: at(second, 2)})
+            here.connections.least_loaded(Use.CONTROL)
+            assert here.deadline == pytest.approx(STAGGER)
+            here.connections.tick(here.clock())
+            assert here.deadline is None  # nobody has asked in this turn
+            here.pass_time(STAGGER)
+            here.connections.least_loaded(Use.CONTROL)
+            assert here.deadline is None  # both are tried
+
+    run(test())
+
+
+def test_M04_bootstrap_addresses_still_being_connected_to_are_given_up_once_the_brokers_are_known() -> None:
+    async def test() -> None:
+        async with Peer(silence) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
+            here.connections.least_loaded(Use.CONTROL)
+            await until(lambda: bootstrap.open)
+            here.connections.follow({1: at(node)})
+            await until(lambda: not bootstrap.open)
+            assert not here.connections._connecting
+
+    run(test())
+
+
+def test_M05_an_address_of_a_name_that_swallows_everything_costs_a_moment_and_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        async with Peer(silence) as swallows, Peer(broker) as live, rig(
+                ("both", 9092), network=(book := Book())) as here:
+            book.names["both"] = [swallows.port, live.port]
+            assert await here.node() == BOOTSTRAP
+            assert here.troubles == []
+            await until(lambda: not swallows.open)
+            await until(lambda: not here.connections._connecting and not here.connections._closing)
+
+    run(test())
+
+
+def test_M05_addresses_of_a_name_are_told_apart_when_time_is_up() -> None:
+    async def test() -> None:
+        dead = nobody().port
+        async with Peer(silence) as mute, rig(("both", 9092), network=Book(both=[dead, mute.port]), setup_timeout=0.2) as here:
+            here.connections.least_loaded(Use.CONTROL)
+            await until(lambda: here.troubles)
+            said = str(here.connections.troubles()["both:9092"])
+            assert f"127.0.0.1:{dead}: Connection refused; 127.0.0.1:{mute.port}: connected, no answer to ApiVersions within" in said
+
+    run(test())

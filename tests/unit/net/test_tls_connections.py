@@ -1,0 +1,644 @@
+"""TLS on real sockets: every failure is explained at once, and an end is as quick as one without TLS."""
+from __future__ import annotations
+
+import asyncio
+import datetime
+import functools
+import selectors
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyclient.codec.apis import Api, VersionRange
+from pyclient.codec.messages import encode_response
+from pyclient.config import ProducerConfig
+from pyclient.config.addresses import Address, parse_addresses
+from pyclient.core.connection import Event, State
+from pyclient.core.handshake import ClientInfo
+from pyclient.core.manager import Reply, Request, Use
+from pyclient.errors import AuthenticationError, DisconnectError, KafkaError, ResponseTimeoutError, SslAuthenticationError
+from pyclient.net import write_buffer
+from pyclient.net.connect import ConnectAttempt
+from pyclient.net.connection import Connection
+from pyclient.runtime.environment import Environment
+from pyclient.runtime.transport import FAREWELL_S, AsyncioNetwork, Endpoint, SocketOptions, tls_name
+from pyclient.net.write_buffer import WriteBuffer
+from pyclient.net.security import Security
+from pyclient.net.tls import Contexts
+from pyclient.net.tls_errors import handshake_failed, lost_early
+from pyclient.testing import CertificateAuthority, FaultProxy
+from pyclient.testing.certificates import FIRST_DAY, LAST_DAY
+from tests.unit.net import raw_peers
+from tests.unit.net.peers import Conversation, Peer, Question, Script, broker, metadata, silence, versions
+
+SET_UP_S: Final = 5.0
+AT_ONCE_S: Final = 2.5
+"""Far less than the set-up time: nothing was waited for."""
+TURNS: Final = 200
+"""Of the loop, for a handshake that fails: far more than one takes, far less than a busy loop would in that time."""
+LONG_AGO: Final = datetime.datetime(2001, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+@functools.cache
+def authority() -> CertificateAuthority:
+    return CertificateAuthority()
+
+
+@functools.cache
+def served() -> ssl.SSLContext:
+    return authority().server_context()
+
+
+def limited(context: ssl.SSLContext, version: ssl.TLSVersion) -> ssl.SSLContext:
+    context.minimum_version = context.maximum_version = version
+    return context
+
+
+def loops() -> list[Any]:
+    found = [pytest.param(asyncio.run, id="asyncio")]
+    if sys.platform != "win32":
+        import uvloop
+
+        found.append(pytest.param(uvloop.run, id="uvloop"))
+    return found
+
+
+@pytest.fixture(params=loops())
+def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
+    """Run on each loop: users bring theirs."""
+    found: Callable[[Coroutine[Any, Any, None]], None] = request.param
+    return found
+
+
+Runs = Callable[[Coroutine[Any, Any, None]], None]
+
+
+class Client:
+    """One attempt, and what became of its connections."""
+
+    def __init__(self, address: str, *, timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None,
+                 sockets: SocketOptions | None = None, **options: Any) -> None:
+        self.connections: list[Connection] = []
+        self.lost: list[KafkaError] = []
+        self.changes = asyncio.Event()
+        given = {"ssl_truststore_certificates": authority().pem, **options} if "ssl_context" not in options else options
+        contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
+        self.attempt = ConnectAttempt(
+            parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), turn=0, timeout=timeout, make_link=self._link,
+            begin=lambda work: asyncio.get_running_loop().create_task(work), give_up=self._give_up, protection=Security(contexts), strangers=True)
+
+    def _link(self, _endpoint: Endpoint) -> Connection:
+        self.connections.append(Connection(
+            "the peer", "c", clock=time.monotonic, max_frame=1 << 26, on_change=self.changes.set, on_quiet=self.changes.set,
+            on_lost=lambda _link, cause: self._lose(cause), on_answer=lambda *_: None))
+        return self.connections[-1]
+
+    def _lose(self, cause: KafkaError) -> None:
+        self.lost.append(cause)
+        self.changes.set()
+
+    def _give_up(self, link: Connection) -> None:
+        if link.state is not State.CLOSED:
+            link.close(DisconnectError("given up"))
+
+    async def failure(self) -> KafkaError:
+        """Why it fails, at once; nothing is left."""
+        began = time.monotonic()
+        with pytest.raises(KafkaError) as caught:
+            await self.attempt.connect()
+        assert time.monotonic() - began < AT_ONCE_S
+        await self.all_gone()
+        return caught.value
+
+    async def all_gone(self) -> None:
+        async with asyncio.timeout(5):
+            while len(self.lost) < len([each for each in self.connections if each.state is not State.CONNECTING]):
+                self.changes.clear()
+                await self.changes.wait()
+
+    async def ready(self) -> Connection:
+        return await self.attempt.connect()
+
+
+def ask(link: Connection) -> asyncio.Future[Any]:
+    """A Metadata request; its answer."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
+              "include_topic_authorized_operations": False}
+    link.send(Request(node=1, use=Use.CONTROL, api=Api.METADATA, timeout=20.0, fields=lambda version: fields,
+                      done=lambda now, outcome: answer.set_result(outcome)))
+    return answer
+
+
+# ---- it works -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_requests_are_answered_and_the_connection_went_through_its_states(run: Runs, version: str) -> None:
+    async def steps() -> None:
+        async with Peer(broker, tls=served()) as peer:
+            client = Client(peer.address, ssl_enabled_protocols=version)
+            link = await client.ready()
+            assert link.state is State.READY
+            assert link.secured
+            answers = await asyncio.gather(*[ask(link) for _ in range(20)])
+            assert all(isinstance(each, Reply) for each in answers)
+            link.close(DisconnectError("the test is over"))
+            await client.all_gone()
+
+    run(steps())
+
+
+def test_a_context_of_the_users_own_is_taken(run: Runs) -> None:
+    own = ssl.create_default_context(cadata=authority().pem)
+
+    async def steps() -> None:
+        async with Peer(broker, tls=served()) as peer:
+            client = Client(peer.address, ssl_context=own)
+            (await client.ready()).close(DisconnectError("the test is over"))
+            await client.all_gone()
+
+    run(steps())
+
+
+def test_the_name_in_the_address_counts_not_what_it_was_resolved_to(run: Runs) -> None:
+    class Names(AsyncioNetwork):
+        async def resolve(self, host: str, port: int) -> list[Endpoint]:
+            return [Endpoint(socket.AF_INET, ("127.0.0.1", port))]
+
+    async def steps() -> None:
+        async with Peer(broker, tls=authority().server_context("kafka.example")) as peer:
+            for name in ("kafka.example", "kafka.example."):
+                client = Client(f"{name}:{peer.port}", network=Names())
+                (await client.ready()).close(DisconnectError("the test is over"))
+                await client.all_gone()
+            assert "not for 127.0.0.1: it is for kafka.example" in str(await Client(peer.address).failure())
+
+    run(steps())
+
+
+def test_names_are_written_as_certificates_have_them() -> None:
+    assert [tls_name(host) for host in ("a.example.", "fe80::1%eth0", "::1", "10.0.0.1")] == ["a.example", "fe80::1", "::1", "10.0.0.1"]
+
+
+# ---- it does not, and says why --------------------------------------------------------------------------------------
+
+
+def issued(*names: str, first: datetime.datetime = FIRST_DAY, last: datetime.datetime = LAST_DAY) -> ssl.SSLContext:
+    return authority().server_context(certificate=authority().issue(*names, valid=(first, last)))
+
+
+HERE: Final = ("127.0.0.1",)
+V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+TRUST: Final = [
+    pytest.param(lambda: CertificateAuthority().server_context(), {}, "not signed by an authority that this client trusts. Put", id="unknown authority"),
+    pytest.param(lambda: issued(*HERE, first=LONG_AGO, last=LONG_AGO + datetime.timedelta(days=1)), {}, "has expired", id="expired"),
+    pytest.param(lambda: issued(*HERE, first=LAST_DAY, last=LAST_DAY + datetime.timedelta(days=1)), {}, "is not valid yet. Check the clocks", id="not yet"),
+    pytest.param(lambda: issued("other.example", "*.kafka.example", "10.1.2.3"), {}, "not for 127.0.0.1: it is for other.example, *.kafka.example, 10.1.2.3",
+                 id="wrong name"),
+    pytest.param(lambda: limited(authority().server_context("other.example", clients=authority()), V12), {}, "its names are other ones",
+                 id="wrong name that is not shown"),
+    pytest.param(lambda: limited(authority().server_context(), V12), {"ssl_enabled_protocols": "TLSv1.3"}, "no TLS version in common", id="broker too old"),
+    pytest.param(lambda: limited(authority().server_context(), V13), {"ssl_enabled_protocols": "TLSv1.2"}, "no TLS version in common", id="client too old"),
+    pytest.param(lambda: authority().server_context(), {"ssl_protocol": "TLSv1.2", "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256"},
+                 "no cipher suite or key type in common, or the broker asks for a certificate", id="suites"),
+    pytest.param(lambda: authority().server_context(), {"ssl_protocol": "TLSv1.2", "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
+                                                        "ssl_keystore_certificate_chain": "", "ssl_keystore_key": "match"},
+                 "no cipher suite or key type in common. Look at", id="suites with a certificate"),
+    pytest.param(lambda: limited(authority().server_context(clients=authority()), V13), {}, "asks for a certificate of the client, and none is set",
+                 id="no certificate in 1.3"),
+    pytest.param(lambda: limited(authority().server_context(clients=authority()), V12), {}, "certificate of the client", id="no certificate in 1.2"),
+    *[pytest.param(lambda version=version: limited(authority().server_context(clients=CertificateAuthority()), version),
+                   {"ssl_keystore_certificate_chain": authority().issue().chain, "ssl_keystore_key": "match"},
+                   "does not accept the client's certificate: unknown ca", id=f"refused certificate in {version.name}") for version in (V12, V13)],
+]
+
+
+@functools.cache
+def own() -> Any:
+    return authority().issue()
+
+
+@pytest.mark.parametrize(("server", "options", "said"), TRUST)
+def test_what_is_wrong_with_trust_is_told_at_once(run: Runs, server: Callable[[], ssl.SSLContext], options: dict[str, Any], said: str) -> None:
+    if options.get("ssl_keystore_key") == "match":
+        options = {**options, "ssl_keystore_certificate_chain": own().chain, "ssl_keystore_key": own().key}
+
+    async def steps() -> None:
+        async with Peer(broker, tls=server()) as peer:
+            error = await Client(peer.address, **options).failure()
+            assert isinstance(error, SslAuthenticationError)
+            assert isinstance(error, AuthenticationError)
+            assert said in str(error)
+            assert "the peer" in str(error)
+            assert isinstance(error.__cause__, ssl.SSLError)
+            async with asyncio.timeout(2):
+                while peer.open:  # noqa: ASYNC110 also who only looked for the names has gone
+                    await asyncio.sleep(0)
+
+    run(steps())
+
+
+def test_a_client_without_tls_at_a_listener_with_it_is_told_so(run: Runs) -> None:
+    async def hangs_up(conversation: Conversation) -> None:
+        await conversation.question()
+
+    async def alerts(conversation: Conversation) -> None:
+        await conversation.question()
+        conversation.say(b"\x15\x03\x03\x00\x02\x02\x50")
+        await conversation.end()
+
+    async def steps() -> None:
+        async with Peer(alerts) as peer:
+            error = await Client(peer.address, tls=False).failure()
+            assert isinstance(error, SslAuthenticationError)
+            assert "speaks TLS, this client does not. Use security_protocol=SSL" in str(error)
+            assert peer.connections == 1
+        async with Peer(hangs_up) as peer:
+            error = await Client(peer.address, tls=False).failure()
+            assert isinstance(error, DisconnectError)
+            assert "as a TLS listener does (then use security_protocol=SSL" in str(error)
+        async with Peer(broker, tls=served()) as peer:  # OpenSSL hangs up without an alert, so it is asked
+            error = await Client(peer.address, tls=False).failure()
+            assert isinstance(error, SslAuthenticationError)
+            assert "speaks TLS, this client does not" in str(error)
+
+    run(steps())
+
+
+@pytest.mark.parametrize(("said_by_peer", "said", "kind"), [
+    (b"", "hung up during the TLS handshake", DisconnectError),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS. Use security_protocol=PLAINTEXT", SslAuthenticationError),
+    (b"\x00\x00\x00\x10\x00\x00\x00\x01\x00\x23\x00\x00\x00\x00\x00\x00", "does not speak TLS", SslAuthenticationError),
+    (bytes(5000), "does not speak TLS", SslAuthenticationError),
+    (b"\x16\x03\x03\x00\x05garba", "the TLS handshake broke off", DisconnectError),
+])
+def test_a_client_with_tls_at_a_listener_without_it_is_told_so(run: Runs, said_by_peer: bytes, said: str, kind: type[KafkaError]) -> None:
+    async def answers(conversation: Conversation) -> None:
+        await conversation._reader.read(10)
+        conversation.say(said_by_peer)
+        if said_by_peer:
+            await conversation.end()
+
+    async def steps() -> None:
+        async with Peer(answers) as peer:
+            error = await Client(peer.address).failure()
+            assert isinstance(error, kind), repr(error)
+            assert said in str(error)
+            assert peer.connections == (1 if said_by_peer else 2), "who hangs up without a word is asked once more, in plain words"
+
+    run(steps())
+
+
+def test_M16_a_listener_that_hangs_up_on_tls_and_answers_without_it_is_one_without(run: Runs) -> None:
+    async def hangs_up_on_tls(conversation: Conversation) -> None:
+        if (await conversation._reader.readexactly(1)) == b"\x16":
+            return
+        size = int.from_bytes(await conversation._reader.readexactly(3), "big")
+        question = Question(await conversation._reader.readexactly(size))
+        conversation.answer(question, **versions())
+        await conversation.end()
+
+    async def steps() -> None:
+        async with Peer(hangs_up_on_tls) as peer:
+            error = await Client(peer.address).failure()
+            assert isinstance(error, SslAuthenticationError), repr(error)
+            assert "is a Kafka listener without TLS. Use security_protocol=PLAINTEXT" in str(error)
+            assert isinstance(error.__cause__, OSError)
+            assert peer.connections == 2
+
+    run(steps())
+
+
+@pytest.mark.parametrize("script", [silence])
+def test_a_handshake_that_is_not_answered_counts_within_the_set_up_time_and_says_where_it_stood(run: Runs, script: Script) -> None:
+    async def steps() -> None:
+        async with Peer(script) as peer:
+            client = Client(peer.address, timeout=0.3)
+            with pytest.raises(ResponseTimeoutError, match="connected, the TLS handshake was not answered within 0.3 s"):
+                await client.ready()
+            await client.all_gone()
+        async with Peer(script, tls=served()) as peer:
+            client = Client(peer.address, timeout=0.5)
+            with pytest.raises(ResponseTimeoutError, match="secured by TLS, no answer to ApiVersions within 0.5 s"):
+                await client.ready()
+            await client.all_gone()
+
+    run(steps())
+
+
+def test_what_one_address_says_of_trust_is_not_hidden_by_another_that_is_not_there(run: Runs) -> None:
+    class Names(AsyncioNetwork):
+        async def resolve(self, host: str, port: int) -> list[Endpoint]:
+            return [Endpoint(socket.AF_INET, ("127.0.0.1", port)), Endpoint(socket.AF_INET, ("127.0.0.1", 1))]
+
+    async def steps() -> None:
+        async with Peer(broker, tls=CertificateAuthority().server_context()) as peer:
+            error = await Client(f"localhost:{peer.port}", network=Names()).failure()
+            assert isinstance(error, SslAuthenticationError)
+            assert isinstance(error.__cause__, ssl.SSLError)
+
+    run(steps())
+
+
+def refusal(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}]")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(("reason", "said"), [
+    ("UNSUPPORTED_PROTOCOL", "no TLS version in common"), ("NO_SHARED_CIPHER", "no cipher suite"), ("HTTP_REQUEST", "does not speak TLS"),
+    ("DH_KEY_TOO_SMALL", "weaker than this machine's OpenSSL allows (DH_KEY_TOO_SMALL)"), ("CA_MD_TOO_WEAK", "weaker than"),
+    ("TLSV1_ALERT_PROTOCOL_VERSION", "no TLS version in common"), ("TLSV1_ALERT_INSUFFICIENT_SECURITY", "no cipher suite"),
+    ("TLSV1_UNRECOGNIZED_NAME", None), ("TLSV1_ALERT_UNRECOGNIZED_NAME", "the broker refuses TLS: unrecognized name"),
+    ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "asks for a certificate"), ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "certificate expired"),
+    ("TLSV1_ALERT_INTERNAL_ERROR", None), ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", None), ("SSLV3_ALERT_BAD_RECORD_MAC", None),
+])
+def test_what_openssl_says_is_told_in_words_and_what_may_be_the_network_is_a_lost_connection(reason: str, said: str | None) -> None:
+    for error in (handshake_failed(refusal(reason), "b1", host="h"), lost_early(refusal(reason), "b1", has_identity=None)):
+        assert isinstance(error, DisconnectError if said is None else SslAuthenticationError)
+        assert (said or reason) in str(error)
+        assert isinstance(error.__cause__, ssl.SSLError)
+
+
+def test_a_certificate_that_was_shown_is_not_called_missing() -> None:
+    alert = refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED")
+    assert "none is set" in str(lost_early(alert, "b1", has_identity=False))
+    assert "does not accept the client's certificate" in str(lost_early(alert, "b1", has_identity=True))
+
+
+# ---- the proxy ------------------------------------------------------------------------------------------------------
+
+
+class Selector(selectors.DefaultSelector):
+    """Counts how often the loop looks for something to do."""
+
+    turns = 0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.turns += 1
+        return super().select(timeout)
+
+
+@pytest.mark.parametrize("to_client", [False, True])
+@pytest.mark.parametrize("silently", [False, True])
+def test_a_handshake_that_breaks_on_a_real_network_ends_in_a_clear_error_in_time(to_client: bool, silently: bool) -> None:
+    selector = Selector()
+
+    async def steps() -> None:
+        async with Peer(broker, tls=served()) as peer:
+            with FaultProxy(("127.0.0.1", peer.port)) as proxy:
+                for after in range(0, 500, 100 if silently else 9):
+                    proxy.break_after(after, to_client=to_client, silently=silently)
+                    client = Client(proxy.address, timeout=0.2 if silently else SET_UP_S)
+                    turns = selector.turns
+                    with pytest.raises(ResponseTimeoutError if silently else DisconnectError):
+                        await client.ready()
+                    await client.all_gone()
+                    assert selector.turns - turns < TURNS, "a busy loop"
+                proxy.heal()
+                client = Client(proxy.address)
+                (await client.ready()).close(DisconnectError("the test is over"))
+                await client.all_gone()
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(steps())
+
+
+# ---- the end --------------------------------------------------------------------------------------------------------
+
+
+def unanswered(size: int) -> Request:
+    return Request(node=1, use=Use.PRODUCE, api=Api.PRODUCE, timeout=5.0, versions=VersionRange(9, 9), answered=False,
+                   encode=lambda version, correlation_id, client_id: [correlation_id.to_bytes(4, "big") * (size // 4)], done=lambda now, outcome: None)
+
+
+class Deaf:
+    """A broker in a thread: reads so many requests when told to, and then nothing more, not even that the client ends."""
+
+    def __init__(self, requests: int) -> None:
+        self._requests = requests
+        self.go_on, self.leave = threading.Event(), threading.Event()
+        self.sizes: list[int] = []
+        self.peer = raw_peers.Peer(self._talk)
+
+    def _talk(self, connection: socket.socket) -> None:
+        with served().wrap_socket(connection, server_side=True, suppress_ragged_eofs=False) as secured:
+            _key, version, correlation_id = raw_peers.request(secured)
+            secured.sendall(len(answer := encode_response(Api.API_VERSIONS, version, correlation_id, versions())).to_bytes(4, "big") + answer)
+            self.go_on.wait(20)
+            for _ in range(self._requests):
+                self.sizes.append(len(raw_peers.exactly(secured, int.from_bytes(raw_peers.exactly(secured, 4), "big"))))
+            self.leave.wait(20)
+
+
+@pytest.mark.parametrize(("size", "count"), [(64, 5), (10_000, 40), (300_000, 3)])
+def test_what_waits_is_written_before_an_end_that_waits_for_nobody(run: Runs, size: int, count: int) -> None:
+    deaf = Deaf(count)
+
+    async def steps() -> None:
+        client = Client(deaf.peer.address, sockets=SocketOptions(send_buffer=4096))
+        link = await client.ready()
+        for _ in range(count):
+            link.send(unanswered(size))
+        assert link.may_lose
+        link.retire()
+        deaf.go_on.set()
+        async with asyncio.timeout(15):
+            while len(deaf.sizes) < count:  # noqa: ASYNC110 the peer is a thread
+                await asyncio.sleep(0)
+        began = time.monotonic()
+        await client.all_gone()
+        assert time.monotonic() - began < FAREWELL_S / 2, "it waited for the peer's last word"
+        deaf.leave.set()
+
+    with deaf.peer:
+        run(steps())
+    assert deaf.sizes == [size] * count
+
+
+def test_an_idle_connection_ends_at_once_though_the_peer_says_nothing(run: Runs) -> None:
+    deaf = Deaf(0)
+
+    async def steps() -> None:
+        client = Client(deaf.peer.address)
+        link = await client.ready()
+        assert not link.may_lose
+        began = time.monotonic()
+        link.retire()
+        await client.all_gone()
+        assert time.monotonic() - began < FAREWELL_S / 2
+        deaf.leave.set()
+
+    with deaf.peer:
+        deaf.go_on.set()
+        run(steps())
+
+
+def test_a_connection_that_ends_by_itself_is_not_ended_twice(run: Runs) -> None:
+    async def steps() -> None:
+        async with Peer(broker, tls=served()) as peer:
+            client = Client(peer.address)
+            link = await client.ready()
+            assert link._transport is not None
+            link._transport.close()  # as asyncio does when the peer's last word has come, some turns before it tells
+            link.retire()
+            assert not link.unwritten
+            await client.all_gone()
+
+    run(steps())
+
+
+def test_a_refusal_that_comes_before_the_first_question_is_what_asking_it_raises() -> None:
+    async def steps() -> None:
+        client = Client("localhost:1")
+        link = client._link(Endpoint(socket.AF_INET, ("127.0.0.1", 1)))
+        link.advance(Event.OPENED_FOR_TLS)
+        link.connection_made(Transport())
+        assert link.state is State.VERSIONS
+        link.connection_lost(refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED"))
+        with pytest.raises(SslAuthenticationError, match="asks for a certificate"):
+            await link.introduce(ClientInfo("c", "1"), 4, 1.0)
+
+    asyncio.run(steps())
+
+
+def test_a_peer_that_ends_in_order_ends_the_connection(run: Runs) -> None:
+    async def one(conversation: Conversation) -> None:
+        await conversation.introduce()
+
+    async def steps() -> None:
+        async with Peer(one, tls=served()) as peer:
+            client = Client(peer.address)
+            link = await client.ready()
+            await client.all_gone()
+            assert link.state is State.CLOSED
+            assert isinstance(client.lost[-1], DisconnectError)
+
+    run(steps())
+
+
+# ---- bytes ----------------------------------------------------------------------------------------------------------
+
+
+class Transport(asyncio.Transport):
+    """Encrypts at once, and keeps that while nobody takes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = bytearray()
+        self.pending = 0
+        self.takes = True
+        self.most = 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert (high, low) == (1, 0)
+
+    def write(self, data: Any) -> None:
+        self.taken += data
+        self.pending = 0 if self.takes else len(data) + 22 * (1 + len(data) // 16_384)
+        self.most = max(self.most, self.pending)
+
+    def get_write_buffer_size(self) -> int:
+        return self.pending
+
+    def is_closing(self) -> bool:
+        return False
+
+
+@given(sizes=st.lists(st.integers(1, 400_000), min_size=1, max_size=12), seed=st.integers(0, 1 << 30))
+@settings(max_examples=40)
+def test_P07_pieces_are_given_a_gulp_at_a_time_in_order_and_counted_until_they_were_encrypted(sizes: list[int], seed: int) -> None:
+    random = Random(seed)
+    pieces = [bytearray(random.randbytes(size)) for size in sizes]
+    whole = b"".join(pieces)
+    transport = Transport()
+    box = WriteBuffer(transport)
+    box.take_tls()
+    transport.takes = False
+    box.put(pieces)
+    while box.holds:
+        assert box.unwritten == len(whole) - len(transport.taken)  # no more, for the overhead of TLS is not ours: M08 would see an early answer
+        given_now = len(transport.taken)
+        for each, end in zip(pieces, [sum(sizes[:at + 1]) for at in range(len(sizes))], strict=True):
+            if end <= given_now:
+                each[:] = bytes(len(each))  # what was encrypted may be used again
+        transport.pending, transport.takes = 0, random.random() < 0.3
+        box.go_on()
+    transport.pending = 1
+    assert box.holds  # what TLS has not handed on, closing might lose
+    transport.pending = 0
+    assert not box.holds
+    assert transport.taken == whole
+    assert transport.most <= write_buffer.GULP * 1.01
+    assert box.unwritten == 0
+
+
+def test_what_must_wait_waits_as_it_is_and_the_connection_takes_no_more_meanwhile() -> None:
+    async def steps() -> None:
+        read = asyncio.Event()
+
+        async def late(conversation: Conversation) -> None:
+            await conversation.introduce()
+            await read.wait()
+            for _ in range(2):
+                conversation.answer(await conversation.question(), **metadata((1, *conversation.here)))
+
+        async with Peer(late, tls=served()) as peer:
+            client = Client(peer.address)
+            link = await client.ready()
+            for _ in range(10):
+                link.send(unanswered(2_000_000))
+            assert not link.ready
+            assert link._write_buffer is not None
+            assert link._write_buffer.unwritten > 10_000_000
+            assert link._transport is not None
+            assert link._transport.get_write_buffer_size() < 2 * write_buffer.GULP
+            link.close(DisconnectError("the test is over"))
+            await client.all_gone()
+
+    asyncio.run(steps())
+
+
+@settings(max_examples=25)
+@given(cuts=st.lists(st.integers(1, 3000), max_size=30), version=st.sampled_from(["TLSv1.2", "TLSv1.3"]))
+def test_any_split_of_the_stream_is_read_the_same(cuts: list[int], version: str) -> None:
+    """Between a client and its broker stands somebody who cuts the stream where it likes."""
+    async def steps() -> None:
+        async with Peer(broker, tls=served()) as peer:
+
+            async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                sizes = iter([*cuts, *[65_536] * 10_000])
+                while data := await reader.read(next(sizes)):
+                    writer.write(data)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                writer.close()
+
+            async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                there, back = await asyncio.open_connection("127.0.0.1", peer.port)
+                await asyncio.gather(pump(reader, back), pump(there, writer), return_exceptions=True)
+                writer.close()
+
+            server = await asyncio.start_server(between, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            client = Client(str(Address("127.0.0.1", port)), ssl_enabled_protocols=version)
+            link = await client.ready()
+            answers = await asyncio.gather(*[ask(link) for _ in range(5)])
+            assert all(isinstance(each, Reply) for each in answers)
+            link.close(DisconnectError("the test is over"))
+            await client.all_gone()
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(steps())

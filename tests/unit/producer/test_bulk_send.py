@@ -1,0 +1,270 @@
+"""Bulks of a whole producer: what is refused and how it is told, waits and their ends, serializers and partitioners."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow
+import pytest
+
+from pyclient import AsyncProducer, Deliveries, Producer
+from pyclient.errors import (
+    BufferExhaustedError, ClientClosedError, BulkDeliveryError, DeliveryError, IllegalStateError, MetadataTimeoutError, RecordRejectedError, SerializationError,
+)
+from pyclient.testing import FakeCluster
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(brokers=1) as made:
+        made.create_topic("orders", 3)
+        made.create_topic("bills")
+        yield made
+
+
+def producer(cluster: FakeCluster, **options: Any) -> Producer:
+    return Producer(bootstrap_servers=cluster.bootstrap_servers, **options)
+
+
+def stored(cluster: FakeCluster, topic: str = "orders") -> list[Any]:
+    return list(cluster.records(topic))
+
+
+def values_of(cluster: FakeCluster, topic: str = "orders") -> list[bytes | None]:
+    return sorted((record.value for record in stored(cluster, topic)), key=lambda value: value or b"")
+
+
+@contextlib.contextmanager
+def paused(cluster: FakeCluster) -> Iterator[None]:
+    """The broker says nothing until the block ends."""
+    broker = cluster.leader("orders")
+    cluster.pause(broker)
+    try:
+        yield
+    finally:
+        cluster.resume(broker)
+
+
+class ByLength:
+    """A user's partitioner, which has no place for the empty value."""
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Any) -> int:
+        return len(value or b"") % len(partitions) if value else 1 // 0
+
+
+def test_every_value_arrives_with_its_key_headers_and_timestamp(cluster: FakeCluster) -> None:
+    with producer(cluster) as client:
+        deliveries = client.send_many(
+            "orders", [b"a", None, bytearray(b"c")], keys=[b"k", None, b""], headers=[[("h", b"1")], None, []],
+            timestamps=[5, None, 7], partition=1)
+        assert [(told.topic, told.partition, told.offset) for told in deliveries.result(10)] == [("orders", 1, at) for at in range(3)]
+    assert [(record.key, record.value, list(record.headers)) for record in stored(cluster)] == [
+        (b"k", b"a", [("h", b"1")]), (None, None, []), (b"", b"c", [])]
+    assert [record.timestamp for record in stored(cluster)][::2] == [5, 7]
+
+
+def test_serializers_are_asked_for_each_record_and_refuse_only_theirs(cluster: FakeCluster) -> None:
+    with producer(cluster, value_serializer="json", key_serializer="string") as client:
+        deliveries = client.send_many("orders", [{"a": 1}, object(), [2]], keys=["x", "y", "z"])
+        with pytest.raises(BulkDeliveryError) as failed:
+            deliveries.result(10)
+    assert list(failed.value.errors) == [1]
+    assert isinstance(failed.value.errors[1], SerializationError)
+    assert len(stored(cluster)) == 2
+    assert {record.key for record in stored(cluster)} == {b"x", b"z"}
+
+
+def test_a_users_partitioner_chooses_for_each_record_and_what_it_raises_is_the_cause(cluster: FakeCluster) -> None:
+    with producer(cluster, partitioner=ByLength()) as client:
+        deliveries = client.send_many("orders", [b"a", b"", b"abc", b"ab"])
+        failed = deliveries.exception(10)
+        assert failed is not None
+        assert list(failed.errors) == [1]
+        assert isinstance(failed.errors[1], RecordRejectedError)
+        assert isinstance(failed.errors[1].__cause__, ZeroDivisionError)
+        assert [deliveries[at].partition for at in (0, 2, 3)] == [1, 0, 2]
+
+
+@pytest.mark.parametrize("by", ["arrow", "lists"])
+def test_a_topic_column_sends_each_row_to_its_topic_and_null_to_the_one_given(cluster: FakeCluster, by: str) -> None:
+    data = pyarrow.table({"value": ["a", "b", "c", "d"], "to": ["bills", None, "orders", "bills"]})
+    with producer(cluster, **({"value_serializer": "string"} if by == "lists" else {})) as client:
+        told = client.send_arrow("orders", data, topic_column="to").result(10)
+        assert [each.topic for each in told] == ["bills", "orders", "orders", "bills"]
+    assert values_of(cluster) == [b"b", b"c"]
+    assert values_of(cluster, "bills") == [b"a", b"d"]
+
+
+def test_text_of_arrow_is_bytes_also_where_a_users_partitioner_is_asked_for_each_row(cluster: FakeCluster) -> None:
+    named = pyarrow.array([[{"key": "h", "value": "x"}], None], pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.string())])))
+    data = pyarrow.table({"value": ["a", "bé"], "key": pyarrow.array(["k", None]).dictionary_encode(), "headers": named})
+    with producer(cluster, partitioner=ByLength()) as client:
+        client.send_arrow("orders", data).result(10)
+    assert sorted((record.value, record.key, list(record.headers)) for record in stored(cluster)) == [
+        (b"a", b"k", [("h", b"x")]), ("bé".encode(), None, [])]
+
+
+def test_rows_of_a_topic_that_is_not_known_or_null_are_refused_and_no_others(cluster: FakeCluster) -> None:
+    data = pyarrow.table({"value": ["a", "b", "c"], "to": ["bills", "no such/topic", None]})
+    with producer(cluster, max_block_ms=300) as client:
+        failed = client.send_arrow(None, data, topic_column="to").exception(10)
+        assert failed is not None
+        assert list(failed.errors) == [1, 2]
+        assert "its topic is null" in str(failed.errors[2])
+    assert values_of(cluster, "bills") == [b"a"]
+
+
+def test_serializers_see_what_arrow_holds_of_any_type(cluster: FakeCluster) -> None:
+    data = pyarrow.table({"value": [{"n": 1}, None], "key": [7, 8], "headers": [[{"key": "h", "value": b"x"}], []],
+                          "timestamp": pyarrow.array([9, 10], pyarrow.timestamp("ms"))})
+    with producer(cluster, value_serializer="json", key_serializer="long") as client:
+        client.send_arrow("bills", data).result(10)
+    first, second = stored(cluster, "bills")
+    assert (first.value, first.key, first.timestamp) == (b'{"n":1}', (7).to_bytes(8, "big"), 9)
+    assert list(first.headers) == [("h", b"x")]
+    assert second.key == (8).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"values": [b"a"], "keys": [b"k", b"l"]}, "1 values, 2 keys"),
+    ({"values": b"abc"}, "values is bytes: give a list"),
+    ({"values": [b"a"], "timestamps": 5}, "timestamps is int"),
+    ({"values": [b"a"], "partition": -1}, "partition -1 is negative"),
+])
+def test_columns_that_do_not_fit_are_refused_before_anything_is_queued(cluster: FakeCluster, arguments: Any, message: str) -> None:
+    with producer(cluster) as client:
+        with pytest.raises((TypeError, ValueError), match=message):
+            client.send_many("orders", **arguments)
+        client.flush()
+    assert stored(cluster) == []
+
+
+def test_P35_an_unknown_partition_is_raised_and_nothing_was_queued(cluster: FakeCluster) -> None:
+    with producer(cluster, max_block_ms=200) as client, pytest.raises(MetadataTimeoutError, match="partition 7 of topic 'orders'"):
+        client.send_many("orders", [b"a"], partition=7)
+
+
+def test_P04_without_memory_in_time_the_rest_is_refused_by_index_and_what_is_queued_stays(cluster: FakeCluster) -> None:
+    with producer(cluster, buffer_memory=40_000, batch_size=10_000, max_block_ms=200, linger_ms=0) as client:
+        client.partitions_for("orders")
+        with paused(cluster):
+            deliveries = client.send_many("orders", [b"x" * 1_000] * 5_000, partition=0)
+        with pytest.raises(DeliveryError) as unseen:
+            client.flush(20)
+        failed = deliveries.exception(0)
+        assert failed is not None
+        first = min(failed.errors)
+        assert unseen.value.count == len(failed.errors)
+        assert list(failed.errors) == list(range(first, 5_000))
+        assert len(failed.errors.ranges) == 1
+        assert isinstance(failed.errors[first], BufferExhaustedError)
+        assert 20 < first < 60
+        client.flush()
+    assert len(stored(cluster)) == first
+
+
+def test_a_failure_in_a_bulk_that_nobody_looked_at_is_raised_by_flush(cluster: FakeCluster) -> None:
+    with producer(cluster) as client:
+        bad: list[Any] = [b"a", 1, 2]
+        client.send_many("orders", bad)
+        with pytest.raises(DeliveryError, match=r"2 records could not be delivered \(orders, not queued: "):
+            client.flush()
+        seen: list[Deliveries] = []
+        client.send_many("orders", bad).add_done_callback(seen.append)
+        client.flush()
+        eventually(lambda: bool(seen), 5.0)
+        assert len(seen[0]) == 3
+
+
+def test_a_bulk_in_a_callback_waits_for_nothing(cluster: FakeCluster) -> None:
+    with producer(cluster) as client:
+        told: list[Any] = []
+
+        def again(_: Any) -> None:
+            deliveries = client.send_many("orders", [b"b"])
+            try:
+                deliveries.result()
+            except IllegalStateError as error:
+                told.append(error)
+
+        client.send("orders", b"a", on_delivery=again)
+        eventually(lambda: bool(told), 10.0)
+    assert values_of(cluster) == [b"a", b"b"]
+
+
+def test_arrow_timestamps_that_milliseconds_cannot_count_are_refused_by_index_and_do_not_become_other_moments(cluster: FakeCluster) -> None:
+    moments = pyarrow.array([7, 2**62, None, 2**63 - 1, -(2**63)], pyarrow.int64()).cast(pyarrow.timestamp("s"))
+    with producer(cluster) as client:
+        deliveries = client.send_arrow("orders", pyarrow.table({"value": ["a"] * 5, "timestamp": moments}))
+        failed = deliveries.exception(20)
+        assert failed is not None
+        assert list(failed.errors) == [1, 3, 4]
+        assert "timestamp -" in str(failed.errors[1])
+    assert 7_000 in {record.timestamp for record in stored(cluster)}
+
+
+def test_a_closed_producer_refuses_a_bulk(cluster: FakeCluster) -> None:
+    client = producer(cluster)
+    client.close()
+    with pytest.raises(ClientClosedError):
+        client.send_many("orders", [b"a"])
+
+
+def test_P08_close_ends_a_bulk_that_waits_for_memory_and_refuses_its_rest(cluster: FakeCluster) -> None:
+    client = producer(cluster, buffer_memory=40_000, batch_size=10_000, linger_ms=0)
+    client.partitions_for("orders")
+    got: list[Deliveries] = []
+    with paused(cluster):
+        thread = threading.Thread(target=lambda: got.append(client.send_many("orders", [b"x" * 1_000] * 5_000, partition=0)))
+        thread.start()
+        eventually(lambda: client._core.accumulator.pool.waiting == 1, 10.0)
+        with pytest.raises(DeliveryError, match="closed before"):
+            client.close(0)
+        thread.join(10)
+    failed = got[0].exception(5)
+    assert failed is not None
+    assert len(failed.errors) == 5_000
+    assert 1 < len(failed.errors.ranges) < 10
+    assert all(isinstance(cause, ClientClosedError) for cause in failed.errors.values())
+
+
+def test_an_async_bulk_that_is_cancelled_says_how_far_it_came_and_what_was_queued_is_delivered(cluster: FakeCluster) -> None:
+    async def main() -> str:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=40_000, batch_size=10_000) as client:
+            await client.partitions_for("orders")
+            with paused(cluster):
+                task = asyncio.ensure_future(noted(client))
+                await asyncio.to_thread(eventually, lambda: client._core.accumulator.pool.waiting == 1)
+                task.cancel()
+                note = await task
+            await client.flush(20)
+            return note
+
+    async def noted(client: AsyncProducer) -> str:
+        try:
+            await client.send_many("orders", [b"x" * 1_000] * 500, partition=0)
+        except asyncio.CancelledError as cancelled:
+            return " ".join(cancelled.__notes__)
+        return "not cancelled"
+
+    note = asyncio.run(main())
+    count = len(stored(cluster))
+    assert 20 < count < 60
+    assert f"ended at the record at index {count}:" in note
+
+
+def test_an_async_bulk_is_awaited_for_its_outcome(cluster: FakeCluster) -> None:
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=50_000, batch_size=5_000) as client:
+            deliveries = await client.send_many("orders", [b"%d" % at for at in range(20_000)])
+            told = await deliveries
+            assert len(told) == 20_000
+            deliveries = await client.send_arrow("bills", pyarrow.table({"value": ["a", "b"]}))
+            assert [each.offset for each in await deliveries] == [0, 1]
+
+    asyncio.run(main())
+    assert sorted(int(record.value or b"") for record in stored(cluster)) == list(range(20_000))

@@ -1,0 +1,69 @@
+"""From a record to its partition: what a partitioner may say, and what is refused; and what a topic's state means for its memory."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient.buffers.queues import TopicQueues
+from pyclient.config import ProducerConfig
+from pyclient.core.cluster import Cluster
+from pyclient.plugins import STICKY, Partitions
+from pyclient.producer.callbacks import LoopObserver
+from pyclient.producer.core import ProducerCore, Router
+from tests.unit.core.world import answer, topic, view
+from pyclient.codec.apis import Api
+
+UNKNOWN_TOPIC_OR_PARTITION = 3
+
+
+class Says:
+    """A partitioner with one answer."""
+
+    def __init__(self, number: object) -> None:
+        self.number = number
+
+    def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
+        return self.number  # type: ignore[return-value]
+
+
+def route(partitioner: object, key: bytes | None = b"key") -> int:
+    queues = TopicQueues("orders")
+    queues.update(3, [0, 1, 2])
+    router = Router(ProducerConfig.parse(None, {"bootstrap_servers": "host:1", "partitioner": partitioner}))
+    return router.partition(queues, key, None, None)
+
+
+def test_a_partitioner_leaves_the_choice_by_STICKY() -> None:
+    assert route(Says(2)) == 2
+    assert route(Says(STICKY)) == STICKY
+    assert route("murmur3", None) == STICKY
+
+
+@pytest.mark.parametrize("number", [-1, 3, None, 1.0, "1"])
+def test_what_is_no_partition_is_refused_also_a_minus_one_that_nobody_called_STICKY(number: object) -> None:
+    with pytest.raises(ValueError, match=r"Says chose partition .* of topic 'orders', which has 3"):
+        route(Says(number))
+
+
+def test_the_partitions_of_a_deleted_topic_have_no_leader_to_count_on() -> None:
+    """Else what waits for them could take all of the memory, until it expires."""
+    core = ProducerCore(ProducerConfig.parse(None, {"bootstrap_servers": "host:1", "buffer_memory": 8192, "batch_size": 1024}), LoopObserver())
+
+    def tell(error: int) -> None:
+        told = topic("t", error=error) if error else topic("t", 1)
+        clusters.append(clusters[-1].updated(answer(Api.METADATA, 13, **view(told))))
+        core.on_cluster(clusters[-1])
+
+    clusters = [Cluster()]
+    tell(0)
+    queues = core.accumulator.topic("t")
+    assert queues is not None
+
+    def fill() -> int:
+        while core.accumulator.append(queues, 0, -1, None, b"x" * 900, None):
+            pass
+        return core.accumulator.pool.used
+
+    tell(UNKNOWN_TOPIC_OR_PARTITION)
+    assert fill() <= 8192 // 2
+    tell(0)
+    assert fill() > 8192 // 2
