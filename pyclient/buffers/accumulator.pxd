@@ -37,7 +37,7 @@ cdef class Accumulator:
     cdef object _live                    # batches not done, in the order of their creation
 
     # What `append` does.
-    cdef Delivery take(self, TopicQueues topic, Py_ssize_t partition, long long timestamp, bytes key, bytes value, bytes headers,
+    cdef Delivery append_record(self, TopicQueues topic, Py_ssize_t partition, long long timestamp, bytes key, bytes value, bytes headers,
                        object waiter, object on_delivery)
 
     # Private.

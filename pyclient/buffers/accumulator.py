@@ -80,10 +80,10 @@ class Accumulator:
         ``partition`` -1 takes the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is one that `wait` got memory for.
         *on_delivery* becomes the delivery's callback, before anybody can append behind it: callbacks run in the records' order.
         """
-        return self.take(topic, partition, timestamp, key, value, headers, waiter, on_delivery)
+        return self.append_record(topic, partition, timestamp, key, value, headers, waiter, on_delivery)
 
     @cython.cfunc
-    def take(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: bytes | None, value: bytes | None,
+    def append_record(self, topic: TopicQueues, partition: cython.Py_ssize_t, timestamp: cython.longlong, key: bytes | None, value: bytes | None,
              headers: bytes | None, waiter: object, on_delivery: object) -> Delivery:
         key_size: cython.Py_ssize_t = -1 if key is None else PyBytes_GET_SIZE(key)
         value_size: cython.Py_ssize_t = -1 if value is None else PyBytes_GET_SIZE(value)

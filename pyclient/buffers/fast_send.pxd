@@ -1,4 +1,4 @@
-# C interface: a producer's `send` calls its entrance without a Python call.
+# C interface: a producer's `send` appends a record without a Python call.
 cimport cython
 
 from pyclient.buffers.accumulator cimport Accumulator
@@ -8,33 +8,33 @@ from pyclient.buffers.rows cimport KeyHash
 
 
 @cython.final
-cdef class Entrance:
+cdef class SendPath:
     cdef public bint closed
     cdef Accumulator _accumulator
     cdef bint _ignore_keys
-    cdef bint _keyless_stick
-    cdef object _hash_owner
+    cdef bint _keyless_sticky
+    cdef object _hash_owner       # keeps the capsule of `_hash` alive
     cdef KeyHash _hash
     cdef object _loop
-    cdef dict _noted        # what the loop notes of itself, the thread it runs in among it; None: it has to be asked
-    cdef object _note       # of this thread
+    cdef dict _loop_fields        # the loop's `__dict__` when it holds `_thread_id`; None: call `is_running`
+    cdef object _thread_id        # the `_thread_id` object that matched last
     cdef unsigned long _thread
 
-    cdef Delivery take(self, object topic, object value, object key, object partition, object timestamp, object headers, object on_delivery)
+    cdef Delivery append(self, object topic, object value, object key, object partition, object timestamp, object headers, object on_delivery)
 
-    cdef bint is_here(self) except -1
+    cdef bint on_loop(self) except -1
 
     # Private.
-    cdef Py_ssize_t place(self, TopicQueues queues, bytes key, object partition) except -3
+    cdef Py_ssize_t choose(self, TopicQueues queues, bytes key, object partition) except -3
 
 
-cdef class Sending:
-    cdef public Entrance _entrance
+cdef class FastSend:
+    cdef public SendPath _send_path
 
 
 @cython.final
 @cython.no_gc
-cdef class Queued:
+cdef class CompletedSend:
     cdef Delivery _delivery
     cdef bint _awaited
 
@@ -42,9 +42,10 @@ cdef class Queued:
     cdef Delivery end(self)
 
 
-cdef class AsyncSending:
-    cdef public Entrance _entrance
-    cdef object _unbegun   # weak references to coroutines, in the order of their calls
+cdef class AsyncFastSend:
+    cdef public SendPath _send_path
+    cdef object _not_started   # weak references to coroutines, in the order of their calls
 
     # Private.
-    cdef bint nobody_is_before(self) except -1
+    cdef bint may_append(self) except -1
+    cdef object in_order(self, object coroutine)

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""The way in for most records: bytes, for a topic that is known. One compiled step from the user's call into the batch.
+"""The compiled path of ``send``: a record of bytes for a known topic goes into its batch in one step.
 
-Whatever else a record may need (a serializer, an interceptor, a partitioner in Python, a topic or memory to wait for, an error to
-be raised for what it is) is left to the producer: interpreted, this step would cost more than all that follows.
-Knows nothing of how to wait. Rule: what it does not take, it has not touched.
+Every other record (serializer, interceptor, partitioner in Python, unknown topic, no memory, wrong type) takes the decorated method:
+interpreted, the checks of the fast path would cost more than the append itself.
+Nothing here waits. Rule: a record that the fast path does not accept has changed no state.
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -19,6 +19,7 @@ from cython.cimports.pyclient.buffers.rows import KeyHash
 from cython.cimports.pyclient.buffers.am_send import PYGEN_RETURN, PySendResult, sendfunc, set_am_send
 
 from collections import deque
+from functools import update_wrapper
 from inspect import CORO_CREATED, getcoroutinestate
 from threading import get_ident
 from warnings import warn
@@ -26,58 +27,60 @@ from weakref import ref
 
 from pyclient.errors import AuthenticationError, ClientClosedError, RecordTooLargeError
 
-NOWHERE = cython.declare(cython.Py_ssize_t, -2)
+NOT_SIMPLE = cython.declare(cython.Py_ssize_t, -2)
 STICKY = cython.declare(cython.Py_ssize_t, -1)
 NOW = cython.declare(cython.longlong, -1)
 
 
 @cython.final
 @cython.cclass
-class Entrance:
-    """Takes the records that are simple: ``closed`` set to True, none any more.
+class SendPath:
+    """Appends simple records; none once ``closed`` is True.
 
-    *ignore_keys*: all stick to a partition for a while; *keyless_stick*: those without a key do. *key_hash* is a partitioner's capsule
-    (`pyclient.plugins.HashesKeys`), which chooses for keys. What these do not decide is not simple. The fields are declared in entrance.pxd.
+    *ignore_keys*: every record goes to the sticky partition. *keyless_sticky*: records without a key do. *key_hash* is a partitioner's
+    capsule (`pyclient.plugins.HashesKeys`), which chooses for keys. A record whose partition none of these decides is not simple.
+    The fields are declared in fast_send.pxd.
     """
 
-    def __init__(self, accumulator: Accumulator, *, ignore_keys: cython.bint, keyless_stick: cython.bint, key_hash: object = None):
+    def __init__(self, accumulator: Accumulator, *, ignore_keys: cython.bint, keyless_sticky: cython.bint, key_hash: object = None):
         self._accumulator = accumulator
         self._ignore_keys = ignore_keys
-        self._keyless_stick = keyless_stick
+        self._keyless_sticky = keyless_sticky
         self._hash_owner = key_hash
         if key_hash is not None:
             self._hash = cython.cast(KeyHash, PyCapsule_GetPointer(key_hash, b"pyclient.key_hash"))
 
     def bind(self, loop):
-        """From now on `is_here` wherever *loop*, which runs in this thread, is the running one."""
+        """Let `on_loop` recognise *loop*, which runs in the calling thread."""
         self._loop = loop
         self._thread = get_ident()
-        # asyncio's own loops note the thread they run in, and None while they do not: that answers it without a call.
-        noted: dict = getattr(loop, "__dict__", {})
-        self._noted = noted if noted.get("_thread_id") == self._thread else None
-        self._note = None
+        # asyncio's own loops set `_thread_id` while they run and None otherwise: reading it needs no call.
+        fields: dict = getattr(loop, "__dict__", {})
+        self._loop_fields = fields if fields.get("_thread_id") == self._thread else None
+        self._thread_id = None
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def is_here(self) -> cython.bint:
-        """Whether the loop runs, and in this thread: then it is the running one, as there is one at a time in a thread."""
+    def on_loop(self) -> cython.bint:
+        """Whether the calling code runs on the bound loop: it runs, in this thread, and a thread runs one loop at a time."""
         thread: cython.ulong = PyThread_get_thread_ident()
         if thread != self._thread or self._loop is None:
             return False
-        if self._noted is None:
+        if self._loop_fields is None:
             return self._loop.is_running()
-        note: object = self._noted.get("_thread_id")
-        if note is None:
+        thread_id: object = self._loop_fields.get("_thread_id")
+        if thread_id is None:
             return False
-        if note is not self._note:  # most often it is the very object that was right before
-            if note != thread:
+        if thread_id is not self._thread_id:  # usually the same object as at the last call
+            if thread_id != thread:
                 return False
-            self._note = note
+            self._thread_id = thread_id
         return True
 
     @cython.cfunc
-    def take(self, topic: object, value: object, key: object, partition: object, timestamp: object, headers: object,
-             on_delivery: object) -> Delivery:
+    def append(self, topic: object, value: object, key: object, partition: object, timestamp: object, headers: object,
+               on_delivery: object) -> Delivery:
+        """The delivery of a simple record; None for any other."""
         stamp: cython.longlong = NOW
         if self.closed or type(topic) is not str or (headers is not None and type(headers) is not tuple) or headers:
             return None
@@ -90,60 +93,55 @@ class Entrance:
         queues: TopicQueues = self._accumulator._topics.get(topic)
         if queues is None:
             return None
-        place: cython.Py_ssize_t = self.place(queues, key, partition)
-        if place == NOWHERE:
+        chosen: cython.Py_ssize_t = self.choose(queues, key, partition)
+        if chosen == NOT_SIMPLE:
             return None
-        return self._accumulator.take(queues, place, stamp, key, value, None, None, on_delivery)
+        return self._accumulator.append_record(queues, chosen, stamp, key, value, None, None, on_delivery)
 
     @cython.cfunc
     @cython.exceptval(-3, check=False)
-    def place(self, queues: TopicQueues, key: bytes | None, partition: object) -> cython.Py_ssize_t:
-        """The partition, `STICKY`, or `NOWHERE`: that is for others to say."""
+    def choose(self, queues: TopicQueues, key: bytes | None, partition: object) -> cython.Py_ssize_t:
+        """The partition, `STICKY`, or `NOT_SIMPLE` where the partitioner or an error decides."""
         if partition is not None:
-            return partition if type(partition) is int and 0 <= partition < queues._count else NOWHERE
+            return partition if type(partition) is int and 0 <= partition < queues._count else NOT_SIMPLE
         if self._ignore_keys:
             return STICKY
         if key is None:
-            return STICKY if self._keyless_stick else NOWHERE
+            return STICKY if self._keyless_sticky else NOT_SIMPLE
         if self._hash == cython.NULL:
-            return NOWHERE
+            return NOT_SIMPLE
         hashed: cython.Py_ssize_t = self._hash(cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(key)), PyBytes_GET_SIZE(key))
         return hashed % queues._count
 
 
 @cython.cclass
-class Sending:
-    """What the sync producer inherits ``send`` from: a method of a compiled class costs the caller half of an interpreted one.
+class FastSend:
+    """Base of a producer whose ``send`` is decorated with `fast_send`: the path of its simple records, None for no fast path."""
 
-    A subclass sets ``_entrance`` (None: no record is simple) and defines ``_send`` for all others.
+
+def fast_send(method):
+    """Decorate the ``send`` of a `FastSend`: simple records are appended by compiled code, all others call the decorated method.
+
+    A compiled function costs the caller half of an interpreted one. Its signature and docstring are those of *method*.
     """
-
-    def send(self, topic: object, value: object = None, key: object = None, *, partition: object = None, timestamp: object = None,
-             headers: object = (), on_delivery: object = None):
-        """Queue one record and return at once; the `Delivery` tells its fate. Order is kept per partition.
-
-        ``partition`` is 0-based, None asks the partitioner; ``timestamp`` is in ms since the epoch, None is now;
-        ``headers`` are (str, bytes or None) pairs; ``on_delivery(delivery)`` runs on the callback thread.
-        Waits for an unknown topic and for memory, both within ``max_block_ms``; in a callback it raises instead.
-        Where Ctrl-C ends it, the record may have been queued all the same; it is then delivered once, as any other.
-
-        Raises:
-            BufferExhaustedError: ``buffer_memory`` stayed full; nothing was queued, calling again is safe.
-            MetadataTimeoutError: the topic or partition is not known; nothing was queued.
-            RecordTooLargeError: the record alone exceeds ``max_request_size``; it will never fit.
-        """
+    def send(self: FastSend, topic: object, value: object = None, key: object = None, *, partition: object = None,
+             timestamp: object = None, headers: object = (), on_delivery: object = None):
         delivery: Delivery = None
-        if self._entrance is not None:
-            delivery = self._entrance.take(topic, value, key, partition, timestamp, headers, on_delivery)
-        return self._send(topic, value, key, partition, timestamp, headers, on_delivery) if delivery is None else delivery
+        if self._send_path is not None:
+            delivery = self._send_path.append(topic, value, key, partition, timestamp, headers, on_delivery)
+        if delivery is not None:
+            return delivery
+        return method(self, topic, value, key, partition=partition, timestamp=timestamp, headers=headers, on_delivery=on_delivery)
+
+    return update_wrapper(send, method)
 
 
 @cython.final
-@cython.freelist(8)  # most are made and awaited one after the other
+@cython.freelist(8)  # most are created and awaited one after the other
 @cython.no_gc
 @cython.cclass
-class Queued:
-    """What ``AsyncProducer.send`` gives for a record that is queued already: a coroutine to all who ask, which ends at once."""
+class CompletedSend:
+    """What ``AsyncProducer.send`` returns for a record that is queued already: a coroutine that returns its delivery at once."""
 
     def __dealloc__(self):
         if not self._awaited and self._delivery is not None:
@@ -159,18 +157,18 @@ class Queued:
         raise StopIteration(self.end())
 
     def send(self, value):
-        """What ``await`` does. Raises StopIteration with the `Delivery`."""
+        """Raise StopIteration with the `Delivery`, as ``await`` expects."""
         raise StopIteration(self.end())
 
     def throw(self, kind, value=None, trace=None):
-        """Raise it here: there is nothing left that could be stopped."""
+        """Raise the exception at once: no step is left that it could interrupt."""
         self._awaited = True
         if isinstance(value, BaseException):
             raise value
         raise kind if value is None else kind(value)
 
     def close(self):
-        """Nobody will await it."""
+        """Suppress the warning about a missing ``await``."""
         self._awaited = True
 
     @cython.cfunc
@@ -181,63 +179,68 @@ class Queued:
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _finish(queued: Queued, value: object, result: cython.pointer(cython.pointer(PyObject))) -> PySendResult:
-    delivery: object = queued.end()
+def _finish(completed: CompletedSend, value: object, result: cython.pointer(cython.pointer(PyObject))) -> PySendResult:
+    delivery: object = completed.end()
     Py_INCREF(delivery)
     result[0] = cython.cast(cython.pointer(PyObject), delivery)
     return PYGEN_RETURN
 
 
-set_am_send(cython.cast(cython.pointer(PyTypeObject), Queued), cython.cast(sendfunc, _finish))
+set_am_send(cython.cast(cython.pointer(PyTypeObject), CompletedSend), cython.cast(sendfunc, _finish))
 
 
 def _warn_unawaited():
-    warn("AsyncProducer.send was never awaited. Its record is queued all the same, but one that must wait for memory would be lost: "
+    warn("AsyncProducer.send was never awaited. This record is queued, but a record that has to wait for memory would be lost: "
          "write `await producer.send(...)`", RuntimeWarning, stacklevel=2)
 
 
 @cython.cclass
-class AsyncSending:
-    """What the async producer inherits ``send`` from; the sync one's is `Sending`.
-
-    A subclass sets ``_entrance`` (None: no record is simple), binds it to its loop, and defines the coroutine ``_send`` for all others. Until
-    those of earlier calls have begun, simple records go the same way: none may overtake one that was sent before it.
-    """
-
-    def send(self, topic: object, value: object = None, key: object = None, *, partition: object = None, timestamp: object = None,
-             headers: object = (), on_delivery: object = None):
-        """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
-
-        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop. Most records are queued by the call itself:
-        cancelling the ``await``, or a task that was made of it, does not take them back.
-        """
-        queued: Queued
-        delivery: Delivery = None
-        if self._entrance is not None and self.nobody_is_before() and self._entrance.is_here():
-            try:
-                delivery = self._entrance.take(topic, value, key, partition, timestamp, headers, on_delivery)
-            except (RecordTooLargeError, ClientClosedError, AuthenticationError):
-                delivery = None  # nothing is queued then, and _send raises it where it is awaited
-        if delivery is None:
-            coroutine = self._send(topic, value, key, partition, timestamp, headers, on_delivery)
-            return coroutine if self._entrance is None else self._later(coroutine)
-        queued = Queued.__new__(Queued)
-        queued._delivery = delivery
-        return queued
-
-    def _later(self, coroutine):
-        """It takes its place in line when somebody begins to await it."""
-        if self._unbegun is None:
-            self._unbegun = deque()
-        self._unbegun.append(ref(coroutine))
-        return coroutine
+class AsyncFastSend:
+    """Base of a producer whose ``send`` is decorated with `async_fast_send`; its ``_send_path`` is bound to the producer's loop."""
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def nobody_is_before(self) -> cython.bint:
-        while self._unbegun:
-            coroutine = self._unbegun[0]()
+    def may_append(self) -> cython.bint:
+        """Whether the fast path is allowed: on the producer's loop, and every coroutine of an earlier `send` has started."""
+        if self._send_path is None:
+            return False
+        while self._not_started:
+            coroutine = self._not_started[0]()
             if coroutine is not None and getcoroutinestate(coroutine) == CORO_CREATED:
                 return False
-            self._unbegun.popleft()
-        return True
+            self._not_started.popleft()
+        return self._send_path.on_loop()
+
+    @cython.cfunc
+    def in_order(self, coroutine: object) -> object:
+        """Keep later simple records behind *coroutine* until it starts."""
+        if self._send_path is not None:
+            if self._not_started is None:
+                self._not_started = deque()
+            self._not_started.append(ref(coroutine))
+        return coroutine
+
+
+def async_fast_send(method):
+    """Decorate the coroutine method ``send`` of an `AsyncFastSend`, as `fast_send` does for a sync one.
+
+    While the coroutine of an earlier call has not started, simple records take the decorated method too: none overtakes a record that
+    was sent before it.
+    """
+    def send(self: AsyncFastSend, topic: object, value: object = None, key: object = None, *, partition: object = None,
+             timestamp: object = None, headers: object = (), on_delivery: object = None):
+        completed: CompletedSend
+        delivery: Delivery = None
+        if self.may_append():
+            try:
+                delivery = self._send_path.append(topic, value, key, partition, timestamp, headers, on_delivery)
+            except (RecordTooLargeError, ClientClosedError, AuthenticationError):
+                delivery = None  # nothing is queued then; the decorated method raises it where it is awaited
+        if delivery is None:
+            return self.in_order(method(self, topic, value, key, partition=partition, timestamp=timestamp, headers=headers,
+                                        on_delivery=on_delivery))
+        completed = CompletedSend.__new__(CompletedSend)
+        completed._delivery = delivery
+        return completed
+
+    return update_wrapper(send, method)

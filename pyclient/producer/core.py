@@ -12,7 +12,7 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.partition_choice import Choice
-from pyclient.buffers.fast_send import Entrance
+from pyclient.buffers.fast_send import SendPath
 from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import encode_headers
@@ -59,7 +59,7 @@ class ProducerCore(ClientCore):
         self.router = Router(config)
         if self.router.watching is not None:
             self.accumulator.on_new_batch = Watched(self.router.watching)
-        self.entrance = self.router.entrance(self.accumulator) if self.interceptors is None else None
+        self.send_path = self.router.send_path(self.accumulator) if self.interceptors is None else None
         self.creation = TopicCreation()
         self._workers: Executor | None = None
         limits = SendingLimits(
@@ -242,8 +242,8 @@ class ProducerCore(ClientCore):
     def forked(self) -> None:
         """Nothing that is pending will be settled in this process."""
         super().forked()
-        if self.entrance is not None:
-            self.entrance.closed = True  # before it takes the lock, which some thread of the parent may hold for ever
+        if self.send_path is not None:
+            self.send_path.closed = True  # before it takes the lock, which some thread of the parent may hold for ever
         self.observer.closed = self.closed
 
     async def close(self) -> None:
@@ -298,12 +298,12 @@ class Router:
             return None
         return partitioner.key_hash()
 
-    def entrance(self, accumulator: Accumulator) -> Entrance | None:
-        """Where records that need nothing of this go past it; None when all need it."""
+    def send_path(self, accumulator: Accumulator) -> SendPath | None:
+        """The path of records that need none of this router; None when every record needs it."""
         if self.serialized:
             return None
         key_hash = self.key_hash()
-        return Entrance(accumulator, ignore_keys=self._ignores_keys, keyless_stick=self._keyed_only or key_hash is not None, key_hash=key_hash)
+        return SendPath(accumulator, ignore_keys=self._ignores_keys, keyless_sticky=self._keyed_only or key_hash is not None, key_hash=key_hash)
 
     def chooses(self, *, keyed: bool) -> bool:
         """Whether `partition` must be asked for each record of a bulk."""

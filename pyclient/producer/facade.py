@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
-from pyclient.buffers.fast_send import AsyncSending, Sending
+from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send, fast_send
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import Rows
 from pyclient.codec.arrow_input import Names
@@ -57,7 +57,7 @@ class _NoTransactions(Facade):
         raise _no_transactions()
 
 
-class Producer(Sending, _NoTransactions):
+class Producer(FastSend, _NoTransactions):
     """Sends records to Kafka; used by any number of threads.
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins. See
@@ -76,11 +76,51 @@ class Producer(Sending, _NoTransactions):
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = ThreadObserver("pyclient-callbacks")
         self._core = ProducerCore(parsed, self._observer)
-        self._entrance = self._core.entrance
+        self._send_path = self._core.send_path
         self._max_block = parsed.max_block_ms / 1000
         self._portal = Portal("pyclient-producer")
         self._end = ProducerShutdown(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
+
+    @fast_send
+    def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
+             headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
+        """Queue one record and return at once; the `Delivery` is its result. Order is kept per partition.
+
+        ``partition`` is 0-based, None lets the partitioner choose; ``timestamp`` is in ms since the epoch, None is now;
+        ``headers`` are (str, bytes or None) pairs; ``on_delivery(delivery)`` runs on the callback thread.
+        Waits for an unknown topic and for memory, both within ``max_block_ms``; in a callback it raises instead.
+        When Ctrl-C interrupts the call, the record may already be queued; it is then delivered once, like any other.
+
+        Raises:
+            BufferExhaustedError: ``buffer_memory`` stayed full; nothing was queued, calling again is safe.
+            MetadataTimeoutError: the topic or partition is not known; nothing was queued.
+            RecordTooLargeError: the record alone exceeds ``max_request_size``; it will never fit.
+        """
+        core = self._core
+        if core.closed is not None:
+            raise raisable(core.closed)
+        interceptors = core.interceptors
+        if interceptors is not None:
+            key, value, headers = interceptors.on_send(topic, key, value, headers)
+        try:
+            deadline = None
+            partition = None if partition is None else check_partition(partition)
+            queues = core.accumulator.topic(topic)
+            if queues is None or (partition is not None and partition >= len(queues)):
+                deadline = core.clock() + self._max_block
+                queues = self._wait_for_topic(topic, partition, deadline)
+            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
+            chosen = core.router.partition(queues, raw_key, raw_value, partition)
+            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
+            if delivery is None:
+                delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
+            return delivery
+        except Exception as error:
+            if interceptors is not None:
+                interceptors.refused(error)
+            raise
 
     def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
                   headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
@@ -168,34 +208,6 @@ class Producer(Sending, _NoTransactions):
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
-    def _send(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
-              on_delivery: OnDelivery | None) -> Delivery:
-        """What `send` does for a record that is not simple (`pyclient.buffers.fast_send`)."""
-        core = self._core
-        if core.closed is not None:
-            raise raisable(core.closed)
-        interceptors = core.interceptors
-        if interceptors is not None:
-            key, value, headers = interceptors.on_send(topic, key, value, headers)
-        try:
-            deadline = None
-            partition = None if partition is None else check_partition(partition)
-            queues = core.accumulator.topic(topic)
-            if queues is None or (partition is not None and partition >= len(queues)):
-                deadline = core.clock() + self._max_block
-                queues = self._wait_for_topic(topic, partition, deadline)
-            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
-            chosen = core.router.partition(queues, raw_key, raw_value, partition)
-            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
-            if delivery is None:
-                delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
-            return delivery
-        except Exception as error:
-            if interceptors is not None:
-                interceptors.refused(error)
-            raise
-
     def _forget(self) -> None:
         self._end.forget()
 
@@ -280,7 +292,7 @@ class Producer(Sending, _NoTransactions):
         return error
 
 
-class AsyncProducer(AsyncSending, AsyncFacade, _NoTransactions):
+class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
     """`Producer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     _core: ProducerCore
@@ -290,8 +302,39 @@ class AsyncProducer(AsyncSending, AsyncFacade, _NoTransactions):
         parsed = _parse(config, options, key_serializer, value_serializer, partitioner, interceptors)
         self._observer = LoopObserver()
         self._core = ProducerCore(parsed, self._observer)
-        self._entrance = self._core.entrance
+        self._send_path = self._core.send_path
         self._max_block = parsed.max_block_ms / 1000
+
+    @async_fast_send
+    async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
+                   headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
+        """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
+
+        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop. Most records are queued by the call itself:
+        cancelling the ``await``, or a task created from it, does not remove them from the queue.
+        """
+        core = self._core
+        core.check_open()
+        interceptors = core.interceptors
+        if interceptors is not None:
+            key, value, headers = interceptors.on_send(topic, key, value, headers)
+        try:
+            deadline = core.clock() + self._max_block
+            partition = None if partition is None else check_partition(partition)
+            queues = core.accumulator.topic(topic)
+            if queues is None or (partition is not None and partition >= len(queues)):
+                queues = await core.queues(topic, partition, self._max_block)
+            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
+            chosen = core.router.partition(queues, raw_key, raw_value, partition)
+            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
+            if delivery is None:
+                delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
+            return delivery
+        except (Exception, asyncio.CancelledError) as error:
+            if interceptors is not None:
+                interceptors.refused(error)
+            raise
 
     async def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
                   headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
@@ -329,8 +372,8 @@ class AsyncProducer(AsyncSending, AsyncFacade, _NoTransactions):
 
     async def __aenter__(self) -> Self:
         await self._core.start()
-        if self._core.entrance is not None and self._core.loop is not None:
-            self._core.entrance.bind(self._core.loop)
+        if self._core.send_path is not None and self._core.loop is not None:
+            self._core.send_path.bind(self._core.loop)
         return self
 
     def _forget(self) -> None:
@@ -397,31 +440,6 @@ class AsyncProducer(AsyncSending, AsyncFacade, _NoTransactions):
             core.accumulator.leave(waiter)
         return None
 
-    async def _send(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
-                    on_delivery: OnDelivery | None) -> Delivery:
-        core = self._core
-        core.check_open()
-        interceptors = core.interceptors
-        if interceptors is not None:
-            key, value, headers = interceptors.on_send(topic, key, value, headers)
-        try:
-            deadline = core.clock() + self._max_block
-            partition = None if partition is None else check_partition(partition)
-            queues = core.accumulator.topic(topic)
-            if queues is None or (partition is not None and partition >= len(queues)):
-                queues = await core.queues(topic, partition, self._max_block)
-            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
-            chosen = core.router.partition(queues, raw_key, raw_value, partition)
-            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
-            if delivery is None:
-                delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
-            return delivery
-        except (Exception, asyncio.CancelledError) as error:
-            if interceptors is not None:
-                interceptors.refused(error)
-            raise
-
     async def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
                                          headers: bytes | None, on_delivery: OnDelivery | None, deadline: float) -> Delivery:
         core, began = self._core, self._core.clock()
@@ -443,14 +461,14 @@ class AsyncProducer(AsyncSending, AsyncFacade, _NoTransactions):
 
 
 def _mark_as_coroutine_function(method: Any) -> None:
-    """It is awaited as one: who looks before they await (mocks of an AsyncProducer, for one) must find so."""
+    """Make `inspect.iscoroutinefunction` true for the compiled method: `unittest.mock`, for one, checks it before it awaits."""
     if sys.version_info >= (3, 12):
         inspect.markcoroutinefunction(method)
     else:
         method._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # what asyncio.coroutine used to leave
 
 
-_mark_as_coroutine_function(AsyncSending.send)
+_mark_as_coroutine_function(AsyncProducer.send)
 
 
 def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], key_serializer: Any, value_serializer: Any,

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar
 import pytest
 
 from pyclient.buffers.accumulator import Accumulator
-from pyclient.buffers.fast_send import Entrance
+from pyclient.buffers.fast_send import SendPath
 from pyclient.producer.core import Router
 
 R = TypeVar("R")
@@ -23,7 +23,7 @@ WITH_THREADING: Final = (
     "pyclient.buffers.delivery", "pyclient.buffers.fetch_buffer", "pyclient.producer.callbacks", "pyclient.producer.shutdown",
     "pyclient.runtime.loop_thread", "pyclient.producer.facade", "pyclient.consumer.facade")
 """Modules that make locks as ``threading.Lock()``."""
-ROUTER_ENTRANCE: Final = Router.entrance
+ROUTER_SEND_PATH: Final = Router.send_path
 SHORT: Final = 1e-6
 LONG: Final = 5e-4
 """Seconds: long enough for another thread to do a whole step."""
@@ -129,11 +129,11 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     for module in WITH_THREADING:
         patch.setattr(f"{module}.threading", EdgyThreading(coin))
     patch.setattr("pyclient.metrics.RLock", EdgyThreading(coin).RLock)
-    for between in ("compressing.compress", "accumulator.crc32c", "batch.batch_header"):
+    for between in ("topic_compression.compress", "accumulator.crc32c", "batch.batch_header"):
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
     patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
-    patch.setattr("pyclient.producer.core.Router.entrance", lambda router, buffers: _entrance(router, buffers, coin))
+    patch.setattr("pyclient.producer.core.Router.send_path", lambda router, buffers: _send_path(router, buffers, coin))
 
 
 def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], float], **made: Any) -> Any:
@@ -141,9 +141,9 @@ def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], fl
     return EdgyAccumulator(make(clock=coin.around(clock), **made), coin)
 
 
-def _entrance(router: Router, buffers: EdgyAccumulator, coin: Coin) -> Entrance | None:
-    """Half of the producers have the compiled way in, which ends in the accumulator itself; the others go the long way, which has edges."""
-    return ROUTER_ENTRANCE(router, buffers._inner) if coin.heads() else None
+def _send_path(router: Router, buffers: EdgyAccumulator, coin: Coin) -> SendPath | None:
+    """Half of the producers have the compiled fast path, which calls the accumulator itself; the others take the slow path, which has edges."""
+    return ROUTER_SEND_PATH(router, buffers._inner) if coin.heads() else None
 
 
 def _found(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Accumulators for tests: time stands still until it is moved, chance is seeded."""
+"""Accumulators for tests: the clock moves when the test moves it, randomness is seeded."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.delivery import Delivery, Observer
-from pyclient.buffers.fast_send import Entrance, Sending
+from pyclient.buffers.fast_send import FastSend, SendPath, fast_send
 from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 
@@ -15,7 +15,7 @@ WALL_MS: Final = 1_700_000_000_000
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """Seconds that pass when the test sets them."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -36,7 +36,7 @@ def accumulator(
     topic: str = "orders",
     partitions: int = 4,
 ) -> Accumulator:
-    """An accumulator that knows one topic."""
+    """An accumulator with one topic."""
     made = Accumulator(
         memory=memory, batch_size=batch_size, max_request_size=max_request_size, linger=linger, compression=compression,
         level=None, observer=observer or Observer(), clock=clock, wall=lambda: WALL_MS, random=Random(1))
@@ -45,7 +45,7 @@ def accumulator(
 
 
 def line_up(buffers: Accumulator, partition: int, value: bytes, notify: Callable[[], object], topic: str = "orders") -> Waiter:
-    """Somebody who waits for the memory of this record."""
+    """A waiter for the memory of this record."""
     queues = buffers.topic(topic)
     assert queues is not None
     waiter = Waiter(notify)
@@ -53,16 +53,17 @@ def line_up(buffers: Accumulator, partition: int, value: bytes, notify: Callable
     return waiter
 
 
-class _Way(Sending):
-    """A producer reduced to its compiled `send`; what is not simple ends in `_send`."""
+class _FastProducer(FastSend):
+    """A producer reduced to its fast path: `send` returns None for a record that is not simple."""
 
-    def __init__(self, way: Entrance) -> None:
-        self._entrance = way
+    def __init__(self, path: SendPath) -> None:
+        self._send_path = path
 
-    def _send(self, *_record: object) -> None:
+    @fast_send
+    def send(self, topic: Any, value: Any = None, key: Any = None, **_others: Any) -> Delivery | None:
         return None
 
 
-def offered(way: Entrance, **record: Any) -> Delivery | None:
-    """The delivery of a record that is simple; None for any other."""
-    return _Way(way).send(**record)
+def fast_append(path: SendPath, **record: Any) -> Delivery | None:
+    """The delivery of a simple record; None for any other."""
+    return _FastProducer(path).send(**record)

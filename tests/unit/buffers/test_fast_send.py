@@ -1,10 +1,11 @@
-"""The compiled way in: what it takes is what the long way would have made of it; what it does not take, it leaves untouched."""
+"""The compiled path of send: it appends what the slow path would append, and changes nothing for a record that it does not accept."""
 from __future__ import annotations
 
 import asyncio
 import inspect
 import sys
 import time
+import unittest.mock
 import weakref
 from collections.abc import Callable, Coroutine
 from random import Random
@@ -17,25 +18,25 @@ from hypothesis import strategies as st
 from pyclient import AsyncProducer, Producer
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.delivery import Delivery, Observer
-from pyclient.buffers.fast_send import AsyncSending, Entrance
+from pyclient.buffers.fast_send import AsyncFastSend, SendPath, async_fast_send
 from pyclient.codec.compression import Compression
 from pyclient.config import ProducerConfig
 from pyclient.errors import ClientClosedError, RecordTooLargeError
 from pyclient.producer.core import Router
-from tests.unit.buffers.accumulators import Clock, accumulator, offered
+from tests.unit.buffers.accumulators import Clock, accumulator, fast_append
 
 PARTITIONS = 7
 SIMPLE: dict[str, Any] = {"topic": "orders", "value": b"v", "key": None, "partition": None, "timestamp": None, "headers": (), "on_delivery": None}
 
 
 class Text(str):
-    """Equal to its text, and yet something else."""
+    """A subclass of str, equal to its text."""
 
     __slots__ = ()
 
 
 class Bytes(bytes):
-    """A user's own bytes."""
+    """A subclass of bytes."""
 
 
 NOT_SIMPLE: list[dict[str, Any]] = [
@@ -48,36 +49,40 @@ NOT_SIMPLE: list[dict[str, Any]] = [
 ]
 
 
-def entrance(buffers: Accumulator, partitioner: str | None = None, **options: object) -> Entrance:
-    made = Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", "partitioner": partitioner, **options})).entrance(buffers)
+def send_path(buffers: Accumulator, partitioner: str | None = None, **options: object) -> SendPath:
+    made = Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", "partitioner": partitioner, **options})).send_path(buffers)
     assert made is not None
     return made
 
 
-def offer(way: Entrance, **changes: Any) -> Any:
-    return offered(way, **{**SIMPLE, **changes})
+def offer(path: SendPath, **changes: Any) -> Any:
+    return fast_append(path, **{**SIMPLE, **changes})
 
 
-@pytest.mark.parametrize("changes", NOT_SIMPLE, ids=[f"{number} {name} {type(value).__name__}" for number, each in enumerate(NOT_SIMPLE) for name, value in each.items()])
-def test_what_is_not_simple_is_left_to_others_untouched(changes: dict[str, Any]) -> None:
+NOT_SIMPLE_IDS = [f"{number} {name} {type(value).__name__}" for number, each in enumerate(NOT_SIMPLE) for name, value in each.items()]
+
+
+@pytest.mark.parametrize("changes", NOT_SIMPLE, ids=NOT_SIMPLE_IDS)
+def test_a_record_that_is_not_simple_is_not_appended_and_takes_no_memory(changes: dict[str, Any]) -> None:
     buffers = accumulator(Clock())
-    assert offer(entrance(buffers), **changes) is None
+    assert offer(send_path(buffers), **changes) is None
     assert buffers.unsettled == 0
     assert buffers.pool.used == 0
 
 
 @given(key=st.none() | st.binary(max_size=20), value=st.none() | st.binary(max_size=60), partition=st.none() | st.integers(0, PARTITIONS - 1),
-       timestamp=st.none() | st.integers(0, 2**63 - 1), options=st.sampled_from([{}, {"partitioner": "fnv1a"}, {"partitioner": "murmur2"}, {"partitioner_ignore_keys": True}]))
-def test_P30_what_it_takes_goes_where_the_partitioner_says_and_is_written_the_same(
+       timestamp=st.none() | st.integers(0, 2**63 - 1),
+       options=st.sampled_from([{}, {"partitioner": "fnv1a"}, {"partitioner": "murmur2"}, {"partitioner_ignore_keys": True}]))
+def test_P30_the_fast_path_chooses_the_partitioners_partition_and_writes_the_same_bytes(
     key: bytes | None, value: bytes | None, partition: int | None, timestamp: int | None, options: dict[str, Any],
 ) -> None:
     ours, theirs = accumulator(Clock(), partitions=PARTITIONS), accumulator(Clock(), partitions=PARTITIONS)
     router = Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", **options}))
-    delivery = offer(entrance(ours, **options), key=key, value=value, partition=partition, timestamp=timestamp)
+    delivery = offer(send_path(ours, **options), key=key, value=value, partition=partition, timestamp=timestamp)
     queues = theirs.topic("orders")
     assert queues is not None
     if delivery is None:
-        assert router.key_hash() is None  # it runs as plain Python, and is asked itself
+        assert router.key_hash() is None  # the partitioner runs as plain Python, without a C hash
         return
     other = theirs.append(queues, router.partition(queues, key, value, partition), -1 if timestamp is None else timestamp, key, value, None)
     assert other is not None
@@ -94,57 +99,68 @@ def _sealed(buffers: Accumulator) -> list[bytes]:
     return [bytes(piece) for piece in batch.pieces()]
 
 
-def test_callbacks_are_added_before_anybody_can_append_behind() -> None:
+def test_on_delivery_runs_when_the_batch_is_completed() -> None:
     buffers = accumulator(Clock())
-    told: list[object] = []
-    delivery = offer(entrance(buffers), on_delivery=told.append)
+    called: list[object] = []
+    delivery = offer(send_path(buffers), on_delivery=called.append)
     (batch,) = buffers.hurry()
     batch.result.complete(5)
-    assert told == [delivery]
+    assert called == [delivery]
 
 
-def test_without_memory_it_leaves_the_record_to_who_can_wait() -> None:
+def test_without_memory_the_record_is_left_to_the_slow_path_which_can_wait() -> None:
     buffers = accumulator(Clock(), memory=40_000, batch_size=16_384)
-    way = entrance(buffers)
+    path = send_path(buffers)
     taken = 0
-    while offer(way, value=b"x" * 1000) is not None:
+    while offer(path, value=b"x" * 1000) is not None:
         taken += 1
     assert 20 < taken == buffers.unsettled
 
 
-def test_what_can_never_fit_is_refused_here_and_now() -> None:
+def test_a_record_that_can_never_fit_raises_at_once() -> None:
     with pytest.raises(RecordTooLargeError):
-        offer(entrance(accumulator(Clock(), max_request_size=5000)), value=b"x" * 6000)
+        offer(send_path(accumulator(Clock(), max_request_size=5000)), value=b"x" * 6000)
 
 
-def test_a_closed_accumulator_refuses_here_too() -> None:
+def test_a_closed_accumulator_raises() -> None:
     buffers = accumulator(Clock())
-    way = entrance(buffers)
+    path = send_path(buffers)
     buffers.close()
     with pytest.raises(ClientClosedError):
-        offer(way)
+        offer(path)
 
 
-def test_after_a_fork_no_lock_is_touched() -> None:
+def test_after_a_fork_the_accumulator_and_its_lock_are_not_touched() -> None:
     buffers = accumulator(Clock())
-    way = entrance(buffers)
-    way.closed = True
-    buffers.close()  # who asked it would be told so
-    assert offer(way) is None
+    path = send_path(buffers)
+    path.closed = True
+    buffers.close()  # a call of it would raise
+    assert offer(path) is None
 
 
-class AsyncWay(AsyncSending):
-    """An async producer reduced to its `send`; what is not simple ends in `_send`."""
-
-    def __init__(self, way: Entrance) -> None:
-        self._entrance = way
-
-    async def _send(self, *_record: object) -> str:
-        return "the long way"
+SLOW = "slow path"
 
 
-class Foreign(asyncio.SelectorEventLoop):
-    """A loop that does not note its thread where asyncio's own do."""
+class AsyncSender(AsyncFastSend):
+    """An async producer reduced to its `send`; the slow path notes the record's value and returns `SLOW`."""
+
+    def __init__(self, path: SendPath | None) -> None:
+        self._send_path = path
+        self.slow: list[object] = []
+
+    def bind(self) -> AsyncSender:
+        assert self._send_path is not None
+        self._send_path.bind(asyncio.get_running_loop())
+        return self
+
+    @async_fast_send
+    async def send(self, topic: object, value: object = None, key: object = None, **_others: object) -> Any:
+        self.slow.append(value)
+        return SLOW
+
+
+class ForeignLoop(asyncio.SelectorEventLoop):
+    """A loop without asyncio's `_thread_id`, as uvloop's."""
 
     _thread_id = property(lambda _self: None, lambda _self, _thread: None)
 
@@ -152,50 +168,43 @@ class Foreign(asyncio.SelectorEventLoop):
         return asyncio._get_running_loop() is self
 
 
-@pytest.mark.parametrize("make", [asyncio.SelectorEventLoop, Foreign])
-def test_a_bound_one_takes_records_in_its_thread_while_its_loop_runs(make: Callable[[], asyncio.AbstractEventLoop]) -> None:
+@pytest.mark.parametrize("make", [asyncio.SelectorEventLoop, ForeignLoop])
+def test_the_fast_path_is_used_only_on_the_bound_loop(make: Callable[[], asyncio.AbstractEventLoop]) -> None:
     buffers = accumulator(Clock())
-    way = AsyncWay(entrance(buffers))
+    producer = AsyncSender(send_path(buffers))
 
     async def send() -> object:
-        return await way.send(**SIMPLE)
+        return await producer.send(**SIMPLE)
 
     async def main() -> object:
-        assert await send() == "the long way", "not bound yet"
-        assert way._entrance is not None
-        way._entrance.bind(asyncio.get_running_loop())
-        assert await asyncio.to_thread(asyncio.run, send()) == "the long way", "in another thread and another loop"
+        assert await send() == SLOW, "not bound yet"
+        producer.bind()
+        assert await asyncio.to_thread(asyncio.run, send()) == SLOW, "in another thread and another loop"
         return await send()
 
     loop = make()
     try:
         assert isinstance(loop.run_until_complete(main()), Delivery)
-        assert asyncio.run(send()) == "the long way", "in this thread, but in another loop"
+        assert asyncio.run(send()) == SLOW, "in this thread, but in another loop"
     finally:
         loop.close()
     assert buffers.unsettled == 1
 
 
-def queued(buffers: Accumulator, **changes: Any) -> Coroutine[Any, Any, Delivery]:
-    """What ``send`` gives inside the loop."""
-    way = AsyncWay(entrance(buffers))
-
+def completed_send(buffers: Accumulator, **changes: Any) -> Coroutine[Any, Any, Delivery]:
+    """What ``send`` returns inside the loop."""
     async def main() -> Coroutine[Any, Any, Delivery]:
-        assert way._entrance is not None
-        way._entrance.bind(asyncio.get_running_loop())
-        return way.send(**{**SIMPLE, **changes})
+        return AsyncSender(send_path(buffers)).bind().send(**{**SIMPLE, **changes})
 
     return asyncio.run(main())
 
 
-def test_what_async_send_gives_can_be_used_wherever_a_coroutine_can() -> None:
+def test_the_result_of_async_send_works_as_a_coroutine_in_tasks_wait_for_and_gather() -> None:
     buffers = accumulator(Clock())
 
     async def main() -> list[Delivery]:
-        way = AsyncWay(entrance(buffers))
-        assert way._entrance is not None
-        way._entrance.bind(asyncio.get_running_loop())
-        each = [way.send(**SIMPLE) for _ in range(4)]
+        producer = AsyncSender(send_path(buffers)).bind()
+        each = [producer.send(**SIMPLE) for _ in range(4)]
         assert all(map(asyncio.iscoroutine, each))
         async with asyncio.TaskGroup() as group:
             task = group.create_task(each[0])
@@ -207,58 +216,42 @@ def test_what_async_send_gives_can_be_used_wherever_a_coroutine_can() -> None:
     assert buffers.unsettled == 4
 
 
-def test_no_simple_record_overtakes_one_whose_coroutine_was_made_before_it_and_has_yet_to_begin() -> None:
-    buffers = accumulator(Clock())
-    begun: list[object] = []
-
-    class Ordered(AsyncWay):
-        async def _send(self, *record: object) -> str:
-            begun.append(record[1])
-            return "the long way"
-
+def test_no_simple_record_overtakes_an_earlier_one_whose_coroutine_has_not_started() -> None:
     async def main() -> None:
-        way = Ordered(entrance(buffers))
-        assert way._entrance is not None
-        way._entrance.bind(asyncio.get_running_loop())
+        producer = AsyncSender(send_path(accumulator(Clock()))).bind()
         async with asyncio.TaskGroup() as group:
-            group.create_task(way.send("orders", b"1", headers=(("h", b""),)))
-            group.create_task(way.send("orders", b"2"))
-        assert begun == [b"1", b"2"]
-        assert isinstance(await way.send("orders", b"3"), Delivery), "those before it have begun"
-        task = asyncio.get_running_loop().create_task(way.send("orders", b"4", headers=(("h", b""),)))
+            group.create_task(producer.send("orders", b"1", headers=(("h", b""),)))
+            group.create_task(producer.send("orders", b"2"))
+        assert producer.slow == [b"1", b"2"]
+        assert isinstance(await producer.send("orders", b"3"), Delivery), "the earlier ones have started"
+        task = asyncio.get_running_loop().create_task(producer.send("orders", b"4", headers=(("h", b""),)))
         task.cancel()
         await asyncio.wait([task])
-        assert isinstance(await way.send("orders", b"5"), Delivery), "the one before it never will"
-        assert begun == [b"1", b"2"]
+        assert isinstance(await producer.send("orders", b"5"), Delivery), "the earlier one was cancelled and will not start"
+        assert producer.slow == [b"1", b"2"]
 
     asyncio.run(main())
 
 
-def test_where_no_record_is_simple_nothing_is_kept_of_those_that_were_sent() -> None:
-    class NeverSimple(AsyncSending):
-        _entrance = None
-
-        async def _send(self, *_record: object) -> None:
-            pass
-
-    coroutine = NeverSimple().send("orders", b"v")
+def test_without_a_fast_path_no_reference_to_coroutines_is_kept() -> None:
+    coroutine = AsyncSender(None).send("orders", b"v")
     assert weakref.getweakrefcount(coroutine) == 0
     coroutine.close()
 
 
-def test_it_ends_for_those_too_who_drive_coroutines_by_hand_and_under_a_profiler() -> None:
+def test_the_completed_coroutine_can_be_driven_by_hand_and_under_a_profiler() -> None:
     buffers = accumulator(Clock())
     with pytest.raises(StopIteration) as ended:
-        queued(buffers).send(None)
+        completed_send(buffers).send(None)
     assert isinstance(ended.value.value, Delivery)
     with pytest.raises(ZeroDivisionError):
-        queued(buffers).throw(ZeroDivisionError())
-    queued(buffers).close()
+        completed_send(buffers).throw(ZeroDivisionError())
+    completed_send(buffers).close()
 
     async def main() -> Delivery:
-        return await queued_here
+        return await pending
 
-    queued_here = queued(buffers)
+    pending = completed_send(buffers)
     sys.setprofile(lambda *_: None)
     try:
         assert isinstance(asyncio.run(main()), Delivery)
@@ -266,49 +259,65 @@ def test_it_ends_for_those_too_who_drive_coroutines_by_hand_and_under_a_profiler
         sys.setprofile(None)
 
 
-def test_a_record_whose_send_nobody_awaits_is_queued_and_the_forgotten_await_is_warned_of() -> None:
+def test_without_await_the_record_is_queued_and_a_RuntimeWarning_names_the_missing_await() -> None:
     buffers = accumulator(Clock())
-    forgotten = [queued(buffers)]
+    forgotten = [completed_send(buffers)]
     with pytest.warns(RuntimeWarning, match="never awaited"):
         forgotten.clear()
     assert buffers.unsettled == 1
 
 
-def test_what_a_record_is_refused_for_is_raised_where_it_is_awaited() -> None:
+def test_an_error_of_the_fast_path_is_left_to_the_slow_path_which_raises_it_where_it_is_awaited() -> None:
     buffers = accumulator(Clock())
-    refused = queued(buffers, value=b"x" * 2_000_000)
+    too_large = completed_send(buffers, value=b"x" * 2_000_000)
 
     async def main() -> Any:
-        return await refused
+        return await too_large
 
-    assert asyncio.run(main()) == "the long way", "which raises it"
+    assert asyncio.run(main()) == SLOW
     assert buffers.unsettled == 0
 
 
 @pytest.mark.parametrize("options", [{"value_serializer": "string"}, {"key_serializer": "string"}])
-def test_with_a_serializer_no_record_is_simple(options: dict[str, Any]) -> None:
-    assert Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", **options})).entrance(accumulator(Clock())) is None
+def test_a_producer_with_a_serializer_has_no_fast_path(options: dict[str, Any]) -> None:
+    assert Router(ProducerConfig.parse({}, {"bootstrap_servers": "localhost:1", **options})).send_path(accumulator(Clock())) is None
 
 
-def test_a_partitioner_in_python_is_asked_for_every_record_without_a_partition() -> None:
+def test_without_a_C_hash_only_records_with_a_partition_are_simple() -> None:
     buffers = accumulator(Clock())
-    way = Entrance(buffers, ignore_keys=False, keyless_stick=False)
-    assert offer(way, key=b"k") is None
-    assert offer(way) is None
-    assert offer(way, partition=3) is not None
+    path = SendPath(buffers, ignore_keys=False, keyless_sticky=False)
+    assert offer(path, key=b"k") is None
+    assert offer(path) is None
+    assert offer(path, partition=3) is not None
 
 
-def test_the_systems_clock_is_read_where_no_other_is_given() -> None:
+def test_the_system_clock_stamps_records_when_no_wall_clock_is_given() -> None:
     buffers = Accumulator(memory=1_000_000, batch_size=16_384, max_request_size=1_000_000, linger=0.0, compression=Compression.NONE, level=None,
                           observer=Observer(), clock=Clock(), wall=None, random=Random(1))
     buffers.set_topic("orders", 1, range(1))
     before = time.time_ns() // 1_000_000
-    offer(entrance(buffers))
+    offer(send_path(buffers))
     (batch,) = buffers.hurry()
     assert before <= batch.max_timestamp <= time.time_ns() // 1_000_000
 
 
-def test_send_has_one_signature_and_one_text_in_both_producers() -> None:
-    sync, asynchronous = (list(inspect.signature(each.send).parameters) for each in (Producer, AsyncProducer))
-    assert sync == asynchronous == ["self", "topic", "value", "key", "partition", "timestamp", "headers", "on_delivery"]
+def test_both_producers_declare_send_with_types_and_docstring_in_the_facade() -> None:
+    sync, asynchronous = (inspect.signature(each.send) for each in (Producer, AsyncProducer))
+    assert list(sync.parameters) == ["self", "topic", "value", "key", "partition", "timestamp", "headers", "on_delivery"]
+    assert sync == asynchronous
+    assert sync.return_annotation == "Delivery"
     assert "BufferExhaustedError" in (Producer.send.__doc__ or "")
+    assert Producer.send.__qualname__ == "Producer.send"
+    assert "def send(self, topic: str" in inspect.getsource(Producer.send)
+
+
+def test_async_send_is_a_coroutine_function_to_inspect_and_mock() -> None:
+    assert asyncio.iscoroutinefunction(AsyncProducer.send)
+    assert isinstance(unittest.mock.create_autospec(AsyncProducer).send, unittest.mock.AsyncMock)
+
+
+def test_wrong_arguments_raise_a_TypeError_that_names_send() -> None:
+    with pytest.raises(TypeError, match=r"^send\(\)"):
+        Producer.send()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        Producer.send(object(), "orders")  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from pyclient.plugins import KINDS, Partitions
 from pyclient.producer.bulk import Bulk, BulkSend
 from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.core import ProducerCore
-from tests.unit.buffers.accumulators import offered
+from tests.unit.buffers.accumulators import fast_append
 
 REFUSED = -1
 OURS = sorted(point.name for point in entry_points(group=KINDS["partitioner"].group) if point.value.startswith("pyclient.partitioners:"))
@@ -47,12 +47,12 @@ def queues_of(core: ProducerCore) -> TopicQueues:
     return queues
 
 
-def by_the_entrance(core: ProducerCore, keys: list[bytes | None], values: list[bytes]) -> list[int]:
-    """As a producer sends: in one compiled step if it can."""
+def by_fast_path(core: ProducerCore, keys: list[bytes | None], values: list[bytes]) -> list[int]:
+    """As `Producer.send` does: the fast path for simple records."""
     found: list[int] = []
-    assert core.entrance is not None
+    assert core.send_path is not None
     for key, value in zip(keys, values, strict=True):
-        delivery = offered(core.entrance, topic="orders", value=value, key=key, timestamp=5)
+        delivery = fast_append(core.send_path, topic="orders", value=value, key=key, timestamp=5)
         found += [delivery.partition] if delivery is not None else one_by_one(core, [key], [value])
     return found
 
@@ -87,9 +87,9 @@ def carried_out(core: ProducerCore, steps: Bulk) -> list[int]:
 @settings(max_examples=40)
 def test_P30_P31_a_bulk_chooses_the_partitions_that_send_chooses(name: str | None, sent: list[tuple[bytes | None, int]], partitions: int) -> None:
     keys, values = [key for key, _ in sent], [b"x" * size for _, size in sent]
-    single, entrance, lists, columns = (made(name, partitions) for _ in range(4))
+    single, fast, lists, columns = (made(name, partitions) for _ in range(4))
     expected = one_by_one(single, keys, values)
-    assert by_the_entrance(entrance, keys, values) == expected
+    assert by_fast_path(fast, keys, values) == expected
     assert carried_out(lists, BulkSend(lists).values("orders", values, keys, None, None, None)) == expected
     table = pyarrow.table({"value": pyarrow.array(values, pyarrow.binary()), "key": pyarrow.array(keys, pyarrow.binary())})
     names = Names("value", "key", "headers", "timestamp", None)
