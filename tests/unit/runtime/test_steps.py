@@ -1,0 +1,124 @@
+"""Both drivers of a generator of steps: what is performed, sent back, thrown in and closed."""
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.steps import OnLoop, Step, Steps, WaitFor, await_steps, run_steps
+
+Drive = Callable[[Steps[Any, Any], Callable[[Any], Any]], Any]
+
+
+def awaited(steps: Steps[Any, Any], perform: Callable[[Any], Any]) -> Any:
+    """As `run_steps`, by the async driver."""
+    async def performed(step: Any) -> Any:
+        await asyncio.sleep(0)
+        return perform(step)
+
+    return asyncio.run(await_steps(steps, performed))
+
+
+drivers = pytest.mark.parametrize("drive", [run_steps, awaited])
+
+
+@drivers
+def test_each_answer_is_sent_back_and_the_generators_result_is_returned(drive: Drive) -> None:
+    def steps() -> Steps[int, tuple[int, int]]:
+        first = yield 1
+        second = yield first + 1
+        return first, second
+
+    assert drive(steps(), lambda step: step * 10) == (10, 110)
+
+
+@drivers
+@pytest.mark.parametrize("stop", [LookupError, KeyboardInterrupt, asyncio.CancelledError])
+def test_an_error_of_a_step_is_thrown_into_the_generator_which_may_go_on(drive: Drive, stop: type[BaseException]) -> None:
+    def perform(step: str) -> str:
+        if step == "fail":
+            raise stop
+        return step
+
+    def steps() -> Steps[str, Any]:
+        try:
+            yield "fail"
+        except stop:
+            return (yield "cleaned up")
+
+    assert drive(steps(), perform) == "cleaned up"
+
+
+@drivers
+def test_an_error_that_the_generator_does_not_catch_is_raised_and_keeps_no_reference_cycle(drive: Drive) -> None:
+    class Held:
+        """Anything that the generator holds."""
+
+    def steps(held: Held) -> Steps[str, None]:
+        yield "fail"
+        raise AssertionError(held)
+
+    def perform(_step: str) -> None:
+        raise LookupError
+
+    held = Held()
+    watched = weakref.ref(held)
+    gc.disable()
+    try:
+        with pytest.raises(LookupError):
+            drive(steps(held), perform)
+        del held
+        assert watched() is None or drive is awaited  # asyncio.run has cycles of its own
+    finally:
+        gc.enable()
+
+
+def test_cancelling_a_task_while_it_waits_closes_the_generator() -> None:
+    closed = []
+
+    def steps() -> Steps[str, None]:
+        try:
+            yield "wait"
+        finally:
+            closed.append(True)
+
+    async def perform(_step: str) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(await_steps(steps(), perform))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert closed == [True]
+
+
+@pytest.fixture
+def portal() -> Iterator[Portal]:
+    """A loop in its own thread."""
+    portal = Portal("pyclient-test")
+    yield portal
+    portal.stop()
+
+
+async def running_loop() -> object:
+    """The loop that the step is performed on."""
+    return asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize("step", [OnLoop(asyncio.get_running_loop), WaitFor(running_loop)])
+def test_both_kinds_of_client_perform_a_step_on_their_own_loop(portal: Portal, step: Step) -> None:
+    assert step.run(portal) is portal.loop
+
+    async def main() -> bool:
+        return await step.run_async() is asyncio.get_running_loop()
+
+    assert asyncio.run(main())
