@@ -1,41 +1,46 @@
 """Many records by one call: from lists or Arrow data into the Accumulator, a chunk at a time.
 
-A bulk is a generator: it yields what it must wait for and is told what came of it, so that sync and async producers share it.
-Rule: once it has begun nothing is raised for a record. What cannot be queued is refused by its index, the others go on; when
-memory is not to be had in time, or the producer is closed, that is everything from there on.
+Written once for sync and async producers, as steps (`pyclient.runtime.steps`).
+Rule: once the first record is queued, nothing is raised for a record. One that cannot be queued is refused under its index, and the others go on.
+When memory is not granted in time, or the producer is closed, that record and all after it are refused.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, SupportsIndex, TypeAlias
 
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
+from pyclient.buffers.pool import Waiter
 from pyclient.buffers.rows import CHUNK, Rows
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches
-from pyclient.errors import AuthenticationError, BufferExhaustedError, ClientClosedError, KafkaError
+from pyclient.errors import BufferExhaustedError, KafkaError
 from pyclient.client.interceptors import Interceptors
-from pyclient.producer.core import ProducerCore, as_bytes, check_timestamp, headers_bytes
+from pyclient.producer.core import ProducerCore, as_bytes, check_partition, check_timestamp, headers_bytes
+from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
+from pyclient.runtime.steps import Step, Steps
 
-Need: TypeAlias = str | Rows
-"""The name of a topic to look up, answered with its `TopicQueues` or why they are not known; or rows that wait for memory,
-answered with None once the next ones are appended, or why they are not."""
-Bulk: TypeAlias = Generator[Need, Any, Deliveries]
+BulkSteps: TypeAlias = Steps[Step, Deliveries]
 ANY: Final = -1
 
 
 class _Refused:
-    """Stands in a list for an item whose conversion failed."""
+    """Takes the place of an item whose conversion failed."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 class BulkSend:
-    """One call of `send_many` or `send_arrow` while it puts its records in line."""
+    """One call of `send_many` or `send_arrow` while it queues its records; a context manager around the steps.
+
+    When anything interrupts the steps, the error is given a note of the index that was reached.
+    """
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
+        self._budget = BlockBudget(core)
         self._router = core.router
         self._deliveries = Deliveries(core.observer)
         self._interceptors = core.interceptors
@@ -47,13 +52,20 @@ class BulkSend:
         self._key_hash = core.router.key_hash()
         self._topics: dict[str, TopicQueues | Exception] = {}
 
-    def describe(self, stopped: BaseException) -> None:
-        """Tell whoever interrupts it how far it came, and the interceptors of what they saw and is not queued."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self._interrupted(error)
+
+    def _interrupted(self, stopped: BaseException) -> None:
+        """Note the index that was reached, and notify the interceptors of the records that they saw and that are not queued."""
         position = None if self._rows is None else self._rows.position
         reached = self._reached if position is None else position
         if reached:
-            stopped.add_note(f"The bulk was ended at the record at index {reached}: those before it are queued and will be delivered, "
-                             "it and those behind it are not. flush() tells when, and what failed.")
+            stopped.add_note(f"The bulk was interrupted at the record at index {reached}: the records before it are queued and will be delivered, "
+                             "this one and those after it are not. flush() waits for them and raises what failed.")
         if self._interceptors is not None and self._rows is not None:
             for _ in range(self._rows.decided, self._shown):
                 self._interceptors.refused(stopped)
@@ -61,21 +73,20 @@ class BulkSend:
     # ---- lists ------------------------------------------------------------------------------------------------------
 
     def values(self, topic: str, values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterable[Any] | None,
-               timestamps: Iterable[Any] | None, partition: int | None) -> Bulk:
-        """Queue *values*, and what goes with each."""
+               timestamps: Iterable[Any] | None, partition: SupportsIndex | None) -> BulkSteps:
+        """Queue *values*, each with its key, headers and timestamp; *partition* is for all of them."""
+        number = None if partition is None else check_partition(partition)
         _check_topic(topic)
         columns = _columns(values, keys, headers, timestamps)
-        queues = yield topic
-        if isinstance(queues, Exception):
-            raise queues
-        rows = self._make_rows([queues], [topic], None if partition is not None else self._key_hash)
+        queues = yield from wait_for_topic(self._core, topic, number, self._budget)
+        rows = self._make_rows([queues], [topic], None if number is not None else self._key_hash)
         total = len(columns[0] or ())
         for first in range(0, total, CHUNK):
             if self._stop is not None:
                 self._refuse(first, total - first, topic, self._stop)
                 break
             items, keyed, pairs, stamps = (None if each is None else list(each[first:first + CHUNK]) for each in columns)
-            self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, partition)
+            self._load(rows, [topic] * len(items or ()), first, items or [], keyed, pairs, stamps, None, number)
             yield from self._append(rows)
         return self._deliveries.finish(total)
 
@@ -99,7 +110,7 @@ class BulkSend:
 
     def _intercepted(self, interceptors: Interceptors, names: list[str], values: list[Any], keys: list[Any] | None,
                      headers: list[Any] | None) -> tuple[list[Any], list[Any], list[Any]]:
-        """What they made of the records; from now on they are told what becomes of each."""
+        """The records as the interceptors changed them; from now on they are notified of each one's outcome."""
         made = []
         for name, value, key, pairs in zip(names, values, keys or [None] * len(values), headers or [()] * len(values), strict=True):
             self._shown += 1
@@ -113,7 +124,7 @@ class BulkSend:
 
     # ---- Arrow ------------------------------------------------------------------------------------------------------
 
-    def arrow(self, topic: str | None, data: Any, names: Names) -> Bulk:
+    def arrow(self, topic: str | None, data: Any, names: Names) -> BulkSteps:
         """Queue the rows of *data*."""
         if topic is not None:
             _check_topic(topic)
@@ -122,9 +133,7 @@ class BulkSend:
         found = batches(data, names, free=self._router.serialized, as_lists=slow)
         default: TopicQueues | Exception = ValueError("its topic is null, and no other topic was given")
         if topic is not None:
-            default = yield topic
-            if isinstance(default, Exception):
-                raise default
+            default = yield from wait_for_topic(self._core, topic, None, self._budget)
         for batch in found:
             topics = yield from self._topics_of(batch, default)
             names_of = [topic or "", *batch.topics]
@@ -142,10 +151,13 @@ class BulkSend:
             first += batch.rows
         return self._deliveries.finish(first)
 
-    def _topics_of(self, batch: Batch, default: TopicQueues | Exception) -> Generator[Need, Any, list[TopicQueues | Exception]]:
+    def _topics_of(self, batch: Batch, default: TopicQueues | Exception) -> Steps[Step, list[TopicQueues | Exception]]:
         for name in batch.topics:
             if name not in self._topics:
-                self._topics[name] = yield name
+                try:
+                    self._topics[name] = yield from wait_for_topic(self._core, name, None, self._budget)
+                except KafkaError as error:  # the records of this topic are refused, the others are not
+                    self._topics[name] = error
         return [default, *(self._topics[name] for name in batch.topics)]
 
     def _load_lists(self, rows: Rows, names: list[str], first: int, lists: Lists) -> None:
@@ -157,16 +169,21 @@ class BulkSend:
 
     # ---- both -------------------------------------------------------------------------------------------------------
 
-    def _append(self, rows: Rows) -> Generator[Need, Any, None]:
-        """Append the chunk, with all the waiting that takes; when it is in vain, refuse what is left."""
+    def _append(self, rows: Rows) -> Steps[Step, None]:
+        """Append the chunk, and wait for memory as often as needed; when none is granted, refuse the rest."""
+        accumulator = self._core.accumulator
+
+        def append(waiter: Waiter) -> None:
+            accumulator.append_rows(rows, waiter)
+
+        def enqueue(waiter: Waiter) -> None:
+            accumulator.wait_rows(rows, waiter)
+
         try:
-            while not self._core.accumulator.append_rows(rows):
-                error = yield rows
-                if error is not None:
-                    self._stop = error
-                    break
-        except (ClientClosedError, AuthenticationError) as closed:
-            self._stop = closed
+            while not accumulator.append_rows(rows):
+                yield from append_when_granted(self._core, rows.topic, enqueue, append, self._budget)
+        except KafkaError as error:
+            self._stop = error.with_traceback(None)  # kept with each refused record, without the frames that raised it
         if self._stop is not None:
             self._refuse_loaded(rows, self._stop)
         self._reached = rows.first + rows.loaded

@@ -88,6 +88,10 @@ class LoopObserver(Observer):
         finally:
             result.forget(gate)
 
+    def on_callback_thread(self) -> bool:
+        """Whether the caller is a callback that must not block; the loop's callbacks cannot."""
+        return False
+
     def check_wait(self) -> None:
         """A blocking wait on the loop would never end."""
         if self.closed is not None:

@@ -13,7 +13,6 @@ from pyclient.buffers.batch import Batch
 from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.partition_choice import Choice
 from pyclient.buffers.fast_send import SendPath
-from pyclient.buffers.pool import Waiter
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import encode_headers
 from pyclient.config import ProducerConfig
@@ -142,15 +141,6 @@ class ProducerCore(ClientCore):
         return MetadataTimeoutError(
             f"partition {partition} of topic {topic!r} is not known after {waited:.3f} s: the topic has {len(queues)}, "
             "numbered from 0. Nothing was queued.", topic_partition=TopicPartition(topic, partition))
-
-    async def room(self, waiter: Waiter, granted: asyncio.Event, timeout: float) -> bool:
-        """Whether memory was granted within *timeout* seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                await granted.wait()
-        except TimeoutError:
-            return waiter.grant is not None
-        return True
 
     def unsettled(self) -> int:
         """How many records are neither acknowledged nor failed. Takes no lock: finalizers ask, wherever they are run."""

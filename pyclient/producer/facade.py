@@ -2,35 +2,33 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import sys
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypeVar
 
 from typing_extensions import Unpack
 
-from pyclient.buffers.queues import TopicQueues
 from pyclient.buffers.deliveries import Deliveries
 from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.fast_send import AsyncFastSend, FastSend, async_fast_send, fast_send
-from pyclient.buffers.pool import Waiter
-from pyclient.buffers.rows import Rows
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
-from pyclient.errors import AuthenticationError, BufferExhaustedError, ClientClosedError, KafkaError, UnsupportedFeatureError, raisable
+from pyclient.errors import ClientClosedError, KafkaError, UnsupportedFeatureError, raisable
 from pyclient.option_types import ProducerOptions
 from pyclient.records import Headers
-from pyclient.producer.bulk import Bulk, BulkSend
+from pyclient.producer.bulk import BulkSend
 from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from pyclient.producer.shutdown import ProducerShutdown
-from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, left, seconds
+from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, seconds
+from pyclient.producer.core import ProducerCore
+from pyclient.producer.record_send import OnDelivery, RecordSend
+from pyclient.producer.waits import BlockBudget, wait_for_topic
 from pyclient.runtime.loop_thread import Portal
-from pyclient.producer.core import ProducerCore, check_partition, check_timestamp, headers_bytes
+from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
 
-OnDelivery = Callable[[Delivery], object]
+T = TypeVar("T")
 
 
 class _NoTransactions(Facade):
@@ -77,7 +75,7 @@ class Producer(FastSend, _NoTransactions):
         self._observer = ThreadObserver("pyclient-callbacks")
         self._core = ProducerCore(parsed, self._observer)
         self._send_path = self._core.send_path
-        self._max_block = parsed.max_block_ms / 1000
+        self._record_send = RecordSend(self._core)
         self._portal = Portal("pyclient-producer")
         self._end = ProducerShutdown(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
@@ -97,30 +95,10 @@ class Producer(FastSend, _NoTransactions):
             MetadataTimeoutError: the topic or partition is not known; nothing was queued.
             RecordTooLargeError: the record alone exceeds ``max_request_size``; it will never fit.
         """
-        core = self._core
-        if core.closed is not None:
-            raise raisable(core.closed)
-        interceptors = core.interceptors
-        if interceptors is not None:
-            key, value, headers = interceptors.on_send(topic, key, value, headers)
-        try:
-            deadline = None
-            partition = None if partition is None else check_partition(partition)
-            queues = core.accumulator.topic(topic)
-            if queues is None or (partition is not None and partition >= len(queues)):
-                deadline = core.clock() + self._max_block
-                queues = self._wait_for_topic(topic, partition, deadline)
-            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
-            chosen = core.router.partition(queues, raw_key, raw_value, partition)
-            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
-            if delivery is None:
-                delivery = self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
-            return delivery
-        except Exception as error:
-            if interceptors is not None:
-                interceptors.refused(error)
-            raise
+        if self._core.closed is not None:
+            raise raisable(self._core.closed)
+        queued = self._record_send.queue(topic, value, key, partition, timestamp, headers, on_delivery)
+        return queued if isinstance(queued, Delivery) else self._run(queued)
 
     def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
                   headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
@@ -137,9 +115,8 @@ class Producer(FastSend, _NoTransactions):
             MetadataTimeoutError: the topic or partition is not known; nothing was queued.
             TypeError, ValueError: the columns are no lists, or not of one length; nothing was queued.
         """
-        bulk = BulkSend(self._open_producer())
-        number = None if partition is None else check_partition(partition)
-        return self._carry_out(bulk, bulk.values(topic, values, keys, headers, timestamps, number), number)
+        with BulkSend(self._open_producer()) as bulk:
+            return self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
 
     def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
                    headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None) -> Deliveries:
@@ -155,8 +132,8 @@ class Producer(FastSend, _NoTransactions):
             MetadataTimeoutError: *topic* is not known; nothing was queued.
             TypeError, ValueError: the message names the column that is wrong; nothing was queued.
         """
-        bulk = BulkSend(self._open_producer())
-        return self._carry_out(bulk, bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)), None)
+        with BulkSend(self._open_producer()) as bulk:
+            return self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)))
 
     def flush(self, timeout: float | None = OPTION) -> None:
         """Wait until everything sent before this call is acknowledged or has failed.
@@ -174,9 +151,8 @@ class Producer(FastSend, _NoTransactions):
 
     def partitions_for(self, topic: str) -> int:
         """The number of partitions of a topic; waits for unknown ones up to ``max_block_ms``."""
-        self._open_core()
-        deadline = self._core.clock() + self._max_block
-        return len(self._core.accumulator.topic(topic) or self._wait_for_topic(topic, None, deadline))
+        core = self._open_producer()
+        return len(self._run(wait_for_topic(core, topic, None, BlockBudget(core))))
 
     def metrics(self) -> dict[str, float]:
         """Figures by Kafka's names, as they stand now."""
@@ -208,88 +184,18 @@ class Producer(FastSend, _NoTransactions):
 
     # ---- inside -----------------------------------------------------------------------------------------------------
 
+    def _run(self, steps: Steps[Step, T]) -> T:
+        return run_steps(steps, lambda step: step.run(self._portal))
+
     def _forget(self) -> None:
         self._end.forget()
 
     def _unclosed(self) -> str:
         return f"unclosed Producer, {self._core.unsettled()} records not acknowledged: use `with` or close()"
 
-    def _wait_for_topic(self, topic: str, partition: int | None, deadline: float) -> TopicQueues:
-        budget = 0.0 if self._observer.on_callback_thread() else left(deadline, self._core.clock)
-        return self._portal.call(lambda: self._core.queues(topic, partition, budget))
-
-    def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
-                                   headers: bytes | None, on_delivery: OnDelivery | None, deadline: float | None) -> Delivery:
-        """Wait in line for memory, until the block budget is used up."""
-        core, began = self._core, self._core.clock()
-        until = began + self._max_block if deadline is None else deadline
-        may_wait = not self._observer.on_callback_thread()
-        while True:
-            gate = threading.Lock()
-            gate.acquire()
-            waiter = Waiter(gate.release)
-            try:
-                core.accumulator.wait(queues, partition, key, value, headers, waiter)
-                granted = gate.acquire(timeout=left(until, core.clock)) if may_wait else gate.acquire(blocking=False)
-                delivery: Delivery | None = (
-                    core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter, on_delivery) if granted else None)
-            finally:
-                core.accumulator.leave(waiter)
-            if delivery is not None:
-                return delivery
-            if not granted:
-                raise raisable(core.closed or core.refused or self._exhausted(queues, began))
-
     def _open_producer(self) -> ProducerCore:
         self._open_core()
         return self._core
-
-    def _carry_out(self, bulk: BulkSend, steps: Bulk, partition: int | None) -> Deliveries:
-        """Wait for what the bulk needs, until the block budget of the whole call is used up."""
-        core, answer = self._core, None
-        deadline = core.clock() + self._max_block
-        try:
-            while True:
-                need = steps.send(answer)
-                answer = (self._topic_for_bulk(need, partition, deadline) if isinstance(need, str)
-                          else self._room_for_bulk(need, deadline))
-        except StopIteration as end:
-            deliveries: Deliveries = end.value
-            return deliveries
-        except BaseException as stop:
-            bulk.describe(stop)
-            raise
-
-    def _topic_for_bulk(self, topic: str, partition: int | None, deadline: float) -> TopicQueues | KafkaError:
-        queues = self._core.accumulator.topic(topic)
-        if queues is not None and (partition is None or partition < len(queues)):
-            return queues
-        try:
-            return self._wait_for_topic(topic, partition, deadline)
-        except KafkaError as error:
-            return error
-
-    def _room_for_bulk(self, rows: Rows, deadline: float) -> KafkaError | None:
-        core, began = self._core, self._core.clock()
-        may_wait = not self._observer.on_callback_thread()
-        gate = threading.Lock()
-        gate.acquire()
-        waiter = Waiter(gate.release)
-        try:
-            core.accumulator.wait_rows(rows, waiter)
-            granted = gate.acquire(timeout=left(deadline, core.clock)) if may_wait else gate.acquire(blocking=False)
-            if not granted:
-                return core.closed or core.refused or self._exhausted(rows.topic, began)
-            core.accumulator.append_rows(rows, waiter)
-        except (ClientClosedError, AuthenticationError) as closed:
-            return closed
-        finally:
-            core.accumulator.leave(waiter)
-        return None
-
-    def _exhausted(self, queues: TopicQueues, began: float) -> BufferExhaustedError:
-        error: BufferExhaustedError = self._core.accumulator.exhausted(queues, self._core.clock() - began)
-        return error
 
 
 class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
@@ -303,7 +209,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         self._observer = LoopObserver()
         self._core = ProducerCore(parsed, self._observer)
         self._send_path = self._core.send_path
-        self._max_block = parsed.max_block_ms / 1000
+        self._record_send = RecordSend(self._core)
 
     @async_fast_send
     async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,
@@ -313,28 +219,9 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop. Most records are queued by the call itself:
         cancelling the ``await``, or a task created from it, does not remove them from the queue.
         """
-        core = self._core
-        core.check_open()
-        interceptors = core.interceptors
-        if interceptors is not None:
-            key, value, headers = interceptors.on_send(topic, key, value, headers)
-        try:
-            deadline = core.clock() + self._max_block
-            partition = None if partition is None else check_partition(partition)
-            queues = core.accumulator.topic(topic)
-            if queues is None or (partition is not None and partition >= len(queues)):
-                queues = await core.queues(topic, partition, self._max_block)
-            raw_key, raw_value = core.router.key(topic, key, headers), core.router.value(topic, value, headers)
-            chosen = core.router.partition(queues, raw_key, raw_value, partition)
-            stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
-            delivery: Delivery | None = core.accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
-            if delivery is None:
-                delivery = await self._append_when_there_is_room(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery, deadline)
-            return delivery
-        except (Exception, asyncio.CancelledError) as error:
-            if interceptors is not None:
-                interceptors.refused(error)
-            raise
+        self._core.check_open()
+        queued = self._record_send.queue(topic, value, key, partition, timestamp, headers, on_delivery)
+        return queued if isinstance(queued, Delivery) else await self._run(queued)
 
     async def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
                   headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
@@ -343,15 +230,14 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
 
         Cancelled in the middle it says how far it came (a note of the CancelledError): what was queued before is delivered.
         """
-        bulk = BulkSend(self._checked_core())
-        number = None if partition is None else check_partition(partition)
-        return await self._carry_out(bulk, bulk.values(topic, values, keys, headers, timestamps, number), number)
+        with BulkSend(self._checked_core()) as bulk:
+            return await self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
 
     async def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
                    headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None) -> Deliveries:
         """As `Producer.send_arrow`; suspends and may be cancelled as `send_many`."""
-        bulk = BulkSend(self._checked_core())
-        return await self._carry_out(bulk, bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)), None)
+        with BulkSend(self._checked_core()) as bulk:
+            return await self._run(bulk.arrow(topic, data, Names(value, key, headers, timestamp, topic_column)))
 
     async def flush(self, timeout: float | None = OPTION) -> None:
         """As `Producer.flush`."""
@@ -359,7 +245,8 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
 
     async def partitions_for(self, topic: str) -> int:
         """As `Producer.partitions_for`."""
-        return len(await self._core.queues(topic, None, self._max_block))
+        core = self._checked_core()
+        return len(await self._run(wait_for_topic(core, topic, None, BlockBudget(core))))
 
     def metrics(self) -> dict[str, float]:
         """As `Producer.metrics`."""
@@ -399,65 +286,8 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         self._core.check_open()
         return self._core
 
-    async def _carry_out(self, bulk: BulkSend, steps: Bulk, partition: int | None) -> Deliveries:
-        core, answer = self._core, None
-        deadline = core.clock() + self._max_block
-        try:
-            while True:
-                need = steps.send(answer)
-                answer = (await self._topic_for_bulk(need, partition, deadline) if isinstance(need, str)
-                          else await self._room_for_bulk(need, deadline))
-        except StopIteration as end:
-            deliveries: Deliveries = end.value
-            return deliveries
-        except BaseException as stop:
-            bulk.describe(stop)
-            raise
-
-    async def _topic_for_bulk(self, topic: str, partition: int | None, deadline: float) -> TopicQueues | KafkaError:
-        queues = self._core.accumulator.topic(topic)
-        if queues is not None and (partition is None or partition < len(queues)):
-            return queues
-        try:
-            return await self._core.queues(topic, partition, left(deadline, self._core.clock))
-        except KafkaError as error:
-            return error
-
-    async def _room_for_bulk(self, rows: Rows, deadline: float) -> KafkaError | None:
-        core, began = self._core, self._core.clock()
-        loop = asyncio.get_running_loop()
-        room = asyncio.Event()
-        waiter = Waiter(functools.partial(loop.call_soon_threadsafe, room.set))
-        try:
-            core.accumulator.wait_rows(rows, waiter)
-            if not await core.room(waiter, room, left(deadline, core.clock)):
-                error: BufferExhaustedError = core.accumulator.exhausted(rows.topic, core.clock() - began)
-                return error
-            core.accumulator.append_rows(rows, waiter)
-        except (ClientClosedError, AuthenticationError) as closed:
-            return closed
-        finally:
-            core.accumulator.leave(waiter)
-        return None
-
-    async def _append_when_there_is_room(self, queues: TopicQueues, partition: int, timestamp: int, key: bytes | None, value: bytes | None,
-                                         headers: bytes | None, on_delivery: OnDelivery | None, deadline: float) -> Delivery:
-        core, began = self._core, self._core.clock()
-        loop = asyncio.get_running_loop()
-        while True:
-            room = asyncio.Event()
-            waiter = Waiter(functools.partial(loop.call_soon_threadsafe, room.set))
-            try:
-                core.accumulator.wait(queues, partition, key, value, headers, waiter)
-                granted = await core.room(waiter, room, left(deadline, core.clock))
-                delivery: Delivery | None = (
-                    core.accumulator.append(queues, partition, timestamp, key, value, headers, waiter, on_delivery) if granted else None)
-            finally:
-                core.accumulator.leave(waiter)
-            if delivery is not None:
-                return delivery
-            if not granted:
-                raise core.accumulator.exhausted(queues, core.clock() - began)
+    async def _run(self, steps: Steps[Step, T]) -> T:
+        return await await_steps(steps, lambda step: step.run_async())
 
 
 def _mark_as_coroutine_function(method: Any) -> None:

@@ -15,9 +15,10 @@ from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.partitioners import Murmur2Partitioner, RandomPartitioner
 from pyclient.plugins import KINDS, Partitions
-from pyclient.producer.bulk import Bulk, BulkSend
+from pyclient.producer.bulk import BulkSend, BulkSteps
 from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.core import ProducerCore
+from pyclient.runtime.steps import run_steps
 from tests.unit.buffers.accumulators import fast_append
 
 REFUSED = -1
@@ -70,15 +71,9 @@ def one_by_one(core: ProducerCore, keys: list[bytes | None], values: list[bytes]
     return found
 
 
-def carried_out(core: ProducerCore, steps: Bulk) -> list[int]:
-    answer = None
-    while True:
-        try:
-            need = steps.send(answer)
-        except StopIteration as end:
-            return [delivery.partition for delivery in end.value]
-        assert need == "orders"
-        answer = queues_of(core)
+def partitions_of(steps: BulkSteps) -> list[int]:
+    """The partitions that a bulk chose; it has nothing to wait for."""
+    return [delivery.partition for delivery in run_steps(steps, lambda step: pytest.fail(f"waits for {step}"))]
 
 
 @pytest.mark.parametrize("name", [None, IGNORING, *OURS])
@@ -90,10 +85,10 @@ def test_P30_P31_a_bulk_chooses_the_partitions_that_send_chooses(name: str | Non
     single, fast, lists, columns = (made(name, partitions) for _ in range(4))
     expected = one_by_one(single, keys, values)
     assert by_fast_path(fast, keys, values) == expected
-    assert carried_out(lists, BulkSend(lists).values("orders", values, keys, None, None, None)) == expected
+    assert partitions_of(BulkSend(lists).values("orders", values, keys, None, None, None)) == expected
     table = pyarrow.table({"value": pyarrow.array(values, pyarrow.binary()), "key": pyarrow.array(keys, pyarrow.binary())})
     names = Names("value", "key", "headers", "timestamp", None)
-    assert carried_out(columns, BulkSend(columns).arrow("orders", table, names)) == expected
+    assert partitions_of(BulkSend(columns).arrow("orders", table, names)) == expected
 
 
 def test_there_are_ten_partitioners() -> None:
@@ -113,7 +108,7 @@ def test_P30_a_hash_that_a_users_partitioner_inherits_does_not_overrule_it() -> 
     expected = one_by_one(core_of(First(), 7), keys, values)
     core = core_of(First(), 7)
     assert expected[0] == 0
-    assert carried_out(core, BulkSend(core).values("orders", values, keys, None, None, None)) == expected
+    assert partitions_of(BulkSend(core).values("orders", values, keys, None, None, None)) == expected
 
 
 class Watching:
@@ -134,6 +129,6 @@ def test_a_partitioner_that_wants_to_know_is_told_of_each_batch_that_a_bulk_begi
     single, bulk = Watching(), Watching()
     one_by_one(core_of(single, 3), [None] * 99, values)
     core = core_of(bulk, 3)
-    carried_out(core, BulkSend(core).values("orders", values, None, None, None, None))
+    partitions_of(BulkSend(core).values("orders", values, None, None, None, None))
     assert bulk.told == single.told
     assert len(bulk.told) > 3

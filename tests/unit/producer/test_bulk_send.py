@@ -254,7 +254,7 @@ def test_an_async_bulk_that_is_cancelled_says_how_far_it_came_and_what_was_queue
     note = asyncio.run(main())
     count = len(stored(cluster))
     assert 20 < count < 60
-    assert f"ended at the record at index {count}:" in note
+    assert f"interrupted at the record at index {count}:" in note
 
 
 def test_an_async_bulk_is_awaited_for_its_outcome(cluster: FakeCluster) -> None:
