@@ -17,7 +17,8 @@ from pyclient.buffers.rows import CHUNK, Rows
 from pyclient.codec.arrow_input import Batch, Lists, Names, batches
 from pyclient.errors import BufferExhaustedError, KafkaError
 from pyclient.client.interceptors import Interceptors
-from pyclient.producer.core import ProducerCore, as_bytes, check_partition, check_timestamp, headers_bytes
+from pyclient.producer.arguments import as_bytes, check_partition, check_timestamp, headers_bytes
+from pyclient.producer.core import ProducerCore
 from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
 from pyclient.runtime.steps import Step, Steps
 

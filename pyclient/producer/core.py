@@ -5,16 +5,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from operator import index
-from typing import Any, Final, SupportsIndex
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch
 from pyclient.buffers.queues import TopicQueues
-from pyclient.buffers.partition_choice import Choice
-from pyclient.buffers.fast_send import SendPath
 from pyclient.codec.compression import Compression
-from pyclient.codec.encode import encode_headers
 from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
 from pyclient.core.manager import Manager
@@ -23,19 +18,15 @@ from pyclient.core.sending.producer_ids import ProducerIds
 from pyclient.core.sending.sender import Sender, SendingLimits
 from pyclient.errors import AuthenticationError, ClientClosedError, DeliveryError, KafkaError, KafkaTimeoutError, MetadataTimeoutError
 from pyclient.metrics import BUFFER_AVAILABLE, BUFFER_EXHAUSTED, BUFFER_TOTAL, BUFFER_WAIT, WAITING_THREADS
-from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches, as_serializer, load_plugin
-from pyclient.records import Headers, TopicPartition
+from pyclient.records import TopicPartition
 from pyclient.producer.callbacks import LoopObserver
+from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
 from pyclient.producer.metrics import Counts
 from pyclient.runtime.environment import wall_ms
 from pyclient.client.interceptors import interceptors
 
 _log = logging.getLogger(__name__)
-KEYED_DEFAULT: Final = "pyclient.partitioners:Murmur2Partitioner"
-"""Java's hash: the same key goes to the same partition. Named, not imported: plugins are above this layer."""
-NOW: Final = -1
-LAST_MOMENT: Final = 2**63 - 1
 
 
 class ProducerCore(ClientCore):
@@ -56,8 +47,8 @@ class ProducerCore(ClientCore):
         if self.interceptors is not None:
             self.accumulator.on_outcome = self.interceptors.on_outcome
         self.router = Router(config)
-        if self.router.watching is not None:
-            self.accumulator.on_new_batch = Watched(self.router.watching)
+        if self.router.on_new_batch is not None:
+            self.accumulator.on_new_batch = self.router.on_new_batch
         self.send_path = self.router.send_path(self.accumulator) if self.interceptors is None else None
         self.creation = TopicCreation()
         self._workers: Executor | None = None
@@ -248,115 +239,6 @@ class ProducerCore(ClientCore):
             self._workers.shutdown(wait=True)
         if first and self.interceptors is not None:
             self.interceptors.close()
-
-
-class Watched:
-    """Tells a partitioner of new batches. What it raises is logged: the record that began the batch is queued already."""
-
-    def __init__(self, partitioner: SeesNewBatches) -> None:
-        self._partitioner = partitioner
-
-    def __call__(self, topic: str, partition: int) -> None:
-        """By the thread whose record began the batch, outside of any lock."""
-        try:
-            self._partitioner.on_new_batch(topic, partition)
-        except Exception:  # noqa: BLE001 it is the user's
-            _log.exception("%s.on_new_batch raised; the record is queued all the same", type(self._partitioner).__name__)
-
-
-class Router:
-    """A user's record to bytes and a partition. Runs in the user's thread; keeps no state of its own."""
-
-    def __init__(self, config: ProducerConfig) -> None:
-        self._key = as_serializer(config.key_serializer) if config.key_serializer is not None else None
-        self._value = as_serializer(config.value_serializer) if config.value_serializer is not None else None
-        partitioner = load_plugin("partitioner", config.partitioner or KEYED_DEFAULT)
-        default = config.partitioner is None
-        self._partitioner: Partitioner = partitioner
-        self._keyed_only = default
-        self._ignores_keys = default and config.partitioner_ignore_keys
-        self.watching: SeesNewBatches | None = partitioner if isinstance(partitioner, SeesNewBatches) else None
-        """The partitioner, if it wants to be told of new batches."""
-        self.partition = Choice(partitioner, keyed_only=default, ignore_keys=self._ignores_keys).partition
-        """(queues, key, value, the partition asked for or None) → the partition, or `STICKY`."""
-        self.serialized = frozenset(part for part, by in (("key", self._key), ("value", self._value)) if by is not None)
-
-    def key_hash(self) -> object:
-        """The capsule that chooses for keyed records of a bulk (`HashesKeys`), if there is one."""
-        partitioner = self._partitioner
-        if self._ignores_keys or not isinstance(partitioner, HashesKeys) or not _from_one_class(partitioner, "key_hash", "partition"):
-            return None
-        return partitioner.key_hash()
-
-    def send_path(self, accumulator: Accumulator) -> SendPath | None:
-        """The path of records that need none of this router; None when every record needs it."""
-        if self.serialized:
-            return None
-        key_hash = self.key_hash()
-        return SendPath(accumulator, ignore_keys=self._ignores_keys, keyless_sticky=self._keyed_only or key_hash is not None, key_hash=key_hash)
-
-    def chooses(self, *, keyed: bool) -> bool:
-        """Whether `partition` must be asked for each record of a bulk."""
-        if self._ignores_keys or (self._keyed_only and not keyed):
-            return False
-        return self.key_hash() is None
-
-    def key(self, topic: str, key: Any, headers: Headers) -> bytes | None:
-        """The key's bytes."""
-        return as_bytes("key", key) if self._key is None else self._key(topic, key, headers)
-
-    def value(self, topic: str, value: Any, headers: Headers) -> bytes | None:
-        """The value's bytes."""
-        return as_bytes("value", value) if self._value is None else self._value(topic, value, headers)
-
-
-def _from_one_class(plugin: object, *methods: str) -> bool:
-    """Whether the class that defines one of the methods defines all: a subclass, or the object itself, may have overridden the other."""
-    if any(method in getattr(plugin, "__dict__", ()) for method in methods):
-        return False
-    classes = {next((each for each in type(plugin).__mro__ if method in vars(each)), None) for method in methods}
-    return len(classes) == 1 and None not in classes
-
-
-def headers_bytes(headers: Headers) -> bytes | None:
-    """The encoded header section; None for no headers."""
-    return encode_headers(headers) if headers else None
-
-
-def check_partition(partition: SupportsIndex) -> int:
-    """The partition's number, if it can be one."""
-    number = _whole("partition", partition, "partitions are numbered from 0; None asks the partitioner")
-    if number < 0:
-        raise ValueError(f"partition {partition} is negative: partitions are numbered from 0; None asks the partitioner")
-    return number
-
-
-def check_timestamp(timestamp: SupportsIndex | None) -> int:
-    """The timestamp in ms since the epoch, or `NOW`."""
-    if timestamp is None:
-        return NOW
-    number = _whole("timestamp", timestamp, "give ms since the epoch, or None for now")
-    if not 0 <= number <= LAST_MOMENT:
-        raise ValueError(f"timestamp {timestamp} is not from 0 to {LAST_MOMENT}: give ms since the epoch, or None for now")
-    return number
-
-
-def _whole(what: str, number: SupportsIndex, instead: str) -> int:
-    """No float (``time.time()`` counts seconds) and no truth value, but any other kind of whole number."""
-    if type(number) is int:
-        return number  # nearly always, and a microsecond before a protocol is looked through
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
-        raise TypeError(f"{what} {number!r} is {type(number).__name__}, not int: {instead}")
-    return index(number)
-
-
-def as_bytes(what: str, value: Any) -> bytes | None:
-    """What a producer without serializer takes for bytes."""
-    if value is None or type(value) is bytes:
-        return value
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
-    raise TypeError(f"{what} is {type(value).__name__}, not bytes: encode it, or give the producer a {what}_serializer")
 
 
 def _level(config: ProducerConfig, codec: str) -> int | None:

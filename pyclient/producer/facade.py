@@ -23,7 +23,7 @@ from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from pyclient.producer.shutdown import ProducerShutdown
 from pyclient.client.facade_base import OPTION, AsyncFacade, Facade, seconds
 from pyclient.producer.core import ProducerCore
-from pyclient.producer.record_send import OnDelivery, RecordSend
+from pyclient.producer.record_send import OnDelivery, record_send
 from pyclient.producer.waits import BlockBudget, wait_for_topic
 from pyclient.runtime.loop_thread import Portal
 from pyclient.runtime.steps import Step, Steps, await_steps, run_steps
@@ -75,7 +75,7 @@ class Producer(FastSend, _NoTransactions):
         self._observer = ThreadObserver("pyclient-callbacks")
         self._core = ProducerCore(parsed, self._observer)
         self._send_path = self._core.send_path
-        self._record_send = RecordSend(self._core)
+        self._record_send = record_send(self._core)
         self._portal = Portal("pyclient-producer")
         self._end = ProducerShutdown(self._core, self._portal, self._observer)
         self._portal.call(self._core.start)
@@ -209,7 +209,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
         self._observer = LoopObserver()
         self._core = ProducerCore(parsed, self._observer)
         self._send_path = self._core.send_path
-        self._record_send = RecordSend(self._core)
+        self._record_send = record_send(self._core)
 
     @async_fast_send
     async def send(self, topic: str, value: Any = None, key: Any = None, *, partition: int | None = None, timestamp: int | None = None,

@@ -6,7 +6,6 @@ interceptor is notified that it was refused.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -16,7 +15,9 @@ from pyclient.buffers.delivery import Delivery
 from pyclient.buffers.pool import Waiter
 from pyclient.buffers.queues import TopicQueues
 from pyclient.client.interceptors import Interceptors
-from pyclient.producer.core import ProducerCore, check_partition, check_timestamp, headers_bytes
+from pyclient.codec.encode import encode_headers
+from pyclient.producer.arguments import check_partition, check_timestamp
+from pyclient.producer.core import ProducerCore
 from pyclient.producer.waits import BlockBudget, append_when_granted, wait_for_topic
 from pyclient.records import Headers
 from pyclient.runtime.steps import Step, Steps
@@ -45,47 +46,31 @@ class RecordSend:
         self._core = core
         self._accumulator = core.accumulator
         self._router = core.router
-        self._interceptors = core.interceptors
 
     def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
-              on_delivery: OnDelivery | None) -> Delivery | SendSteps:
-        """Append the record, or return the steps that wait for its topic or for memory and then append it."""
-        interceptors = self._interceptors
-        if interceptors is None:
-            return self._queue(topic, value, key, partition, timestamp, headers, on_delivery)
-        key, value, headers = interceptors.on_send(topic, key, value, headers)
-        try:
-            queued = self._queue(topic, value, key, partition, timestamp, headers, on_delivery)
-        except Exception as error:
-            interceptors.refused(error)
-            raise
-        return queued if isinstance(queued, Delivery) else _reporting(interceptors, queued)
+              on_delivery: OnDelivery | None, budget: BlockBudget | None = None) -> Delivery | SendSteps:
+        """Append the record, or return the steps that wait for its topic or for memory and then append it.
 
-    def _queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
-               on_delivery: OnDelivery | None) -> Delivery | SendSteps:
+        *budget* is that of a call which has waited already; otherwise its time begins with the first wait.
+        """
         number = None if partition is None else check_partition(partition)
         queues = self._accumulator.topic(topic)
         if queues is None or (number is not None and number >= len(queues)):
-            append = functools.partial(self._append, value, key, number, timestamp, headers, on_delivery)
-            return self._append_when_known(topic, number, append)
-        return self._append(value, key, number, timestamp, headers, on_delivery, queues)
-
-    def _append(self, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers, on_delivery: OnDelivery | None,
-                queues: TopicQueues, budget: BlockBudget | None = None) -> Delivery | SendSteps:
-        """Without *budget* the call has not waited yet, and its time begins with the wait for memory."""
-        topic, router = queues.topic, self._router
+            return self._queue_when_known(topic, value, key, number, timestamp, headers, on_delivery, budget or BlockBudget(self._core))
+        router = self._router
         raw_key, raw_value = router.key(topic, key, headers), router.value(topic, value, headers)
-        chosen = router.partition(queues, raw_key, raw_value, partition)
-        stamp, packed = check_timestamp(timestamp), headers_bytes(headers)
+        chosen = router.partition(queues, raw_key, raw_value, number)
+        stamp, packed = check_timestamp(timestamp), encode_headers(headers) if headers else None
         delivery: Delivery | None = self._accumulator.append(queues, chosen, stamp, raw_key, raw_value, packed, None, on_delivery)
         if delivery is not None:
             return delivery
         record = EncodedRecord(queues, chosen, stamp, raw_key, raw_value, packed, on_delivery)
         return self._append_when_granted(record, budget or BlockBudget(self._core))
 
-    def _append_when_known(self, topic: str, partition: int | None, append: Callable[..., Delivery | SendSteps]) -> SendSteps:
-        budget = BlockBudget(self._core)
-        queued = append((yield from wait_for_topic(self._core, topic, partition, budget)), budget)
+    def _queue_when_known(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
+                          on_delivery: OnDelivery | None, budget: BlockBudget) -> SendSteps:
+        yield from wait_for_topic(self._core, topic, partition, budget)
+        queued = self.queue(topic, value, key, partition, timestamp, headers, on_delivery, budget)
         return queued if isinstance(queued, Delivery) else (yield from queued)
 
     def _append_when_granted(self, record: EncodedRecord, budget: BlockBudget) -> SendSteps:
@@ -102,10 +87,34 @@ class RecordSend:
                 return delivery
 
 
-def _reporting(interceptors: Interceptors, steps: SendSteps) -> SendSteps:
-    """The same steps; when the record is not queued, the interceptors are notified."""
-    try:
-        return (yield from steps)
-    except (Exception, asyncio.CancelledError) as error:
-        interceptors.refused(error)
-        raise
+class InterceptedSend:
+    """`RecordSend` of a producer with interceptors."""
+
+    def __init__(self, interceptors: Interceptors, records: RecordSend) -> None:
+        self._interceptors = interceptors
+        self._records = records
+
+    def queue(self, topic: str, value: Any, key: Any, partition: int | None, timestamp: int | None, headers: Headers,
+              on_delivery: OnDelivery | None) -> Delivery | SendSteps:
+        """As `RecordSend.queue`, with the record that the interceptors return."""
+        key, value, headers = self._interceptors.on_send(topic, key, value, headers)
+        try:
+            queued = self._records.queue(topic, value, key, partition, timestamp, headers, on_delivery)
+        except Exception as error:
+            self._interceptors.refused(error)
+            raise
+        return queued if isinstance(queued, Delivery) else self._reporting(queued)
+
+    def _reporting(self, steps: SendSteps) -> SendSteps:
+        """The same steps; when they do not queue the record, the interceptors are notified."""
+        try:
+            return (yield from steps)
+        except (Exception, asyncio.CancelledError) as error:
+            self._interceptors.refused(error)
+            raise
+
+
+def record_send(core: ProducerCore) -> RecordSend | InterceptedSend:
+    """What *core* does with each record."""
+    records = RecordSend(core)
+    return records if core.interceptors is None else InterceptedSend(core.interceptors, records)

@@ -16,7 +16,7 @@ import pytest
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.fast_send import SendPath
-from pyclient.producer.core import Router
+from pyclient.producer.routing import Router
 
 R = TypeVar("R")
 WITH_THREADING: Final = (
@@ -133,7 +133,7 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
     patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))
-    patch.setattr("pyclient.producer.core.Router.send_path", lambda router, buffers: _send_path(router, buffers, coin))
+    patch.setattr("pyclient.producer.routing.Router.send_path", lambda router, buffers: _send_path(router, buffers, coin))
 
 
 def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], float], **made: Any) -> Any:

@@ -22,7 +22,7 @@ from pyclient.buffers.fast_send import AsyncFastSend, SendPath, async_fast_send
 from pyclient.codec.compression import Compression
 from pyclient.config import ProducerConfig
 from pyclient.errors import ClientClosedError, RecordTooLargeError
-from pyclient.producer.core import Router
+from pyclient.producer.routing import Router
 from tests.unit.buffers.accumulators import Clock, accumulator, fast_append
 
 PARTITIONS = 7

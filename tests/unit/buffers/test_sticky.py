@@ -142,7 +142,7 @@ def test_what_on_new_batch_raises_is_logged_and_the_record_is_queued(caplog: pyt
     with caplog.at_level(logging.ERROR):
         assert send(buffers, b"\x01", 1) == 1
     assert buffers.unsettled == 1
-    assert "Failing.on_new_batch raised; the record is queued all the same" in caplog.text
+    assert "Failing.on_new_batch raised; the record is queued nevertheless" in caplog.text
 
 
 def test_on_new_batch_may_send() -> None:

@@ -8,7 +8,8 @@ from pyclient.config import ProducerConfig
 from pyclient.core.cluster import Cluster
 from pyclient.plugins import STICKY, Partitions
 from pyclient.producer.callbacks import LoopObserver
-from pyclient.producer.core import ProducerCore, Router
+from pyclient.producer.core import ProducerCore
+from pyclient.producer.routing import Router
 from tests.unit.core.world import answer, topic, view
 from pyclient.codec.apis import Api
 
