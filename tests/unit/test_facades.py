@@ -298,7 +298,7 @@ def test_a_partition_or_timestamp_that_is_none_is_refused_before_anything_waits(
     (name,) = bad
     with Producer(**SERVER, max_block_ms=60_000) as producer:
         producer._core.accumulator.set_topic("t", 2, [0, 1])
-        with pytest.raises((TypeError, ValueError), match=f"{name} .* {'None asks' if name == 'partition' else 'give ms'}"):
+        with pytest.raises((TypeError, ValueError), match=f"{name} .* {'None lets' if name == 'partition' else 'give ms'}"):
             producer.send("t", b"v", **bad)
         assert producer._core.unsettled() == 0
 
