@@ -7,8 +7,9 @@ from typing import Any
 
 from pyclient.config import ConsumerConfig
 from pyclient.core.group.member_commit import MemberCommit
-from pyclient.core.group.membership import Identity, Membership
-from pyclient.core.group.offsets import NOBODY, commit_call, committed_call
+from pyclient.core.group.coordinator import Identity
+from pyclient.core.group.membership import Membership
+from pyclient.core.group.offsets import NOT_A_MEMBER, commit_call, committed_call
 from pyclient.errors import IllegalStateError, KafkaError, KafkaTimeoutError, RebalanceInProgressError
 from pyclient.records import OffsetAndMetadata, TopicPartition
 from pyclient.client.core import ClientCore
@@ -66,7 +67,7 @@ class Commits:
     async def _as_member(self, commit: MemberCommit, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None, *,
                          automatic: bool) -> None:
         while True:
-            await self._core.driver.until(lambda: commit.may_go or None, self._left(deadline), self._rebalancing)
+            await self._core.driver.until(lambda: commit.is_ready or None, self._left(deadline), self._rebalancing)
             identity = commit.begin()
             try:
                 await self._send(offsets, self._left(deadline), identity, self._instance_id, automatic=automatic)
@@ -76,7 +77,7 @@ class Commits:
                 return
 
     async def _send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], left: float | None,
-                    identity: Identity = NOBODY, instance_id: str | None = None, *, automatic: bool) -> None:
+                    identity: Identity = NOT_A_MEMBER, instance_id: str | None = None, *, automatic: bool) -> None:
         await self._core.call(lambda finish, until: commit_call(
             self.group(), offsets, finish, until, identity=identity, instance_id=instance_id, automatic=automatic), left)
 

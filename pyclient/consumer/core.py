@@ -13,7 +13,8 @@ from pyclient.config import ConsumerConfig
 from pyclient.core.fetching.fetcher import Fetcher
 from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
 from pyclient.core.fetching.lookups import EARLIEST, LATEST, OffsetLookups
-from pyclient.core.group.membership import Change, ChangeKind, Membership
+from pyclient.core.group.changes import Change, ChangeKind
+from pyclient.core.group.membership import Membership
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Manager
 from pyclient.errors import AuthenticationError, BootstrapError, ConfigurationError, IllegalStateError, KafkaError, KafkaTimeoutError, raisable
@@ -222,7 +223,7 @@ class ConsumerCore(ClientCore):
     def may_save(self) -> bool:
         """Whether an automatic commit makes sense now: in the middle of a rebalance it would only disturb (C22)."""
         group = self.membership
-        return not self._subscribed or (group is not None and group.identity.joined and group.settled and not group.joining)
+        return not self._subscribed or (group is not None and group.identity.joined and group.accepts_commits and not group.generation_in_doubt)
 
     def joins(self) -> None:
         """The user polls, and is no member (any more)."""
@@ -246,7 +247,7 @@ class ConsumerCore(ClientCore):
     def end_change(self, change: Change, error: BaseException | None) -> None:
         """The user's thread has carried *change* out; its listener raised *error*."""
         group = self.member()
-        group.carried_out(change, error)
+        group.complete(change, error)
         kept = [where for where in change.partitions if where in group.owned]
         self.fetcher.remove([where for where in change.partitions if where not in group.owned])
         self.fetcher.release(kept, self.clock())

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pyclient.config import ConsumerConfig
-from pyclient.core.group.classic import ClassicGroup
-from pyclient.core.group.consumer import ConsumerGroup
+from pyclient.core.group.classic_member import ClassicMember
+from pyclient.core.group.consumer_member import ConsumerMember
 from pyclient.core.group.leader import GroupLeader
-from pyclient.core.group.membership import GroupOptions, Membership
+from pyclient.core.group.coordinator import GroupOptions
+from pyclient.core.group.membership import Membership
 from pyclient.core.group.assignors import GroupAssignors
 from pyclient.plugins import load_plugin
 from pyclient.client.core import ClientCore
@@ -17,18 +18,18 @@ from pyclient.runtime.offload import Offload
 USUAL_ASSIGNORS = ("range", "cooperative-sticky")
 
 
-def membership(core: ClientCore, config: ConsumerConfig, group_id: str, offload: Offload, on_news: Callable[[], Any]) -> Membership:
-    """The member of group *group_id*; *on_news* is called when the user's thread has something to do.
+def membership(core: ClientCore, config: ConsumerConfig, group_id: str, offload: Offload, notify_user: Callable[[], Any]) -> Membership:
+    """The member of group *group_id*; *notify_user* is called when the user's thread has something to do.
 
     Raises:
         ConfigurationError: an assignor is not there, or they do not go together.
     """
     options = _options(config, group_id)
     if config.group_protocol == "consumer":
-        return ConsumerGroup(options, core.calls, core.metadata, random=core.random, backoff=core.backoff, on_news=on_news)
-    strategies = GroupAssignors([load_plugin("assignor", each) for each in config.assignors or USUAL_ASSIGNORS], options.rack)
-    leading = GroupLeader(strategies, core.metadata, offload.run)
-    return ClassicGroup(options, strategies, core.calls, core.metadata, leading, backoff=core.backoff, on_news=on_news)
+        return ConsumerMember(options, core.calls, core.metadata, random=core.random, backoff=core.backoff, notify_user=notify_user)
+    assignors = GroupAssignors([load_plugin("assignor", each) for each in config.assignors or USUAL_ASSIGNORS], options.rack)
+    leader = GroupLeader(options, assignors, core.calls, core.metadata, offload.run)
+    return ClassicMember(options, assignors, core.calls, core.metadata, leader, backoff=core.backoff, notify_user=notify_user)
 
 
 def _options(config: ConsumerConfig, group_id: str) -> GroupOptions:

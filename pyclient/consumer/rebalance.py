@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from pyclient.core.group.membership import Change, ChangeKind, Identity
+from pyclient.core.group.changes import Change, ChangeKind
+from pyclient.core.group.coordinator import Identity
 from pyclient.errors import KafkaError, raisable
 from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
@@ -123,7 +124,7 @@ class Rebalancing:
             except Exception as error:  # noqa: BLE001 of the user's making
                 first = first or error
         if first is None:
-            first = yield OnLoop(group.take_trouble)
+            first = yield OnLoop(group.take_error)
         if first is not None:
             raise raisable(first) if isinstance(first, KafkaError) else first
 

@@ -1,4 +1,4 @@
-"""The assignors of one consumer: what they make its member tell the group, and what it is told (G06, G07)."""
+"""The assignors of one consumer: the subscriptions they send to the leader, and the assignments they receive (G06, G07)."""
 from __future__ import annotations
 
 import logging
@@ -16,31 +16,32 @@ EAGER: Final = "eager"
 
 
 class GroupAssignors:
-    """Assignors in the order of preference.
+    """Assignors in order of preference.
 
     Raises:
-        ConfigurationError: no way of rebalancing is known to all of them, or two have one name.
+        ConfigurationError: they have no rebalance protocol in common, or two have the same name.
     """
 
     def __init__(self, assignors: Sequence[Assignor], rack: str | None) -> None:
         self._by_name = {each.name: each for each in assignors}
         self._rack = rack
         if len(self._by_name) < len(assignors):
-            raise ConfigurationError(f"two assignors have the same name: {', '.join(each.name for each in assignors)}", option="assignors")
-        ways = set.intersection(*(set(each.protocols) for each in assignors))
-        if not ways & {COOPERATIVE, EAGER}:
+            raise ConfigurationError(
+                f"two assignors have the same name: {', '.join(each.name for each in assignors)}", option="assignors")
+        protocols = set.intersection(*(set(each.protocols) for each in assignors))
+        if not protocols & {COOPERATIVE, EAGER}:
             listed = "; ".join(f"{each.name}: {', '.join(each.protocols)}" for each in assignors)
-            raise ConfigurationError(f"the assignors have no way of rebalancing in common ({listed}): each must know eager, or each "
+            raise ConfigurationError(f"the assignors have no rebalance protocol in common ({listed}): all must support eager, or all "
                                      "cooperative", option="assignors")
-        self.cooperative = COOPERATIVE in ways
-        """Whether partitions are kept while the group rebalances (KIP-429): only if all assignors can."""
+        self.cooperative = COOPERATIVE in protocols
+        """Whether partitions are kept while the group rebalances (KIP-429): only if all assignors support it."""
 
     def find(self, name: str) -> Assignor | None:
-        """The assignor of that name, if it is one of them."""
+        """The assignor called *name*, if there is one."""
         return self._by_name.get(name)
 
     def subscriptions(self, topics: Iterable[str], owned: Iterable[TopicPartition], generation: int) -> list[tuple[str, bytes]]:
-        """What this member tells the leader, for each assignor by its name."""
+        """What this member sends to the leader: (assignor, encoded subscription) pairs."""
         names = sorted(topics)
         member = MemberView(tuple(names), tuple(owned), generation, rack=self._rack)
         return [(name, encode_subscription(member._replace(
@@ -48,10 +49,10 @@ class GroupAssignors:
             for name, each in self._by_name.items()]
 
     def assigned(self, name: str, data: bytes, generation: int) -> tuple[TopicPartition, ...]:
-        """The partitions that the leader gave this member. One that it left out got nothing.
+        """The partitions in this member's assignment; empty *data* means none.
 
         Raises:
-            ProtocolError: the bytes are no assignment.
+            ProtocolError: *data* cannot be decoded.
         """
         assignment = decode_assignment(data) if data else Assignment(())
         assignor: object = self._by_name.get(name)
@@ -59,5 +60,5 @@ class GroupAssignors:
             try:
                 assignor.on_assignment(assignment, generation)
             except Exception:  # noqa: BLE001 a plugin's error does not undo the assignment
-                _log.exception("assignor %s raised when it was told its assignment", name)
+                _log.exception("on_assignment of assignor %s raised; the assignment stands", name)
         return assignment.partitions

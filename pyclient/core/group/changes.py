@@ -1,41 +1,62 @@
-"""The line of `Change`s that wait for the user's thread, and the partitions that it has by them.
+"""The steps of a rebalance that the user's thread carries out, and the queue in which they wait for it.
 
-Rule: the user's thread carries out one change at a time; what it has begun it ends, what it has not begun may be withdrawn.
+A group decides on the client's loop. What involves the user's code is a `Change`; the user's thread carries it out inside ``poll``.
+Until it has, the group waits and keeps sending heartbeats.
+
+Rule: the user's thread carries out one change at a time. A change that it has begun is completed; one that it has not may be withdrawn.
 """
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Iterable
 
-from pyclient.core.group.membership import Change, ChangeKind
+import attrs
+
 from pyclient.records import TopicPartition
 
 
-class Changes:
-    """One member's changes, first come, first carried out."""
+class ChangeKind(enum.Enum):
+    """What happens to partitions."""
+
+    REVOKED = "the member must give them up; it still owns them"
+    ASSIGNED = "they were added"
+    LOST = "the member does not own them any more"
+
+
+@attrs.define(eq=False)
+class Change:
+    """One step of a rebalance. *begun*: the user's thread is carrying it out."""
+
+    kind: ChangeKind
+    partitions: tuple[TopicPartition, ...]
+    begun: bool = False
+
+
+class ChangeQueue:
+    """One member's changes in order, and the partitions that it owns by those carried out. True while any change waits or is begun."""
 
     def __init__(self) -> None:
         self.owned: dict[TopicPartition, int] = {}
-        """What the user's thread was given, and by which of its assignments."""
-        self._line: deque[Change] = deque()
+        """The partitions of the user's thread, each with the number of the assignment that added it."""
+        self._queue: deque[Change] = deque()
         self._assignments = 0
-        self._losing = False  # once the change under way is carried out, the rest is lost
+        self._lose_rest = False  # once the change that is begun is completed, the remaining partitions are lost
 
     def __bool__(self) -> bool:
-        """Whether anything is waiting or under way."""
-        return bool(self._line)
+        return bool(self._queue)
 
     @property
     def due(self) -> Change | None:
-        """The next one, unless the user's thread is at it."""
-        return self._line[0] if self._line and not self._line[0].begun else None
+        """The next change; None when there is none, or when the user's thread has begun it."""
+        return self._queue[0] if self._queue and not self._queue[0].begun else None
 
     def add(self, *changes: Change) -> None:
-        """Have these carried out after the others."""
-        self._line.extend(changes)
+        """Append *changes*."""
+        self._queue.extend(changes)
 
     def begin(self, change: Change) -> bool:
-        """The user's thread begins with *change*; False when it is not to be done any more."""
+        """The user's thread begins *change*; False when it was withdrawn meanwhile."""
         if self.due is not change:
             return False
         change.begun = True
@@ -46,36 +67,36 @@ class Changes:
             self.drop(change.partitions)
         return True
 
-    def end(self, change: Change) -> bool:
-        """The user's thread is done with *change*; False when nobody waits for that any more."""
+    def complete(self, change: Change) -> bool:
+        """The user's thread has carried out *change*; False when the group does not wait for it any more."""
         if change.kind is not ChangeKind.ASSIGNED:
             self.drop(change.partitions)
-        if not self._line or self._line[0] is not change:
+        if not self._queue or self._queue[0] is not change:
             return False
-        self._line.popleft()
-        if self._losing:
+        self._queue.popleft()
+        if self._lose_rest:
             self.lose()
         return True
 
     def withdraw(self) -> None:
-        """What the user's thread has not begun is not to be done any more."""
-        self._line = deque(change for change in self._line if change.begun)
-        self._losing = False
+        """Remove the changes that the user's thread has not begun."""
+        self._queue = deque(change for change in self._queue if change.begun)
+        self._lose_rest = False
 
     def lose(self) -> None:
-        """All is gone: what the user's thread is at goes on, and then it is told of what it still has."""
+        """All partitions are lost. A change that is begun is completed first; then what is still owned is reported as lost."""
         self.withdraw()
-        self._losing = bool(self._line)
-        if self.owned and not self._line:
+        self._lose_rest = bool(self._queue)
+        if self.owned and not self._queue:
             self.add(Change(ChangeKind.LOST, tuple(self.owned)))
 
     def clear(self) -> None:
-        """Nothing is owned, and nothing to be done."""
+        """Own nothing, and forget all changes."""
         self.owned.clear()
-        self._line.clear()
-        self._losing = False
+        self._queue.clear()
+        self._lose_rest = False
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are not owned any more."""
-        for where in partitions:
-            self.owned.pop(where, None)
+        """The member does not own *partitions* any more."""
+        for tp in partitions:
+            self.owned.pop(tp, None)

@@ -1,4 +1,4 @@
-"""What a member of a classic group asks its coordinator, and what the answers mean. One function per request (G03)."""
+"""The requests of a member of a classic group, one function each, and what their responses mean (G03)."""
 from __future__ import annotations
 
 import datetime
@@ -10,15 +10,14 @@ import attrs
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment
 from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
-from pyclient.core.group.answers import refused
-from pyclient.core.group.membership import GroupOptions, Identity
+from pyclient.core.group.coordinator import GroupOptions, Identity, refusal
 from pyclient.core.manager import Use
 from pyclient.errors import ProtocolError
 from pyclient.records import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 JOIN_GRACE: Final = 5.0
-"""Seconds more than the rebalance may take: the broker answers when it is over (G03)."""
+"""Seconds added to the rebalance timeout: the broker responds when the rebalance is over (G03)."""
 MEMBER_ID_REQUIRED: Final = 79
 BATCHED_SINCE: Final = 3  # LeaveGroup
 STABLE: Final = "Stable"
@@ -26,15 +25,18 @@ REASON_LIMIT: Final = 255
 
 
 @attrs.frozen
-class KnownAs:
-    """The coordinator gave the member an id, with which it must join again (KIP-394)."""
+class MemberIdAssigned:
+    """The coordinator assigned a member id, with which the member must join again (KIP-394)."""
 
     member_id: str
 
 
 @attrs.frozen(kw_only=True)
 class Joined:
-    """All have joined. *members* (id → subscription) are told to the leader only, who may have nothing to share out (KIP-814)."""
+    """All members have joined. Only the leader receives *members*: id → (instance id, subscription).
+
+    *skips_assignment*: the coordinator keeps the assignments, so the leader makes none (KIP-814).
+    """
 
     identity: Identity
     assignor: str
@@ -44,7 +46,7 @@ class Joined:
 
 
 def join_call(options: GroupOptions, identity: Identity, protocols: Sequence[tuple[str, bytes]], reason: str, finish: Finish) -> Call:
-    """Join with these (assignor, subscription) pairs; the result is `KnownAs` or `Joined`."""
+    """Join with these (assignor, subscription) pairs; the result is `MemberIdAssigned` or `Joined`."""
 
     def fields(version: int) -> dict[str, object]:
         return {
@@ -57,8 +59,8 @@ def join_call(options: GroupOptions, identity: Identity, protocols: Sequence[tup
 
     def judge(message: Any) -> Verdict:
         if message.error_code == MEMBER_ID_REQUIRED:
-            return Done(KnownAs(message.member_id))
-        return refused(Api.JOIN_GROUP, message.error_code, options.group_id) if message.error_code else Done(_joined(message))
+            return Done(MemberIdAssigned(message.member_id))
+        return refusal(Api.JOIN_GROUP, message.error_code, options.group_id) if message.error_code else Done(_joined(message))
 
     return _call(options, "joining", Api.JOIN_GROUP, fields, judge, finish, waits=True)
 
@@ -71,7 +73,7 @@ def _joined(message: Any) -> Joined:
 
 
 def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, bytes], finish: Finish) -> Call:
-    """Get this member's assignment (bytes); the leader hands in everybody's."""
+    """Get this member's assignment (bytes); the leader sends the *assignments* of all members."""
 
     def fields(version: int) -> dict[str, object]:
         return {
@@ -80,43 +82,43 @@ def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, b
         }
 
     def judge(message: Any) -> Verdict:
-        return refused(Api.SYNC_GROUP, message.error_code, options.group_id) if message.error_code else Done(bytes(message.assignment))
+        return refusal(Api.SYNC_GROUP, message.error_code, options.group_id) if message.error_code else Done(bytes(message.assignment))
 
     return _call(options, "getting the assignment from", Api.SYNC_GROUP, fields, judge, finish, waits=True)
 
 
 def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) -> Call:
-    """Tell that the member lives; the result is None."""
+    """Show that the member is alive; the result is None."""
 
     def judge(message: Any) -> Verdict:
-        return refused(Api.HEARTBEAT, message.error_code, options.group_id) if message.error_code else Done(None)
+        return refusal(Api.HEARTBEAT, message.error_code, options.group_id) if message.error_code else Done(None)
 
     return _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
 
 
-def survey_call(options: GroupOptions, finish: Finish) -> Call:
-    """What the members have (a frozenset of partitions); None while the group rebalances, or of what cannot be read."""
+def describe_group_call(options: GroupOptions, finish: Finish) -> Call:
+    """All partitions assigned to members, a frozenset; None while the group rebalances, or if an assignment cannot be decoded."""
 
     def judge(message: Any) -> Verdict:
         (group,) = message.groups
-        return refused(Api.DESCRIBE_GROUPS, group.error_code, options.group_id) if group.error_code else Done(_shared_out(group))
+        return refusal(Api.DESCRIBE_GROUPS, group.error_code, options.group_id) if group.error_code else Done(_assigned(group))
 
-    return _call(options, "asking what was shared out in", Api.DESCRIBE_GROUPS,
+    return _call(options, "looking up the assignments of", Api.DESCRIBE_GROUPS,
                  lambda version: {"groups": [options.group_id], "include_authorized_operations": False}, judge, finish)
 
 
-def _shared_out(group: Any) -> frozenset[TopicPartition] | None:
+def _assigned(group: Any) -> frozenset[TopicPartition] | None:
     if group.group_state != STABLE:
         return None
     try:
         assignments = [decode_assignment(bytes(each.member_assignment)) for each in group.members if each.member_assignment]
     except ProtocolError:
         return None
-    return frozenset(where for each in assignments for where in each.partitions)
+    return frozenset(tp for each in assignments for tp in each.partitions)
 
 
 def leave_call(options: GroupOptions, identity: Identity, reason: str, finish: Finish, deadline: float | None) -> Call:
-    """Leave; the result is None. That the coordinator does not know the member does as well."""
+    """Leave; the result is None."""
 
     def fields(version: int) -> dict[str, object]:
         if version < BATCHED_SINCE:
@@ -127,7 +129,7 @@ def leave_call(options: GroupOptions, identity: Identity, reason: str, finish: F
     def judge(message: Any) -> Verdict:
         codes = [message.error_code, *(each.error_code for each in getattr(message, "members", ()))]
         code = next((code for code in codes if code), 0)
-        return refused(Api.LEAVE_GROUP, code, options.group_id) if code else Done(None)
+        return refusal(Api.LEAVE_GROUP, code, options.group_id) if code else Done(None)
 
     return attrs.evolve(_call(options, "leaving", Api.LEAVE_GROUP, fields, judge, finish), deadline=deadline)
 
@@ -138,7 +140,7 @@ def _who(options: GroupOptions, identity: Identity) -> dict[str, object]:
 
 
 def _call(options: GroupOptions, doing: str, api: Api, fields: Any, judge: Any, finish: Finish, *, waits: bool = False) -> Call:
-    """*waits*: the answer comes when the other members are ready, so nothing else may stand behind it."""
+    """*waits*: the response comes when the other members are ready, so the request gets a connection of its own."""
     patience = max(options.request_timeout, options.rebalance_timeout + JOIN_GRACE)
     return Call(
         what=f"{doing} group {options.group_id!r}", api=api, target=Coordinator(options.group_id), fields=fields, judge=judge, finish=finish,

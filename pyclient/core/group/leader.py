@@ -1,6 +1,6 @@
-"""What the leader of a classic group does besides being a member: shares partitions out, and watches the topics (G07, G08).
+"""The work of a classic group's leader besides being a member: assigns partitions to members, and watches the topics (G07, G08).
 
-The assignor runs elsewhere (*offload*), for it may take seconds; heartbeats go on meanwhile. Knows no requests.
+The assignor runs on another thread (*offload*), because it may take seconds; heartbeats go on meanwhile.
 """
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from pyclient.codec.consumer_protocol import decode_subscription, encode_assignment
+from pyclient.core.calls import Call, Calls
 from pyclient.core.cluster import Cluster, Topic
-from pyclient.core.group.classic_calls import Joined
 from pyclient.core.group.assignors import COOPERATIVE, GroupAssignors
+from pyclient.core.group.classic_calls import Joined, describe_group_call
+from pyclient.core.group.coordinator import GroupOptions
 from pyclient.core.metadata import Metadata, check_topic_name
-from pyclient.errors import IllegalStateError, InconsistentGroupProtocolError, KafkaError, ProtocolError, UnknownTopicOrPartitionError
+from pyclient.errors import (
+    IllegalStateError, InconsistentGroupProtocolError, KafkaError, ProtocolError, UnknownTopicOrPartitionError,
+)
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
 from pyclient.records import Node, TopicPartition
 
@@ -23,119 +27,145 @@ _log = logging.getLogger(__name__)
 _COOPERATIVE_STICKY: Final = "cooperative-sticky"
 PIN: Final = "leader of the group"
 Offload: TypeAlias = Callable[[Callable[[], Any], Callable[[Any, BaseException | None], None]], None]
-"""Runs the first function elsewhere, and calls the second on the loop with its result, or its error."""
-Tell: TypeAlias = Callable[[Joined, Mapping[str, bytes], BaseException | None], None]
-Shape: TypeAlias = Mapping[str, tuple[Any, ...]]
-"""What of each topic an assignment depends on."""
+"""Runs the first function on another thread, and calls the second on the loop with its result or its error."""
+OnAssignments: TypeAlias = Callable[[Joined, Mapping[str, bytes], BaseException | None], None]
+Layout: TypeAlias = Mapping[str, tuple[Any, ...]]
+"""What an assignment depends on: of each topic its partitions, with their racks if any member has a rack."""
 
 
 @attrs.frozen
 class Generation:
-    """One generation that this member leads; *tell* wants everybody's assignment, once. Without it they keep what they have."""
+    """One generation that this member leads. *on_assignments* receives the assignments, once; None: all members keep theirs."""
 
     joined: Joined
     assignor: Assignor
     members: Mapping[str, MemberView]
-    tell: Tell | None
+    on_assignments: OnAssignments | None
 
     @property
     def topics(self) -> frozenset[str]:
-        """What anybody subscribes to."""
+        """What any member subscribes to."""
         return frozenset(topic for member in self.members.values() for topic in member.topics)
 
     @property
     def racked(self) -> bool:
-        """Whether any member says where it is: else racks matter to nobody."""
+        """Whether any member has a rack; otherwise racks do not matter."""
         return any(member.rack is not None for member in self.members.values())
 
 
 class GroupLeader:
     """The leader's work, one generation after the other."""
 
-    def __init__(self, strategies: GroupAssignors, metadata: Metadata, offload: Offload) -> None:
-        self._strategies = strategies
+    def __init__(self, options: GroupOptions, assignors: GroupAssignors, calls: Calls, metadata: Metadata, offload: Offload) -> None:
+        self._options = options
+        self._assignors = assignors
+        self._calls = calls
         self._metadata = metadata
         self._offload = offload
         self._generation: Generation | None = None
-        self._shape: Shape | None = None  # for which the partitions were shared out; None: they are not yet, or it is not known
-        self._inherits = False  # they were before this member came back: what it is to find out
+        self._layout: Layout | None = None  # the one that was assigned; None: not assigned yet, or unknown
+        self._inherits = False  # the assignments were made before this member came back, and are being looked up
         self._inherited: Collection[TopicPartition] | None = None
-        self._nodes: dict[int, Node] = {}  # every broker ever seen: one that is down has not moved to another rack
+        self._lookup: Call | None = None
+        self._nodes: dict[int, Node] = {}  # every broker ever seen: one that is down still has its rack
 
-    def begin(self, joined: Joined, tell: Tell) -> None:
-        """Lead this generation: *tell* is called, now or later, with everybody's assignment or why there is none; with nothing to share out, never."""
-        assignor = self._strategies.find(joined.assignor)
+    def begin(self, joined: Joined, on_assignments: OnAssignments) -> None:
+        """Lead this generation. *on_assignments* is called, now or later, with all assignments or an error.
+
+        When the coordinator keeps the assignments (KIP-814), it is not called; they are looked up, as topics may have changed meanwhile.
+        """
+        assignor = self._assignors.find(joined.assignor)
         if assignor is None:
-            tell(joined, {}, InconsistentGroupProtocolError(f"the group has chosen {joined.assignor!r}, which this member did not offer"))
+            on_assignments(joined, {}, InconsistentGroupProtocolError(
+                f"the group has chosen {joined.assignor!r}, which this member did not offer"))
             return
-        members = {member: _readable(member, instance, data) for member, (instance, data) in joined.members.items()}
-        self._generation = Generation(joined, assignor, members, None if joined.skips_assignment else tell)
-        self._shape, self._inherits, self._inherited = None, joined.skips_assignment, None
-        self._metadata.pin(_nameable(self._generation.topics), PIN)
-
-    def inherit(self, joined: Joined, shared: Collection[TopicPartition] | None) -> None:
-        """What was shared out in a generation that began before this member came back to lead it; None: there is no telling."""
-        if self._generation is not None and self._generation.joined is joined:
-            self._inherits, self._inherited = False, shared
+        members = {member: _decoded(member, instance, data) for member, (instance, data) in joined.members.items()}
+        keeps = joined.skips_assignment
+        self._generation = Generation(joined, assignor, members, None if keeps else on_assignments)
+        self._layout, self._inherits, self._inherited = None, keeps, None
+        self._metadata.pin(_valid_names(self._generation.topics), PIN)
+        if keeps:
+            self._look_up(joined)
 
     def end(self) -> None:
-        """Be the leader no more."""
-        self._generation = self._shape = None
+        """Stop being the leader."""
+        self._generation = self._layout = None
         self._metadata.pin((), PIN)
 
-    def go_on(self) -> bool:
-        """Share out as soon as all topics are known; True when that was done before, and of other partitions than there are."""
-        self._remember(self._metadata.cluster)
+    def cancel_lookup(self) -> None:
+        """Forget the request for inherited assignments, if there is one."""
+        if self._lookup is not None:
+            self._calls.cancel(self._lookup)
+            self._lookup = None
+
+    def assign_when_ready(self) -> bool:
+        """Assign partitions as soon as all topics are known. True when inherited assignments do not match the topics' partitions."""
+        self._remember_nodes()
         current = self._generation
-        if current is None or self._shape is not None or self._inherits:
+        if current is None or self._layout is not None or self._inherits:
             return False
-        if not all(_known(self._metadata.cluster, topic) for topic in _nameable(current.topics)):
+        if not all(_is_known(self._metadata.cluster, topic) for topic in _valid_names(current.topics)):
             return False
-        self._shape = self._shaped(current) if self._inherited is None else self._shaped_of(current, self._inherited)
-        if current.tell is None:
-            return self.changed()
-        self._share_out(current, current.tell)
+        self._layout = self._layout_now(current) if self._inherited is None else self._layout_of(current, self._inherited)
+        if current.on_assignments is None:
+            return self.topics_changed()
+        self._assign(current, current.on_assignments)
         return False
 
-    def changed(self) -> bool:
-        """Whether partitions have come or gone, or moved to other racks, since they were shared out."""
-        self._remember(self._metadata.cluster)
-        return self._generation is not None and self._shape is not None and self._shaped(self._generation) != self._shape
+    def topics_changed(self) -> bool:
+        """Whether partitions were added or removed, or moved to other racks, since they were assigned."""
+        self._remember_nodes()
+        return self._generation is not None and self._layout is not None and self._layout_now(self._generation) != self._layout
 
-    def _share_out(self, current: Generation, tell: Tell) -> None:
+    def _look_up(self, joined: Joined) -> None:
+        """G08: while the leader was away, no member noticed which partitions were added or removed."""
+        def described(assigned: frozenset[TopicPartition] | None, error: BaseException | None) -> None:
+            self._lookup = None
+            if assigned is None:
+                _log.info("group %r: the assignments made before this leader came back are not known, and taken to cover all partitions: %s",
+                          self._options.group_id, error or "the group rebalances, or has an assignment that cannot be decoded")
+            if self._generation is not None and self._generation.joined is joined:
+                self._inherits, self._inherited = False, assigned
+
+        self.cancel_lookup()
+        self._lookup = describe_group_call(self._options, described)
+        self._calls.submit(self._lookup)
+
+    def _assign(self, current: Generation, on_assignments: OnAssignments) -> None:
         view = self._view(current)
 
         def work() -> dict[str, bytes]:
-            shares = current.assignor.assign(view, current.members)
-            _check(current, shares, cooperative=self._strategies.cooperative)
-            return {member: encode_assignment(shares.get(member, Assignment(()))) for member in current.members}
+            assignments = current.assignor.assign(view, current.members)
+            _check(current, assignments, cooperative=self._assignors.cooperative)
+            return {member: encode_assignment(assignments.get(member, Assignment(()))) for member in current.members}
 
-        self._offload(work, lambda result, error: tell(current.joined, result or {}, error))
+        self._offload(work, lambda result, error: on_assignments(current.joined, result or {}, error))
 
     def _view(self, current: Generation) -> ClusterView:
         topics = self._metadata.cluster.topics
-        return ClusterView({topic: topics[topic].describe().partitions for topic in sorted(current.topics) if _there(topics.get(topic))},
+        return ClusterView({topic: topics[topic].describe().partitions for topic in sorted(current.topics) if _exists(topics.get(topic))},
                            dict(self._nodes))
 
-    def _shaped(self, current: Generation) -> Shape:
+    def _layout_now(self, current: Generation) -> Layout:
         view = self._view(current)
-        return {topic: tuple(view.racks(part) if current.racked else None for part in parts) for topic, parts in view.topics.items()}
+        return {topic: tuple(view.racks(each) if current.racked else None for each in partitions) for topic, partitions in view.topics.items()}
 
-    def _shaped_of(self, current: Generation, shared: Collection[TopicPartition]) -> Shape:
-        """What `_shaped` would be if there were just the partitions that were shared out."""
+    def _layout_of(self, current: Generation, assigned: Collection[TopicPartition]) -> Layout:
+        """What `_layout_now` would be if only the *assigned* partitions existed."""
         view = self._view(current)
-        racks = {TopicPartition(topic, part.partition): view.racks(part) if current.racked else None for topic, parts in view.topics.items() for part in parts}
-        shape: dict[str, list[Any]] = {topic: [] for topic in view.topics}
-        for where in sorted(shared):
-            shape.setdefault(where.topic, []).append(racks.get(where))
-        return {topic: tuple(parts) for topic, parts in shape.items()}
+        racks = {TopicPartition(topic, each.partition): view.racks(each) if current.racked else None
+                 for topic, partitions in view.topics.items() for each in partitions}
+        layout: dict[str, list[Any]] = {topic: [] for topic in view.topics}
+        for tp in sorted(assigned):
+            layout.setdefault(tp.topic, []).append(racks.get(tp))
+        return {topic: tuple(each) for topic, each in layout.items()}
 
-    def _remember(self, cluster: Cluster) -> None:
-        self._nodes.update(cluster.nodes)
+    def _remember_nodes(self) -> None:
+        self._nodes.update(self._metadata.cluster.nodes)
 
 
-def _readable(member: str, instance: str | None, data: bytes) -> MemberView:
-    """One member's damaged bytes must not keep the others from reading: it gets nothing."""
+def _decoded(member: str, instance: str | None, data: bytes) -> MemberView:
+    """A member's subscription. One that cannot be decoded gets no partitions, and does not keep the other members from reading."""
     try:
         return decode_subscription(data, instance)
     except ProtocolError as error:
@@ -143,12 +173,12 @@ def _readable(member: str, instance: str | None, data: bytes) -> MemberView:
         return MemberView((), instance_id=instance)
 
 
-def _nameable(topics: Iterable[str]) -> list[str]:
-    """Without names that no request can carry: one member's must not keep the others' topics from being asked for."""
-    return [name for name in sorted(topics) if _can_be_asked(name)]
+def _valid_names(topics: Iterable[str]) -> list[str]:
+    """Without names that no request can carry: one such name must not keep the other topics out of the metadata request."""
+    return [name for name in sorted(topics) if _is_valid(name)]
 
 
-def _can_be_asked(name: str) -> bool:
+def _is_valid(name: str) -> bool:
     try:
         check_topic_name(name)
     except KafkaError:
@@ -156,42 +186,43 @@ def _can_be_asked(name: str) -> bool:
     return True
 
 
-def _there(topic: Topic | None) -> bool:
-    """A view keeps what was known of a topic that brokers do not find; to a group it is gone."""
+def _exists(topic: Topic | None) -> bool:
+    """A view keeps what it knew of a topic that brokers do not find; for a group that topic does not exist."""
     return topic is not None and bool(topic.partitions) and topic.error != UnknownTopicOrPartitionError.code
 
 
-def _known(cluster: Cluster, name: str) -> bool:
+def _is_known(cluster: Cluster, name: str) -> bool:
     topic = cluster.topics.get(name)
     return topic is not None and (bool(topic.partitions) or bool(topic.error))
 
 
-def _check(current: Generation, shares: Mapping[str, Assignment], *, cooperative: bool) -> None:
-    """What an assignor of users may get wrong, and the group must not be told.
+def _check(current: Generation, assignments: Mapping[str, Assignment], *, cooperative: bool) -> None:
+    """Reject what a user's assignor may get wrong before the group receives it.
 
     Raises:
-        IllegalStateError: names the assignor, and what it did.
+        IllegalStateError: names the assignor and its mistake.
     """
     name = current.assignor.name
-    strangers = sorted(set(shares) - set(current.members))
+    strangers = sorted(set(assignments) - set(current.members))
     if strangers:
-        raise IllegalStateError(f"assignor {name!r} gave partitions to {', '.join(strangers)}, not of this group: give to its members only")
-    for member, share in shares.items():
-        astray = [where for where in share.partitions if where.topic not in current.members[member].topics]
-        if astray:
-            raise IllegalStateError(f"assignor {name!r} gave {astray[0]} to member {member}, which does not subscribe to its topic")
+        raise IllegalStateError(f"assignor {name!r} assigned partitions to {', '.join(strangers)}, not a member of this group: "
+                                "assign to the given members only")
+    for member, assignment in assignments.items():
+        unwanted = [tp for tp in assignment.partitions if tp.topic not in current.members[member].topics]
+        if unwanted:
+            raise IllegalStateError(f"assignor {name!r} assigned {unwanted[0]} to member {member}, which does not subscribe to its topic")
     if cooperative and COOPERATIVE in current.assignor.protocols and name != _COOPERATIVE_STICKY:
-        _check_moves(current, shares)
+        _check_moves(current, assignments)
 
 
-def _check_moves(current: Generation, shares: Mapping[str, Assignment]) -> None:
-    """KIP-429: a partition may go to a new owner only when its old one has given it up, in a rebalance of its own."""
+def _check_moves(current: Generation, assignments: Mapping[str, Assignment]) -> None:
+    """KIP-429: a partition may be assigned to a new owner only in the rebalance after the one in which its old owner gave it up."""
     newest = max((member.generation for member in current.members.values()), default=-1)
-    owners = {where: member for member, view in current.members.items() if view.generation == newest for where in view.owned}
-    for member, share in shares.items():
-        for where in share.partitions:
-            owner = owners.get(where, member)
+    owners = {tp: member for member, view in current.members.items() if view.generation == newest for tp in view.owned}
+    for member, assignment in assignments.items():
+        for tp in assignment.partitions:
+            owner = owners.get(tp, member)
             if owner != member:
                 raise IllegalStateError(
-                    f"assignor {current.assignor.name!r} moved {where} from {owner} to {member} at once: a cooperative one leaves it out, "
-                    'and gives it in the next rebalance, or says protocols = ("eager",)')
+                    f"assignor {current.assignor.name!r} moved {tp} from {owner} to {member} in one rebalance: a cooperative assignor leaves "
+                    'it unassigned first and assigns it in the next rebalance. Or set protocols = ("eager",)')

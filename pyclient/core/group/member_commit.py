@@ -1,74 +1,75 @@
 """When a member may commit, and what a refusal means (C24, C25). Knows no requests.
 
-Rule: a commit counts for the assignment it was asked for in. What went to another member meanwhile is not committed any more, or
-the late commit would take back what the new owner has committed.
+Rule: a commit belongs to the assignment in which it was requested. Partitions that were assigned to another member meanwhile are not
+committed: the late commit would overwrite what the new owner has committed.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from pyclient.core.group.membership import Identity, Membership
+from pyclient.core.group.coordinator import Identity
+from pyclient.core.group.membership import Membership
 from pyclient.errors import (
-    CommitFailedError, FencedMemberEpochError, IllegalGenerationError, KafkaError, RebalanceInProgressError, StaleMemberEpochError,
-    UnknownMemberIdError,
+    CommitFailedError, FencedMemberEpochError, IllegalGenerationError, KafkaError, RebalanceInProgressError,
+    StaleMemberEpochError, UnknownMemberIdError,
 )
 from pyclient.records import TopicPartition
 
-_GONE: Final = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
-_OUTDATED: Final = (*_GONE, StaleMemberEpochError, RebalanceInProgressError)
-"""Said of a generation that is over, while the next one is not known here yet."""
+_NOT_A_MEMBER: Final = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
+_OUTDATED: Final = (*_NOT_A_MEMBER, StaleMemberEpochError, RebalanceInProgressError)
+"""Errors for a generation that has ended, perhaps before this member knows the next one."""
 
 
 class MemberCommit:
-    """One commit of these partitions, over all its attempts."""
+    """One commit of *partitions*, over all its attempts."""
 
     def __init__(self, group: Membership, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         self._group = group
         self._group_id = group_id
-        self._assignments = {where: group.owned.get(where) for where in partitions}
+        self._assignments = {tp: group.owned.get(tp) for tp in partitions}
         self._sent_as: Identity | None = None
-        self._waits = False
+        self._awaits_generation = False
 
     @property
-    def may_go(self) -> bool:
-        """Whether waiting would not help: the coordinator may take it now, or never will."""
-        if self._waits and self._group.identity == self._sent_as:
+    def is_ready(self) -> bool:
+        """Whether to send it now: waiting would not make the coordinator more likely to accept it."""
+        if self._awaits_generation and self._group.identity == self._sent_as:
             return False
-        return self._group.settled
+        return self._group.accepts_commits
 
     def begin(self) -> Identity:
-        """As whom to send it now.
+        """The identity to send it with.
 
         Raises:
-            CommitFailedError: this is no member of the group, or a partition is not assigned to it any more.
+            CommitFailedError: the consumer is not a member of the group, or does not own a partition any more.
         """
         if not self._group.identity.joined:
-            raise CommitFailedError(f"this consumer is no member of group {self._group_id!r} now, so it may not commit for it: poll() joins, and reads on "
-                               "from what is committed. A member that does not poll for max_poll_interval_ms is put out of its group.")
-        for where, assignment in self._assignments.items():
-            if assignment is None or self._group.owned.get(where) != assignment:
-                raise CommitFailedError(f"{where} is not assigned to this member of group {self._group_id!r} any more, or never was: its owner goes on from "
-                                   "what was committed before. Commit in on_partitions_revoked what must not be read again.", topic_partition=where)
-        self._sent_as, self._waits = self._group.identity, False
+            raise CommitFailedError(f"this consumer is not a member of group {self._group_id!r} now, so it cannot commit: poll() joins the group, and reads on "
+                               "from the committed offsets. A member that does not poll for max_poll_interval_ms is removed from its group.")
+        for tp, assignment in self._assignments.items():
+            if assignment is None or self._group.owned.get(tp) != assignment:
+                raise CommitFailedError(f"{tp} is not assigned to this member of group {self._group_id!r} (any more): its owner reads on from the offset "
+                                   "committed before. Commit in on_partitions_revoked what must not be read again.", topic_partition=tp)
+        self._sent_as, self._awaits_generation = self._group.identity, False
         return self._sent_as
 
     def refused(self, error: KafkaError) -> None:
-        """The coordinator refused it: wait for the next generation, or raise.
+        """The coordinator refused it: retry in the next generation, or raise.
 
         Raises:
-            CommitFailedError: the group goes on without this member.
+            CommitFailedError: the group went on without this member.
             KafkaError: any other refusal.
         """
         sent_as = self._sent_as
         if sent_as is None:
             raise error
-        outdated = sent_as != self._group.identity or self._group.joining or isinstance(error, StaleMemberEpochError)
-        self._group.refused(error, sent_as)
+        outdated = sent_as != self._group.identity or self._group.generation_in_doubt or isinstance(error, StaleMemberEpochError)
+        self._group.on_commit_refused(error, sent_as)
         if outdated and isinstance(error, _OUTDATED):
-            self._waits = True
-        elif isinstance(error, _GONE):
-            raise CommitFailedError(f"group {self._group_id!r} goes on without this member ({error.name}): nothing was committed, and the records are read "
-                               "again by whoever gets their partitions. poll() joins anew.") from error
+            self._awaits_generation = True
+        elif isinstance(error, _NOT_A_MEMBER):
+            raise CommitFailedError(f"group {self._group_id!r} went on without this member ({error.name}): nothing was committed, and the new owners of "
+                               "its partitions read the records again. poll() joins again.") from error
         else:
             raise error

@@ -1,142 +1,209 @@
-"""What a group's protocol and the consumer say to each other, whichever protocol it is.
+"""A consumer's membership of a group, by either protocol: what the consumer may call, and the half that both protocols share.
 
-The group decides on the client's loop; what concerns the user's own code is a `Change`, which the user's thread carries out inside
-``poll``. Until it has, the group waits, and stays alive meanwhile.
+Decisions are made on the client's loop and nothing here blocks. Rule: whenever the user's thread has a change to carry out or an error
+to raise, *notify_user* is called.
 """
 from __future__ import annotations
 
+import abc
 import enum
-from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+import logging
+from collections.abc import Callable, Iterable
 
-import attrs
-
-from pyclient.core.calls import Finish
-from pyclient.core.group.subscription import Subscription
+from pyclient.core.backoff import WaitPolicy
+from pyclient.core.calls import Calls, Finish
+from pyclient.core.group.changes import Change, ChangeQueue
+from pyclient.core.group.coordinator import GroupOptions, Identity
+from pyclient.core.group.subscription import Subscription, TopicSubscription
 from pyclient.core.manager import Ready, Request
-from pyclient.errors import KafkaError
-from pyclient.records import NO_GENERATION, TopicPartition
+from pyclient.core.metadata import Metadata
+from pyclient.errors import AuthorizationError, KafkaError
+from pyclient.records import TopicPartition
 
-NO_MEMBER: Final = ""
-
-
-class ChangeKind(enum.Enum):
-    """What happens to partitions."""
-
-    REVOKED = "they must be given up, and are still owned"
-    ASSIGNED = "they were added"
-    LOST = "they are gone already"
+_log = logging.getLogger(__name__)
 
 
-@attrs.define(eq=False)
-class Change:
-    """One step of a rebalance for the user's thread: partitions that go or come. *begun*: it is at it."""
+class Membership(abc.ABC):
+    """One consumer's membership; a manager. The subclasses are the two group protocols.
 
-    kind: ChangeKind
-    partitions: tuple[TopicPartition, ...]
-    begun: bool = False
-
-
-@attrs.frozen
-class Identity:
-    """As whom a member speaks: the generation (KIP-848: the member's epoch), -1 outside of a group, and the member id."""
-
-    generation: int = NO_GENERATION
-    member_id: str = NO_MEMBER
-
-    @property
-    def joined(self) -> bool:
-        """Whether this is a member of a generation."""
-        return self.generation > NO_GENERATION
-
-    def without_generation(self) -> Identity:
-        """The same member, outside of any generation."""
-        return Identity(member_id=self.member_id)
-
-
-@attrs.frozen(kw_only=True)
-class GroupOptions:
-    """The options that rule membership, in seconds."""
-
-    group_id: str
-    instance_id: str | None
-    session_timeout: float
-    """So long a coordinator may be silent; of a classic group also the member."""
-    heartbeat_interval: float
-    """KIP-848: until the broker says another one."""
-    rebalance_timeout: float
-    """Also the longest time between two polls."""
-    request_timeout: float
-    rack: str | None = None
-    """KIP-848; in a classic group the assignors' subscriptions tell it."""
-    remote_assignor: str | None = None
-    """KIP-848: the broker's assignor; None is its own choice."""
-
-
-class Membership(Protocol):
-    """One consumer's membership, by whichever protocol: what the consumer may ask of it. A manager."""
+    All belongs to the client's loop, except `polling`, `polled_at`, `wants_poll` and `failure`, which the user's thread uses too.
+    """
 
     identity: Identity
-    failure: BaseException | None
-    """Why this cannot be a member, until it subscribes anew."""
-    polling: bool
-    """The user's thread waits in poll; it says so itself, and when it did last. (These, `wants_poll` and `failure` are for that thread too, all else is for the loop.)"""
-    polled_at: float
+    state: enum.Enum
+    """A state of the protocol's table."""
 
-    @property
-    def state(self) -> enum.Enum:
-        """Where it stands, in the words of its protocol."""
+    def __init__(self, options: GroupOptions, calls: Calls, metadata: Metadata, backoff: WaitPolicy, notify_user: Callable[[], None]) -> None:
+        self._options = options
+        self._calls = calls
+        self._metadata = metadata
+        self._backoff = backoff
+        self._notify_user = notify_user
+        self.failure: BaseException | None = None
+        """Why this consumer cannot be a member, until it subscribes again."""
+        self._error: BaseException | None = None
+        self.polling = False
+        """Set by the user's thread while it waits in poll."""
+        self.polled_at = 0.0
+        """Set by the user's thread: when its last poll ended."""
+        self._topics = TopicSubscription(options.group_id, metadata)
+        self._changes = ChangeQueue()
 
-    @property
-    def owned(self) -> Mapping[TopicPartition, int]:
-        """What the user's thread was given, and by which of its assignments: a partition that comes back is another one."""
+    # ---- the manager ------------------------------------------------------------------------------------------------
 
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics subscribed to, as far as they are known."""
+    @abc.abstractmethod
+    def poll(self, now: float, ready: Ready) -> Iterable[Request]:
+        """See `Manager`."""
+
+    @abc.abstractmethod
+    def next_deadline(self) -> float | None:
+        """See `Manager`."""
+
+    # ---- the topics -------------------------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription) -> None:
         """Read what *subscription* names from the next rebalance on; the first poll joins."""
+        self._topics.subscription = subscription
+        self.failure = None
+        self._resolve()
 
     @property
-    def wants_poll(self) -> bool:
-        """Whether a poll of the user has to be told by `polled`."""
+    def topics(self) -> frozenset[str]:
+        """The topics subscribed to; of a pattern those that match it now."""
+        return self._topics.topics
 
+    @abc.abstractmethod
+    def _resolve(self) -> None:
+        """Resolve the subscription in the newest view."""
+
+    def _follow_metadata(self) -> bool:
+        """Resolve the subscription again if the view has changed, and report topics that cannot be read; whether it has changed."""
+        if not self._topics.view_changed():
+            return False
+        self._resolve()
+        error = self._topics.topic_error(self.topics)
+        if error is not None:
+            self._report(error)
+        return True
+
+    # ---- the user's polls -------------------------------------------------------------------------------------------
+
+    @property
+    @abc.abstractmethod
+    def wants_poll(self) -> bool:
+        """Whether the user's next poll has to call `polled`."""
+
+    @abc.abstractmethod
     def polled(self) -> None:
         """The user polls."""
 
     @property
+    def _poll_deadline(self) -> float | None:
+        """The end of max_poll_interval_ms; None while the user waits in poll."""
+        return None if self.polling else self.polled_at + self._options.rebalance_timeout
+
+    def _poll_overdue(self, now: float) -> bool:
+        deadline = self._poll_deadline
+        return deadline is not None and now >= deadline
+
+    def _expire(self) -> None:
+        """G04, N08: leave, so that others get the partitions of a user that does not poll. The next poll joins again."""
+        _log.warning("group %r: no poll for %.0f s (max_poll_interval_ms): leaving the group until the next one. Process fewer records per "
+                     "poll, or raise it.", self._options.group_id, self._options.rebalance_timeout)
+        self._changes.withdraw()
+        self._depart("no poll within max_poll_interval_ms", _ignore, None)
+        self._notify_user()
+
+    # ---- changes ----------------------------------------------------------------------------------------------------
+
+    @property
+    def owned(self) -> dict[TopicPartition, int]:
+        """The partitions of the user's thread, each with the number of the assignment that added it.
+
+        The number tells a partition that was lost and assigned again from one that was kept.
+        """
+        return self._changes.owned
+
+    @property
     def change(self) -> Change | None:
-        """What the user's thread has to carry out next, unless it is at it."""
+        """What the user's thread has to carry out next; None while it is carrying out a change."""
+        return self._changes.due
 
     def begin(self, change: Change) -> bool:
-        """The user's thread begins with *change*; False when it is not to be done any more."""
+        """The user's thread begins *change*; False when it was withdrawn meanwhile."""
+        return self._changes.begin(change)
 
-    def carried_out(self, change: Change, error: BaseException | None = None) -> None:
-        """The user's thread is done with *change*, and the user's listener raised *error*.
+    @abc.abstractmethod
+    def complete(self, change: Change, error: BaseException | None = None) -> None:
+        """The user's thread has carried out *change*; its listener raised *error*."""
 
-        In a group of the next generation partitions whose assignment it raised at are not `owned` after all (N06).
-        """
+    def _lose_all(self) -> None:
+        self._changes.lose()
+        self._next_change()
 
-    def take_trouble(self) -> BaseException | None:
-        """What the user is to be told by poll: once, or each time for what lasts."""
+    def _next_change(self) -> None:
+        """Notify the user of the next change, or go on when all changes are carried out."""
+        if self._changes.due is not None:
+            self._notify_user()
+        elif not self._changes:
+            self._all_completed()
 
-    def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
-        """Leave for good; partitions must have been given up."""
+    @abc.abstractmethod
+    def _all_completed(self) -> None:
+        """The user's thread has no changes left."""
+
+    # ---- errors -----------------------------------------------------------------------------------------------------
+
+    def take_error(self) -> BaseException | None:
+        """What poll has to raise: an error once, a lasting `failure` each time."""
+        error, self._error = self._error, None
+        return error or self.failure
+
+    def _report(self, error: BaseException) -> None:
+        self._error = error
+        self._notify_user()
+
+    def _fail_with(self, error: BaseException) -> None:
+        """Stop being a member until the next `subscribe`; for a missing right, which may be granted, until the next poll."""
+        if isinstance(error, AuthorizationError):
+            self._report(error)
+        else:
+            self.failure = error
 
     @property
-    def settled(self) -> bool:
-        """Whether the coordinator may take commits; while it does not, waiting helps."""
+    def _may_retry(self) -> bool:
+        """Whether a failed member may join again: poll has raised the error, and the user polls all the same."""
+        return self.failure is None and self._error is None
+
+    # ---- commits ----------------------------------------------------------------------------------------------------
 
     @property
-    def joining(self) -> bool:
+    @abc.abstractmethod
+    def accepts_commits(self) -> bool:
+        """Whether the coordinator may accept commits now; while it does not, waiting helps."""
+
+    @property
+    @abc.abstractmethod
+    def generation_in_doubt(self) -> bool:
         """Whether the next generation may have begun without this member knowing."""
 
-    def refused(self, error: KafkaError, sent_as: Identity) -> None:
-        """The coordinator refused a commit: it may know more of this member than the heartbeats have told (C25)."""
+    @abc.abstractmethod
+    def on_commit_refused(self, error: KafkaError, sent_as: Identity) -> None:
+        """The coordinator refused a commit: it may know more about this member than the heartbeats have reported (C25)."""
 
-    def poll(self, now: float, ready: Ready) -> Iterable[Request]:
-        """As every manager's."""
+    # ---- leaving ----------------------------------------------------------------------------------------------------
 
-    def next_deadline(self) -> float | None:
-        """As every manager's."""
+    def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
+        """Leave permanently; the user's thread must have given its partitions up before."""
+        self._topics.subscription = Subscription()
+        self._changes.clear()
+        self._depart(reason, finish, deadline)
+        self._resolve()
+
+    @abc.abstractmethod
+    def _depart(self, reason: str, finish: Finish, deadline: float | None) -> None:
+        """Stop being a member. *finish* is called when the coordinator knows, or at once when no request is needed."""
+
+
+def _ignore(result: object, error: BaseException | None) -> None:
+    """For requests without a waiter."""

@@ -1,7 +1,8 @@
-"""From what a member has to what its coordinator told it to have, one step at a time (N05, N09).
+"""How a member gets from the partitions it owns to those its coordinator assigned, one change at a time (KIP-848; N05, N09).
 
-The coordinator speaks of topics by their ids; here they get their names, and what has none yet waits. Knows no requests and no states.
-Rule: each step goes towards what was told last, from what the user's thread has at that moment; what goes, goes first.
+The coordinator names topics by id. Here they get their names; a topic without a known name waits for metadata. Knows no requests and no states.
+
+Rule: each change leads from what the user's thread owns at that moment to the newest assignment, and revokes before it assigns.
 """
 from __future__ import annotations
 
@@ -9,88 +10,91 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
-from pyclient.core.group.membership import Change, ChangeKind
+from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.records import TopicPartition
 
-Place: TypeAlias = tuple[UUID, int]
-"""A topic's id and the number of a partition."""
-Names: TypeAlias = Mapping[UUID, str]
+TopicIdPartition: TypeAlias = tuple[UUID, int]
+TopicNames: TypeAlias = Mapping[UUID, str]
+"""Of the newest view of the cluster."""
 
 
 class Reconciliation:
-    """What one member was told, and how far it has come with it. *names* are those of the newest view of the cluster."""
+    """One member's assignment, and how much of it is carried out and acknowledged."""
 
     def __init__(self) -> None:
-        self._target: frozenset[Place] | None = None
-        self._told = 0  # which of the targets that came one after the other this is
-        self._known_as = 0  # the one up to which the coordinator knows what the member has
-        self._names: dict[UUID, str] = {}  # of topics in the target: a view may forget them
-        self._ids: dict[TopicPartition, UUID] = {}  # of what the user's thread was given
-        self._owes = True  # the listener is to be told of an assignment, even if it adds nothing
+        self.pending = False
+        """Something has changed since `next_change` was called last, so that it may give another answer."""
+        self._assignment: frozenset[TopicIdPartition] | None = None
+        self._version = 0  # number of the newest assignment
+        self._acknowledged_version = 0  # the one up to which the coordinator knows what the member owns
+        self._names: dict[UUID, str] = {}  # of topics in the assignment: a view may drop them
+        self._ids: dict[TopicPartition, UUID] = {}  # of the partitions that the user's thread owns
+        self._assigned_due = True  # the listener gets an ASSIGNED change even if it adds no partition
 
-    # ---- what is told -----------------------------------------------------------------------------------------------
+    # ---- the assignment ---------------------------------------------------------------------------------------------
 
-    def aim(self, places: Iterable[Place]) -> bool:
-        """The coordinator says what the member is to have; whether that is news."""
-        target = frozenset(places)
-        if target == self._target:
+    def set_assignment(self, partitions: Iterable[TopicIdPartition]) -> bool:
+        """The coordinator's newest assignment; whether it differs from the one before."""
+        assignment = frozenset(partitions)
+        if assignment == self._assignment:
             return False
-        self._target = target
-        self._told += 1
+        self._assignment = assignment
+        self._version += 1
         return True
 
-    def start_over(self) -> None:
-        """The member has nothing, and joins anew."""
-        self._target, self._owes = None, True
+    def reset(self) -> None:
+        """The member owns nothing, and joins again."""
+        self._assignment, self._assigned_due, self.pending = None, True, False
         self._names, self._ids = {}, {}
 
-    # ---- what is to be done -----------------------------------------------------------------------------------------
+    # ---- the next change --------------------------------------------------------------------------------------------
 
-    def step(self, owned: Collection[TopicPartition], names: Names) -> Change | None:
-        """What the user's thread has to do next; None when there is nothing, or not yet."""
-        if self._target is None:
+    def next_change(self, owned: Collection[TopicPartition], names: TopicNames) -> Change | None:
+        """What the user's thread has to do next; None when there is nothing to do, or names of topics are missing."""
+        self.pending = False
+        if self._assignment is None:
             return None
-        wanted = self._named(self._target, names)
-        gone = tuple(where for where in owned if (self._ids[where], where.partition) not in self._target)
-        if gone:
-            self._owes = True
-            return Change(ChangeKind.REVOKED, gone)
-        new = {where: topic_id for where, topic_id in wanted.items() if where not in owned}
-        if new or self._owes:
-            self._ids = {**{where: self._ids[where] for where in owned}, **new}
-            return Change(ChangeKind.ASSIGNED, tuple(new))
+        named = self._named(self._assignment, names)
+        revoked = tuple(tp for tp in owned if (self._ids[tp], tp.partition) not in self._assignment)
+        if revoked:
+            self._assigned_due = True
+            return Change(ChangeKind.REVOKED, revoked)
+        added = {tp: topic_id for tp, topic_id in named.items() if tp not in owned}
+        if added or self._assigned_due:
+            self._ids = {**{tp: self._ids[tp] for tp in owned}, **added}
+            return Change(ChangeKind.ASSIGNED, tuple(added))
         return None
 
     def assigned(self) -> None:
-        """The user's thread has taken over what was to be added."""
-        self._owes = False
+        """The user's thread has carried out an ASSIGNED change."""
+        self._assigned_due = False
 
     @property
-    def is_unsaid(self) -> bool:
-        """Whether the coordinator waits to hear what the member has now."""
-        return self._target is not None and self._told != self._known_as
+    def unacknowledged(self) -> bool:
+        """Whether the coordinator waits to learn which partitions of the newest assignment the member owns."""
+        return self._assignment is not None and self._version != self._acknowledged_version
 
-    def heard(self) -> None:
-        """The coordinator knows what the member has, by what it was told so far."""
-        self._known_as = self._told
+    def acknowledged(self) -> None:
+        """The coordinator knows what the member owns by the assignments so far."""
+        self._acknowledged_version = self._version
 
     # ---- ids and names ----------------------------------------------------------------------------------------------
 
-    def places(self, owned: Iterable[TopicPartition]) -> frozenset[Place]:
-        """What the user's thread has, as the coordinator calls it."""
-        return frozenset((self._ids[where], where.partition) for where in owned)
+    def with_ids(self, owned: Iterable[TopicPartition]) -> frozenset[TopicIdPartition]:
+        """The partitions of the user's thread, by topic id."""
+        return frozenset((self._ids[tp], tp.partition) for tp in owned)
 
-    def nameless(self, names: Names) -> list[UUID]:
-        """Topics in the target that nobody has told the names of."""
-        return sorted({topic for topic, _ in self._target or () if topic not in names and topic not in self._names})
+    def unnamed(self, names: TopicNames) -> list[UUID]:
+        """Topics in the assignment whose names are not known yet."""
+        return sorted({topic for topic, _ in self._assignment or () if topic not in names and topic not in self._names})
 
     def topics(self) -> frozenset[str]:
-        """The topics of what it is to have, as far as they have names, and of what was handed out."""
-        return frozenset(self._names.values()).union(where.topic for where in self._ids)
+        """The topics of the assignment, as far as their names are known, and of the partitions owned."""
+        return frozenset(self._names.values()).union(tp.topic for tp in self._ids)
 
-    def _named(self, target: Collection[Place], names: Names) -> dict[TopicPartition, UUID]:
-        """Of two topics with one name the older one was deleted: the view knows the newer one."""
-        known = {topic: names.get(topic) or self._names.get(topic) for topic, _ in target}
+    def _named(self, assignment: Collection[TopicIdPartition], names: TopicNames) -> dict[TopicPartition, UUID]:
+        """Of two topics with one name, the older one was deleted: the view knows the newer one."""
+        known = {topic: names.get(topic) or self._names.get(topic) for topic, _ in assignment}
         self._names = {topic: name for topic, name in known.items() if name is not None}
-        oldest_first = sorted(target, key=lambda place: (place[0] in names, place))
+        oldest_first = sorted(assignment, key=lambda each: (each[0] in names, each))
         return {TopicPartition(self._names[topic], number): topic for topic, number in oldest_first if topic in self._names}

@@ -1,31 +1,116 @@
-"""What a consumer subscribes to: names, a pattern that the client matches with every topic it knows, or one that brokers match."""
+"""What a consumer subscribes to, the topics this means in the newest view of the cluster, and the errors of those topics.
+
+Rule: a subscription is resolved again with every new view, because a pattern may match other topics.
+"""
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
+from pyclient.codec.apis import Api
+from pyclient.core.acl_errors import error_of
 from pyclient.core.cluster import Cluster
+from pyclient.core.metadata import Metadata
+from pyclient.errors import KafkaError, TopicAuthorizationError, UnknownTopicOrPartitionError
 from pyclient.records import SubscriptionPattern
+
+_log = logging.getLogger(__name__)
+PIN: Final = "subscription"
+FORBIDDEN: Final = TopicAuthorizationError.code
 
 
 @attrs.frozen
 class Subscription:
-    """Either *names*, a *pattern* that has to match a topic's whole name, or one for the brokers; false when it is none of them."""
+    """Topic *names*, a *pattern* for the client, or a pattern for the brokers; false when it is none of them.
+
+    The client matches *pattern* with the whole name of every topic it knows.
+    """
 
     names: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
     internal: bool = False
     """Whether the pattern may match internal topics."""
     brokers_pattern: SubscriptionPattern | None = None
-    """Only in a group of the next generation (N09)."""
+    """Only with the consumer protocol (KIP-848, N09)."""
 
     def __bool__(self) -> bool:
         return bool(self.names) or self.pattern is not None or self.brokers_pattern is not None
 
     def topics(self, cluster: Cluster) -> frozenset[str]:
-        """The topics it means now; which ones a pattern for the brokers means, only they know."""
+        """The topics it means now; empty for a pattern for the brokers, as only they know which topics it matches."""
         if self.pattern is None:
             return self.names
         return frozenset(name for name, topic in cluster.topics.items()
                          if (self.internal or not topic.internal) and self.pattern.fullmatch(name))
+
+
+class TopicSubscription:
+    """A member's subscription, resolved to topics that stay in the view of the cluster. False while it subscribes to nothing."""
+
+    def __init__(self, group_id: str, metadata: Metadata) -> None:
+        self.subscription = Subscription()
+        self.topics: frozenset[str] = frozenset()
+        """The topics as last resolved; empty for a pattern that brokers match."""
+        self._metadata = metadata
+        self._topic_errors = TopicErrors(group_id)
+        self._view = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.subscription)
+
+    @property
+    def describable(self) -> frozenset[str]:
+        """The topics that the client may describe, as far as it knows; all topics if there would be none.
+
+        A coordinator refuses a whole subscription that names one topic without this right.
+        """
+        view = self._metadata.cluster.topics
+        return frozenset(name for name in self.topics if name not in view or view[name].error != FORBIDDEN) or self.topics
+
+    def resolve(self, also: Iterable[str] = ()) -> None:
+        """Find the topics in the newest view; they and *also* stay in the view."""
+        self.topics = self.subscription.topics(self._metadata.cluster)
+        self._metadata.follow_all(self.subscription.pattern is not None)
+        self.keep(also)
+
+    def keep(self, also: Iterable[str]) -> None:
+        """Keep the topics and *also* in the view."""
+        self._metadata.pin(sorted(self.topics.union(also)), PIN)
+
+    def view_changed(self) -> bool:
+        """Whether the view of the cluster is another one than at the last call."""
+        before, self._view = self._view, self._metadata.cluster.version
+        return self._view != before
+
+    def topic_error(self, topics: Iterable[str]) -> KafkaError | None:
+        """An error of one of *topics* that ``poll`` has to raise (M03)."""
+        return self._topic_errors.check(topics, self._metadata.cluster)
+
+
+class TopicErrors:
+    """Errors of subscribed topics; each is reported once, until the topic is readable again (M03)."""
+
+    def __init__(self, group_id: str) -> None:
+        self._group_id = group_id
+        self._reported: set[str] = set()
+
+    def check(self, topics: Iterable[str], cluster: Cluster) -> KafkaError | None:
+        """The next error that ``poll`` has to raise because waiting will not cure it. A topic that does not exist is only logged: it may be created."""
+        for name in sorted(topics):
+            topic = cluster.topics.get(name)
+            if topic is None or not topic.error:
+                self._reported.discard(name)
+            elif name not in self._reported:
+                error = error_of(Api.METADATA, topic.error, f"topic {name!r}", topics=[name])
+                if isinstance(error, UnknownTopicOrPartitionError):
+                    self._reported.add(name)
+                    _log.warning("group %r: topic %r does not exist (yet): create it, or check its name; it is read as soon as it exists",
+                                 self._group_id, name)
+                elif not error.retriable:
+                    self._reported.add(name)
+                    return error
+        return None

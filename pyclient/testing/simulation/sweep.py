@@ -32,9 +32,11 @@ RARE: Final = {
     ("classic member", "ASSIGNING", "LOST"): "a heartbeat must be refused while the leader's assignor works",
     **{(f"{kind} member", "OUT", "LEFT"): "a member must leave between having been put out and its next poll" for kind in ("classic", "consumer")},
     **{(f"{kind} member", state, "REFUSED"): "a coordinator must refuse the member for good just then, which few faults do" for kind, state in (
-        ("classic", "GIVING_UP"), ("classic", "JOINING"), ("classic", "ASSIGNING"), ("classic", "SYNCING"), ("classic", "TAKING_OVER"),
+        ("classic", "REVOKING"), ("classic", "JOINING"), ("classic", "ASSIGNING"), ("classic", "SYNCING"), ("classic", "TAKING_OVER"),
         ("consumer", "ACKNOWLEDGING"), ("consumer", "RECONCILING"))},
     **{("consumer member", state, "LEFT"): "a member must leave within the moment until its heartbeat is answered" for state in ("JOINING", "ACKNOWLEDGING")},
+    **{("consumer member", "LISTENER_FAILED", event): "it must happen between the poll in which the listener raised and the next one"
+       for event in ("LOST", "LEFT", "REFUSED")},
     ("lane", "DRAINING", "STORED"): "a broker that checks sequences stores nothing behind a gap, unless it has forgotten the producer meanwhile",
     ("connection", "CONNECTING", "LOST"): "two addresses of a name must answer within the same instant",
     ("connection", "REAUTHENTICATING", "RETIRED"): "a connection must turn out not to be wanted just while its login is renewed, which counts as use",

@@ -20,8 +20,8 @@ from pyclient.codec.entities import Reader
 from pyclient.codec.messages import RequestHead, correlation_id_of, decode_response, encode_request, field_names, is_flexible, read_head
 from pyclient.core.admin import create_topics_call, delete_topics_call, metadata_call
 from pyclient.core.calls import Call, find_coordinator
-from pyclient.core.group.consumer_calls import Saying, beat_call, leave_call
-from pyclient.core.group.membership import GroupOptions, Identity
+from pyclient.core.group.consumer_calls import HeartbeatFields, heartbeat_call, leave_call
+from pyclient.core.group.coordinator import GroupOptions, Identity
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.handshake import ClientInfo, agree_on_versions
 from pyclient.errors import ProtocolError
@@ -100,8 +100,8 @@ CALLS: Mapping[str, Call] = {
     "some topics": metadata_call(["t", "u"], finish=nothing, deadline=None),
     "commit": commit_call("g", {A: OffsetAndMetadata(5), B: OffsetAndMetadata(6, "note", 3)}, nothing, None),
     "committed": committed_call("g", [A, B], nothing, None),
-    "heartbeat of a new member": beat_call(
-        GROUP, Identity(3, "m"), Saying(full=True, topics=("t",), pattern="", owned=frozenset({(UUID(int=1), 0)})), nothing),
+    "heartbeat of a new member": heartbeat_call(
+        GROUP, Identity(3, "m"), HeartbeatFields(full=True, topics=("t",), pattern="", owned=frozenset({(UUID(int=1), 0)})), nothing),
     "leave of a new member": leave_call(GROUP, "m", nothing, None),
     "coordinator": find_coordinator("g", lambda group, node, error: None),
 }

@@ -8,8 +8,9 @@ from random import Random
 from typing import Any, Final
 
 from pyclient.codec.apis import Api
-from pyclient.core.group.consumer import ConsumerGroup
-from pyclient.core.group.membership import ChangeKind, GroupOptions
+from pyclient.core.group.changes import ChangeKind
+from pyclient.core.group.consumer_member import ConsumerMember
+from pyclient.core.group.coordinator import GroupOptions
 from pyclient.core.group.subscription import Subscription
 from pyclient.records import SubscriptionPattern, TopicPartition
 from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, Rig
@@ -23,15 +24,15 @@ BEAT: Final = Api.CONSUMER_GROUP_HEARTBEAT
 class Consumer(Rig):
     """One of a group ``g``."""
 
-    group: ConsumerGroup
+    group: ConsumerMember
 
     def __init__(self, *, instance: str | None = None, seed: int = 0, **options: Any) -> None:
         super().__init__()
         self.epoch = 0
-        self.group = ConsumerGroup(
+        self.group = ConsumerMember(
             GroupOptions(group_id="g", instance_id=instance, session_timeout=SESSION, heartbeat_interval=HEARTBEAT,
                          rebalance_timeout=REBALANCE, request_timeout=30.0, **options),
-            self.calls, self.metadata, random=Random(seed), backoff=DOUBLING, on_news=self.told)
+            self.calls, self.metadata, random=Random(seed), backoff=DOUBLING, notify_user=self.told)
 
     # ---- the user -----------------------------------------------------------------------------------------------
 

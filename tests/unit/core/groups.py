@@ -7,10 +7,12 @@ from typing import Any, Final
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_subscription, encode_assignment, encode_subscription
 from pyclient.core.calls import Calls
-from pyclient.core.group.classic import ClassicGroup
-from pyclient.core.group.membership import ChangeKind, GroupOptions, Membership
-from pyclient.core.group.leader import GroupLeader
 from pyclient.core.group.assignors import GroupAssignors
+from pyclient.core.group.changes import ChangeKind
+from pyclient.core.group.classic_member import ClassicMember
+from pyclient.core.group.coordinator import GroupOptions
+from pyclient.core.group.leader import GroupLeader
+from pyclient.core.group.membership import Membership
 from pyclient.core.group.subscription import Subscription
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView
 from pyclient.records import TopicPartition
@@ -107,7 +109,7 @@ class Rig:
         assert change is not None, "there is nothing to carry out"
         assert (change.kind, set(change.partitions)) == (kind, set(expected))
         assert self.group.begin(change)
-        self.group.carried_out(change, error)
+        self.group.complete(change, error)
 
     # ---- the view of the cluster --------------------------------------------------------------------------------
 
@@ -122,18 +124,19 @@ class Rig:
 class Member(Rig):
     """One of a classic group."""
 
-    group: ClassicGroup
+    group: ClassicMember
 
     def __init__(self, *assignors: Assignor, instance: str | None = None, offload_now: bool = True) -> None:
         super().__init__()
         self.offloaded: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
         self.offload_now = offload_now
-        strategies = GroupAssignors(assignors or (OneByOne(),), None)
+        group_assignors = GroupAssignors(assignors or (OneByOne(),), None)
         options = GroupOptions(
             group_id="g", instance_id=instance, session_timeout=SESSION, heartbeat_interval=HEARTBEAT, rebalance_timeout=REBALANCE,
             request_timeout=30.0)
-        self.group = ClassicGroup(
-            options, strategies, self.calls, self.metadata, GroupLeader(strategies, self.metadata, self._offload), backoff=DOUBLING, on_news=self.told)
+        leader = GroupLeader(options, group_assignors, self.calls, self.metadata, self._offload)
+        self.group = ClassicMember(
+            options, group_assignors, self.calls, self.metadata, leader, backoff=DOUBLING, notify_user=self.told)
 
     def _offload(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         self.offloaded.append((work, done))

@@ -10,19 +10,20 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment, encode_assignment
-from pyclient.core.group.classic_state import State
-from pyclient.core.group.membership import ChangeKind, Identity
+from pyclient.core.group.changes import ChangeKind
+from pyclient.core.group.classic_member import State
+from pyclient.core.group.coordinator import Identity
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Use
 from pyclient.errors import (
-    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, GroupMaxSizeReachedError, IllegalStateError, ProtocolError, RebalanceInProgressError,
-    UnknownServerError,
+    ConfigurationError, FencedInstanceIdError, GroupAuthorizationError, GroupMaxSizeReachedError, IllegalStateError,
+    ProtocolError, RebalanceInProgressError, UnknownServerError,
 )
 from pyclient.plugins import Assignment
 from pyclient.records import TopicPartition
 from tests.unit.core.groups import (
-    FENCED_INSTANCE, HEARTBEAT, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCE, REBALANCING, SESSION, UNKNOWN_MEMBER, Member,
-    OneByOne, parts, read_wishes, wishes,
+    FENCED_INSTANCE, HEARTBEAT, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCE, REBALANCING, SESSION, UNKNOWN_MEMBER,
+    Member, OneByOne, parts, read_wishes, wishes,
 )
 from tests.unit.core.world import Sent
 
@@ -90,8 +91,8 @@ def test_a_damaged_assignment_is_told_to_the_user_and_the_member_joins_again_aft
     member.polls()
     member.joined(member.sends(Api.JOIN_GROUP))
     member.sends(Api.SYNC_GROUP).reply(protocol_type="consumer", protocol_name="turns", assignment=b"\0")
-    assert isinstance(member.group.take_trouble(), ProtocolError)
-    assert member.group.take_trouble() is None
+    assert isinstance(member.group.take_error(), ProtocolError)
+    assert member.group.take_error() is None
     member.sends_nothing()
     member.world.after(1.0)
     member.sends(Api.JOIN_GROUP)
@@ -126,7 +127,7 @@ def test_who_lost_a_right_and_got_it_back_joins_under_the_id_the_group_knows() -
     member.polls()
     member.joined(member.sends(Api.JOIN_GROUP))
     member.refused(member.sends(Api.SYNC_GROUP), GROUP_AUTHORIZATION)
-    assert isinstance(member.group.take_trouble(), GroupAuthorizationError)
+    assert isinstance(member.group.take_error(), GroupAuthorizationError)
     member.polls()
     member.turn()
     member.world.after(RETRY_MAX)
@@ -139,7 +140,7 @@ def test_G03_what_refuses_the_member_as_it_is_lasts_until_it_subscribes_anew() -
     member.polls()
     member.refused(member.sends(Api.JOIN_GROUP), GROUP_FULL)
     for _ in range(2):
-        assert isinstance(member.group.take_trouble(), GroupMaxSizeReachedError)
+        assert isinstance(member.group.take_error(), GroupMaxSizeReachedError)
         member.polls()
         member.sends_nothing()
     member.subscribes()
@@ -153,7 +154,7 @@ def test_a_failure_nobody_knows_is_told_and_the_member_joins_again_after_ever_lo
     member.polls()
     for pause in (1.0, 2.0):
         member.refused(member.sends(Api.JOIN_GROUP), UNKNOWN_SERVER)
-        assert member.group.take_trouble() is not None
+        assert member.group.take_error() is not None
         member.sends_nothing()
         member.world.after(pause)
     member.joined(member.sends(Api.JOIN_GROUP))
@@ -220,7 +221,7 @@ def test_G02_an_answer_to_an_older_generation_is_ignored() -> None:
     member = Member()
     member.stable(*parts(0))
     late = member.beats()
-    member.group.refused(RebalanceInProgressError(), member.group.identity)
+    member.group.on_commit_refused(RebalanceInProgressError(), member.group.identity)
     member.takes(REVOKED, *parts(0))
     member.joined(member.sends(Api.JOIN_GROUP), generation=2)
     late.reply(error_code=UNKNOWN_MEMBER)
@@ -255,7 +256,7 @@ def test_what_the_user_is_giving_up_when_it_gets_lost_is_not_lost_once_more() ->
     assert member.group.begin(change)
     member.beats().reply(error_code=UNKNOWN_MEMBER)
     assert member.group.change is None
-    member.group.carried_out(change)
+    member.group.complete(change)
     member.takes(LOST, *parts(1))
     member.sends(Api.JOIN_GROUP)
 
@@ -472,7 +473,7 @@ def test_an_assignor_that_raises_is_told_to_the_user_and_the_member_joins_again_
     member = Member(assignor)
     lead(member)
     member.sends_nothing()
-    assert member.group.take_trouble() is assignor.error
+    assert member.group.take_error() is assignor.error
     member.world.after(1.0)
     member.sends(Api.JOIN_GROUP)
 
@@ -481,9 +482,9 @@ def test_G07_a_cooperative_assignor_that_moves_what_is_owned_at_once_is_stopped(
     member = Member(cooperative())
     lead(member, a=wishes(owned=parts(1), generation=3), b=wishes(owned=parts(0), generation=3))
     member.sends_nothing()
-    error = member.group.take_trouble()
+    error = member.group.take_error()
     assert isinstance(error, IllegalStateError)
-    assert "at once" in str(error)
+    assert "moved t-0 from b to a in one rebalance" in str(error)
 
 
 def test_damaged_bytes_of_one_member_leave_the_others_their_partitions() -> None:
@@ -522,7 +523,7 @@ def test_a_fenced_instance_has_lost_all_and_does_not_come_back_by_itself() -> No
     member.stable(*parts(0))
     member.beats().reply(error_code=FENCED_INSTANCE)
     member.takes(LOST, *parts(0))
-    assert isinstance(member.group.take_trouble(), FencedInstanceIdError)
+    assert isinstance(member.group.take_error(), FencedInstanceIdError)
     member.polls()
     member.world.after(10 * REBALANCE)
     member.sends_nothing()
@@ -590,7 +591,7 @@ def test_G08_a_leader_that_cannot_learn_what_is_shared_out_says_so_and_watches_w
     caplog.set_level(logging.INFO, "pyclient")
     member, survey = comes_back_as_leader(*parts(0))
     surveyed(survey, parts(0), **answer)
-    assert "what was shared out before this leader came back is not known" in caplog.text
+    assert "the assignments made before this leader came back are not known" in caplog.text
     member.sends_nothing()
     member.tells(t=4)
     member.sends_nothing()

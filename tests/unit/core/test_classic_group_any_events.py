@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pyclient.codec.apis import Api
-from pyclient.core.group.classic_state import BEATING, State
-from pyclient.core.group.membership import Change, ChangeKind
+from pyclient.core.group.changes import Change, ChangeKind
+from pyclient.core.group.classic_member import SENDS_HEARTBEATS, State
 from pyclient.records import TopicPartition
 from tests.unit.core.groups import (
     FENCED_INSTANCE, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCING, UNKNOWN_MEMBER, Member, OneByOne, parts, wishes,
@@ -68,7 +68,7 @@ class GroupRules(RuleBasedStateMachine):
         change, self.begun = self.begun, None
         if change.kind is ChangeKind.REVOKED:
             self.owned -= set(change.partitions)
-        self.member.group.carried_out(change)
+        self.member.group.complete(change)
 
     @rule(topics=st.sampled_from([("t",), ("t", "u"), ("u",)]))
     def subscribes(self, topics: tuple[str, ...]) -> None:
@@ -153,7 +153,7 @@ class GroupRules(RuleBasedStateMachine):
                     sent.reply(members=[])
                 elif sent.api is not Api.METADATA:
                     sent.is_lost()
-        assert member.group.failure is not None or (member.group.state in BEATING and member.group.identity.joined), member.group.state
+        assert member.group.failure is not None or (member.group.state in SENDS_HEARTBEATS and member.group.identity.joined), member.group.state
 
 
 class CooperativeRules(GroupRules):

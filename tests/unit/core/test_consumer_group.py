@@ -8,14 +8,15 @@ from uuid import UUID, uuid5
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.core.group.consumer_state import CONSUMER, State
-from pyclient.core.group.membership import ChangeKind, Identity
+from pyclient.core.group.changes import ChangeKind
+from pyclient.core.group.consumer_member import CONSUMER, State
+from pyclient.core.group.coordinator import Identity
 from pyclient.core.manager import Use
 from pyclient.core.transitions import TABLES
 from pyclient.errors import (
-    FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, GroupIdNotFoundError, GroupMaxSizeReachedError, InvalidGroupIdError,
-    InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError, TopicAuthorizationError, UnknownServerError,
-    UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
+    FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, GroupIdNotFoundError, GroupMaxSizeReachedError,
+    InvalidGroupIdError, InvalidRegularExpressionError, InvalidRequestError, KafkaError, StaleMemberEpochError,
+    TopicAuthorizationError, UnknownServerError, UnreleasedInstanceIdError, UnsupportedAssignorError, UnsupportedVersionError,
 )
 from tests.unit.core.consumer_groups import BEAT, INTERVAL, Consumer, owned, places, said
 from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, parts
@@ -76,9 +77,11 @@ def at(state: State, instance: str | None = None) -> Consumer:
     member.takes(ASSIGNED, *parts(0))
     if state is not State.ACKNOWLEDGING:
         member.heard(member.beats(), epoch=1)
-    if state is State.RECONCILING:
+    if state in (State.RECONCILING, State.LISTENER_FAILED):
         member.told_to_have(member.beats(INTERVAL), *parts(0, 1))
         member.turn()
+        if state is State.LISTENER_FAILED:
+            member.takes(ASSIGNED, *parts(1), error=ValueError("the listener's"))
     elif state is State.LOSING:
         member.refused(member.beats(INTERVAL), FENCED_EPOCH)
     assert member.group.state is state
@@ -95,7 +98,7 @@ def test_N02_a_member_can_leave_in_every_state(state: State) -> None:
 
 
 @pytest.mark.parametrize("code", [FENCED_EPOCH, BAD_PATTERN])
-@pytest.mark.parametrize("state", [State.RECONCILING, State.ACKNOWLEDGING, State.STABLE])
+@pytest.mark.parametrize("state", [State.RECONCILING, State.LISTENER_FAILED, State.ACKNOWLEDGING, State.STABLE])
 def test_N02_a_member_can_be_lost_or_refused_in_every_state_in_which_it_is_one(state: State, code: int) -> None:
     member = at(state)
     (sent,) = member.turn() or [member.beats(INTERVAL)]
@@ -347,7 +350,7 @@ def test_N05_what_the_user_is_at_is_ended_before_what_was_told_later() -> None:
     member.told_to_have(member.beats(INTERVAL), *parts(0, 2))
     member.sends_nothing()
     assert member.group.change is None
-    member.group.carried_out(change)
+    member.group.complete(change)
     member.takes(REVOKED, *parts(1))
     member.takes(ASSIGNED, *parts(2))
     assert owned(member.beats()) == places(*parts(0, 2))
@@ -414,7 +417,7 @@ def test_N06_what_the_listener_raised_at_is_not_owned_and_not_acknowledged_and_i
     member.turn()
     member.takes(ASSIGNED, *parts(1), error=ValueError("the listener's"))
     assert set(member.group.owned) == set(parts(0))
-    assert member.group.state is State.RECONCILING
+    assert member.group.state is State.LISTENER_FAILED
     member.sends_nothing()
     assert member.group.change is None
     member.heard(member.beats(INTERVAL), epoch=2)
@@ -567,7 +570,7 @@ def test_N09_a_broker_that_matches_no_patterns_is_told_from_one_without_the_prot
     assert join.request.versions is not None
     assert 0 not in join.request.versions
     join.is_not_sent(UnsupportedVersionError("speaks 0"))
-    error = member.group.take_trouble()
+    error = member.group.take_error()
     assert isinstance(error, UnsupportedVersionError)
     assert "re.Pattern" in str(error)
 
@@ -602,7 +605,7 @@ def test_N07_a_member_that_the_group_went_on_without_has_lost_its_partitions_and
     member.takes(LOST, *parts(0, 2))
     again = member.beats()
     assert (again.body.member_epoch, owned(again), said(again)) == (0, set(), EVERYTHING)
-    assert member.group.take_trouble() is None
+    assert member.group.take_error() is None
     member.told_to_have(again, *parts(1))
     member.turn()
     member.takes(ASSIGNED, *parts(1))
@@ -618,7 +621,7 @@ def test_N07_what_the_user_was_to_take_over_is_not_taken_over_by_who_was_fenced(
     assert member.group.begin(change)
     member.refused(member.beats(INTERVAL), FENCED_EPOCH)
     member.sends_nothing()
-    member.group.carried_out(change)
+    member.group.complete(change)
     assert member.group.change is None
     assert member.beats().body.member_epoch == 0
 
@@ -632,7 +635,7 @@ def test_N07_a_fenced_member_is_told_of_what_it_was_at_when_that_is_done() -> No
     assert change is not None
     assert member.group.begin(change)
     member.refused(member.beats(INTERVAL), FENCED_EPOCH)
-    member.group.carried_out(change)
+    member.group.complete(change)
     member.takes(LOST, *parts(0, 1))
 
 
@@ -643,7 +646,7 @@ def test_a_join_that_is_fenced_is_tried_again_after_a_pause() -> None:
     member.refused(member.beats(1.0), FENCED_EPOCH)
     member.sends_nothing()
     assert member.beats(2.0).body.member_epoch == 0
-    assert member.group.take_trouble() is None
+    assert member.group.take_error() is None
 
 
 def test_N07_topics_that_may_not_be_read_are_told_to_the_user_and_the_member_stays_and_asks_at_the_interval() -> None:
@@ -655,7 +658,7 @@ def test_N07_topics_that_may_not_be_read_are_told_to_the_user_and_the_member_sta
         assert said(refused) >= {"subscribed_topic_names"}
         member.refused(refused, TOPIC_AUTHORIZATION)
         member.sends_nothing()
-        assert isinstance(member.group.take_trouble(), TopicAuthorizationError if told else NoneType), "first the metadata are asked which it is"
+        assert isinstance(member.group.take_error(), TopicAuthorizationError if told else NoneType), "first the metadata are asked which it is"
         assert member.asks_for_topics() == ["secret", "t"]
         member.world.after(INTERVAL - 0.1)
         member.sends_nothing()
@@ -676,7 +679,7 @@ def test_N07_a_topic_that_may_not_be_described_is_told_and_left_out_at_once_and_
     member.tells_error(TOPIC_AUTHORIZATION, "secret")
     join = member.beats()
     assert (join.body.member_epoch, join.body.subscribed_topic_names) == (0, ("t",))
-    assert "'secret'" in str(member.group.take_trouble())
+    assert "'secret'" in str(member.group.take_error())
     member.told_to_have(join, *parts(0))
     assert member.group.topics == {"t", "secret"}
     member.turn()
@@ -684,7 +687,7 @@ def test_N07_a_topic_that_may_not_be_described_is_told_and_left_out_at_once_and_
     member.heard(member.beats(), epoch=member.epoch)
     member.tells(t=4, secret=1)
     assert member.beats().body.subscribed_topic_names == ("secret", "t")
-    assert member.group.take_trouble() is None
+    assert member.group.take_error() is None
 
 
 def test_N07_who_may_describe_none_of_its_topics_lets_the_coordinator_say_so() -> None:
@@ -702,7 +705,7 @@ def test_N07_what_refuses_the_member_as_it_is_lasts_until_it_subscribes_anew(cod
     member.refused(member.beats(INTERVAL), code, "so it is")
     member.takes(LOST, *parts(0))
     for _ in range(2):
-        error = member.group.take_trouble()
+        error = member.group.take_error()
         assert isinstance(error, LASTING[code])
         assert "so it is" in str(error.__cause__ or error)
         member.polls()
@@ -710,7 +713,7 @@ def test_N07_what_refuses_the_member_as_it_is_lasts_until_it_subscribes_anew(cod
         member.sends_nothing()
     assert member.group.state is State.FAILED
     member.subscribes()
-    assert member.group.take_trouble() is None
+    assert member.group.take_error() is None
     member.polls()
     assert member.beats().body.member_epoch == 0
 
@@ -718,7 +721,7 @@ def test_N07_what_refuses_the_member_as_it_is_lasts_until_it_subscribes_anew(cod
 def test_N07_brokers_without_the_protocol_are_told_with_both_ways_out() -> None:
     member = Consumer()
     member.joins().is_not_sent(UnsupportedVersionError("none"))
-    error = member.group.take_trouble()
+    error = member.group.take_error()
     assert isinstance(error, UnsupportedVersionError)
     assert 'group_protocol="classic"' in str(error)
     assert "Kafka 4.0" in str(error)
@@ -727,7 +730,7 @@ def test_N07_brokers_without_the_protocol_are_told_with_both_ways_out() -> None:
 def test_a_classic_group_that_cannot_become_one_of_the_next_generation_is_told_with_the_ways_out() -> None:
     member = Consumer()
     member.refused(member.joins(), GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
-    error = member.group.take_trouble()
+    error = member.group.take_error()
     assert isinstance(error, GroupIdNotFoundError)
     assert 'group_protocol="classic"' in str(error)
     assert "Group g is not a consumer group." in str(error.__cause__)
@@ -739,7 +742,7 @@ def test_a_group_that_may_not_be_used_is_told_by_the_look_up_of_its_coordinator(
     member.polls()
     look_up, = member.world.turn(member.group, member.calls)
     look_up.reply(coordinators=[{"key": "g", "node_id": -1, "host": "", "port": -1, "error_code": 30, "error_message": None}])
-    assert isinstance(member.group.take_trouble(), GroupAuthorizationError)
+    assert isinstance(member.group.take_error(), GroupAuthorizationError)
     assert member.group.state is State.FAILED
 
 
@@ -748,7 +751,7 @@ def test_a_failure_nobody_knows_is_told_and_the_member_stays() -> None:
     member.stable(*parts(0))
     news = member.news
     member.refused(member.beats(INTERVAL), UNKNOWN_SERVER)
-    assert isinstance(member.group.take_trouble(), UnknownServerError)
+    assert isinstance(member.group.take_error(), UnknownServerError)
     assert member.news > news
     assert (member.group.state, set(member.group.owned)) == (State.STABLE, set(parts(0)))
 
@@ -898,7 +901,7 @@ def test_a_static_member_that_may_not_take_its_join_back_fails() -> None:
     member = Consumer(instance="i-1")
     member.lost(member.joins())
     member.refused(member.beats(1.0), 30)
-    assert isinstance(member.group.take_trouble(), GroupAuthorizationError)
+    assert isinstance(member.group.take_error(), GroupAuthorizationError)
 
 
 # --- commits ---------------------------------------------------------------------------------------------------------
@@ -908,16 +911,16 @@ def test_N10_a_commit_in_an_older_epoch_has_the_newer_one_asked_for_at_once_and_
     member = Consumer()
     member.stable(*parts(0))
     before = member.group.identity
-    member.group.refused(StaleMemberEpochError(), before)
-    assert member.group.settled
+    member.group.on_commit_refused(StaleMemberEpochError(), before)
+    assert member.group.accepts_commits
     beat = member.beats()
     assert said(beat) == set()
-    member.group.refused(StaleMemberEpochError(), before)
+    member.group.on_commit_refused(StaleMemberEpochError(), before)
     member.heard(beat, epoch=9)
     assert (member.group.identity.generation, set(member.group.owned)) == (9, set(parts(0)))
     member.heard(member.beats(), epoch=9)
     member.sends_nothing()
-    member.group.refused(StaleMemberEpochError(), before)
+    member.group.on_commit_refused(StaleMemberEpochError(), before)
     member.sends_nothing()
 
 
@@ -925,7 +928,7 @@ def test_the_answer_to_a_heartbeat_of_who_was_lost_meanwhile_does_not_count() ->
     member = Consumer()
     member.stable(*parts(0))
     late = member.beats(INTERVAL)
-    member.group.refused(FencedMemberEpochError(), member.group.identity)
+    member.group.on_commit_refused(FencedMemberEpochError(), member.group.identity)
     member.takes(LOST, *parts(0))
     join = member.beats()
     member.told_to_have(late, *parts(0, 1, 2), epoch=9)

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pyclient.core.group.consumer_state import State
-from pyclient.core.group.membership import Change, ChangeKind
+from pyclient.core.group.changes import Change, ChangeKind
+from pyclient.core.group.consumer_member import MEMBERS, State
 from pyclient.errors import FencedMemberEpochError, StaleMemberEpochError, UnknownServerError
 from pyclient.records import TopicPartition
 from tests.unit.core.consumer_groups import BEAT, Consumer, owned, places
@@ -79,7 +79,7 @@ class ConsumerRules(RuleBasedStateMachine):
         change, self.begun = self.begun, None
         if change.kind is ChangeKind.REVOKED or (raises and change.kind is ChangeKind.ASSIGNED):
             self.owned -= set(change.partitions)
-        self.member.group.carried_out(change, ValueError("the listener's") if raises else None)
+        self.member.group.complete(change, ValueError("the listener's") if raises else None)
 
     @rule(topics=st.sampled_from([("t",), ("t", "u"), ("u",)]))
     def subscribes(self, topics: tuple[str, ...]) -> None:
@@ -99,7 +99,7 @@ class ConsumerRules(RuleBasedStateMachine):
 
     @rule(stale=st.booleans())
     def a_commit_is_refused(self, stale: bool) -> None:
-        self.member.group.refused(StaleMemberEpochError() if stale else FencedMemberEpochError(), self.member.group.identity)
+        self.member.group.on_commit_refused(StaleMemberEpochError() if stale else FencedMemberEpochError(), self.member.group.identity)
 
     # ---- the cluster --------------------------------------------------------------------------------------------
 
@@ -178,8 +178,7 @@ class ConsumerRules(RuleBasedStateMachine):
 
     @invariant()
     def the_epoch_is_a_members(self) -> None:
-        states = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
-        assert self.member.group.identity.joined == (self.member.group.state in states)
+        assert self.member.group.identity.joined == (self.member.group.state in MEMBERS)
 
     def teardown(self) -> None:
         """However it stands: with a user who polls and a coordinator that answers, it has what it is to have, or said why it has not."""

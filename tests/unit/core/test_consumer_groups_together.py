@@ -12,9 +12,9 @@ from tenacity import wait_exponential
 from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.calls import Calls
-from pyclient.core.group.consumer import ConsumerGroup
-from pyclient.core.group.consumer_state import State
-from pyclient.core.group.membership import Change, ChangeKind, GroupOptions
+from pyclient.core.group.changes import Change, ChangeKind
+from pyclient.core.group.consumer_member import ConsumerMember, State
+from pyclient.core.group.coordinator import GroupOptions
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Reply
 from pyclient.records import SubscriptionPattern, TopicPartition
@@ -41,7 +41,7 @@ class Seat:
         self.calls = Calls(self.metadata, request_timeout=30.0, backoff=SOON)
         options = GroupOptions(group_id="g", instance_id=instance, session_timeout=45.0, heartbeat_interval=5.0, rebalance_timeout=REBALANCE_S,
                                request_timeout=30.0)
-        self.group = ConsumerGroup(options, self.calls, self.metadata, random=Random(name), backoff=SOON, on_news=lambda: None)
+        self.group = ConsumerMember(options, self.calls, self.metadata, random=Random(name), backoff=SOON, notify_user=lambda: None)
         self.group.subscribe(subscription)
         self.begun: Change | None = None
         self.reads: set[TopicPartition] = set()
@@ -73,7 +73,7 @@ class Seat:
         assert change is not None
         if raises or change.kind is not ChangeKind.ASSIGNED:
             self.reads -= set(change.partitions)
-        self.group.carried_out(change, ValueError("the listener's") if raises else None)
+        self.group.complete(change, ValueError("the listener's") if raises else None)
 
     # ---- the network --------------------------------------------------------------------------------------------
 

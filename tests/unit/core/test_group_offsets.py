@@ -112,7 +112,7 @@ def test_C20_a_partition_that_the_answer_leaves_out_is_not_taken_for_nothing_com
 def test_an_answer_without_the_group_is_asked_for_again() -> None:
     verdict = committed(A0).judge(answer(Api.OFFSET_FETCH, 9, groups=[]))
     assert isinstance(verdict, Again)
-    assert "leaves out group 'g'" in str(verdict.error)
+    assert "no entry for group 'g'" in str(verdict.error)
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_COMMIT))

@@ -6,14 +6,15 @@ from typing import TypeAlias
 
 import pytest
 
-from pyclient.core.group.changes import Changes
-from pyclient.core.group.classic import ClassicGroup
-from pyclient.core.group.consumer import ConsumerGroup
-from pyclient.core.group.membership import Change, ChangeKind, Identity, Membership
+from pyclient.core.group.changes import Change, ChangeKind, ChangeQueue
+from pyclient.core.group.classic_member import ClassicMember
+from pyclient.core.group.consumer_member import ConsumerMember
+from pyclient.core.group.coordinator import Identity
+from pyclient.core.group.membership import Membership
 from pyclient.core.group.subscription import Subscription
 from pyclient.errors import (
-    FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, IllegalGenerationError, KafkaError, TopicAuthorizationError,
-    UnknownMemberIdError, UnknownServerError,
+    FencedInstanceIdError, FencedMemberEpochError, GroupAuthorizationError, IllegalGenerationError, KafkaError,
+    TopicAuthorizationError, UnknownMemberIdError, UnknownServerError,
 )
 from tests.unit.core.consumer_groups import Consumer
 from tests.unit.core.groups import REBALANCE, Member, parts
@@ -34,7 +35,7 @@ def public(group: object) -> set[str]:
 
 def test_members_of_both_protocols_have_one_surface() -> None:
     groups: tuple[Membership, ...] = (Member().group, Consumer().group)
-    assert [type(each) for each in groups] == [ClassicGroup, ConsumerGroup]
+    assert [type(each) for each in groups] == [ClassicMember, ConsumerMember]
     assert public(groups[0]) == public(groups[1]) >= {name for name in public(Membership) if not name.startswith("_")}
 
 
@@ -91,7 +92,7 @@ def test_G04_N08_what_the_user_was_at_when_it_was_put_out_goes_on_and_is_lost(ki
     assert member.group.begin(change)
     member.world.after(REBALANCE)
     member.is_leaving(NO_POLL)
-    member.group.carried_out(change)
+    member.group.complete(change)
     member.sends_nothing()
     member.polls()
     member.takes(LOST, *parts(0))
@@ -160,12 +161,12 @@ def test_M03_a_topic_that_may_not_be_read_is_told_to_the_user_once(kind: Kind) -
     member.tells_error(TOPIC_AUTHORIZATION)
     member.turn()
     assert member.news == 1
-    trouble = member.group.take_trouble()
+    trouble = member.group.take_error()
     assert isinstance(trouble, TopicAuthorizationError)
     assert "'t'" in str(trouble)
     member.tells_error(TOPIC_AUTHORIZATION)
     member.turn()
-    assert member.group.take_trouble() is None
+    assert member.group.take_error() is None
 
 
 @in_both
@@ -180,7 +181,7 @@ def test_who_may_not_be_in_the_group_is_told_by_each_poll_which_tries_again_afte
         member.polls()
         member.world.after(10.0)
         member.sends_nothing()
-        assert isinstance(member.group.take_trouble(), GroupAuthorizationError)
+        assert isinstance(member.group.take_error(), GroupAuthorizationError)
         assert member.group.state.name == "FAILED"
         member.sends_nothing()
         assert member.group.wants_poll
@@ -199,8 +200,8 @@ def test_C25_a_commit_that_is_refused_for_other_reasons_leaves_the_member_in_its
         kind: Kind, error: KafkaError, caplog: pytest.LogCaptureFixture) -> None:
     member = kind()
     member.stable(*parts(0))
-    member.group.refused(error, member.group.identity)
-    assert (member.group.state.name, member.group.take_trouble()) == ("STABLE", None)
+    member.group.on_commit_refused(error, member.group.identity)
+    assert (member.group.state.name, member.group.take_error()) == ("STABLE", None)
     assert caplog.messages == [], "who committed is told"
 
 
@@ -208,7 +209,7 @@ def test_C25_a_commit_that_is_refused_for_other_reasons_leaves_the_member_in_its
 def test_C25_a_commit_that_says_that_another_took_the_place_ends_the_membership(kind: Kind) -> None:
     member = kind(instance="i-1")
     member.stable(*parts(0))
-    member.group.refused(FencedInstanceIdError(), member.group.identity)
+    member.group.on_commit_refused(FencedInstanceIdError(), member.group.identity)
     assert isinstance(member.group.failure, FencedInstanceIdError)
     assert member.group.state.name == "FAILED"
     member.takes(LOST, *parts(0))
@@ -219,9 +220,9 @@ def test_C25_a_commit_that_says_that_another_took_the_place_ends_the_membership(
 def test_C25_a_commit_may_tell_that_the_group_went_on_without_the_member_as_it_is_now(kind: Kind, error: KafkaError) -> None:
     member = kind()
     member.stable(*parts(0))
-    member.group.refused(error, Identity(0, member.group.identity.member_id))
+    member.group.on_commit_refused(error, Identity(0, member.group.identity.member_id))
     assert member.group.state.name == "STABLE"
-    member.group.refused(error, member.group.identity)
+    member.group.on_commit_refused(error, member.group.identity)
     member.takes(LOST, *parts(0))
     member.is_joining()
 
@@ -230,20 +231,20 @@ def test_C25_a_commit_may_tell_that_the_group_went_on_without_the_member_as_it_i
 
 
 @pytest.fixture
-def changes() -> Changes:
-    return Changes()
+def changes() -> ChangeQueue:
+    return ChangeQueue()
 
 
-def carry_out(changes: Changes) -> Change:
+def carry_out(changes: ChangeQueue) -> Change:
     change = changes.due
     assert change is not None
     assert changes.begin(change)
     assert changes.due is None
-    assert changes.end(change)
+    assert changes.complete(change)
     return change
 
 
-def test_changes_are_carried_out_one_after_the_other(changes: Changes) -> None:
+def test_changes_are_carried_out_one_after_the_other(changes: ChangeQueue) -> None:
     changes.add(Change(ASSIGNED, parts(0, 1)))
     changes.add(Change(REVOKED, parts(0)))
     later = Change(ASSIGNED, parts(2))
@@ -254,7 +255,7 @@ def test_changes_are_carried_out_one_after_the_other(changes: Changes) -> None:
     assert not changes
 
 
-def test_what_is_given_up_is_owned_until_that_is_done_and_what_is_lost_is_not(changes: Changes) -> None:
+def test_what_is_given_up_is_owned_until_that_is_done_and_what_is_lost_is_not(changes: ChangeQueue) -> None:
     changes.add(Change(ASSIGNED, parts(0, 1)), Change(REVOKED, parts(0)), Change(LOST, parts(1)))
     carry_out(changes)
     for kept in (parts(0, 1), ()):
@@ -262,10 +263,10 @@ def test_what_is_given_up_is_owned_until_that_is_done_and_what_is_lost_is_not(ch
         assert change is not None
         changes.begin(change)
         assert tuple(changes.owned) == kept
-        changes.end(change)
+        changes.complete(change)
 
 
-def test_a_partition_that_comes_back_is_another_assignment(changes: Changes) -> None:
+def test_a_partition_that_comes_back_is_another_assignment(changes: ChangeQueue) -> None:
     changes.add(Change(ASSIGNED, parts(0, 1)), Change(REVOKED, parts(0)), Change(ASSIGNED, parts(0)))
     carry_out(changes)
     before = dict(changes.owned)
@@ -276,17 +277,17 @@ def test_a_partition_that_comes_back_is_another_assignment(changes: Changes) -> 
     assert changes.owned[one] == before[one]
 
 
-def test_what_was_not_begun_is_withdrawn_and_what_was_goes_on(changes: Changes) -> None:
+def test_what_was_not_begun_is_withdrawn_and_what_was_goes_on(changes: ChangeQueue) -> None:
     first, second = Change(ASSIGNED, parts(0)), Change(ASSIGNED, parts(1))
     changes.add(first, second)
     changes.begin(first)
     changes.withdraw()
     assert not changes.begin(second)
-    assert changes.end(first)
+    assert changes.complete(first)
     assert not changes
 
 
-def test_who_loses_all_is_told_of_what_it_still_has_when_it_is_done_with_what_it_is_at(changes: Changes) -> None:
+def test_who_loses_all_is_told_of_what_it_still_has_when_it_is_done_with_what_it_is_at(changes: ChangeQueue) -> None:
     changes.add(Change(ASSIGNED, parts(0, 1)), Change(REVOKED, parts(0)), Change(ASSIGNED, parts(2)))
     carry_out(changes)
     change = changes.due
@@ -294,17 +295,17 @@ def test_who_loses_all_is_told_of_what_it_still_has_when_it_is_done_with_what_it
     changes.begin(change)
     changes.lose()
     assert changes.due is None
-    changes.end(change)
+    changes.complete(change)
     lost = carry_out(changes)
     assert (lost.kind, lost.partitions) == (LOST, parts(1))
     changes.lose()
     assert not changes
 
 
-def test_what_is_ended_after_all_was_cleared_changes_nothing(changes: Changes) -> None:
+def test_what_is_ended_after_all_was_cleared_changes_nothing(changes: ChangeQueue) -> None:
     change = Change(ASSIGNED, parts(0))
     changes.add(change)
     changes.begin(change)
     changes.clear()
-    assert not changes.end(change)
+    assert not changes.complete(change)
     assert not changes.owned
