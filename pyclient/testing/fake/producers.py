@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from pyclient.testing.fake.batch import NO_PRODUCER, Batch
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
 REMEMBERED: Final = 5
 """Batches of a producer whose repetition is recognised; no more may be in flight on a connection."""
@@ -83,13 +83,13 @@ class Producers:
             return  # forgotten, or never seen: any sequence is taken
         _check_epoch(known, batch.producer_epoch)
         if batch.producer_id in self._open and not batch.is_transactional:
-            raise Refused(INVALID_TXN_STATE)
+            raise RefusalError(INVALID_TXN_STATE)
         if batch.producer_epoch > known.epoch:
             follows = batch.base_sequence == 0
         else:
             follows = _follows(known.written[-1].last_sequence if known.written else -1, batch.base_sequence)
         if not follows:
-            raise Refused(OUT_OF_ORDER_SEQUENCE)
+            raise RefusalError(OUT_OF_ORDER_SEQUENCE)
 
     def check_marker(self, batch: Batch, coordinator_epoch: int) -> None:
         """Whether a marker may be appended: neither its producer nor its coordinator may be fenced."""
@@ -98,7 +98,7 @@ class Producers:
             return
         _check_epoch(known, batch.producer_epoch)
         if coordinator_epoch < known.coordinator_epoch:
-            raise Refused(TRANSACTION_COORDINATOR_FENCED)
+            raise RefusalError(TRANSACTION_COORDINATOR_FENCED)
 
     def appended(self, batch: Batch) -> None:
         """A batch is in the log now."""
@@ -151,7 +151,7 @@ class Producers:
 
 def _check_epoch(known: Producer, epoch: int) -> None:
     if epoch < known.epoch:
-        raise Refused(INVALID_PRODUCER_EPOCH)
+        raise RefusalError(INVALID_PRODUCER_EPOCH)
 
 
 def _follows(last: int, following: int) -> bool:

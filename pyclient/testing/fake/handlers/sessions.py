@@ -8,7 +8,7 @@ from uuid import UUID
 import attrs
 
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
 INVALID_FETCH_SESSION_EPOCH: Final = 71
@@ -115,11 +115,11 @@ class Sessions:
         """
         session = self._sessions.get(session_id)
         if session is None:
-            raise Refused(FETCH_SESSION_ID_NOT_FOUND)
+            raise RefusalError(FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
-            raise Refused(INVALID_FETCH_SESSION_EPOCH)
+            raise RefusalError(INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
-            raise Refused(FETCH_SESSION_TOPIC_ID_ERROR)
+            raise RefusalError(FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(wishes, forgotten)
         if not session.partitions:
             del self._sessions[session_id]

@@ -11,13 +11,13 @@ from pyclient.testing.fake.consumer_group import (
     STALE_MEMBER_EPOCH,
     UNKNOWN_MEMBER_ID,
     UNRELEASED_INSTANCE_ID,
-    Beat,
+    HeartbeatRequest,
     ConsumerGroup,
     ConsumerState,
     Moment,
 )
 from pyclient.testing.fake.reconciliation import MemberState
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from tests.unit.testing.fake.consumers import Client, Topics, settle
 
 
@@ -34,7 +34,7 @@ def group() -> ConsumerGroup:
 
 def refused(work: object, *args: object, **options: object) -> int:
     assert callable(work)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RefusalError) as caught:
         work(*args, **options)
     return caught.value.code
 
@@ -54,15 +54,15 @@ def test_a_partition_is_given_away_only_after_its_owner_said_that_it_gave_it_up(
     first.step()
     second.step()
     assert (second.has(), second.epoch, group.state) == ([], 2, ConsumerState.RECONCILING)
-    first.beat()
+    first.heartbeat()
     assert topics.names(first.told) == ["t-0", "t-1"]
     assert (first.epoch, group.members["a"].state) == (1, MemberState.UNREVOKED_PARTITIONS)
     for _ in range(3):  # it beats, and has not given anything up yet
-        first.beat()
+        first.heartbeat()
         second.step()
     assert (second.has(), first.epoch) == ([], 1)
     first.reconcile()
-    first.beat()
+    first.heartbeat()
     assert (first.epoch, group.members["a"].state) == (2, MemberState.STABLE)
     assert group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
     second.step()
@@ -82,24 +82,24 @@ def test_who_leaves_frees_its_partitions_and_the_others_share_them_at_their_next
 
 def test_an_assignment_is_told_when_it_is_news_or_asked_for_and_not_else(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t")
-    assert first.beat().assignment is not None
-    assert first.beat().assignment is None
-    first.beat(lost=True)
-    assert first.beat().assignment is not None  # a full request
+    assert first.heartbeat().assignment is not None
+    assert first.heartbeat().assignment is None
+    first.heartbeat(lost=True)
+    assert first.heartbeat().assignment is not None  # a full request
     second = Client(group, topics, "b", "t")
-    assert second.beat().assignment == ()
-    assert second.beat().assignment is None
-    assert first.beat().assignment is not None
+    assert second.heartbeat().assignment == ()
+    assert second.heartbeat().assignment is None
+    assert first.heartbeat().assignment is not None
 
 
 def test_a_partition_that_comes_back_to_who_is_giving_it_up_stays_there(group: ConsumerGroup, topics: Topics) -> None:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", "t")
     first.step()
     second.step()
-    first.beat()
+    first.heartbeat()
     second.leave()
     first.reconcile()
-    first.beat()
+    first.heartbeat()
     assert topics.names(first.told) == ["t-0", "t-1", "t-2", "t-3"]  # at once: nobody else can have had it
     assert group.state is ConsumerState.STABLE
 
@@ -139,7 +139,7 @@ def test_a_topic_that_was_deleted_is_given_up_and_made_anew_is_another_one(group
     first.step()
     del topics.catalog["t"]
     group.hear_of("t", is_new=False)
-    first.beat()
+    first.heartbeat()
     assert (first.told, group.members["a"].state) == (set(), MemberState.UNREVOKED_PARTITIONS)
     first.reconcile()
     topics.create("t", 1)
@@ -156,7 +156,7 @@ def test_another_subscription_is_another_epoch_and_what_is_not_wanted_any_more_g
     first = Client(group, topics, "a", "t")
     first.step()
     first.resubscribe("u")
-    first.beat()
+    first.heartbeat()
     assert (first.told, group.epoch, group.members["a"].state) == (set(), 2, MemberState.UNREVOKED_PARTITIONS)
     first.reconcile()
     first.step()
@@ -169,10 +169,10 @@ def test_what_is_not_wanted_any_more_goes_before_it_is_known_what_is(group: Cons
     group.match(topics.catalog, 0)
     first.step()
     first.resubscribe(pattern="u")
-    first.beat()
+    first.heartbeat()
     assert (first.told, group.epoch, group.members["a"].state) == (set(), 2, MemberState.UNREVOKED_PARTITIONS)
     first.reconcile()
-    first.beat()
+    first.heartbeat()
     assert (group.owners(), group.state) == ({}, ConsumerState.STABLE)
 
 
@@ -210,7 +210,7 @@ def test_the_assignor_most_members_ask_for_is_used_and_the_brokers_own_when_none
 def test_a_full_group_takes_nobody_but_its_own_members(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t", most=1)
     first.step()
-    assert refused(Client(group, topics, "b", "t", most=1).beat) == GROUP_MAX_SIZE_REACHED
+    assert refused(Client(group, topics, "b", "t", most=1).heartbeat) == GROUP_MAX_SIZE_REACHED
     first.step()
     assert list(group.members) == ["a"]
 
@@ -218,14 +218,14 @@ def test_a_full_group_takes_nobody_but_its_own_members(group: ConsumerGroup, top
 # ---- fencing ------------------------------------------------------------------------------------------------------------
 
 
-def beat(name: str, epoch: int, **said: object) -> Beat:
-    return Beat(member_id=name, epoch=epoch, **said)  # type: ignore[arg-type] # any of its fields
+def heartbeat(name: str, epoch: int, **said: object) -> HeartbeatRequest:
+    return HeartbeatRequest(member_id=name, epoch=epoch, **said)  # type: ignore[arg-type] # any of its fields
 
 
 def test_who_is_not_in_the_group_is_unknown(group: ConsumerGroup, topics: Topics) -> None:
     Client(group, topics, "a", "t").step()
-    assert refused(group.beat, beat("nobody", 1), Moment(topics.catalog)) == UNKNOWN_MEMBER_ID
-    assert refused(group.beat, beat("nobody", 1, instance="i"), Moment(topics.catalog)) == UNKNOWN_MEMBER_ID
+    assert refused(group.heartbeat, heartbeat("nobody", 1), Moment(topics.catalog)) == UNKNOWN_MEMBER_ID
+    assert refused(group.heartbeat, heartbeat("nobody", 1, instance="i"), Moment(topics.catalog)) == UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("epoch", [5, 2])
@@ -233,21 +233,21 @@ def test_who_is_in_another_epoch_is_fenced(group: ConsumerGroup, topics: Topics,
     clients = [Client(group, topics, name, "t") for name in "abc"]
     settle(*clients)
     assert group.members["a"].epoch == 3
-    assert refused(group.beat, beat("a", epoch, owned=()), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
+    assert refused(group.heartbeat, heartbeat("a", epoch, owned=()), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
 
 
 def test_the_epoch_before_will_do_for_who_has_nothing_that_it_may_not_have(group: ConsumerGroup, topics: Topics) -> None:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", "t")
     first.step()
     second.step()
-    first.beat()
+    first.heartbeat()
     first.reconcile()
-    first.beat(lost=True)
+    first.heartbeat(lost=True)
     assert (first.epoch, group.members["a"].epoch) == (1, 2)
     everything = tuple(topics.places("t"))
-    assert refused(group.beat, beat("a", 1), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
-    assert refused(group.beat, beat("a", 1, owned=everything), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
-    first.beat()
+    assert refused(group.heartbeat, heartbeat("a", 1), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
+    assert refused(group.heartbeat, heartbeat("a", 1, owned=everything), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
+    first.heartbeat()
     assert (first.epoch, first.has()) == (2, ["t-0", "t-1"])
 
 
@@ -263,9 +263,9 @@ def test_nothing_changes_when_a_heartbeat_is_refused(group: ConsumerGroup, topic
     first = Client(group, topics, "a", "t", instance="i")
     first.step()
     before = (dict(group.members), group.epoch, dict(group.statics), dict(group.targets))
-    for wrong in (beat("a", 7, instance="i", topics=("u",)), beat("b", 0, instance="i", topics=("u",)), beat("b", 1, instance="i"),
-                  beat("c", 0, pattern="(")):
-        refused(group.beat, wrong, Moment(topics.catalog))
+    for wrong in (heartbeat("a", 7, instance="i", topics=("u",)), heartbeat("b", 0, instance="i", topics=("u",)), heartbeat("b", 1, instance="i"),
+                  heartbeat("c", 0, pattern="(")):
+        refused(group.heartbeat, wrong, Moment(topics.catalog))
         assert (group.members, group.epoch, group.statics, group.targets) == before
 
 
@@ -285,7 +285,7 @@ def test_a_static_member_that_left_for_now_comes_back_to_its_partitions_without_
 
 def test_a_static_member_that_did_not_leave_keeps_its_instance(group: ConsumerGroup, topics: Topics) -> None:
     Client(group, topics, "a", "t", instance="i").step()
-    assert refused(Client(group, topics, "b", "t", instance="i").beat) == UNRELEASED_INSTANCE_ID
+    assert refused(Client(group, topics, "b", "t", instance="i").heartbeat) == UNRELEASED_INSTANCE_ID
 
 
 def test_a_static_member_that_is_fenced_has_to_wait_for_the_end_of_its_own_session(group: ConsumerGroup, topics: Topics) -> None:
@@ -293,7 +293,7 @@ def test_a_static_member_that_is_fenced_has_to_wait_for_the_end_of_its_own_sessi
     first = Client(group, topics, "a", "t", instance="i")
     first.step()
     first.abandon()
-    assert refused(first.beat) == UNRELEASED_INSTANCE_ID
+    assert refused(first.heartbeat) == UNRELEASED_INSTANCE_ID
 
 
 def test_who_comes_back_has_what_it_had_since_ever(group: ConsumerGroup, topics: Topics) -> None:
@@ -313,7 +313,7 @@ def test_the_old_self_of_a_static_member_is_fenced(group: ConsumerGroup, topics:
     first.step()
     first.leave(for_now=True)
     Client(group, topics, "b", "t", instance="i").step()
-    assert refused(group.beat, beat("a", 1, instance="i"), Moment(topics.catalog)) == FENCED_INSTANCE_ID
+    assert refused(group.heartbeat, heartbeat("a", 1, instance="i"), Moment(topics.catalog)) == FENCED_INSTANCE_ID
     assert refused(group.static_member, "a", "i") == FENCED_INSTANCE_ID
 
 
@@ -332,7 +332,7 @@ def test_a_static_member_that_leaves_while_it_gives_something_up_frees_that(grou
     first, second = Client(group, topics, "a", "t", instance="i"), Client(group, topics, "b", "t")
     first.step()
     second.step()
-    first.beat()
+    first.heartbeat()
     first.leave(for_now=True)
     second.step()
     assert second.has() == ["t-2", "t-3"]
@@ -389,7 +389,7 @@ def test_new_topics_and_age_are_reasons_to_look_again_but_not_too_often(group: C
 
 
 def test_what_is_no_regular_expression_is_refused(group: ConsumerGroup, topics: Topics) -> None:
-    assert refused(Client(group, topics, "a", pattern="[t").beat) == INVALID_REGULAR_EXPRESSION
+    assert refused(Client(group, topics, "a", pattern="[t").heartbeat) == INVALID_REGULAR_EXPRESSION
     assert group.is_empty
 
 
@@ -421,7 +421,7 @@ def test_what_has_to_be_given_up_is_still_committed(group: ConsumerGroup, topics
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", "t")
     first.step()
     second.step()
-    first.beat()
+    first.heartbeat()
     group.check_commit("a", 1, first.owned)
 
 
@@ -430,7 +430,7 @@ def test_what_has_to_be_given_up_is_still_committed(group: ConsumerGroup, topics
 
 def test_a_group_that_shares_every_so_often_is_assigning_until_then(group: ConsumerGroup, topics: Topics) -> None:
     def beat_at(name: str, now: float, **said: object) -> tuple[int, ConsumerState]:
-        told = group.beat(beat(name, said.pop("epoch", 0), **said), Moment(topics.catalog, now, interval_s=10))  # type: ignore[arg-type]
+        told = group.heartbeat(heartbeat(name, said.pop("epoch", 0), **said), Moment(topics.catalog, now, interval_s=10))  # type: ignore[arg-type]
         return told.member.epoch, group.state
     joining = {"topics": ("t",), "owned": (), "rebalance_timeout_ms": 1000}
     assert beat_at("a", 100, **joining) == (1, ConsumerState.STABLE)

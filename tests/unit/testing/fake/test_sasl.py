@@ -40,7 +40,7 @@ class Place:
         self.session = Session(self.kafka)
 
     def log_in(self, message: bytes = ANNA, mechanism: str = "PLAIN") -> Answer:
-        assert self.session.shake_hands(mechanism, 1) == 0
+        assert self.session.handshake(mechanism, 1) == 0
         answer = self.session.authenticate(message)
         assert answer is not None
         return answer
@@ -57,7 +57,7 @@ class Place:
 def test_before_a_login_only_versions_and_the_login_are_admitted_and_within_it_only_its_messages() -> None:
     place = Place()
     assert place.admitted() == LOGIN
-    assert place.session.shake_hands("PLAIN", 1) == 0
+    assert place.session.handshake("PLAIN", 1) == 0
     assert place.admitted() == {Api.SASL_AUTHENTICATE}
     assert place.session.authenticate(ANNA) == Answer()
     assert place.admitted() == set(Api)
@@ -66,17 +66,17 @@ def test_before_a_login_only_versions_and_the_login_are_admitted_and_within_it_o
 
 def test_versions_are_told_once_before_a_login() -> None:
     place = Place()
-    place.session.tell_versions()
+    place.session.on_versions_requested()
     assert place.admitted() == {Api.SASL_HANDSHAKE}
     place.log_in()
-    place.session.tell_versions()
+    place.session.on_versions_requested()
     assert place.admitted() == set(Api)
 
 
 def test_without_users_nobody_logs_in_and_everything_is_admitted() -> None:
     place = Place(None)
     assert place.admitted() == set(Api)
-    assert place.session.shake_hands("PLAIN", 1) == 34
+    assert place.session.handshake("PLAIN", 1) == 34
     answer = place.session.authenticate(ANNA)
     assert answer is not None
     assert answer.error == 34
@@ -113,13 +113,13 @@ def test_nobody_logs_in_with_an_empty_password() -> None:
 def test_a_mechanism_that_is_not_enabled_ends_the_connection() -> None:
     place = Place(settings={"sasl.enabled.mechanisms": "SCRAM-SHA-512, GSSAPI"})
     assert enabled(place.kafka) == ["SCRAM-SHA-512"]
-    assert place.session.shake_hands("PLAIN", 1) == 33
+    assert place.session.handshake("PLAIN", 1) == 33
     assert place.session.over
 
 
 def test_raw_messages_of_before_Kafka_1_0_are_not_modelled() -> None:
-    assert Place().session.shake_hands("PLAIN", 0) == 34
-    assert Place().session.shake_hands("GSSAPI", 0) == 33
+    assert Place().session.handshake("PLAIN", 0) == 34
+    assert Place().session.handshake("GSSAPI", 0) == 33
 
 
 @pytest.mark.parametrize(("longest_ms", "life", "told_ms"), [(0, 60, 60_000), (10_000, 60, 10_000), (10_000, 5, 5_000)])
@@ -156,7 +156,7 @@ def test_a_login_can_be_renewed_by_the_same_user_and_mechanism_at_once_and_then_
     place.log_in()
     place.log_in()
     place.now += 0.9
-    assert place.session.shake_hands("PLAIN", 1) == 34
+    assert place.session.handshake("PLAIN", 1) == 34
     assert place.admitted() == set(Api), "it is refused and nothing else"
     place.now += 0.2
     assert place.log_in().lifetime_ms == 5000
@@ -167,7 +167,7 @@ def test_a_login_can_be_renewed_by_the_same_user_and_mechanism_at_once_and_then_
 def test_a_session_that_has_no_end_is_not_renewed() -> None:
     place = Place()
     place.log_in()
-    assert place.session.shake_hands("PLAIN", 1) == 34
+    assert place.session.handshake("PLAIN", 1) == 34
     assert place.admitted() == set(Api)
 
 
@@ -193,7 +193,7 @@ def test_a_login_cannot_be_renewed_as_somebody_else() -> None:
 def test_who_renews_by_another_mechanism_gets_no_answer_and_the_connection_ends() -> None:
     place = Place(settings=LIMITED)
     place.log_in()
-    assert place.session.shake_hands("SCRAM-SHA-256", 1) == 0
+    assert place.session.handshake("SCRAM-SHA-256", 1) == 0
     assert place.session.authenticate(b"n,,n=anna,r=abc") is None
     assert place.session.over
 
@@ -201,7 +201,7 @@ def test_who_renews_by_another_mechanism_gets_no_answer_and_the_connection_ends(
 def test_who_renews_by_a_mechanism_that_is_not_offered_gets_no_answer_and_the_connection_ends() -> None:
     place = Place(settings=LIMITED)
     place.log_in()
-    assert place.session.shake_hands("GSSAPI", 1) is None
+    assert place.session.handshake("GSSAPI", 1) is None
     assert place.session.over
 
 
@@ -262,7 +262,7 @@ def connected(fake: FakeCluster) -> Iterator[Callable[..., Any]]:
     """A connection on which to ask; None is what a broker answers that hangs up."""
     host, _, port = fake.bootstrap_servers.partition(":")
     with socket.create_connection((host, int(port)), 10) as connection, connection.makefile("rb") as stream:
-        def ask(api: Api, **fields: object) -> Any:
+        def call(api: Api, **fields: object) -> Any:
             version = NEWEST_VERSIONS[api].high
             frame = encode_request(api, version, 1, "test", fields)
             try:
@@ -271,13 +271,13 @@ def connected(fake: FakeCluster) -> Iterator[Callable[..., Any]]:
                 return decode_response(api, version, memoryview(stream.read(size))) if size else None
             except ConnectionError:
                 return None
-        yield ask
+        yield call
 
 
 @given(mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]), messages=st.lists(st.binary(max_size=60) | st.just(b"n,,n=anna,r=abc"), max_size=4))
 def test_whatever_a_client_sends_is_answered_and_lets_nobody_in(mechanism: str, messages: list[bytes]) -> None:
     place = Place({"anna": "x" * 40})
-    assert place.session.shake_hands(mechanism, 1) == 0
+    assert place.session.handshake(mechanism, 1) == 0
     for message in messages:
         answer = place.session.authenticate(message)
         assert answer is not None
