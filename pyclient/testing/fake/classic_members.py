@@ -6,21 +6,14 @@ says so; it joins again, tells what it has, and goes on until it has what it is 
 from __future__ import annotations
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.request import Fields
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.heartbeats import JOIN, SYNC, ConsumerMembership, timer
-from pyclient.testing.fake.membership import (
-    ILLEGAL_GENERATION,
-    INCONSISTENT_GROUP_PROTOCOL,
-    MEMBER_ID_REQUIRED,
-    REBALANCE_IN_PROGRESS,
-    UNKNOWN_MEMBER_ID,
-    Joining,
-    join_error,
-)
+from pyclient.testing.fake.membership import Joining, join_error
 from pyclient.testing.fake.migration import PROTOCOL_TYPE, Policy, places
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.reconciliation import Classic, ConsumerMember, MemberState
@@ -45,13 +38,13 @@ class ClassicMembers:
             Refused: whoever this is cannot join.
         """
         if self._members.policy is Policy.DISABLED:
-            raise RefusalError(INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
         member_id = request.member_id or self._members.new_id()
         group.check_size(member_id, self._members.moment())
         if not _supports(group, request):
-            raise RefusalError(INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
         if not request.member_id and request.instance is None and request.needs_known_id:
-            return join_error(MEMBER_ID_REQUIRED, member_id)
+            return join_error(ErrorCode.member_id_required, member_id)
         member = self._entered(group, request, _before(group, request, member_id))
         return {**join_error(0, member.id), "generation_id": member.epoch, "protocol_type": PROTOCOL_TYPE, "protocol_name": request.names[0]}
 
@@ -89,10 +82,10 @@ class ClassicMembers:
         """
         member, classic = _classic(group, member_id, instance, generation)
         if names[0] not in (None, PROTOCOL_TYPE) or names[1] not in (None, classic.protocol):
-            raise RefusalError(INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
         if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._await_join(group, member)
-            raise RefusalError(REBALANCE_IN_PROGRESS)
+            raise RefusalError(ErrorCode.rebalance_in_progress)
         self._coordinator.cancel(group, timer(SYNC, member.id))
         self._members.watch(group, member)
         return {"throttle_time": 0, "error_code": 0, "protocol_type": names[0], "protocol_name": names[1],
@@ -113,7 +106,7 @@ class ClassicMembers:
         self._members.watch(group, member)
         if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or group.has_for(member):
             self._await_join(group, member)
-            raise RefusalError(REBALANCE_IN_PROGRESS)
+            raise RefusalError(ErrorCode.rebalance_in_progress)
 
     def _await_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """It has its rebalance timeout to join again, from when it is told first."""
@@ -146,7 +139,7 @@ def _classic(group: ConsumerGroup, member_id: str, instance: str | None, generat
     """Raises Refused when there is no such classic member in this generation."""
     member = group.member(member_id) if instance is None else group.static_member(member_id, instance)
     if member.classic is None:
-        raise RefusalError(UNKNOWN_MEMBER_ID)
+        raise RefusalError(ErrorCode.unknown_member_id)
     if member.epoch != generation:
-        raise RefusalError(ILLEGAL_GENERATION)
+        raise RefusalError(ErrorCode.illegal_generation)
     return member, member.classic

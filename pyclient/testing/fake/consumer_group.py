@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.group import Committed
 from pyclient.testing.fake.patterns import InvalidPatternError, matcher
@@ -20,14 +21,6 @@ from pyclient.testing.fake.reconciliation import Aim, ConsumerMember, MemberStat
 from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.server_assignors import ASSIGNORS, DEFAULT, Subscriber
 
-ILLEGAL_GENERATION: Final = 22
-UNKNOWN_MEMBER_ID: Final = 25
-GROUP_MAX_SIZE_REACHED: Final = 81
-FENCED_INSTANCE_ID: Final = 82
-FENCED_MEMBER_EPOCH: Final = 110
-UNRELEASED_INSTANCE_ID: Final = 111
-STALE_MEMBER_EPOCH: Final = 113
-INVALID_REGULAR_EXPRESSION: Final = 128
 JOINS: Final = 0
 LEAVES: Final = -1
 LEAVES_FOR_NOW: Final = -2
@@ -209,7 +202,7 @@ class ConsumerGroup:
     def check_size(self, member_id: str, moment: Moment) -> None:
         """Raises Refused when there is no room for whoever this is."""
         if len(self.members) >= moment.most and member_id not in self.members:
-            raise RefusalError(GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {moment.most} members.")
+            raise RefusalError(ErrorCode.group_max_size_reached, f"The consumer group has reached its maximum capacity of {moment.most} members.")
 
     def _go_on(self, old: ConsumerMember, member: ConsumerMember, owned: tuple[Place, ...] | None, moment: Moment, *,
                bumps: bool) -> ConsumerMember:
@@ -231,7 +224,7 @@ class ConsumerGroup:
             return _in_epoch(self.static_member(request.member_id, request.instance), request)
         before = self.static_of(request.instance)
         if before is not None and before.epoch != LEAVES_FOR_NOW and before.classic is None:
-            raise RefusalError(UNRELEASED_INSTANCE_ID, f"Static member {request.member_id} with instance id {request.instance} cannot join the group "
+            raise RefusalError(ErrorCode.unreleased_instance_id, f"Static member {request.member_id} with instance id {request.instance} cannot join the group "
                                                   f"because the instance id is owned by {before.id} member.")
         return self.newcomer(request.member_id, before)
 
@@ -248,15 +241,15 @@ class ConsumerGroup:
     def member(self, member_id: str) -> ConsumerMember:
         """Raises Refused when there is no such member."""
         if member_id not in self.members:
-            raise RefusalError(UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
+            raise RefusalError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {self.id}.")
         return self.members[member_id]
 
     def static_member(self, member_id: str, instance: str) -> ConsumerMember:
         """Raises Refused when nobody has this instance id, or another member."""
         if instance not in self.statics:
-            raise RefusalError(UNKNOWN_MEMBER_ID, f"Instance id {instance} is unknown.")
+            raise RefusalError(ErrorCode.unknown_member_id, f"Instance id {instance} is unknown.")
         if self.statics[instance] != member_id:
-            raise RefusalError(FENCED_INSTANCE_ID, f"Static member {member_id} with instance id {instance} was fenced by member "
+            raise RefusalError(ErrorCode.fenced_instance_id, f"Static member {member_id} with instance id {instance} was fenced by member "
                                               f"{self.statics[instance]}.")
         return self.members[member_id]
 
@@ -403,12 +396,12 @@ def _in_epoch(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMemb
     if request.epoch == member.epoch or (request.epoch < member.epoch and late):
         return member
     than = "greater" if request.epoch > member.epoch else "smaller"
-    raise RefusalError(FENCED_MEMBER_EPOCH, f"The consumer group member has a {than} member epoch ({request.epoch}) than the one known by the group "
+    raise RefusalError(ErrorCode.fenced_member_epoch, f"The consumer group member has a {than} member epoch ({request.epoch}) than the one known by the group "
                                        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.")
 
 
 def _stale(member: ConsumerMember) -> RefusalError:
-    return RefusalError(STALE_MEMBER_EPOCH if member.classic is None else ILLEGAL_GENERATION)
+    return RefusalError(ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation)
 
 
 def check_pattern(pattern: str) -> None:
@@ -416,5 +409,5 @@ def check_pattern(pattern: str) -> None:
     try:
         matcher(pattern)
     except InvalidPatternError as invalid:
-        raise RefusalError(INVALID_REGULAR_EXPRESSION,
+        raise RefusalError(ErrorCode.invalid_regular_expression,
                       f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {invalid}.") from None

@@ -5,6 +5,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.group import Group
 from pyclient.testing.fake.model import Kafka
@@ -12,9 +14,6 @@ from pyclient.testing.fake.refusal import RefusalError
 
 GROUP: Final = 0
 """Key type of groups in FindCoordinator."""
-COORDINATOR_LOAD_IN_PROGRESS: Final = 14
-COORDINATOR_NOT_AVAILABLE: Final = 15
-NOT_COORDINATOR: Final = 16
 MOVES: Final = frozenset({"broker killed", "broker started", "coordinator moved"})
 Home = tuple[int, int]
 AnyGroup: TypeAlias = Group | ConsumerGroup
@@ -52,9 +51,9 @@ class Coordinator:
             Refused: this broker does not coordinate it, or not yet.
         """
         if self._kafka.coordinator(GROUP, group_id) != broker:
-            raise RefusalError(NOT_COORDINATOR)
+            raise RefusalError(ErrorCode.not_coordinator)
         if self.loading(group_id):
-            raise RefusalError(COORDINATOR_LOAD_IN_PROGRESS)
+            raise RefusalError(ErrorCode.coordinator_load_in_progress)
         return self.groups.get(group_id)
 
     def of(self, broker: int) -> list[AnyGroup]:

@@ -9,6 +9,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.consumer_group import JOINS, LEAVES_FOR_NOW, HeartbeatRequest, Catalog, ConsumerGroup, Moment, HeartbeatResponse, TopicView
 from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.group import Group
@@ -18,7 +20,6 @@ from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.reconciliation import ConsumerMember, MemberState
 from pyclient.testing.fake.refusal import RefusalError
 
-GROUP_ID_NOT_FOUND: Final = 69
 SESSION: Final = "session of"
 REVOCATION: Final = "revocation by"
 JOIN: Final = "join of"
@@ -118,9 +119,9 @@ class ConsumerMembership:
     def existing(self, group: AnyGroup | None, group_id: str, called: str) -> ConsumerGroup:
         """Raises Refused when there is no group of the new kind."""
         if group is None:
-            raise RefusalError(GROUP_ID_NOT_FOUND, f"{called} {group_id} not found.")
+            raise RefusalError(ErrorCode.group_id_not_found, f"{called} {group_id} not found.")
         if not isinstance(group, ConsumerGroup):
-            raise RefusalError(GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            raise RefusalError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return group
 
     def new_id(self) -> str:

@@ -8,20 +8,14 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.request import Fields
-from pyclient.testing.fake.coordinator import NOT_COORDINATOR, Coordinator
+from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.group import Committed, Event, Group, Member, State
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.refusal import RefusalError
 
-ILLEGAL_GENERATION: Final = 22
-INCONSISTENT_GROUP_PROTOCOL: Final = 23
-UNKNOWN_MEMBER_ID: Final = 25
-REBALANCE_IN_PROGRESS: Final = 27
-MEMBER_ID_REQUIRED: Final = 79
-GROUP_MAX_SIZE_REACHED: Final = 81
-FENCED_INSTANCE_ID: Final = 82
 NEW_MEMBER_TIMEOUT_S: Final = 300.0
 """How long a member that was never told its id may be waited for: it cannot beat without one."""
 TICK_S: Final = 1e-4
@@ -69,13 +63,13 @@ class Membership:
             Refused: whoever this is cannot join.
         """
         if group is None and request.member_id:
-            raise RefusalError(UNKNOWN_MEMBER_ID)
+            raise RefusalError(ErrorCode.unknown_member_id)
         group = group or self.made(group_id)
         if not group.accepts(request.member_id, self._kafka.settings.group_max_size):
             self._drop(group, request.member_id)
-            return join_error(GROUP_MAX_SIZE_REACHED)
+            return join_error(ErrorCode.group_max_size_reached)
         if not group.supports(request.protocol_type, request.names):
-            raise RefusalError(INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
         if not request.member_id:
             return self._join_new(group, request)
         if request.member_id in group.pending:
@@ -98,7 +92,7 @@ class Membership:
         if request.needs_known_id:
             group.pending[member_id] = self._kafka.clock() + request.session_timeout_ms / 1000
             self._watch(group, group.pending[member_id])
-            return join_error(MEMBER_ID_REQUIRED, member_id)
+            return join_error(ErrorCode.member_id_required, member_id)
         return self._enter(group, request, member_id)
 
     def _enter(self, group: Group, request: Joining, member_id: str) -> Pending:
@@ -121,7 +115,7 @@ class Membership:
             case State.STABLE if member.protocols == request.protocols and member.id != group.leader:
                 return _joined(group, member)
             case State.EMPTY:
-                return join_error(UNKNOWN_MEMBER_ID)
+                return join_error(ErrorCode.unknown_member_id)
         self._update(member, request)
         waiting = self._await_join(member)
         self._rebalance(group)
@@ -131,8 +125,8 @@ class Membership:
         """A static member joins without its id: it was restarted, and its old self is fenced."""
         led_by = group.leader
         member = group.replace(old, member_id)
-        old.answer_join(join_error(FENCED_INSTANCE_ID, old.id))
-        old.answer_sync(sync_error(FENCED_INSTANCE_ID))
+        old.answer_join(join_error(ErrorCode.fenced_instance_id, old.id))
+        old.answer_sync(sync_error(ErrorCode.fenced_instance_id))
         self._update(member, request)
         self._touch(group, member)
         self._kafka.report("member replaced", group=group.id, member=member.id, instead_of=old.id, instance=member.instance)
@@ -166,7 +160,7 @@ class Membership:
         if group.state is State.COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
-                member.answer_sync(sync_error(REBALANCE_IN_PROGRESS))
+                member.answer_sync(sync_error(ErrorCode.rebalance_in_progress))
         self._coordinator.cancel(group, "sync")
         group.on(Event.DISTURBED)
         self._report(group)
@@ -235,9 +229,9 @@ class Membership:
         """
         match group.state:
             case State.EMPTY:
-                raise RefusalError(UNKNOWN_MEMBER_ID)
+                raise RefusalError(ErrorCode.unknown_member_id)
             case State.PREPARING:
-                raise RefusalError(REBALANCE_IN_PROGRESS)
+                raise RefusalError(ErrorCode.rebalance_in_progress)
         self._synced(group, member)
         if group.state is State.STABLE:
             return synced(group, member)
@@ -267,10 +261,10 @@ class Membership:
             Refused: it has to join again.
         """
         if group.state is State.EMPTY:
-            raise RefusalError(UNKNOWN_MEMBER_ID)
+            raise RefusalError(ErrorCode.unknown_member_id)
         self._touch(group, member)
         if group.state is State.PREPARING:
-            raise RefusalError(REBALANCE_IN_PROGRESS)
+            raise RefusalError(ErrorCode.rebalance_in_progress)
 
     def alive(self, group: Group, member: Member) -> None:
         """Something else than a heartbeat that shows the same."""
@@ -294,7 +288,7 @@ class Membership:
         if not member_id:
             member_id = group.statics.get(instance or "", "")
             if instance is None or not member_id:
-                raise RefusalError(UNKNOWN_MEMBER_ID)
+                raise RefusalError(ErrorCode.unknown_member_id)
         elif member_id in group.pending:
             self._drop(group, member_id)
             return False
@@ -318,8 +312,8 @@ class Membership:
     def _drop(self, group: Group, member_id: str) -> None:
         member = group.remove(member_id)
         if member is not None:
-            member.answer_join(join_error(UNKNOWN_MEMBER_ID))
-            member.answer_sync(sync_error(UNKNOWN_MEMBER_ID))
+            member.answer_join(join_error(ErrorCode.unknown_member_id))
+            member.answer_sync(sync_error(ErrorCode.unknown_member_id))
             self._kafka.report("member left", group=group.id, member=member.id, instance=member.instance)
 
     def _touch(self, group: Group, member: Member, seconds: float | None = None) -> None:
@@ -353,8 +347,8 @@ class Membership:
     def dismiss(self, group: Group) -> None:
         """The group is one of the next generation now: who waits for an answer has to join again there."""
         for member in group.members.values():
-            member.answer_join(join_error(REBALANCE_IN_PROGRESS, member.id))
-            member.answer_sync(sync_error(REBALANCE_IN_PROGRESS))
+            member.answer_join(join_error(ErrorCode.rebalance_in_progress, member.id))
+            member.answer_sync(sync_error(ErrorCode.rebalance_in_progress))
 
     def adopt(self, group: Group, *, rebalances: bool) -> None:
         """The group was one of the next generation, and only classic members are left."""
@@ -371,8 +365,8 @@ class Membership:
     def unload(self, group: Group) -> None:
         """Who waits for an answer is sent to the new coordinator."""
         for member in group.members.values():
-            member.answer_join(join_error(NOT_COORDINATOR))
-            member.answer_sync(sync_error(NOT_COORDINATOR))
+            member.answer_join(join_error(ErrorCode.not_coordinator))
+            member.answer_sync(sync_error(ErrorCode.not_coordinator))
 
     def load(self, group: Group) -> None:
         """Give every member the time it had."""
@@ -399,11 +393,11 @@ def known(group: Group, member_id: str, instance: str | None) -> Member:
     if instance is not None:
         owner = group.statics.get(instance)
         if owner is None:
-            raise RefusalError(UNKNOWN_MEMBER_ID)
+            raise RefusalError(ErrorCode.unknown_member_id)
         if owner != member_id:
-            raise RefusalError(FENCED_INSTANCE_ID)
+            raise RefusalError(ErrorCode.fenced_instance_id)
     if member_id not in group.members:
-        raise RefusalError(UNKNOWN_MEMBER_ID)
+        raise RefusalError(ErrorCode.unknown_member_id)
     return group.members[member_id]
 
 
@@ -411,7 +405,7 @@ def current(group: Group, member_id: str, instance: str | None, generation: int)
     """The same, for requests that name the generation they belong to."""
     member = known(group, member_id, instance)
     if generation != group.generation:
-        raise RefusalError(ILLEGAL_GENERATION)
+        raise RefusalError(ErrorCode.illegal_generation)
     return member
 
 

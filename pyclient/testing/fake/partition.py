@@ -5,6 +5,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import IllegalStateError
 from pyclient.testing.fake.batch import MARKER_KEY, MARKER_VALUE, NO_PRODUCER, Batch, placed
@@ -18,11 +20,6 @@ if TYPE_CHECKING:
     from pyclient.testing.fake.model import Kafka, Topic
 
 NO_LEADER: Final = -1
-NOT_LEADER_OR_FOLLOWER: Final = 6
-OFFSET_OUT_OF_RANGE: Final = 1
-NOT_ENOUGH_REPLICAS: Final = 19
-FENCED_LEADER_EPOCH: Final = 74
-UNKNOWN_LEADER_EPOCH: Final = 75
 HIGH_WATERMARK: Final = -1
 """Delete records up to there."""
 NO_TIMESTAMP: Final = -1
@@ -103,11 +100,11 @@ class Partition:
             Refused: the broker does not lead (or hold, with *only_leader* unset), or the client's epoch is another one.
         """
         if broker not in self.replicas:
-            raise RefusalError(NOT_LEADER_OR_FOLLOWER)
+            raise RefusalError(ErrorCode.not_leader_or_follower)
         if epoch >= 0 and epoch != self.leader_epoch:
-            raise RefusalError(FENCED_LEADER_EPOCH if epoch < self.leader_epoch else UNKNOWN_LEADER_EPOCH)
+            raise RefusalError(ErrorCode.fenced_leader_epoch if epoch < self.leader_epoch else ErrorCode.unknown_leader_epoch)
         if broker != self.leader and only_leader:
-            raise RefusalError(NOT_LEADER_OR_FOLLOWER)
+            raise RefusalError(ErrorCode.not_leader_or_follower)
         return self.log_of(broker)
 
     @property
@@ -143,7 +140,7 @@ class Partition:
         """
         log = self._writable(broker)
         if all_in_sync and self.is_under_min_isr:
-            raise RefusalError(NOT_ENOUGH_REPLICAS)
+            raise RefusalError(ErrorCode.not_enough_replicas)
         now = self._kafka.wall()
         limits = self._limits_now()
         data = checked(data, limits, now)
@@ -181,7 +178,7 @@ class Partition:
 
     def _writable(self, broker: int) -> Log:
         if broker != self.leader:
-            raise RefusalError(NOT_LEADER_OR_FOLLOWER, has_log_start=False)
+            raise RefusalError(ErrorCode.not_leader_or_follower, has_log_start=False)
         return self.log_of(broker)
 
     def _expire_producers(self, log: Log, now: int) -> None:
@@ -220,7 +217,7 @@ class Partition:
         """
         log = self.log
         if offset > log.high_watermark:
-            raise RefusalError(OFFSET_OUT_OF_RANGE)
+            raise RefusalError(ErrorCode.offset_out_of_range)
         if offset <= log.start:
             return
         log.begin_at(offset)
@@ -238,7 +235,7 @@ class Partition:
         log = self._writable(broker)
         before = log.high_watermark if offset == HIGH_WATERMARK else offset
         if before < 0:
-            raise RefusalError(OFFSET_OUT_OF_RANGE)
+            raise RefusalError(ErrorCode.offset_out_of_range)
         self.begin_at(before)
         return before
 

@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.model import Kafka
 
-NONE, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 0, 33, 34, 58
 SHORTEST_S: Final = 1.0
 """A connection that renews its login sooner than that after the last renewal is not listened to."""
 ITERATIONS: Final = 4096
@@ -46,7 +47,7 @@ Server: TypeAlias = Generator[bytes, bytes, Granted]
 class Answer(NamedTuple):
     """What is answered to a message."""
 
-    error: int = NONE
+    error: int = ErrorCode.none
     words: str = ""
     data: bytes = b""
     lifetime_ms: int = 0
@@ -120,18 +121,18 @@ class Session:
     def handshake(self, mechanism: str, version: int) -> int | None:
         """The client chooses a mechanism; gives an error code. None: there is no answer, the broker hangs up (on who renews by one that is not offered)."""
         if self._phase is Phase.LOGGED_IN and not self._may_renew():
-            return ILLEGAL_SASL_STATE
+            return ErrorCode.illegal_sasl_state
         if mechanism not in enabled(self._kafka):
             self.end()
-            return UNSUPPORTED_SASL_MECHANISM if self._first is None else None
+            return ErrorCode.unsupported_sasl_mechanism if self._first is None else None
         if version < FRAMED:
-            return ILLEGAL_SASL_STATE
+            return ErrorCode.illegal_sasl_state
         if self._first is not None:
             self._renewed_at = self._kafka.clock()
         self._phase, self._mechanism = Phase.AUTHENTICATING, mechanism
         self._server = MECHANISMS[mechanism](self._kafka, mechanism)
         next(self._server)
-        return NONE
+        return ErrorCode.none
 
     def _lives(self) -> bool:
         return self.ends_at is None or self._kafka.clock() < self.ends_at
@@ -143,7 +144,7 @@ class Session:
     def authenticate(self, message: bytes) -> Answer | None:
         """A message of the mechanism; None: there is no answer, the broker hangs up (on who renews by another mechanism)."""
         if self._phase is not Phase.AUTHENTICATING or self._server is None:
-            return Answer(ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
+            return Answer(ErrorCode.illegal_sasl_state, "SaslAuthenticate request received after successful authentication")
         if self._first is not None and self._mechanism != self._first[0]:
             self.end()
             return None
@@ -159,7 +160,7 @@ class Session:
 
     def _refuse(self, words: str) -> Answer:
         self.end()
-        return Answer(SASL_AUTHENTICATION_FAILED, words)
+        return Answer(ErrorCode.sasl_authentication_failed, words)
 
     def _granted(self, granted: Granted) -> Answer:
         if self._first is not None and granted.principal != self._first[1]:

@@ -8,15 +8,16 @@ from collections import deque
 from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import RequestHead, decode_request, encode_response, read_head
 from pyclient.errors import ProtocolError
 from pyclient.testing.fake.request import Request, Fields, Row
 from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.handlers import HANDLERS
-from pyclient.testing.fake.handlers.versions import UNSUPPORTED_VERSION
 from pyclient.testing.fake.model import Broker, Kafka
-from pyclient.testing.fake.sasl import ILLEGAL_SASL_STATE, Session
+from pyclient.testing.fake.sasl import Session
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
@@ -182,7 +183,7 @@ class BrokerConnection(asyncio.Protocol):
                       body=decode_request(api, head.version, frame), peer=self._peer, connection=self)
         if not admitted:
             self.session.end()
-            self._reply(head, request, self._front.rows[api].refuse(request, ILLEGAL_SASL_STATE))
+            self._reply(head, request, self._front.rows[api].refuse(request, ErrorCode.illegal_sasl_state))
             return
         self._kafka.report("request", request=request)
         verdict = self._front.control.verdict(request)
@@ -218,7 +219,7 @@ class BrokerConnection(asyncio.Protocol):
         """An ApiVersions version that is not known here is answered in version 0, with what is."""
         request = Request(broker=self.broker.id, api=Api.API_VERSIONS, version=0, client_id=head.client_id, body=None,
                       peer=self._peer, connection=self)
-        self._reply(head, request, self._front.rows[Api.API_VERSIONS].refuse(request, UNSUPPORTED_VERSION))
+        self._reply(head, request, self._front.rows[Api.API_VERSIONS].refuse(request, ErrorCode.unsupported_version))
 
     def _apply(self, head: RequestHead, request: Request, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
         """Do what was decided, or let the model answer; gives what has to be waited for."""

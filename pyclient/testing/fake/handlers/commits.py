@@ -5,23 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
-from pyclient.testing.fake.handlers.groups import GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NON_EMPTY_GROUP
 from pyclient.testing.fake.group import Committed, Group, State
 from pyclient.testing.fake.heartbeats import NEW_EPOCHS_SINCE
-from pyclient.testing.fake.membership import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, Membership, current
+from pyclient.testing.fake.membership import Membership, current
 from pyclient.testing.fake.model import Kafka, Topic
 from pyclient.testing.fake.reconciliation import Place
 from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.subscription import reads
 
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-OFFSET_METADATA_TOO_LARGE: Final = 12
-GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
-UNKNOWN_TOPIC_ID: Final = 100
-UNSUPPORTED_VERSION: Final = 35
 EPOCHS_SINCE: Final = 9
 """From this version on members of groups of the next generation commit, with their epochs."""
 IDS_SINCE: Final = 10
@@ -58,7 +54,7 @@ def _committer(kafka: Kafka, request: Request) -> AnyGroup:
     group = kafka.part(Coordinator).find(request.broker, body.group_id)
     if group is None:
         if generation >= 0:
-            raise RefusalError(GROUP_ID_NOT_FOUND if request.version >= NOT_FOUND_TOLD_SINCE else ILLEGAL_GENERATION)
+            raise RefusalError(ErrorCode.group_id_not_found if request.version >= NOT_FOUND_TOLD_SINCE else ErrorCode.illegal_generation)
         return kafka.part(Membership).made(body.group_id)
     if generation >= 0 or not group.is_empty:
         if isinstance(group, ConsumerGroup):
@@ -71,17 +67,17 @@ def _committer(kafka: Kafka, request: Request) -> AnyGroup:
 def _check_generation(kafka: Kafka, group: Group, request: Request) -> None:
     body, instance = request.body, getattr(request.body, "group_instance_id", None)
     if body.generation_id_or_member_epoch < 0 and not body.member_id and instance is None:
-        raise RefusalError(UNKNOWN_MEMBER_ID)  # its members alone may commit
+        raise RefusalError(ErrorCode.unknown_member_id)  # its members alone may commit
     member = current(group, body.member_id, instance, body.generation_id_or_member_epoch)
     if group.state is State.COMPLETING:
-        raise RefusalError(REBALANCE_IN_PROGRESS)
+        raise RefusalError(ErrorCode.rebalance_in_progress)
     kafka.part(Membership).alive(group, member)
 
 
 def _check_epoch(kafka: Kafka, group: ConsumerGroup, request: Request) -> None:
     member_id, epoch = request.body.member_id, request.body.generation_id_or_member_epoch
     if group.member(member_id).classic is None and request.version < EPOCHS_SINCE:
-        raise RefusalError(UNSUPPORTED_VERSION)
+        raise RefusalError(ErrorCode.unsupported_version)
     if kafka.profile.is_since(NEW_EPOCHS_SINCE):
         group.check_commit(member_id, epoch, _places(kafka, request))
     else:
@@ -104,7 +100,7 @@ def _every_partition(kafka: Kafka, request: Request, code: int, group: AnyGroup 
     for topic, found in _topics(kafka, request):
         for part in topic.partitions:
             if found is None or not 0 <= part.partition_index < len(found.partitions):
-                missing = UNKNOWN_TOPIC_ID if found is None and request.version >= IDS_SINCE else UNKNOWN_TOPIC_OR_PARTITION
+                missing = ErrorCode.unknown_topic_id if found is None and request.version >= IDS_SINCE else ErrorCode.unknown_topic_or_partition
                 yield topic, {"partition_index": part.partition_index, "error_code": missing}
             else:
                 known.append((topic, found, part))
@@ -120,7 +116,7 @@ def _topics(kafka: Kafka, request: Request) -> Iterator[tuple[Any, Topic | None]
 
 def _commit(kafka: Kafka, group: AnyGroup, topic: str, part: Any) -> int:
     if _is_too_large(kafka, part):
-        return OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.offset_metadata_too_large
     epoch = getattr(part, "committed_leader_epoch", NOTHING)
     group.offsets[topic, part.partition_index] = Committed(part.committed_offset, epoch, part.committed_metadata or "")
     kafka.report("committed", group=group.id, generation=group.generation, topic=topic, partition=part.partition_index,
@@ -197,7 +193,7 @@ def _offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int], C
     code = 0
     if request.version >= IDS_SINCE:
         topic = kafka.topics_by_id.get(topic_id) if topic_id is not None else None
-        name, code = (topic.name, 0) if topic is not None else (None, UNKNOWN_TOPIC_ID)
+        name, code = (topic.name, 0) if topic is not None else (None, ErrorCode.unknown_topic_id)
     return {"name": name, "topic_id": topic_id,
             "partitions": [_offset(index, offsets.get((name or "", index)), code) for index in wanted.partition_indexes]}
 
@@ -229,25 +225,25 @@ def refuse_offset_delete(_request: Request, code: int) -> Fields:
 
 def _deletable(kafka: Kafka, request: Request) -> AnyGroup:
     if not request.body.group_id:
-        raise RefusalError(INVALID_GROUP_ID)
+        raise RefusalError(ErrorCode.invalid_group_id)
     group = kafka.part(Coordinator).find(request.broker, request.body.group_id)
     if group is None:
-        raise RefusalError(GROUP_ID_NOT_FOUND)
+        raise RefusalError(ErrorCode.group_id_not_found)
     if not group.is_empty and group.protocol_type != "consumer":
-        raise RefusalError(NON_EMPTY_GROUP)
+        raise RefusalError(ErrorCode.non_empty_group)
     return group
 
 
 def _delete_all(kafka: Kafka, group: AnyGroup, topic: str, indexes: list[int]) -> list[Fields]:
     """Unknown ones first, as a real broker answers."""
     missing = [index for index in indexes if kafka.partition(topic, index) is None]
-    return [*({"partition_index": index, "error_code": UNKNOWN_TOPIC_OR_PARTITION} for index in missing),
+    return [*({"partition_index": index, "error_code": ErrorCode.unknown_topic_or_partition} for index in missing),
             *({"partition_index": index, "error_code": _delete(kafka, group, topic, index)} for index in indexes if index not in missing)]
 
 
 def _delete(kafka: Kafka, group: AnyGroup, topic: str, index: int) -> int:
     if reads(group, topic):
-        return GROUP_SUBSCRIBED_TO_TOPIC
+        return ErrorCode.group_subscribed_to_topic
     if group.offsets.pop((topic, index), None) is not None:
         kafka.report("offset deleted", group=group.id, topic=topic, partition=index)
     return 0

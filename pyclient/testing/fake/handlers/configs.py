@@ -6,16 +6,10 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.handlers.topics import (
-    INVALID_CONFIG,
-    INVALID_REQUEST,
-    INVALID_TOPIC,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    has_eligible_leaders,
-    name_problem,
-)
+from pyclient.testing.fake.handlers.topics import has_eligible_leaders, name_problem
 from pyclient.testing.fake.model import Kafka, Topic
 from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.settings import Settings
@@ -38,7 +32,6 @@ from pyclient.testing.fake.topic_config import (
     text,
 )
 
-UNKNOWN_SERVER_ERROR: Final = -1
 OPERATIONS: Final = (SET, DELETE, APPEND, SUBTRACT)
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -93,24 +86,24 @@ def _configs(kafka: Kafka, request: Request, resource: Any) -> Iterator[Fields]:
         yield from (each for each in _broker_configs(kafka, resource.resource_name, synonyms=request.body.include_synonyms)
                     if not wanted or each["name"] in wanted)
     else:
-        raise RefusalError(INVALID_REQUEST, MALFORMED)
+        raise RefusalError(ErrorCode.invalid_request, MALFORMED)
 
 
 def _topic(kafka: Kafka, name: str, unknown: str) -> Topic:
     problem = name_problem(name)
     if problem is not None:
-        raise RefusalError(INVALID_TOPIC, f"Topic name is invalid: {problem}")
+        raise RefusalError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {problem}")
     topic = kafka.topics.get(name)
     if topic is None:
-        raise RefusalError(UNKNOWN_TOPIC_OR_PARTITION, unknown)
+        raise RefusalError(ErrorCode.unknown_topic_or_partition, unknown)
     return topic
 
 
 def _check_broker(request: Request, name: str, what: str, expected: str) -> None:
     if name and not name.isdecimal():
-        raise RefusalError(INVALID_REQUEST, f"{what} must be an integer, but it is: {name}")
+        raise RefusalError(ErrorCode.invalid_request, f"{what} must be an integer, but it is: {name}")
     if name and int(name) != request.broker:
-        raise RefusalError(INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {name}")
+        raise RefusalError(ErrorCode.invalid_request, f"Unexpected broker id, expected {expected}, but received {name}")
 
 
 def _topic_config(each: Effective, *, synonyms: bool) -> Fields:
@@ -142,7 +135,7 @@ def incremental_alter_configs(kafka: Kafka, request: Request) -> Fields:
     counts = Counter((each.resource_type, each.resource_name) for each in request.body.resources)
     return {"throttle_time": 0, "responses": [
         _altered(kafka, request, each) if counts[each.resource_type, each.resource_name] == 1
-        else _changed(each, INVALID_REQUEST, "Each resource must appear at most once.") for each in request.body.resources]}
+        else _changed(each, ErrorCode.invalid_request, "Each resource must appear at most once.") for each in request.body.resources]}
 
 
 def refuse_incremental_alter_configs(request: Request, code: int) -> Fields:
@@ -160,7 +153,7 @@ def _altered(kafka: Kafka, request: Request, resource: Any) -> Fields:
     except RefusalError as refused:
         return _changed(resource, refused.code, refused.message)
     except Invalid as invalid:
-        return _changed(resource, INVALID_CONFIG, str(invalid))
+        return _changed(resource, ErrorCode.invalid_config, str(invalid))
     return _changed(resource, 0, None)
 
 
@@ -168,18 +161,18 @@ def _alter(kafka: Kafka, request: Request, resource: Any) -> None:
     names = [each.name for each in resource.configs]
     nulls = [each.name for each in resource.configs if each.config_operation != DELETE and each.value is None]
     if any(each.config_operation not in OPERATIONS for each in resource.configs):
-        raise RefusalError(UNKNOWN_SERVER_ERROR)
+        raise RefusalError(ErrorCode.unknown_server_error)
     if len(set(names)) < len(names):
-        raise RefusalError(INVALID_REQUEST, "Error due to duplicate config keys")
+        raise RefusalError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     if nulls:
-        raise RefusalError(INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+        raise RefusalError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(nulls)}")
     if resource.resource_type == BROKER:
         _check_broker(request, resource.resource_name, "Node id", str(request.broker))
-        raise RefusalError(INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(names)}]")
+        raise RefusalError(ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{', '.join(names)}]")
     if resource.resource_type != TOPIC:
-        raise RefusalError(INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+        raise RefusalError(ErrorCode.invalid_request, f"Unknown resource type {resource.resource_type}")
     if not resource.resource_name:
-        raise RefusalError(INVALID_REQUEST, "Default topic resources are not allowed.")
+        raise RefusalError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     topic = _topic(kafka, resource.resource_name, f"The topic '{resource.resource_name}' does not exist.")
     config = altered(topic.config, [(each.name, each.config_operation, each.value) for each in resource.configs])
     if not request.body.validate_only:

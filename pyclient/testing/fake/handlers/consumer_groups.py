@@ -10,20 +10,18 @@ from typing import Any, Final
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, HeartbeatRequest, ConsumerGroup
 from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.handlers.groups import ALL_OPERATIONS, INVALID_GROUP_ID, NO_OPERATIONS
+from pyclient.testing.fake.handlers.groups import ALL_OPERATIONS, NO_OPERATIONS
 from pyclient.testing.fake.heartbeats import NEW_EPOCHS_SINCE, ConsumerMembership
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.reconciliation import ConsumerMember, Place
 from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.server_assignors import ASSIGNORS
 
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
-UNSUPPORTED_ASSIGNOR: Final = 112
 OWN_ID_SINCE: Final = 1
 """From this version on members make their ids themselves (KIP-1082)."""
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -62,7 +60,7 @@ def _answer(code: int, message: str | None, member_id: str | None = None, epoch:
 
 def _beaten(kafka: Kafka, request: Request) -> Fields:
     if not is_enabled(kafka):
-        raise RefusalError(UNSUPPORTED_VERSION)
+        raise RefusalError(ErrorCode.unsupported_version)
     body = request.body
     _check(request)
     group = kafka.part(Coordinator).find(request.broker, body.group_id)
@@ -90,28 +88,28 @@ def _check(request: Request) -> None:
     """Raises Refused for what no member sends, in a broker's order."""
     body = request.body
     if not body.member_id.strip() and (request.version >= OWN_ID_SINCE or body.member_epoch > JOINS or body.member_epoch == LEAVES):
-        raise RefusalError(INVALID_REQUEST, "MemberId can't be empty.")
+        raise RefusalError(ErrorCode.invalid_request, "MemberId can't be empty.")
     for name, value in (("GroupId", body.group_id), ("InstanceId", body.instance_id), ("RackId", body.rack_id)):
         if value is not None and not value.strip():
-            raise RefusalError(INVALID_REQUEST, f"{name} can't be empty.")
+            raise RefusalError(ErrorCode.invalid_request, f"{name} can't be empty.")
     if body.member_epoch == JOINS:
         _check_joining(body)
     elif body.member_epoch == LEAVES_FOR_NOW and body.instance_id is None:
-        raise RefusalError(INVALID_REQUEST, "InstanceId can't be null.")
+        raise RefusalError(ErrorCode.invalid_request, "InstanceId can't be null.")
     elif body.member_epoch < LEAVES_FOR_NOW:
-        raise RefusalError(INVALID_REQUEST, "MemberEpoch is invalid.")
+        raise RefusalError(ErrorCode.invalid_request, "MemberEpoch is invalid.")
     if body.server_assignor is not None and body.server_assignor not in ASSIGNORS:
-        raise RefusalError(UNSUPPORTED_ASSIGNOR, f"ServerAssignor {body.server_assignor} is not supported. Supported assignors: "
+        raise RefusalError(ErrorCode.unsupported_assignor, f"ServerAssignor {body.server_assignor} is not supported. Supported assignors: "
                                             f"{', '.join(ASSIGNORS)}.")
 
 
 def _check_joining(body: Any) -> None:
     if body.rebalance_timeout // MILLISECOND == -1:
-        raise RefusalError(INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+        raise RefusalError(ErrorCode.invalid_request, "RebalanceTimeoutMs must be provided in first request.")
     if body.topic_partitions is None or body.topic_partitions:
-        raise RefusalError(INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+        raise RefusalError(ErrorCode.invalid_request, "TopicPartitions must be empty when (re-)joining.")
     if body.subscribed_topic_names is None and getattr(body, "subscribed_topic_regex", None) is None:
-        raise RefusalError(INVALID_REQUEST, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+        raise RefusalError(ErrorCode.invalid_request, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
 def _by_topic(places: Iterable[Place]) -> list[dict[str, Any]]:
@@ -147,9 +145,9 @@ def _described(kafka: Kafka, request: Request, group_id: str) -> Fields:
 
 def _asked_for(kafka: Kafka, request: Request, group_id: str) -> ConsumerGroup:
     if not is_enabled(kafka):
-        raise RefusalError(UNSUPPORTED_VERSION)
+        raise RefusalError(ErrorCode.unsupported_version)
     if not group_id:
-        raise RefusalError(INVALID_GROUP_ID)
+        raise RefusalError(ErrorCode.invalid_group_id)
     found = kafka.part(Coordinator).find(request.broker, group_id)
     return kafka.part(ConsumerMembership).existing(found, group_id, "Group")
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.coordinator import COORDINATOR_NOT_AVAILABLE
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import NO_LEADER
 
-INVALID_REQUEST: Final = 42
 GROUP: Final = 0
 SHARE: Final = 2
 SHARE_SINCE: Final = 6
@@ -44,12 +44,12 @@ def _answer(request: Request, coordinators: list[Fields]) -> Fields:
 
 def _found(kafka: Kafka, request: Request, key_type: int, key: str) -> Fields:
     if not GROUP <= key_type <= SHARE:
-        return _missing(key, INVALID_REQUEST, INVALID_TEXT)
+        return _missing(key, ErrorCode.invalid_request, INVALID_TEXT)
     if key_type == SHARE and (request.version < SHARE_SINCE or len(key.split(":")) != SHARE_KEY_PARTS):
-        return _missing(key, INVALID_REQUEST, "" if request.version >= BATCHED_SINCE else INVALID_TEXT)
+        return _missing(key, ErrorCode.invalid_request, "" if request.version >= BATCHED_SINCE else INVALID_TEXT)
     node = kafka.brokers.get(kafka.coordinator(key_type, key))
     if node is None:
-        return _missing(key, COORDINATOR_NOT_AVAILABLE, "" if request.version >= BATCHED_SINCE else NOT_AVAILABLE_TEXT)
+        return _missing(key, ErrorCode.coordinator_not_available, "" if request.version >= BATCHED_SINCE else NOT_AVAILABLE_TEXT)
     return {"key": key, "error_code": 0, "error_message": "", "node_id": node.id, "host": node.host, "port": node.port}
 
 

@@ -8,17 +8,15 @@ from typing import Any, Final
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import endpoints, found, leader_fields
-from pyclient.testing.fake.handlers.sessions import (
-    FINAL_EPOCH, FIRST_EPOCH, INVALID_FETCH_SESSION_EPOCH, NO_SESSION, Key, Session, Wish, following, sessions_of,
-)
-from pyclient.testing.fake.log import OFFSET_OUT_OF_RANGE, Log
-from pyclient.testing.fake.handlers.metadata import UNKNOWN_TOPIC_ID
+from pyclient.testing.fake.handlers.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key, Session, Wish, following, sessions_of
+from pyclient.testing.fake.log import Log
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, Partition
+from pyclient.testing.fake.partition import Partition
 from pyclient.testing.fake.refusal import RefusalError
 
 TOPIC_IDS_SINCE: Final = 13
@@ -160,7 +158,7 @@ def _read(kafka: Kafka, reading: Reading) -> Answers:
         left = max(0, left - size)
     answers.is_urgent |= len(unknown) == len(reading.wishes)
     if unknown:  # a real broker puts what it cannot read behind what it reads, and of that first the ids nobody has
-        answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != UNKNOWN_TOPIC_ID))
+        answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != ErrorCode.unknown_topic_id))
     return answers
 
 
@@ -210,7 +208,7 @@ def _divergence(log: Log, wish: Wish) -> Fields | None:
         return None
     epoch, end = log.epochs.end_of(wish.last_fetched_epoch, log.end)
     if epoch < 0 or wish.offset < log.start:
-        raise RefusalError(OFFSET_OUT_OF_RANGE)
+        raise RefusalError(ErrorCode.offset_out_of_range)
     if epoch < wish.last_fetched_epoch or end < wish.offset:
         return {"epoch": epoch, "end_offset": end}
     return None
@@ -238,7 +236,7 @@ def _refused_fields(index: int, code: int) -> Fields:
 
 def _refused_partition(reading: Reading, answers: Answers, partition: Partition, code: int) -> Fields:
     fields = {**_refused_fields(partition.index, code), "aborted_transactions": None}
-    if reading.request.version >= LEADERS_SINCE and code in (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH):
+    if reading.request.version >= LEADERS_SINCE and code in (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch):
         leader = leader_fields(partition)
         answers.leaders.append(leader)
         return {**fields, "current_leader": leader}
@@ -253,7 +251,7 @@ def _answer(kafka: Kafka, reading: Reading, answers: Answers) -> Fields:
         if reading.session.epoch == following(reading.request.body.session_epoch):
             told = reading.session.news(told)
         else:
-            told, code = {}, INVALID_FETCH_SESSION_EPOCH
+            told, code = {}, ErrorCode.invalid_fetch_session_epoch
     elif reading.starts_session:
         session_id = sessions_of(kafka, reading.request.broker).begun(reading.wishes, told, by_id=reading.by_id)
     fields = {"throttle_time": 0, "error_code": code, "session_id": session_id, "responses": _grouped(reading.request, told)}

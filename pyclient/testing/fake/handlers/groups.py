@@ -6,29 +6,18 @@ from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.coordinator import COORDINATOR_LOAD_IN_PROGRESS, AnyGroup, Coordinator
+from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.group import Group, Member, State
 from pyclient.testing.fake.classic_members import ClassicMembers
 from pyclient.testing.fake.heartbeats import ConsumerMembership
-from pyclient.testing.fake.membership import (
-    INCONSISTENT_GROUP_PROTOCOL,
-    UNKNOWN_MEMBER_ID,
-    Joining,
-    Membership,
-    Pending,
-    current,
-    join_error,
-    sync_error,
-)
+from pyclient.testing.fake.membership import Joining, Membership, Pending, current, join_error, sync_error
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.refusal import RefusalError
 
-INVALID_GROUP_ID: Final = 24
-INVALID_SESSION_TIMEOUT: Final = 26
-NON_EMPTY_GROUP: Final = 68
-GROUP_ID_NOT_FOUND: Final = 69
 MILLISECOND: Final = timedelta(milliseconds=1)
 KNOWN_ID_SINCE: Final = 4
 NAMES_SINCE: Final = 5
@@ -96,7 +85,7 @@ def _joining(request: Request) -> Joining:
 def _check_session_timeout(kafka: Kafka, session_timeout_ms: int) -> None:
     settings = kafka.settings
     if not settings.group_min_session_timeout_ms <= session_timeout_ms <= settings.group_max_session_timeout_ms:
-        raise RefusalError(INVALID_SESSION_TIMEOUT)
+        raise RefusalError(ErrorCode.invalid_session_timeout)
 
 
 def sync_group(kafka: Kafka, request: Request) -> Fields | Pending:
@@ -104,14 +93,14 @@ def sync_group(kafka: Kafka, request: Request) -> Fields | Pending:
     body = request.body
     theirs = getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)
     if request.version >= NAMES_SINCE and None in theirs:
-        return sync_error(INCONSISTENT_GROUP_PROTOCOL)
+        return sync_error(ErrorCode.inconsistent_group_protocol)
     try:
         group = _named(kafka, request)
         if isinstance(group, ConsumerGroup):
             return kafka.part(ClassicMembers).sync(group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id, theirs)
         group, member = _current(group, body)
         if theirs[0] not in (None, group.protocol_type) or theirs[1] not in (None, group.protocol):
-            raise RefusalError(INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
         return kafka.part(Membership).sync(group, member, {each.member_id: each.assignment for each in body.assignments})
     except RefusalError as refused:
         return sync_error(refused.code)
@@ -132,7 +121,7 @@ def heartbeat(kafka: Kafka, request: Request) -> Fields:
         else:
             kafka.part(Membership).heartbeat(*_current(group, body))
     except RefusalError as refused:
-        return refuse_heartbeat(request, 0 if refused.code == COORDINATOR_LOAD_IN_PROGRESS else refused.code)
+        return refuse_heartbeat(request, 0 if refused.code == ErrorCode.coordinator_load_in_progress else refused.code)
     return refuse_heartbeat(request, 0)
 
 
@@ -148,13 +137,13 @@ def _classic(kafka: Kafka, group: AnyGroup | None) -> Group | None:
 
 def _named(kafka: Kafka, request: Request) -> AnyGroup | None:
     if not request.body.group_id:
-        raise RefusalError(INVALID_GROUP_ID)
+        raise RefusalError(ErrorCode.invalid_group_id)
     return kafka.part(Coordinator).find(request.broker, request.body.group_id)
 
 
 def _current(group: Group | None, body: Any) -> tuple[Group, Member]:
     if group is None:
-        raise RefusalError(UNKNOWN_MEMBER_ID)
+        raise RefusalError(ErrorCode.unknown_member_id)
     return group, current(group, body.member_id, getattr(body, "group_instance_id", None), body.generation_id)
 
 
@@ -177,7 +166,7 @@ def _left(kafka: Kafka, group: AnyGroup | None, leaving: list[tuple[str, str | N
             return kafka.part(Membership).leave_all(group, leaving)
         case ConsumerGroup():
             return kafka.part(ConsumerMembership).leave_all(group, leaving)
-    return [UNKNOWN_MEMBER_ID] * len(leaving)
+    return [ErrorCode.unknown_member_id] * len(leaving)
 
 
 def refuse_leave_group(_request: Request, code: int) -> Fields:
@@ -212,7 +201,7 @@ def _described(kafka: Kafka, request: Request, group_id: str) -> Fields:
     if not isinstance(group, Group):
         told = request.version >= NOT_FOUND_TOLD_SINCE
         message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
-        return {**_unseen(request, group_id, GROUP_ID_NOT_FOUND if told else 0, message if told else None), "group_state": State.DEAD.value}
+        return {**_unseen(request, group_id, ErrorCode.group_id_not_found if told else 0, message if told else None), "group_state": State.DEAD.value}
     stable = group.state is State.STABLE
     return {**_unseen(request, group_id, 0, None), "group_state": group.state.value, "protocol_type": group.protocol_type or "",
             "protocol_data": group.protocol if stable else "",
@@ -235,7 +224,7 @@ def list_groups(kafka: Kafka, request: Request) -> Fields:
     coordinator = kafka.part(Coordinator)
     groups = coordinator.of(request.broker)
     if any(coordinator.loading(each.id) for each in groups):
-        return refuse_list_groups(request, COORDINATOR_LOAD_IN_PROGRESS)
+        return refuse_list_groups(request, ErrorCode.coordinator_load_in_progress)
     return {"throttle_time": 0, "error_code": 0, "groups": [_listed(each) for each in groups if _wanted(request.body, each)]}
 
 
@@ -272,8 +261,8 @@ def _deleted(kafka: Kafka, broker: int, group_id: str) -> int:
     except RefusalError as refused:
         return refused.code
     if group is None:
-        return GROUP_ID_NOT_FOUND
+        return ErrorCode.group_id_not_found
     if not group.is_empty:
-        return NON_EMPTY_GROUP
+        return ErrorCode.non_empty_group
     coordinator.delete(group)
     return 0

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.request import Fields
-from pyclient.testing.fake.handlers.metadata import UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, node_fields
+from pyclient.testing.fake.handlers.metadata import node_fields
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import NO_LEADER, Partition
 from pyclient.testing.fake.refusal import RefusalError
@@ -23,7 +25,7 @@ def found(kafka: Kafka, topic: str | UUID | None, index: int, *, by_id: bool) ->
     partition = kafka.partition(topic, index)
     if partition is None:
         unknown_id = by_id and (not isinstance(topic, UUID) or topic not in kafka.topics_by_id)
-        raise RefusalError(UNKNOWN_TOPIC_ID if unknown_id else UNKNOWN_TOPIC_OR_PARTITION, has_log_start=False)
+        raise RefusalError(ErrorCode.unknown_topic_id if unknown_id else ErrorCode.unknown_topic_or_partition, has_log_start=False)
     return partition
 
 

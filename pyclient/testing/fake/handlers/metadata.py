@@ -6,20 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.model import Broker, Kafka, Topic
 from pyclient.testing.fake.partition import NO_LEADER, Partition
 
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-LEADER_NOT_AVAILABLE: Final = 5
-INVALID_TOPIC: Final = 17
-UNKNOWN_TOPIC_ID: Final = 100
 NO_OPERATIONS: Final = -(2**31)
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Dots alone are no name; checked apart."""
 EMPTY_MEANS_ALL: Final = 0
 IDS_SINCE: Final = 12
-INVALID_REQUEST: Final = 42
 EVERY_TOPIC_OPERATION: Final = 0b1101_1111_1000
 """READ to ALTER_CONFIGS, a bit each: where nobody authorizes, everybody may do everything."""
 EVERY_CLUSTER_OPERATION: Final = 0b1_1111_1010_0000
@@ -33,7 +30,7 @@ def is_topic_name(name: str) -> bool:
 def metadata(kafka: Kafka, request: Request) -> Fields:
     """The view of the broker that was asked; all brokers of the model agree."""
     if request.version < IDS_SINCE and any(getattr(each, "topic_id", None) is not None for each in request.body.topics or ()):
-        return refuse_metadata(request, INVALID_REQUEST)
+        return refuse_metadata(request, ErrorCode.invalid_request)
     operations = getattr(request.body, "include_cluster_authorized_operations", False)
     return {
         "throttle_time": 0, "error_code": 0, "cluster_id": kafka.cluster_id, "controller_id": kafka.controller,
@@ -69,7 +66,7 @@ def _found(kafka: Kafka, request: Request) -> Iterator[Topic | Fields]:
         return
     ids = dict.fromkeys(each.topic_id for each in wanted if getattr(each, "topic_id", None) is not None)
     if ids:  # the names beside them are left out
-        yield from (kafka.topics_by_id.get(each) or _missing(None, each, UNKNOWN_TOPIC_ID) for each in ids)
+        yield from (kafka.topics_by_id.get(each) or _missing(None, each, ErrorCode.unknown_topic_id) for each in ids)
         return
     creates = kafka.settings.auto_create_topics_enable and getattr(request.body, "allow_auto_topic_creation", True)
     for name in dict.fromkeys(each.name for each in wanted):
@@ -78,10 +75,10 @@ def _found(kafka: Kafka, request: Request) -> Iterator[Topic | Fields]:
 
 def _unknown(kafka: Kafka, name: str, *, creates: bool) -> Fields:
     if not is_topic_name(name):
-        return _missing(name, None, INVALID_TOPIC)
+        return _missing(name, None, ErrorCode.invalid_topic_exception)
     if creates:
         kafka.create_topic(name)  # known from the next answer on, as with a real broker
-    return _missing(name, None, UNKNOWN_TOPIC_OR_PARTITION)
+    return _missing(name, None, ErrorCode.unknown_topic_or_partition)
 
 
 def _missing(name: str | None, topic_id: UUID | None, code: int) -> Fields:
@@ -96,7 +93,7 @@ def _topic(topic: Topic, operations: int) -> Fields:
 
 def _partition(partition: Partition) -> Fields:
     return {
-        "error_code": LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else 0, "partition_index": partition.index,
+        "error_code": ErrorCode.leader_not_available if partition.leader == NO_LEADER else 0, "partition_index": partition.index,
         "leader_id": partition.leader, "leader_epoch": partition.leader_epoch, "replica_nodes": partition.replicas,
         "isr_nodes": partition.isr, "offline_replicas": partition.offline,
     }

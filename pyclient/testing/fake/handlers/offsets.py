@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.handlers.leaders import found
 from pyclient.testing.fake.log import Log
@@ -11,10 +13,6 @@ from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import Partition
 from pyclient.testing.fake.refusal import RefusalError
 
-LEADER_NOT_AVAILABLE: Final = 5
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
-OFFSET_NOT_AVAILABLE: Final = 78
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
@@ -77,9 +75,9 @@ def _looked_up(kafka: Kafka, request: Request, topic: str, wish: Any, *, is_repe
     index = wish.partition_index
     try:
         if is_repeated:
-            raise RefusalError(INVALID_REQUEST)
+            raise RefusalError(ErrorCode.invalid_request)
         if wish.timestamp < 0 and request.version < SINCE.get(wish.timestamp, request.version + 1):
-            raise RefusalError(UNSUPPORTED_VERSION)
+            raise RefusalError(ErrorCode.unsupported_version)
         partition = found(kafka, topic, index, by_id=False)
         return _place_fields(index, 0, _place(request, partition, wish.timestamp, getattr(wish, "current_leader_epoch", UNKNOWN)))
     except RefusalError as refused:
@@ -127,7 +125,7 @@ def _end(request: Request, log: Log) -> int:
 
 
 def _not_available(request: Request) -> RefusalError:
-    return RefusalError(OFFSET_NOT_AVAILABLE if request.version >= OFFSET_NOT_AVAILABLE_SINCE else LEADER_NOT_AVAILABLE)
+    return RefusalError(ErrorCode.offset_not_available if request.version >= OFFSET_NOT_AVAILABLE_SINCE else ErrorCode.leader_not_available)
 
 
 # ---- OffsetForLeaderEpoch ---------------------------------------------------------------------------------------------

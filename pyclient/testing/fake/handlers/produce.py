@@ -8,21 +8,17 @@ from typing import Any, Final, Protocol, runtime_checkable
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.codec.encode import HEADER_SIZE
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import endpoints, found, leader_fields
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import NOT_LEADER_OR_FOLLOWER, Appended, Partition
+from pyclient.testing.fake.partition import Appended, Partition
 from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.validation import is_transactional, only_batch
 
-REQUEST_TIMED_OUT: Final = 7
-INVALID_TOPIC: Final = 17
-NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
-INVALID_REQUIRED_ACKS: Final = 21
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 ALL: Final = -1
 LEADER: Final = 1
 NONE: Final = 0
@@ -56,7 +52,7 @@ class Part:
 def produce(kafka: Kafka, request: Request) -> Coroutine[Any, Any, Fields | None] | Fields | None:
     """Append, and with ``acks=all`` wait for the in-sync replicas."""
     if request.body.transactional_id is None and _has_transactional_records(request):
-        return refuse_produce(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return refuse_produce(request, ErrorCode.transactional_id_authorization_failed)
     parts = [_appended(kafka, request, topic, each) for topic in request.body.topic_data for each in topic.partition_data]
     if request.body.acks == ALL:
         _settle(parts)
@@ -95,9 +91,9 @@ def _appended(kafka: Kafka, request: Request, topic: Any, data: Any) -> Part:
 def _write(request: Request, partition: Partition, records: memoryview | None) -> Appended:
     batch = only_batch(bytes(records or b""), request.version)
     if request.body.acks not in (NONE, LEADER, ALL):
-        raise RefusalError(INVALID_REQUIRED_ACKS, has_log_start=False)
+        raise RefusalError(ErrorCode.invalid_required_acks, has_log_start=False)
     if partition.topic.internal and request.client_id != ADMIN:
-        raise RefusalError(INVALID_TOPIC, has_log_start=False)
+        raise RefusalError(ErrorCode.invalid_topic_exception, has_log_start=False)
     return partition.write(request.broker, batch, all_in_sync=request.body.acks == ALL)
 
 
@@ -105,7 +101,7 @@ def _write(request: Request, partition: Partition, records: memoryview | None) -
 
 
 def _is_waiting(part: Part) -> bool:
-    return part.appended is not None and part.code == REQUEST_TIMED_OUT
+    return part.appended is not None and part.code == ErrorCode.request_timed_out
 
 
 def _settle(parts: Iterable[Part]) -> None:
@@ -117,10 +113,10 @@ def _settle(parts: Iterable[Part]) -> None:
 
 def _outcome(partition: Partition, appended: Appended) -> int:
     if partition.leader_epoch != appended.epoch:
-        return NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.not_leader_or_follower
     if partition.log.high_watermark <= appended.last_offset:
-        return REQUEST_TIMED_OUT
-    return NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.is_under_min_isr else 0
+        return ErrorCode.request_timed_out
+    return ErrorCode.not_enough_replicas_after_append if partition.is_under_min_isr else 0
 
 
 async def _committed(kafka: Kafka, request: Request, parts: list[Part], watch: NotifierWatch) -> Fields | None:
@@ -144,7 +140,7 @@ def _answer(kafka: Kafka, request: Request, parts: list[Part]) -> Fields | None:
             request.connection.cut()  # the only way to tell such a client that something is wrong
         return None
     fields = _fields(request, parts)
-    moved = [each for each in parts if each.code == NOT_LEADER_OR_FOLLOWER]
+    moved = [each for each in parts if each.code == ErrorCode.not_leader_or_follower]
     if moved and request.version >= LEADERS_SINCE:
         return {**fields, "node_endpoints": endpoints(kafka, (leader_fields(each.partition) for each in moved))}
     return fields
@@ -168,7 +164,7 @@ def _part_fields(request: Request, part: Part) -> Fields:
         "log_start_offset": part.partition.log.start if has_log_start and part.partition is not None else -1,
         "record_errors": list(_record_errors(refused)), "error_message": None if refused is None else refused.message,
     }
-    if part.code == NOT_LEADER_OR_FOLLOWER and request.version >= LEADERS_SINCE:
+    if part.code == ErrorCode.not_leader_or_follower and request.version >= LEADERS_SINCE:
         fields["current_leader"] = leader_fields(part.partition)
     return fields
 

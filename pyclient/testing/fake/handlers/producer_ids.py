@@ -5,12 +5,11 @@ import logging
 from typing import Final
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.model import Kafka
 
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
 BLOCK: Final = 1000
 NONE: Final = -1
 _log = logging.getLogger(__name__)
@@ -40,10 +39,10 @@ def init_producer_id(kafka: Kafka, request: Request) -> Fields:
     """A fresh id with epoch 0: without transactional id also for a producer that names the id it had."""
     body = request.body
     if (getattr(body, "producer_id", NONE) == NONE) != (getattr(body, "producer_epoch", NONE) == NONE) or body.transactional_id == "":
-        return refuse_init_producer_id(request, INVALID_REQUEST)
+        return refuse_init_producer_id(request, ErrorCode.invalid_request)
     if body.transactional_id is not None:
         _log.warning("%s wants transactions: the fake cluster has none yet", request.client_id)
-        return refuse_init_producer_id(request, UNSUPPORTED_VERSION)
+        return refuse_init_producer_id(request, ErrorCode.unsupported_version)
     producer_id = fresh_id(kafka, request.broker)
     kafka.report("producer id", producer_id=producer_id, broker=request.broker)
     return {"throttle_time": 0, "error_code": 0, "producer_id": producer_id, "producer_epoch": 0}

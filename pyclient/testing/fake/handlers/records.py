@@ -7,16 +7,15 @@ from datetime import timedelta
 from typing import Any, Final
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import found
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import NOT_LEADER_OR_FOLLOWER, Partition
+from pyclient.testing.fake.partition import Partition
 from pyclient.testing.fake.refusal import RefusalError
 
-REQUEST_TIMED_OUT: Final = 7
-POLICY_VIOLATION: Final = 44
 INVALID: Final = -1
 SECOND: Final = timedelta(seconds=1)
 
@@ -41,7 +40,7 @@ def delete_records(kafka: Kafka, request: Request) -> Coroutine[Any, Any, Fields
     """Delete at the leaders, and wait for their followers."""
     parts = [_deleted(kafka, request, topic.name, each) for topic in request.body.topics for each in topic.partitions]
     _settle(request, parts)
-    if any(each.code == REQUEST_TIMED_OUT for each in parts):
+    if any(each.code == ErrorCode.request_timed_out for each in parts):
         notifiers = [notifier for each in parts if each.partition for notifier in each.partition.notifiers(*each.partition.replicas)]
         return _waited(kafka, request, parts, NotifierWatch(notifiers))
     return _fields(parts)
@@ -57,7 +56,7 @@ def _deleted(kafka: Kafka, request: Request, topic: str, wish: Any) -> Part:
     try:
         partition = found(kafka, topic, part.index, by_id=False)
         if "delete" not in partition.topic.config.get("cleanup.policy", "delete"):
-            raise RefusalError(POLICY_VIOLATION)
+            raise RefusalError(ErrorCode.policy_violation)
         part.before = partition.delete_records(request.broker, wish.offset)
         part.partition = partition
     except RefusalError as refused:
@@ -71,15 +70,15 @@ def _settle(request: Request, parts: Iterable[Part]) -> None:
         if part.partition is None:
             continue
         if part.partition.leader != request.broker:
-            part.code = NOT_LEADER_OR_FOLLOWER
+            part.code = ErrorCode.not_leader_or_follower
         else:
-            part.code = 0 if part.partition.low_watermark >= part.before else REQUEST_TIMED_OUT
+            part.code = 0 if part.partition.low_watermark >= part.before else ErrorCode.request_timed_out
 
 
 async def _waited(kafka: Kafka, request: Request, parts: list[Part], watch: NotifierWatch) -> Fields:
     deadline = kafka.clock() + request.body.timeout / SECOND
     with closing(watch):
-        while waiting := [each for each in parts if each.code == REQUEST_TIMED_OUT]:
+        while waiting := [each for each in parts if each.code == ErrorCode.request_timed_out]:
             left = deadline - kafka.clock()
             if left <= 0 or not await watch.notified(left):
                 break

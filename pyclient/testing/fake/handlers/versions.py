@@ -4,16 +4,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
 from pyclient.testing.fake.sasl import session_of
 
-INVALID_REQUEST: Final = 42
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 NAMED_SINCE: Final = 3
-UNSUPPORTED_VERSION: Final = 35
 _VERSIONS: Final = PROFILES[NEWEST].apis[Api.API_VERSIONS]
 """The same in every release."""
 
@@ -21,7 +21,7 @@ _VERSIONS: Final = PROFILES[NEWEST].apis[Api.API_VERSIONS]
 def api_versions(kafka: Kafka, request: Request) -> Fields:
     """The version ranges, and the features with their finalized levels."""
     if request.version >= NAMED_SINCE and not _is_well_named(request):
-        return refuse_api_versions(request, INVALID_REQUEST)
+        return refuse_api_versions(request, ErrorCode.invalid_request)
     session = session_of(request.connection)
     if session is not None:
         session.on_versions_requested()
@@ -43,7 +43,7 @@ def api_versions(kafka: Kafka, request: Request) -> Fields:
 def refuse_api_versions(_request: Request, code: int) -> Fields:
     """An error, without ranges; that a version is not known comes with the range that is (KIP-511)."""
     low, high = _VERSIONS
-    known = [{"api_key": int(Api.API_VERSIONS), "min_version": low, "max_version": high}] if code == UNSUPPORTED_VERSION else []
+    known = [{"api_key": int(Api.API_VERSIONS), "min_version": low, "max_version": high}] if code == ErrorCode.unsupported_version else []
     return {"error_code": code, "throttle_time": 0, "api_keys": known}
 
 

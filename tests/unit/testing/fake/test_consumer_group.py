@@ -2,20 +2,9 @@
 from __future__ import annotations
 
 import pytest
+from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.consumer_group import (
-    FENCED_INSTANCE_ID,
-    FENCED_MEMBER_EPOCH,
-    GROUP_MAX_SIZE_REACHED,
-    INVALID_REGULAR_EXPRESSION,
-    STALE_MEMBER_EPOCH,
-    UNKNOWN_MEMBER_ID,
-    UNRELEASED_INSTANCE_ID,
-    HeartbeatRequest,
-    ConsumerGroup,
-    ConsumerState,
-    Moment,
-)
+from pyclient.testing.fake.consumer_group import HeartbeatRequest, ConsumerGroup, ConsumerState, Moment
 from pyclient.testing.fake.reconciliation import MemberState
 from pyclient.testing.fake.refusal import RefusalError
 from tests.unit.testing.fake.consumers import Client, Topics, settle
@@ -210,7 +199,7 @@ def test_the_assignor_most_members_ask_for_is_used_and_the_brokers_own_when_none
 def test_a_full_group_takes_nobody_but_its_own_members(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t", most=1)
     first.step()
-    assert refused(Client(group, topics, "b", "t", most=1).heartbeat) == GROUP_MAX_SIZE_REACHED
+    assert refused(Client(group, topics, "b", "t", most=1).heartbeat) == ErrorCode.group_max_size_reached
     first.step()
     assert list(group.members) == ["a"]
 
@@ -224,8 +213,8 @@ def heartbeat(name: str, epoch: int, **said: object) -> HeartbeatRequest:
 
 def test_who_is_not_in_the_group_is_unknown(group: ConsumerGroup, topics: Topics) -> None:
     Client(group, topics, "a", "t").step()
-    assert refused(group.heartbeat, heartbeat("nobody", 1), Moment(topics.catalog)) == UNKNOWN_MEMBER_ID
-    assert refused(group.heartbeat, heartbeat("nobody", 1, instance="i"), Moment(topics.catalog)) == UNKNOWN_MEMBER_ID
+    assert refused(group.heartbeat, heartbeat("nobody", 1), Moment(topics.catalog)) == ErrorCode.unknown_member_id
+    assert refused(group.heartbeat, heartbeat("nobody", 1, instance="i"), Moment(topics.catalog)) == ErrorCode.unknown_member_id
 
 
 @pytest.mark.parametrize("epoch", [5, 2])
@@ -233,7 +222,7 @@ def test_who_is_in_another_epoch_is_fenced(group: ConsumerGroup, topics: Topics,
     clients = [Client(group, topics, name, "t") for name in "abc"]
     settle(*clients)
     assert group.members["a"].epoch == 3
-    assert refused(group.heartbeat, heartbeat("a", epoch, owned=()), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
+    assert refused(group.heartbeat, heartbeat("a", epoch, owned=()), Moment(topics.catalog)) == ErrorCode.fenced_member_epoch
 
 
 def test_the_epoch_before_will_do_for_who_has_nothing_that_it_may_not_have(group: ConsumerGroup, topics: Topics) -> None:
@@ -245,8 +234,8 @@ def test_the_epoch_before_will_do_for_who_has_nothing_that_it_may_not_have(group
     first.heartbeat(lost=True)
     assert (first.epoch, group.members["a"].epoch) == (1, 2)
     everything = tuple(topics.places("t"))
-    assert refused(group.heartbeat, heartbeat("a", 1), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
-    assert refused(group.heartbeat, heartbeat("a", 1, owned=everything), Moment(topics.catalog)) == FENCED_MEMBER_EPOCH
+    assert refused(group.heartbeat, heartbeat("a", 1), Moment(topics.catalog)) == ErrorCode.fenced_member_epoch
+    assert refused(group.heartbeat, heartbeat("a", 1, owned=everything), Moment(topics.catalog)) == ErrorCode.fenced_member_epoch
     first.heartbeat()
     assert (first.epoch, first.has()) == (2, ["t-0", "t-1"])
 
@@ -285,7 +274,7 @@ def test_a_static_member_that_left_for_now_comes_back_to_its_partitions_without_
 
 def test_a_static_member_that_did_not_leave_keeps_its_instance(group: ConsumerGroup, topics: Topics) -> None:
     Client(group, topics, "a", "t", instance="i").step()
-    assert refused(Client(group, topics, "b", "t", instance="i").heartbeat) == UNRELEASED_INSTANCE_ID
+    assert refused(Client(group, topics, "b", "t", instance="i").heartbeat) == ErrorCode.unreleased_instance_id
 
 
 def test_a_static_member_that_is_fenced_has_to_wait_for_the_end_of_its_own_session(group: ConsumerGroup, topics: Topics) -> None:
@@ -293,7 +282,7 @@ def test_a_static_member_that_is_fenced_has_to_wait_for_the_end_of_its_own_sessi
     first = Client(group, topics, "a", "t", instance="i")
     first.step()
     first.abandon()
-    assert refused(first.heartbeat) == UNRELEASED_INSTANCE_ID
+    assert refused(first.heartbeat) == ErrorCode.unreleased_instance_id
 
 
 def test_who_comes_back_has_what_it_had_since_ever(group: ConsumerGroup, topics: Topics) -> None:
@@ -301,7 +290,7 @@ def test_who_comes_back_has_what_it_had_since_ever(group: ConsumerGroup, topics:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", "t", instance="i")
     settle(first, second)
     held = second.owned
-    assert refused(group.check_commit, "b", 1, held) == STALE_MEMBER_EPOCH
+    assert refused(group.check_commit, "b", 1, held) == ErrorCode.stale_member_epoch
     second.leave(for_now=True)
     second.return_as("c")
     second.step()
@@ -313,8 +302,8 @@ def test_the_old_self_of_a_static_member_is_fenced(group: ConsumerGroup, topics:
     first.step()
     first.leave(for_now=True)
     Client(group, topics, "b", "t", instance="i").step()
-    assert refused(group.heartbeat, heartbeat("a", 1, instance="i"), Moment(topics.catalog)) == FENCED_INSTANCE_ID
-    assert refused(group.static_member, "a", "i") == FENCED_INSTANCE_ID
+    assert refused(group.heartbeat, heartbeat("a", 1, instance="i"), Moment(topics.catalog)) == ErrorCode.fenced_instance_id
+    assert refused(group.static_member, "a", "i") == ErrorCode.fenced_instance_id
 
 
 def test_a_static_member_that_returns_to_other_topics_is_another_epoch(group: ConsumerGroup, topics: Topics) -> None:
@@ -389,7 +378,7 @@ def test_new_topics_and_age_are_reasons_to_look_again_but_not_too_often(group: C
 
 
 def test_what_is_no_regular_expression_is_refused(group: ConsumerGroup, topics: Topics) -> None:
-    assert refused(Client(group, topics, "a", pattern="[t").heartbeat) == INVALID_REGULAR_EXPRESSION
+    assert refused(Client(group, topics, "a", pattern="[t").heartbeat) == ErrorCode.invalid_regular_expression
     assert group.is_empty
 
 
@@ -399,8 +388,8 @@ def test_what_is_no_regular_expression_is_refused(group: ConsumerGroup, topics: 
 def test_who_asks_for_offsets_is_in_its_epoch(group: ConsumerGroup, topics: Topics) -> None:
     Client(group, topics, "a", "t").step()
     group.check_epoch("a", 1)
-    assert refused(group.check_epoch, "a", 0) == refused(group.check_epoch, "a", 2) == STALE_MEMBER_EPOCH
-    assert refused(group.check_epoch, "b", 1) == UNKNOWN_MEMBER_ID
+    assert refused(group.check_epoch, "a", 0) == refused(group.check_epoch, "a", 2) == ErrorCode.stale_member_epoch
+    assert refused(group.check_epoch, "b", 1) == ErrorCode.unknown_member_id
 
 
 def test_who_commits_may_be_in_any_epoch_since_it_got_the_partitions(group: ConsumerGroup, topics: Topics) -> None:
@@ -409,11 +398,11 @@ def test_who_commits_may_be_in_any_epoch_since_it_got_the_partitions(group: Cons
     held, other = min(first.owned), min(second.owned)
     for epoch in (1, 2):
         group.check_commit("a", epoch, [held])
-    assert refused(group.check_commit, "a", 0, [held]) == STALE_MEMBER_EPOCH
-    assert refused(group.check_commit, "a", 3, [held]) == STALE_MEMBER_EPOCH
-    assert refused(group.check_commit, "a", 1, [held, other]) == STALE_MEMBER_EPOCH
-    assert refused(group.check_commit, "b", 1, [other]) == STALE_MEMBER_EPOCH
-    assert refused(group.check_commit, "c", 1, [held]) == UNKNOWN_MEMBER_ID
+    assert refused(group.check_commit, "a", 0, [held]) == ErrorCode.stale_member_epoch
+    assert refused(group.check_commit, "a", 3, [held]) == ErrorCode.stale_member_epoch
+    assert refused(group.check_commit, "a", 1, [held, other]) == ErrorCode.stale_member_epoch
+    assert refused(group.check_commit, "b", 1, [other]) == ErrorCode.stale_member_epoch
+    assert refused(group.check_commit, "c", 1, [held]) == ErrorCode.unknown_member_id
     group.check_commit("a", 2, [other])  # in its own epoch it is not asked what it has
 
 
