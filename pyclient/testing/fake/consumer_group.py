@@ -337,7 +337,7 @@ class ConsumerGroup:
         changed, self.has_new_topics = False, False
         for pattern in dict.fromkeys(each.pattern for each in self.members.values() if each.pattern):
             known = self.patterns.get(pattern, Matched((), now))
-            fits = matcher(pattern).fullmatch
+            fits = matcher(pattern)
             self.patterns[pattern] = found = Matched(tuple(sorted(name for name in catalog if fits(name))), now)
             changed |= found.topics != known.topics
         self._look(catalog, bumps=changed)

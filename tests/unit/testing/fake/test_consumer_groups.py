@@ -3,16 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any
-from uuid import UUID
 
 import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.records import TopicPartition
 from pyclient.testing.fake import view
-from pyclient.testing.fake.consumer_group import ConsumerGroup, ConsumerState
-from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.consumer_group import ConsumerState
 from pyclient.testing.fake.group import Group
 from pyclient.testing.fake.profiles import PROFILES
 from tests.unit.testing.fake.classic_members import SOON_S
@@ -26,43 +23,6 @@ def members() -> Iterator[ConsumerMembers]:
 
 
 # ---- requests -----------------------------------------------------------------------------------------------------------
-
-
-def test_members_join_share_and_leave(members: ConsumerMembers) -> None:
-    assert members.given(members.enter("a")) == [0, 1, 2, 3]
-    assert members.given(members.enter("b")) == []
-    assert members.given(members.heartbeat("a")) == [0, 1]
-    assert members.given(members.heartbeat("b")) is None
-    assert members.given(members.heartbeat("a", owned=(0, 1))) is None
-    assert members.given(members.heartbeat("b")) == [2, 3]
-    answer = members.heartbeat("a", -1)
-    assert (answer.member_id, answer.member_epoch, answer.assignment) == ("a", -1, None)
-    assert members.given(members.heartbeat("b")) == [0, 1, 2, 3]
-
-
-def test_the_broker_says_how_often_to_beat() -> None:
-    with ConsumerMembers(group_consumer_heartbeat_interval_ms=1234) as members:
-        assert members.enter("a").heartbeat_interval.total_seconds() == 1.234
-
-
-def test_before_version_1_the_broker_makes_the_members_id(members: ConsumerMembers) -> None:
-    given = members.enter("", version=0)
-    assert (given.error_code, len(given.member_id)) == (0, 22)
-    assert members.enter("", version=1).error_code == 42
-
-
-@pytest.mark.parametrize(("epoch", "said", "code"), [
-    (0, {"group_id": ""}, 42), (0, {"instance_id": ""}, 42), (0, {"rack_id": ""}, 42), (0, {"rebalance_timeout": -1}, 42),
-    (0, {"topic_partitions": None}, 42), (0, {"topic_partitions": [{"topic_id": UUID(int=7), "partitions": [0]}]}, 42),
-    (0, {"subscribed_topic_names": None}, 42), (0, {"server_assignor": "odd"}, 112),
-    (0, {"subscribed_topic_names": None, "subscribed_topic_regex": "("}, 128), (-2, {}, 42), (-3, {}, 42), (1, {}, 69), (-1, {}, 69),
-])
-def test_what_no_member_sends_is_refused_and_leaves_no_group_behind(members: ConsumerMembers, epoch: int, said: dict[str, Any], code: int) -> None:
-    fields = {"subscribed_topic_names": ["t"], "rebalance_timeout": 1000, "topic_partitions": [], **said}
-    group = fields.pop("group_id", "g")
-    answer = members.heartbeat("a", epoch, group=group, broker=1 if group else members.kafka.coordinator(0, ""), **fields)
-    assert (answer.error_code, bool(answer.error_message)) == (code, True)
-    assert members.kafka.part(Coordinator).groups == {}
 
 
 def test_a_full_group_takes_nobody_else() -> None:
@@ -91,19 +51,6 @@ def test_a_silent_member_is_given_up_and_its_partitions_are_free(members: Consum
     assert sorted(index for _, index in members.consumers.owners()) == [0, 1, 2, 3]
     assert members.heartbeat("b").error_code == 25
     assert [each["member"] for each in members.told("member left")] == ["b"]
-
-
-def test_who_does_not_give_up_what_it_should_within_its_rebalance_timeout_is_fenced(members: ConsumerMembers) -> None:
-    members.enter("a")
-    members.enter("b")
-    members.heartbeat("a")
-    for _ in range(3):
-        members.advance(REBALANCE_S / 4)
-        assert members.heartbeat("a").error_code == 0
-        members.heartbeat("b")
-    members.advance(REBALANCE_S / 4)
-    assert members.heartbeat("a").error_code == 25
-    assert members.given(members.heartbeat("b")) == [0, 1, 2, 3]
 
 
 def test_who_gave_up_in_time_is_not_fenced(members: ConsumerMembers) -> None:
@@ -159,29 +106,6 @@ def test_the_time_of_who_came_back_is_its_own(members: ConsumerMembers) -> None:
 
 
 # ---- topics -------------------------------------------------------------------------------------------------------------
-
-
-def test_more_partitions_and_new_topics_are_shared(members: ConsumerMembers) -> None:
-    members.enter("a", ["t", "u"])
-    members.do(lambda: members.kafka.add_partitions(members.topic, [[1, 2]]))
-    members.do(lambda: members.kafka.report("partitions added", topic="t", partitions=5))
-    assert members.given(members.heartbeat("a")) == [0, 1, 2, 3, 4]
-    made = members.do(lambda: members.kafka.create_topic("u", replicas=[[1]]))
-    assert [each.topic_id for each in members.heartbeat("a").assignment.topic_partitions] == [members.topic.id, made.id]
-    members.do(lambda: members.kafka.delete_topic("u"))
-    assert [each.topic_id for each in members.heartbeat("a").assignment.topic_partitions] == [members.topic.id]
-    assert members.consumers.epoch == 5
-
-
-def test_a_regular_expression_matches_soon_after_and_what_comes_later_too(members: ConsumerMembers) -> None:
-    assert members.given(members.enter("a", None, subscribed_topic_regex="[a-z]")) == []
-    members.soon()
-    assert members.given(members.heartbeat("a")) == [0, 1, 2, 3]
-    members.do(lambda: members.kafka.create_topic("u", replicas=[[1]]))
-    members.soon()
-    members.heartbeat("a")
-    members.soon()
-    assert len(members.heartbeat("a").assignment.topic_partitions) == 2
 
 
 def test_a_real_brokers_pace_for_regular_expressions_can_be_set() -> None:
@@ -258,27 +182,10 @@ def test_when_the_coordinator_dies_another_broker_has_the_group(members: Consume
 # ---- offsets ------------------------------------------------------------------------------------------------------------
 
 
-def test_members_commit_in_their_epoch(members: ConsumerMembers) -> None:
-    members.pair()
-    assert [members.commit(each, member="a", generation=each) for each in (2, 3)] == [0, 0]
-    assert [members.commit(5, member="a", generation=each) for each in (1, 4, -1)] == [113, 113, 113]
-    assert [members.commit(5), members.commit(5, member="nobody", generation=3)] == [25, 25]
-    assert members.commit(5, member="a", generation=3, version=8) == 35
-    assert members.commit(5, member="a", generation=2, partition=2) == 113
-    assert members.committed() == (0, {("t", 0): 3})
-
-
 def test_before_4_3_members_commit_in_their_very_epoch_only_and_groups_begin_with_0(members: ConsumerMembers) -> None:
     members.kafka.profile = PROFILES["4.2"]
     members.pair()
     assert [members.commit(each, member="a", generation=each) for each in (1, 2, 3)] == [113, 0, 113]
-
-
-def test_anybody_commits_when_nobody_is_in_the_group(members: ConsumerMembers) -> None:
-    members.enter("a")
-    members.heartbeat("a", -1)
-    assert members.commit(5) == 0
-    assert isinstance(members.kafka.part(Coordinator).groups["g"], ConsumerGroup)
 
 
 def test_commits_are_no_signs_of_life(members: ConsumerMembers) -> None:
@@ -289,55 +196,7 @@ def test_commits_are_no_signs_of_life(members: ConsumerMembers) -> None:
     assert members.consumers.is_empty
 
 
-@pytest.mark.parametrize(("member", "epoch", "code"), [
-    (None, -1, 0), ("a", 2, 0), ("a", 0, 113), ("a", 3, 113), ("b", 2, 25), (None, 2, 25), ("", -1, 25)])
-def test_who_asks_for_offsets_as_a_member_is_one(members: ConsumerMembers, member: str | None, epoch: int, code: int) -> None:
-    members.enter("a")
-    (answer,) = members.call(Api.OFFSET_FETCH, 9, {"require_stable": False, "groups": [
-        {"group_id": "g", "member_id": member, "member_epoch": epoch, "topics": None}]}).groups
-    assert answer.error_code == code
-
-
-def test_offsets_of_topics_that_members_read_are_not_deleted(members: ConsumerMembers) -> None:
-    def delete() -> int:
-        answer = members.call(Api.OFFSET_DELETE, 0, {"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}]})
-        return int(answer.error_code or answer.topics[0].partitions[0].error_code)
-    members.enter("a", None, subscribed_topic_regex="t|u")
-    members.soon()
-    members.commit(5, member="a", generation=2)
-    assert delete() == 86
-    members.heartbeat("a", -1)
-    assert (delete(), members.committed()) == (0, (0, {}))
-
-
 # ---- the other kind -----------------------------------------------------------------------------------------------------
-
-
-def test_requests_of_classic_members_find_nobody(members: ConsumerMembers) -> None:
-    members.enter("a")
-    assert members.classic_heartbeat("a", 2) == 25
-    assert members.sync("a", 2).error_code == 25
-
-
-def test_admins_take_members_of_any_kind_out_all_in_one_epoch(members: ConsumerMembers) -> None:
-    for name, instance in (("a", None), ("b", "i"), ("c", "j"), ("d", None)):
-        members.enter(name, instance_id=instance)
-    assert members.leave(("a", None), ("", "i"), ("c", "j"), ("", "k"), ("nobody", None), ("x", "j")) == [0, 0, 0, 25, 25, 82]
-    assert (list(members.consumers.members), members.consumers.epoch) == (["d"], 6)
-
-
-def test_an_empty_group_becomes_one_of_the_other_kind_and_keeps_its_offsets(members: ConsumerMembers) -> None:
-    members.commit(5)
-    assert isinstance(members.group, Group)
-    members.enter("a")
-    members.commit(6, member="a", generation=2)
-    members.heartbeat("a", -1)
-    (member,) = members.stable(None)
-    assert isinstance(members.group, Group)
-    assert members.committed() == (0, {("t", 0): 6})
-    members.leave((member, None))
-    members.enter("b")
-    assert members.committed() == (0, {("t", 0): 6})
 
 
 def test_a_refused_member_changes_no_group_of_the_other_kind(members: ConsumerMembers) -> None:
@@ -357,30 +216,6 @@ def test_no_timer_of_a_group_that_became_another_one_is_left(members: ConsumerMe
 
 
 # ---- admins -------------------------------------------------------------------------------------------------------------
-
-
-def test_groups_are_described_listed_and_deleted(members: ConsumerMembers) -> None:
-    members.enter("a", rack_id="r")
-    members.enter("b", instance_id="i")
-    members.heartbeat("a")
-    found = members.described()
-    assert (found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name) == ("Reconciling", 3, 3, "uniform")
-    first, second = found.members
-    assert (first.member_id, first.rack_id, first.member_epoch, second.instance_id, second.member_epoch) == ("a", "r", 2, "i", 3)
-    assert [members.shown(each.assignment) for each in (first, second)] == [[0, 1, 2, 3], []]
-    assert [members.shown(each.target_assignment) for each in (first, second)] == [[0, 1], [2, 3]]
-    (listed,) = members.call(Api.LIST_GROUPS, 5, {"states_filter": ["reconciling"], "types_filter": ["Consumer"]}).groups
-    assert (listed.group_id, listed.group_type, listed.protocol_type, listed.group_state) == ("g", "consumer", "consumer", "Reconciling")
-    assert members.call(Api.LIST_GROUPS, 5, {"states_filter": [], "types_filter": ["classic"]}).groups == ()
-
-    def delete() -> int:
-        return int(members.call(Api.DELETE_GROUPS, 2, {"groups_names": ["g"]}).results[0].error_code)
-    assert delete() == 68
-    members.heartbeat("a", -1)
-    members.heartbeat("b", -1, instance_id="i")
-    assert members.described().group_state == "Empty"
-    assert [delete(), delete()] == [0, 69]
-    assert members.described().error_code == 69
 
 
 def test_a_test_sees_who_may_be_using_what_and_where_everybody_is_going(members: ConsumerMembers) -> None:

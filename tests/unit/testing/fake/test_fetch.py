@@ -23,39 +23,6 @@ def filled(count: int = 3, **options: Any) -> ClusterDriver:
 # ---- how bytes are cut ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("limit", "size"), [(0, SIZE), (10, SIZE), (SIZE + 10, SIZE + 10), (3 * SIZE, 3 * SIZE), (1 << 20, 3 * SIZE)])
-def test_the_first_batch_comes_whole_and_the_last_is_cut_at_the_limit(limit: int, size: int) -> None:
-    with filled() as driver:
-        stored = b"".join(each.data for each in driver.partition.committed())
-        assert bytes(driver.read(0, partition_bytes=limit).records) == stored[:size]
-        assert bytes(driver.read(0, max_bytes=limit).records) == stored[:size]
-
-
-def test_an_offset_within_a_batch_gets_the_whole_batch() -> None:
-    with ClusterDriver() as driver:
-        driver.produce(batch(5))
-        assert bytes(driver.read(3).records) == driver.partition.committed()[0].data
-
-
-def test_after_the_first_partition_with_records_a_batch_that_does_not_fit_is_left_out() -> None:
-    with filled() as driver:
-        driver.do(lambda: driver.kafka.create_topic("u", 1))
-        answer = driver.fetch(0, max_bytes=3 * SIZE + 10, topics={"u": [0], "t": [0], "nope": [0]})
-        assert [(each.topic, len(each.partitions[0].records), int(each.partitions[0].error_code)) for each in answer.responses] == [
-            ("u", 0, 0), ("t", 3 * SIZE, 0), ("nope", 0, 3)]
-
-
-def test_the_limit_of_the_answer_is_shared_by_its_partitions_in_their_order() -> None:
-    with filled() as driver:
-        driver.do(lambda: driver.kafka.create_topic("u", replicas=[[1]]))
-        copied = driver.do(lambda: driver.kafka.partition("u", 0))
-        assert copied is not None
-        driver.do(lambda: copied.write(1, batch(), all_in_sync=True))
-        sizes = {limit: [len(each.partitions[0].records) for each in driver.fetch(0, max_bytes=limit, topics={"t": [0], "u": [0]}).responses]
-                 for limit in (SIZE + 10, 4 * SIZE - 1, 4 * SIZE)}
-        assert sizes == {SIZE + 10: [SIZE + 10, 0], 4 * SIZE - 1: [3 * SIZE, 0], 4 * SIZE: [3 * SIZE, SIZE]}
-
-
 def test_consumers_see_nothing_from_the_high_watermark_on() -> None:
     with ClusterDriver(replica_lag_ms=math.inf) as driver:
         driver.produce(acks=1)
@@ -74,34 +41,12 @@ def begin(driver: ClusterDriver, offset: int, *, idle: float = 0, **options: Any
     return task
 
 
-def test_a_long_poll_ends_with_the_records_it_waits_for() -> None:
-    with ClusterDriver() as driver:
-        task = begin(driver, 0, wait_ms=500)
-        assert not task.done()
-        driver.produce()
-        driver.advance(0.01)
-        assert len(task.result().responses[0].partitions[0].records) == SIZE
-
-
 def test_a_long_poll_hears_of_records_that_came_before_anybody_waited_for_them() -> None:
     with ClusterDriver() as driver:
         task = begin(driver, 0, wait_ms=500, idle=0.1)
         driver.produce()
         driver.advance(0.11)
         assert len(task.result().responses[0].partitions[0].records) == SIZE
-
-
-def test_a_long_poll_waits_for_enough_bytes_and_not_beyond_its_time() -> None:
-    with filled(1) as driver:
-        task = begin(driver, 0, wait_ms=500, min_bytes=2 * SIZE)
-        driver.advance(0.4)
-        assert not task.done()
-        driver.advance(0.1)
-        assert len(task.result().responses[0].partitions[0].records) == SIZE
-        enough = begin(driver, 0, wait_ms=500, min_bytes=2 * SIZE)
-        driver.produce()
-        driver.advance(0.01)
-        assert enough.done()
 
 
 def test_a_long_poll_is_told_at_once_that_the_leader_has_changed() -> None:
@@ -193,20 +138,6 @@ def told(answer: Any) -> list[str]:
     return [each.topic for each in answer.responses]
 
 
-def test_a_session_tells_only_what_is_new() -> None:
-    with filled() as driver:
-        driver.do(lambda: driver.kafka.create_topic("u", 1))
-        opened = driver.fetch(3, session=(0, 0), topics={"t": [0], "u": [0], "nope": [0]})
-        name = opened.session_id
-        assert name
-        assert told(opened) == ["t", "u", "nope"]
-        assert told(driver.fetch(3, session=(name, 1), topics={})) == ["u", "nope"]  # errors are told again
-        driver.produce()
-        assert told(driver.fetch(3, session=(name, 2), topics={}, forgotten={"u": [0], "nope": [0]})) == ["t"]
-        assert told(driver.fetch(4, session=(name, 3), topics={"t": [0]})) == []
-        assert told(driver.fetch(4, session=(name, 4), topics={})) == []
-
-
 def test_a_session_tells_when_the_log_begins_later_or_more_is_committed() -> None:
     with filled() as driver:
         name = driver.fetch(3, session=(0, 0)).session_id
@@ -224,14 +155,6 @@ def test_a_partition_that_had_records_is_read_last_the_next_time() -> None:
         driver.fetch(0, session=(name, 1), topics={})
         session = sessions_of(driver.kafka, 1)._sessions[name]
         assert [topic for topic, _ in session.partitions] == ["u", "t"]
-
-
-def test_a_request_out_of_turn_and_a_session_that_is_gone_are_told_apart() -> None:
-    with filled() as driver:
-        name = driver.fetch(0, session=(0, 0)).session_id
-        assert [int(driver.fetch(0, session=each, topics={}).error_code) for each in ((name, 2), (name, 1), (name, 1), (name + 1, 1))] == [71, 0, 71, 70]
-        sessions_of(driver.kafka, 1).expire()
-        assert int(driver.fetch(0, session=(name, 2), topics={}).error_code) == 70
 
 
 def test_a_long_poll_whose_session_went_on_without_it_is_out_of_turn() -> None:

@@ -38,10 +38,6 @@ def protocols(owned: Collection[int] = ()) -> tuple[tuple[str, bytes], ...]:
     return (("range", said(owned)),)
 
 
-def shown(assignment: bytes) -> list[int]:
-    return [each.partition for each in assigned(assignment)]
-
-
 def classic(members: ConsumerMembers, *instances: str) -> list[str]:
     """Classic members that share ``t`` evenly; their ids."""
     joins = [members.joining(instance=each, protocols=protocols()) for each in instances]
@@ -56,30 +52,7 @@ def classic(members: ConsumerMembers, *instances: str) -> list[str]:
     return names
 
 
-def rejoin(members: ConsumerMembers, name: str, owned: Collection[int], instance: str | None = None) -> tuple[int, list[int]]:
-    """Join again and sync: the generation, and what it may use."""
-    joined = members.join(name, protocols=protocols(owned), instance=instance)
-    assert joined.error_code == 0
-    return int(joined.generation_id), shown(members.sync(name, joined.generation_id, instance=instance).assignment)
-
-
 # ---- up -----------------------------------------------------------------------------------------------------------------
-
-
-def test_the_first_member_of_the_new_protocol_brings_it_and_the_others_go_on_step_by_step(members: ConsumerMembers) -> None:
-    (old,) = classic(members, "i")
-    generation = members.group.generation
-    assert members.given(members.enter("new")) == []
-    assert (members.consumers.epoch, members.consumers.members[old].epoch) == (generation + 1, generation)
-    assert members.commit(5, member=old, generation=generation, instance="i") == 0
-    assert members.classic_heartbeat(old, generation, instance="i") == 27
-    assert rejoin(members, old, (0, 1, 2, 3), "i") == (generation, [0, 1])
-    assert members.given(members.heartbeat("new")) is None
-    assert members.classic_heartbeat(old, generation, instance="i") == 27
-    assert rejoin(members, old, (0, 1), "i") == (generation + 1, [0, 1])
-    assert members.classic_heartbeat(old, generation + 1, instance="i") == 0
-    assert members.given(members.heartbeat("new")) == [2, 3]
-    assert [each.member_type for each in members.described().members] == [0, 1]
 
 
 def test_who_waits_in_the_classic_group_is_told_to_join_again(members: ConsumerMembers) -> None:
@@ -131,67 +104,6 @@ def test_a_group_too_large_is_not_upgraded() -> None:
         assert members.enter("new").error_code == 69
 
 
-# ---- classic members in a new group -------------------------------------------------------------------------------------
-
-
-def test_a_dynamic_member_is_sent_back_with_its_id_first(members: ConsumerMembers) -> None:
-    members.enter("new")
-    refused = members.join(protocols=protocols())
-    assert (refused.error_code, refused.generation_id) == (79, -1)
-    joined = members.join(refused.member_id, protocols=protocols())
-    assert (joined.error_code, joined.generation_id, joined.leader, joined.members) == (0, 3, "", ())
-    assert joined.protocol_name == "range"
-
-
-def test_requests_that_do_not_fit_are_refused(members: ConsumerMembers) -> None:
-    members.enter("new")
-    joined = members.join(instance="i", protocols=protocols())
-    assert [members.classic_heartbeat(joined.member_id, 9, instance="i"), members.classic_heartbeat("nobody", 3), members.classic_heartbeat("new", 2)] == [22, 25, 25]
-    assert members.classic_heartbeat("nobody", 3, instance="i") == 82
-    assert members.sync(joined.member_id, 9, instance="i").error_code == 22
-    assert members.sync(joined.member_id, 3, instance="i", protocol="sticky").error_code == 23
-    assert members.join(instance="j", protocols=(("sticky", said()),)).error_code == 23
-    assert members.commit(5, member=joined.member_id, generation=9, instance="i") == 22
-
-
-def test_who_waits_is_told_to_join_again_when_all_it_waits_for_is_free(members: ConsumerMembers) -> None:
-    members.enter("new")
-    name = members.join(instance="i", protocols=protocols()).member_id
-    assert shown(members.sync(name, 3, instance="i").assignment) == []
-    members.heartbeat("new")
-    assert members.classic_heartbeat(name, 3, instance="i") == 0
-    members.heartbeat("new", owned=(0, 1))
-    assert members.classic_heartbeat(name, 3, instance="i") == 27
-    assert rejoin(members, name, (), "i") == (3, [2, 3])
-    assert members.classic_heartbeat(name, 3, instance="i") == 0
-
-
-def test_who_is_in_a_past_epoch_has_to_join_again_before_it_syncs(members: ConsumerMembers) -> None:
-    (old,) = classic(members, "i")
-    members.enter("new")
-    assert members.sync(old, 1, instance="i").error_code == 27
-
-
-def test_a_classic_member_commits_with_any_version(members: ConsumerMembers) -> None:
-    members.enter("new")
-    joined = members.join(instance="i", protocols=protocols())
-    assert members.commit(5, member=joined.member_id, generation=3, instance="i", version=8) == 0
-
-
-def test_a_static_member_that_comes_back_takes_its_place(members: ConsumerMembers) -> None:
-    members.enter("new")
-    first = members.join(instance="i", protocols=protocols()).member_id
-    second = members.join(instance="i", protocols=protocols()).member_id
-    assert list(members.consumers.members) == ["new", second]
-    assert members.classic_heartbeat(first, 3, instance="i") == 82
-
-
-def test_a_static_member_of_the_new_protocol_takes_the_place_of_its_classic_self(members: ConsumerMembers) -> None:
-    classic(members, "i")
-    assert members.given(members.enter("new", instance_id="i")) == [0, 1, 2, 3]
-    assert list(members.consumers.members) == ["new"]
-
-
 # ---- time ---------------------------------------------------------------------------------------------------------------
 
 
@@ -240,16 +152,6 @@ def test_the_group_moves_with_its_classic_members(members: ConsumerMembers) -> N
 # ---- and back -----------------------------------------------------------------------------------------------------------
 
 
-def test_when_the_last_member_of_the_new_protocol_goes_the_others_rebalance_among_themselves(members: ConsumerMembers) -> None:
-    old = mixed(members)
-    epoch = members.consumers.epoch
-    members.heartbeat("new", -1)
-    assert (members.group.state, members.group.generation) == (State.PREPARING, epoch)
-    assert members.classic_heartbeat(old, epoch, instance="i") == 27
-    joined = members.join(old, instance="i", protocols=protocols())
-    assert (joined.generation_id, joined.leader) == (epoch + 1, old)
-
-
 def test_the_same_when_it_is_given_up(members: ConsumerMembers) -> None:
     old = mixed(members)
     members.join(old, protocols=protocols((0, 1, 2, 3)), instance="i")
@@ -262,15 +164,6 @@ def test_the_same_when_it_is_given_up(members: ConsumerMembers) -> None:
         members.join(old, protocols=protocols((0, 1, 2, 3)), instance="i")
     assert isinstance(members.group, Group)
     assert list(members.group.members) == [old]
-
-
-def test_a_classic_member_that_takes_its_place_takes_its_partitions_without_a_rebalance(members: ConsumerMembers) -> None:
-    members.enter("new", instance_id="i")
-    epoch = members.consumers.epoch
-    joined = members.join(instance="i", protocols=protocols())
-    assert (joined.error_code, joined.generation_id) == (0, epoch)
-    assert (members.group.state, members.group.generation) == (State.STABLE, epoch)
-    assert shown(members.sync(joined.member_id, epoch, instance="i").assignment) == [0, 1, 2, 3]
 
 
 def test_a_downgraded_group_watches_its_members(members: ConsumerMembers) -> None:
@@ -318,5 +211,3 @@ def test_assignments_are_written_as_they_are_read() -> None:
 def test_more_items_than_bytes_are_not_read(data: bytes) -> None:
     with pytest.raises(Oversized):
         assigned(data)
-
-

@@ -25,17 +25,6 @@ def members() -> Iterator[ClassicMembers]:
 # ---- joining ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dynamic_member_is_sent_back_with_its_id_and_joins_with_that(members: ClassicMembers) -> None:
-    refused = members.join()
-    assert (refused.error_code, refused.generation_id, refused.member_id[:5]) == (79, -1, "test-")
-    joined = members.join(refused.member_id)
-    assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, refused.member_id)
-
-
-def test_before_version_4_a_dynamic_member_joins_at_once(members: ClassicMembers) -> None:
-    assert members.join(version=3).generation_id == 1
-
-
 def test_an_id_nobody_joins_with_is_forgotten_after_the_session_timeout(members: ClassicMembers) -> None:
     given = members.id()
     members.advance(SESSION_S + SOON_S)
@@ -53,14 +42,6 @@ def test_a_rebalance_waits_for_ids_that_were_given_out(members: ClassicMembers) 
     assert {members.answer(each).generation_id for each in joins} == {2}
 
 
-def test_the_leader_alone_is_told_who_is_there(members: ClassicMembers) -> None:
-    (first,) = members.stable(None)
-    second = members.id()
-    follower, leader = members.joining(second), members.joining(first)
-    assert [each.member_id for each in members.answer(leader).members] == [first, second]
-    assert (members.answer(follower).members, members.answer(follower).leader) == ((), first)
-
-
 def test_the_protocol_most_members_prefer_is_chosen_among_those_all_know(members: ClassicMembers) -> None:
     ids = [members.id(protocols=BOTH) for _ in range(3)]
     first = members.joining(ids[0], protocols=BOTH)
@@ -68,18 +49,6 @@ def test_the_protocol_most_members_prefer_is_chosen_among_those_all_know(members
     members.soon()
     assert members.answer(members.joining(ids[0], protocols=BOTH) if first.done() else first).protocol_name == "sticky"
     assert {members.answer(each).protocol_name for each in others} == {"sticky"}
-
-
-def test_who_shares_no_protocol_with_the_others_is_refused(members: ClassicMembers) -> None:
-    members.stable(None)
-    assert members.join(protocols=(("odd", b""),)).error_code == 23
-    assert members.join(kind="connect").error_code == 23
-    assert members.join(group="other", protocols=(), broker=members.kafka.coordinator(0, "other")).error_code == 23
-
-
-@pytest.mark.parametrize("session_s", [5.9, 1801])
-def test_session_timeouts_have_bounds(members: ClassicMembers, session_s: float) -> None:
-    assert members.join(session_s=session_s).error_code == 26
 
 
 def test_a_full_group_takes_nobody_but_its_own_members() -> None:
@@ -120,25 +89,6 @@ def test_a_static_member_that_comes_back_takes_its_place_without_rebalance(membe
     assert members.sync(back.member_id, generation, instance="b").assignment == b"of 1"
 
 
-def test_a_static_leader_that_comes_back_need_not_assign_anew(members: ClassicMembers) -> None:
-    leader, _ = members.stable("a", "b")
-    old_client = members.join(instance="a", version=8)
-    assert (old_client.leader, old_client.members) == (leader, ())
-    new_client = members.join(instance="a", version=9)
-    assert (new_client.leader, new_client.skip_assignment, len(new_client.members)) == (new_client.member_id, True, 2)
-
-
-def test_the_old_self_of_a_static_member_is_fenced(members: ClassicMembers) -> None:
-    old, _ = members.stable("a", "b")
-    generation = members.group.generation
-    members.join(instance="a")
-    assert members.classic_heartbeat(old, generation, instance="a") == 82
-    assert members.commit(1, member=old, generation=generation, instance="a") == 82
-    assert members.join(old, instance="a").error_code == 82
-    assert members.leave((old, "a")) == [82]
-    assert members.classic_heartbeat(old, generation) == 25
-
-
 def test_a_waiting_join_of_the_old_self_is_answered_with_fenced(members: ClassicMembers) -> None:
     leader, _follower = members.stable("a", "b")
     waiting = members.joining(leader, instance="a")
@@ -156,14 +106,6 @@ def test_a_static_member_stays_when_it_misses_a_rebalance_until_its_session_ends
 
 
 # ---- beating and expiring -----------------------------------------------------------------------------------------------
-
-
-def test_heartbeats_tell_of_rebalances_and_of_the_past(members: ClassicMembers) -> None:
-    (first,) = members.stable(None)
-    assert [members.classic_heartbeat(first, 1), members.classic_heartbeat(first, 0), members.classic_heartbeat("nobody", 1)] == [0, 22, 25]
-    members.joining(members.id())
-    members.soon()
-    assert members.classic_heartbeat(first, 1) == 27
 
 
 def test_a_silent_member_is_given_up_and_the_others_share_anew(members: ClassicMembers) -> None:
@@ -247,18 +189,6 @@ def test_who_does_not_ask_for_its_assignment_in_time_is_given_up(members: Classi
 # ---- syncing ------------------------------------------------------------------------------------------------------------
 
 
-def test_everybody_waits_for_the_leaders_assignment(members: ClassicMembers) -> None:
-    (first,) = members.stable(None)
-    joins = [members.joining(members.id()), members.joining(first)]
-    second = members.answer(joins[0]).member_id
-    waiting = members.syncing(second, 2)
-    members.soon()
-    assert not waiting.done()
-    assert members.sync(first, 2, {first: b"1", second: b"2", "stranger": b"3"}).assignment == b"1"
-    assert members.answer(waiting).assignment == b"2"
-    assert members.sync(second, 2).assignment == b"2"
-
-
 def test_a_rebalance_while_members_wait_for_the_assignment_sends_them_back(members: ClassicMembers) -> None:
     (first,) = members.stable(None)
     joins = [members.joining(members.id()), members.joining(first)]
@@ -267,30 +197,7 @@ def test_a_rebalance_while_members_wait_for_the_assignment_sends_them_back(membe
     assert members.answer(waiting).error_code == 27
 
 
-def test_a_sync_that_does_not_fit_the_group_is_refused(members: ClassicMembers) -> None:
-    (first,) = members.stable(None)
-    assert members.sync(first, 7).error_code == 22
-    assert members.sync("nobody", 1).error_code == 25
-    assert members.sync(first, 1, protocol="sticky").error_code == 23
-    assert members.sync(first, 1, kind=None).error_code == 23
-    members.leave((first, None))
-    assert members.sync(first, 2).error_code == 25
-
-
 # ---- leaving ------------------------------------------------------------------------------------------------------------
-
-
-def test_when_the_last_member_leaves_the_group_is_empty_one_generation_on(members: ClassicMembers) -> None:
-    (only,) = members.stable(None)
-    assert members.leave((only, None)) == [0]
-    assert (members.group.state, members.group.generation, members.group.leader) == (State.EMPTY, 2, None)
-
-
-def test_members_leave_together_and_each_is_answered_for_itself(members: ClassicMembers) -> None:
-    first, second, third = members.stable("a", "b", "c")
-    assert members.leave((second, "b"), ("nobody", None), ("", "c"), ("", "d"), (first, "b")) == [0, 25, 0, 25, 25]
-    assert list(members.group.members) == [first]
-    assert third not in members.group.members
 
 
 def test_when_the_leader_leaves_another_one_leads(members: ClassicMembers) -> None:
@@ -310,6 +217,7 @@ def test_a_broker_that_does_not_coordinate_the_group_says_so(members: ClassicMem
     assert members.leave((member, None), broker=2) == [16]
     assert members.commit(5, broker=2) == 16
     assert members.committed(broker=2) == (16, {})
+    assert members.call(Api.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}, 2).groups == ()
 
 
 def test_members_and_offsets_move_with_the_group(members: ClassicMembers) -> None:
@@ -362,36 +270,9 @@ def test_when_the_coordinator_dies_another_broker_has_the_group_and_gives_it_bac
     assert members.classic_heartbeat(member, 1) == 0
 
 
-def test_coordinators_are_told_by_key(members: ClassicMembers) -> None:
-    (found,) = members.call(Api.FIND_COORDINATOR, 6, {"key_type": 0, "coordinator_keys": ["g"]}).coordinators
-    assert (found.key, found.node_id, found.error_code) == ("g", 1, 0)
+def test_no_coordinator_is_available_while_no_broker_runs(members: ClassicMembers) -> None:
     members.kill(1, 2)
     assert members.call(Api.FIND_COORDINATOR, 3, {"key_type": 0, "key": "g"}).error_code == 15
-
-
-# ---- admins -------------------------------------------------------------------------------------------------------------
-
-
-def test_an_empty_group_can_be_deleted_with_its_offsets_and_no_other(members: ClassicMembers) -> None:
-    (member,) = members.stable(None)
-    members.commit(5, member=member, generation=1)
-
-    def delete() -> int:
-        return int(members.call(Api.DELETE_GROUPS, 2, {"groups_names": ["g"]}).results[0].error_code)
-    assert delete() == 68
-    members.leave((member, None))
-    assert [delete(), delete()] == [0, 69]
-    assert members.committed() == (0, {})
-
-
-def test_groups_are_described_and_listed(members: ClassicMembers) -> None:
-    (member,) = members.stable(None)
-    (described,) = members.call(Api.DESCRIBE_GROUPS, 6, {"groups": ["g"], "include_authorized_operations": False}).groups
-    assert (described.group_state, described.protocol_data, described.members[0].member_id) == ("Stable", "range", member)
-    (listed,) = members.call(Api.LIST_GROUPS, 5, {"states_filter": ["stable"], "types_filter": []}).groups
-    assert (listed.group_id, listed.group_type) == ("g", "classic")
-    assert members.call(Api.LIST_GROUPS, 5, {"states_filter": ["Empty"], "types_filter": []}).groups == ()
-    assert members.call(Api.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []}, 2).groups == ()
 
 
 # ---- the table ----------------------------------------------------------------------------------------------------------

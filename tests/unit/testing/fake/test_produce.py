@@ -7,10 +7,8 @@ import pytest
 
 from pyclient.codec.batches import read_batches
 from pyclient.codec.crc import crc32c
-from pyclient.codec.encode import encode_batch
 from tests.unit.testing.fake.cluster_driver import WALL_MS, ClusterDriver, batch, idempotent, produced
 
-LAST_SEQUENCE = 2**31 - 1
 
 
 def patched(data: bytes, at: int, form: str, value: int, *, sum_again: bool = True) -> bytes:
@@ -21,39 +19,18 @@ def patched(data: bytes, at: int, form: str, value: int, *, sum_again: bool = Tr
     return bytes(out)
 
 
-def test_a_batch_is_stored_byte_for_byte_but_for_its_offset_and_epoch() -> None:
-    with ClusterDriver() as driver:
-        driver.lead(2)
-        driver.produce(batch(2), broker=2)
-        sent = batch(3, at=5, compression="gzip")
-        assert driver.produce(sent, broker=2).base_offset == 2
-        stored = driver.partition.committed()[-1].data
-        assert stored[:16] == struct.pack(">qii", 2, len(sent) - 12, 1)
-        assert stored[16:] == sent[16:]
-        assert [each.offset for each in read_batches(stored)[0].records("t", 0)] == [2, 3, 4]
-
-
 DAMAGE: list[tuple[str, bytes, int]] = [
-    ("another crc", patched(batch(), 17, ">I", 1, sum_again=False), 2),
     ("a size that is none", patched(batch(), 8, ">i", 5), 2),
-    ("a format to come", patched(batch(), 16, ">b", 3), 2),
-    ("an old format", patched(batch(), 16, ">b", 1), 87),
-    ("nothing", b"", 87),
-    ("a part of a batch", batch()[:-1], 87),
-    ("two batches", batch() + batch(), 87),
     ("an offset of its own", patched(batch(), 0, ">q", 4, sum_again=False), 87),
     ("fewer records than offsets", patched(batch(2), 57, ">i", 1), 87),
     ("fewer offsets than records", patched(batch(2), 23, ">i", 0), 87),
     ("more offsets than records", patched(batch(2), 23, ">i", 5), 87),
     ("no records", patched(batch(2), 57, ">i", 0), 87),
     ("a control batch", patched(batch(), 21, ">h", 0x20), 87),
-    ("a producer without sequence", idempotent(-1), 87),
     ("a transaction without id", idempotent(0, transactional=True), 53),
     ("records that are none", patched(batch(), 61, ">b", -3), 87),
     ("a codec that is none", patched(batch(), 21, ">h", 5), -1),
     ("gzip that is none", patched(batch(), 21, ">h", 1), -1),
-    ("more than fits", batch(value=bytes(1_100_000)), 10),
-    ("a time far ahead", batch(at=4_000_000), 32),
 ]
 
 
@@ -68,15 +45,6 @@ def test_zstd_needs_version_7() -> None:
     with ClusterDriver() as driver:
         assert int(driver.produce(batch(compression="zstd"), version=6).error_code) == 76
         assert int(driver.produce(batch(compression="zstd"), version=7).error_code) == 0
-
-
-def test_a_compacted_topic_names_each_record_without_key() -> None:
-    with ClusterDriver(config={"cleanup.policy": "compact"}) as driver:
-        answer = driver.produce(encode_batch([(WALL_MS, b"k", b"v", None), (WALL_MS, None, b"v", None)]))
-        assert int(answer.error_code) == 87
-        assert [each.batch_index for each in answer.record_errors] == [1]
-        assert "without key" in answer.record_errors[0].batch_index_error_message
-        assert "1 record errors in total" in answer.error_message
 
 
 def test_the_brokers_time_replaces_the_records() -> None:
@@ -106,32 +74,10 @@ def test_a_header_that_lies_about_the_newest_timestamp_is_corrected() -> None:
         read_batches(stored.data)[0].open()  # its CRC is right
 
 
-def test_only_the_leader_takes_records_and_the_others_say_who_it_is() -> None:
-    with ClusterDriver() as driver:
-        answer = driver.loop.run_until_complete(driver.producing(broker=2))
-        found = produced(answer)
-        assert (int(found.error_code), found.current_leader.leader_id, found.current_leader.leader_epoch) == (6, 1, 0)
-        assert [each.node_id for each in answer.node_endpoints] == [1]
-
-
 def test_kafkas_own_topics_are_not_for_clients_to_write() -> None:
     with ClusterDriver() as driver:
         driver.topic.internal = True
         assert int(driver.produce().error_code) == 17
-
-
-def test_acks_that_are_none_are_refused() -> None:
-    with ClusterDriver() as driver:
-        assert int(driver.produce(acks=2).error_code) == 21
-
-
-def test_acks_0_is_answered_by_cutting_the_connection_if_at_all() -> None:
-    with ClusterDriver() as driver:
-        assert driver.loop.run_until_complete(driver.producing(acks=0)) is None
-        assert driver.partition.log.end == 1
-        assert not driver.connection.is_cut
-        driver.loop.run_until_complete(driver.producing(b"", acks=0))
-        assert driver.connection.is_cut
 
 
 # ---- acks=all --------------------------------------------------------------------------------------------------------
@@ -203,37 +149,6 @@ def test_records_committed_while_replicas_became_too_few_are_answered_as_such() 
 def sent(driver: ClusterDriver, *batches: bytes, broker: int = 1) -> list[tuple[int, int]]:
     answers: list[Any] = [driver.produce(each, broker=broker) for each in batches]
     return [(int(each.error_code), each.base_offset) for each in answers]
-
-
-def test_the_last_five_batches_are_recognised_and_answered_with_their_offset() -> None:
-    with ClusterDriver() as driver:
-        assert sent(driver, *(idempotent(each) for each in range(6))) == [(0, each) for each in range(6)]
-        assert sent(driver, idempotent(1), idempotent(5)) == [(0, 1), (0, 5)]
-        assert sent(driver, idempotent(0)) == [(45, -1)]  # forgotten: taken for a gap
-        assert driver.partition.log.end == 6
-
-
-def test_a_batch_of_other_records_with_a_known_first_sequence_is_no_repetition() -> None:
-    with ClusterDriver() as driver:
-        assert sent(driver, idempotent(0), idempotent(1), idempotent(1, count=2)) == [(0, 0), (0, 1), (45, -1)]
-
-
-def test_a_gap_is_refused_and_a_first_batch_may_have_any_sequence() -> None:
-    with ClusterDriver() as driver:
-        assert sent(driver, idempotent(10), idempotent(12), idempotent(11)) == [(0, 0), (45, -1), (0, 1)]
-
-
-def test_sequences_go_on_with_0_after_the_last() -> None:
-    with ClusterDriver() as driver:
-        assert sent(driver, idempotent(LAST_SEQUENCE), idempotent(0)) == [(0, 0), (0, 1)]
-        assert sent(driver, idempotent(LAST_SEQUENCE, producer=8, count=3), idempotent(2, producer=8)) == [(0, 2), (0, 5)]
-        assert sent(driver, idempotent(LAST_SEQUENCE, producer=8, count=3)) == [(0, 2)]
-
-
-def test_a_new_epoch_begins_with_sequence_0_and_fences_the_old_one() -> None:
-    with ClusterDriver() as driver:
-        assert sent(driver, idempotent(5), idempotent(6, epoch=1), idempotent(0, epoch=1)) == [(0, 0), (45, -1), (0, 1)]
-        assert sent(driver, idempotent(6)) == [(47, -1)]
 
 
 def test_a_new_leader_knows_the_producers_from_its_log() -> None:
