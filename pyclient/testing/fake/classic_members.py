@@ -6,29 +6,22 @@ says so; it joins again, tells what it has, and goes on until it has what it is 
 from __future__ import annotations
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.request import Fields
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.heartbeats import JOIN, SYNC, ConsumerMembership, timer
-from pyclient.testing.fake.membership import (
-    ILLEGAL_GENERATION,
-    INCONSISTENT_GROUP_PROTOCOL,
-    MEMBER_ID_REQUIRED,
-    REBALANCE_IN_PROGRESS,
-    UNKNOWN_MEMBER_ID,
-    Joining,
-    join_error,
-)
+from pyclient.testing.fake.membership import Joining, join_error
 from pyclient.testing.fake.migration import PROTOCOL_TYPE, Policy, places
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.reconciliation import Classic, ConsumerMember, MemberState
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.subscription import Subscription, read_subscription, written
 
 
-class Guests:
+class ClassicMembers:
     """Classic members of all groups of the new kind in a cluster."""
 
     def __init__(self, kafka: Kafka) -> None:
@@ -38,37 +31,37 @@ class Guests:
 
     # ---- joining ----------------------------------------------------------------------------------------------------
 
-    def join(self, group: ConsumerGroup, asked: Joining) -> Fields:
+    def join(self, group: ConsumerGroup, request: Joining) -> Fields:
         """JoinGroup: the member's epoch is its generation.
 
         Raises:
             Refused: whoever this is cannot join.
         """
         if self._members.policy is Policy.DISABLED:
-            raise Refused(INCONSISTENT_GROUP_PROTOCOL)
-        member_id = asked.member_id or self._members.new_id()
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
+        member_id = request.member_id or self._members.new_id()
         group.check_size(member_id, self._members.moment())
-        if not _supports(group, asked):
-            raise Refused(INCONSISTENT_GROUP_PROTOCOL)
-        if not asked.member_id and asked.instance is None and asked.needs_known_id:
-            return join_error(MEMBER_ID_REQUIRED, member_id)
-        member = self._entered(group, asked, _before(group, asked, member_id))
-        return {**join_error(0, member.id), "generation_id": member.epoch, "protocol_type": PROTOCOL_TYPE, "protocol_name": asked.names[0]}
+        if not _supports(group, request):
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
+        if not request.member_id and request.instance is None and request.needs_known_id:
+            return join_error(ErrorCode.member_id_required, member_id)
+        member = self._entered(group, request, _before(group, request, member_id))
+        return {**join_error(0, member.id), "generation_id": member.epoch, "protocol_type": PROTOCOL_TYPE, "protocol_name": request.names[0]}
 
-    def _entered(self, group: ConsumerGroup, asked: Joining, old: ConsumerMember) -> ConsumerMember:
-        said = read_subscription(asked.protocols[0][1])
+    def _entered(self, group: ConsumerGroup, request: Joining, old: ConsumerMember) -> ConsumerMember:
+        said = read_subscription(request.protocols[0][1])
         before, moment = dict(group.members), self._members.moment()
-        downgrades = self._downgrades(group, asked.instance)
+        downgrades = self._downgrades(group, request.instance)
         owned = places(said.owned, moment.topics)
         if downgrades:
             moment = moment._replace(interval_s=float("inf"))
-        member = group.let_in(old, _updated(old, asked, said), owned, moment)
+        member = group.let_in(old, _updated(old, request, said), owned, moment)
         self._coordinator.cancel(group, timer(JOIN, member.id))
         if downgrades:
             self._members.downgrade(group, [], rebalances=group.assignment_epoch < group.epoch)
         else:
             self._members.after(group, before, member)
-            self._members.give_up_after(group, member, SYNC, asked.rebalance_timeout_ms / 1000)
+            self._members.give_up_after(group, member, SYNC, request.rebalance_timeout_ms / 1000)
         return member
 
     def _downgrades(self, group: ConsumerGroup, instance: str | None) -> bool:
@@ -89,10 +82,10 @@ class Guests:
         """
         member, classic = _classic(group, member_id, instance, generation)
         if names[0] not in (None, PROTOCOL_TYPE) or names[1] not in (None, classic.protocol):
-            raise Refused(INCONSISTENT_GROUP_PROTOCOL)
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
         if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._await_join(group, member)
-            raise Refused(REBALANCE_IN_PROGRESS)
+            raise RefusalError(ErrorCode.rebalance_in_progress)
         self._coordinator.cancel(group, timer(SYNC, member.id))
         self._members.watch(group, member)
         return {"throttle_time": 0, "error_code": 0, "protocol_type": names[0], "protocol_name": names[1],
@@ -103,7 +96,7 @@ class Guests:
         version = read_subscription(classic.protocols[0][1]).version
         return written([TopicPartition(topics[topic], index) for topic, index in member.assigned if topic in topics], version)
 
-    def beat(self, group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> None:
+    def heartbeat(self, group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> None:
         """Heartbeat.
 
         Raises:
@@ -113,7 +106,7 @@ class Guests:
         self._members.watch(group, member)
         if member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS or group.has_for(member):
             self._await_join(group, member)
-            raise Refused(REBALANCE_IN_PROGRESS)
+            raise RefusalError(ErrorCode.rebalance_in_progress)
 
     def _await_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """It has its rebalance timeout to join again, from when it is told first."""
@@ -121,32 +114,32 @@ class Guests:
             self._members.give_up_after(group, member, JOIN, member.rebalance_timeout_ms / 1000)
 
 
-def _supports(group: ConsumerGroup, asked: Joining) -> bool:
+def _supports(group: ConsumerGroup, request: Joining) -> bool:
     """Whether there is a protocol that it and all other classic members know."""
     others = [{name for name, _ in each.classic.protocols} for each in group.members.values() if each.classic is not None]
-    return asked.protocol_type == PROTOCOL_TYPE and any(all(name in each for each in others) for name in asked.names)
+    return request.protocol_type == PROTOCOL_TYPE and any(all(name in each for each in others) for name in request.names)
 
 
-def _before(group: ConsumerGroup, asked: Joining, member_id: str) -> ConsumerMember:
+def _before(group: ConsumerGroup, request: Joining, member_id: str) -> ConsumerMember:
     """Who joins, as it was before; without an id of its own a static member takes the place of its old self. Raises Refused."""
-    if asked.instance is None:
+    if request.instance is None:
         return group.newcomer(member_id)
-    if asked.member_id:
-        return group.static_member(member_id, asked.instance)
-    return group.newcomer(member_id, group.static_of(asked.instance))
+    if request.member_id:
+        return group.static_member(member_id, request.instance)
+    return group.newcomer(member_id, group.static_of(request.instance))
 
 
-def _updated(member: ConsumerMember, asked: Joining, said: Subscription) -> ConsumerMember:
+def _updated(member: ConsumerMember, request: Joining, said: Subscription) -> ConsumerMember:
     return attrs.evolve(
-        member, instance=asked.instance, rack=said.rack or member.rack, rebalance_timeout_ms=asked.rebalance_timeout_ms, topics=said.topics,
-        pattern="", client_id=asked.client_id, host=asked.host, classic=Classic(asked.session_timeout_ms, asked.protocols))
+        member, instance=request.instance, rack=said.rack or member.rack, rebalance_timeout_ms=request.rebalance_timeout_ms, topics=said.topics,
+        pattern="", client_id=request.client_id, host=request.host, classic=Classic(request.session_timeout_ms, request.protocols))
 
 
 def _classic(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> tuple[ConsumerMember, Classic]:
     """Raises Refused when there is no such classic member in this generation."""
     member = group.member(member_id) if instance is None else group.static_member(member_id, instance)
     if member.classic is None:
-        raise Refused(UNKNOWN_MEMBER_ID)
+        raise RefusalError(ErrorCode.unknown_member_id)
     if member.epoch != generation:
-        raise Refused(ILLEGAL_GENERATION)
+        raise RefusalError(ErrorCode.illegal_generation)
     return member, member.classic

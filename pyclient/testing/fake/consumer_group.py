@@ -13,21 +13,14 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.group import Committed
 from pyclient.testing.fake.patterns import InvalidPatternError, matcher
 from pyclient.testing.fake.reconciliation import Aim, ConsumerMember, MemberState, Place, reconciled
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.server_assignors import ASSIGNORS, DEFAULT, Subscriber
 
-ILLEGAL_GENERATION: Final = 22
-UNKNOWN_MEMBER_ID: Final = 25
-GROUP_MAX_SIZE_REACHED: Final = 81
-FENCED_INSTANCE_ID: Final = 82
-FENCED_MEMBER_EPOCH: Final = 110
-UNRELEASED_INSTANCE_ID: Final = 111
-STALE_MEMBER_EPOCH: Final = 113
-INVALID_REGULAR_EXPRESSION: Final = 128
 JOINS: Final = 0
 LEAVES: Final = -1
 LEAVES_FOR_NOW: Final = -2
@@ -64,7 +57,7 @@ class Matched(NamedTuple):
 
 
 @attrs.frozen(kw_only=True)
-class Beat:
+class HeartbeatRequest:
     """A ConsumerGroupHeartbeat of a member that joins or stays; None is what it does not say, for nothing changed."""
 
     member_id: str
@@ -97,7 +90,7 @@ class Moment(NamedTuple):
     """A group shares anew no sooner than so long after the last time."""
 
 
-class Told(NamedTuple):
+class HeartbeatResponse(NamedTuple):
     """What a member is answered."""
 
     member: ConsumerMember
@@ -185,21 +178,21 @@ class ConsumerGroup:
 
     # ---- a heartbeat ------------------------------------------------------------------------------------------------
 
-    def beat(self, asked: Beat, moment: Moment) -> Told:
+    def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> HeartbeatResponse:
         """A member joins, comes back, or stays; it is told what it may use when that is new to it, or when it asks for all.
 
         Raises:
             Refused: nothing has changed then.
         """
-        self.check_size(asked.member_id, moment)
-        old = self._sender(asked)
-        member = _updated(old, asked)
+        self.check_size(request.member_id, moment)
+        old = self._sender(request)
+        member = _updated(old, request)
         if member.pattern != old.pattern and member.pattern and not self._subscribers(member.pattern):
             check_pattern(member.pattern)
         bumps = self.epoch == 0 or set(member.topics) != set(old.topics) or self._pattern_matters(old, member)
-        after = self._go_on(old, member, asked.owned, moment, bumps=bumps)
-        tells = asked.epoch == JOINS or asked.is_full or after.assigned != old.assigned
-        return Told(after, tuple(after.assigned) if tells else None)
+        after = self._go_on(old, member, request.owned, moment, bumps=bumps)
+        tells = request.epoch == JOINS or request.is_full or after.assigned != old.assigned
+        return HeartbeatResponse(after, tuple(after.assigned) if tells else None)
 
     def let_in(self, old: ConsumerMember, member: ConsumerMember, owned: tuple[Place, ...], moment: Moment) -> ConsumerMember:
         """A classic member joins, or joins again; *old* is what it was before. Raises nothing."""
@@ -209,7 +202,7 @@ class ConsumerGroup:
     def check_size(self, member_id: str, moment: Moment) -> None:
         """Raises Refused when there is no room for whoever this is."""
         if len(self.members) >= moment.most and member_id not in self.members:
-            raise Refused(GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum capacity of {moment.most} members.")
+            raise RefusalError(ErrorCode.group_max_size_reached, f"The consumer group has reached its maximum capacity of {moment.most} members.")
 
     def _go_on(self, old: ConsumerMember, member: ConsumerMember, owned: tuple[Place, ...] | None, moment: Moment, *,
                bumps: bool) -> ConsumerMember:
@@ -223,17 +216,17 @@ class ConsumerGroup:
         resubscribed = set(member.topics) != set(old.topics) or member.pattern != old.pattern
         return self._reconcile(member, owned, moment.topics, resubscribed=resubscribed)
 
-    def _sender(self, asked: Beat) -> ConsumerMember:
+    def _sender(self, request: HeartbeatRequest) -> ConsumerMember:
         """Who sent it, as it was before; a new member, or a static one's new self, is not in the group yet."""
-        if asked.instance is None:
-            return self.newcomer(asked.member_id) if asked.epoch == JOINS else _in_epoch(self.member(asked.member_id), asked)
-        if asked.epoch != JOINS:
-            return _in_epoch(self.static_member(asked.member_id, asked.instance), asked)
-        before = self.static_of(asked.instance)
+        if request.instance is None:
+            return self.newcomer(request.member_id) if request.epoch == JOINS else _in_epoch(self.member(request.member_id), request)
+        if request.epoch != JOINS:
+            return _in_epoch(self.static_member(request.member_id, request.instance), request)
+        before = self.static_of(request.instance)
         if before is not None and before.epoch != LEAVES_FOR_NOW and before.classic is None:
-            raise Refused(UNRELEASED_INSTANCE_ID, f"Static member {asked.member_id} with instance id {asked.instance} cannot join the group "
+            raise RefusalError(ErrorCode.unreleased_instance_id, f"Static member {request.member_id} with instance id {request.instance} cannot join the group "
                                                   f"because the instance id is owned by {before.id} member.")
-        return self.newcomer(asked.member_id, before)
+        return self.newcomer(request.member_id, before)
 
     def newcomer(self, member_id: str, instead_of: ConsumerMember | None = None) -> ConsumerMember:
         """Who joins with this id: somebody known, a static member's new self with all it had, or somebody new."""
@@ -248,15 +241,15 @@ class ConsumerGroup:
     def member(self, member_id: str) -> ConsumerMember:
         """Raises Refused when there is no such member."""
         if member_id not in self.members:
-            raise Refused(UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}.")
+            raise RefusalError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {self.id}.")
         return self.members[member_id]
 
     def static_member(self, member_id: str, instance: str) -> ConsumerMember:
         """Raises Refused when nobody has this instance id, or another member."""
         if instance not in self.statics:
-            raise Refused(UNKNOWN_MEMBER_ID, f"Instance id {instance} is unknown.")
+            raise RefusalError(ErrorCode.unknown_member_id, f"Instance id {instance} is unknown.")
         if self.statics[instance] != member_id:
-            raise Refused(FENCED_INSTANCE_ID, f"Static member {member_id} with instance id {instance} was fenced by member "
+            raise RefusalError(ErrorCode.fenced_instance_id, f"Static member {member_id} with instance id {instance} was fenced by member "
                                               f"{self.statics[instance]}.")
         return self.members[member_id]
 
@@ -344,7 +337,7 @@ class ConsumerGroup:
         changed, self.has_new_topics = False, False
         for pattern in dict.fromkeys(each.pattern for each in self.members.values() if each.pattern):
             known = self.patterns.get(pattern, Matched((), now))
-            fits = matcher(pattern).fullmatch
+            fits = matcher(pattern)
             self.patterns[pattern] = found = Matched(tuple(sorted(name for name in catalog if fits(name))), now)
             changed |= found.topics != known.topics
         self._look(catalog, bumps=changed)
@@ -389,26 +382,26 @@ class ConsumerGroup:
             raise _stale(member)
 
 
-def _updated(member: ConsumerMember, asked: Beat) -> ConsumerMember:
+def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
     """The member with what it says of itself; what it does not say stays."""
-    said: dict[str, Any] = {name: getattr(asked, name) for name in ("instance", "rack", "topics", "pattern", "assignor")}
-    if asked.rebalance_timeout_ms != -1:
-        said["rebalance_timeout_ms"] = asked.rebalance_timeout_ms
-    return attrs.evolve(member, client_id=asked.client_id, host=asked.host, classic=None, **{name: value for name, value in said.items() if value is not None})
+    said: dict[str, Any] = {name: getattr(request, name) for name in ("instance", "rack", "topics", "pattern", "assignor")}
+    if request.rebalance_timeout_ms != -1:
+        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    return attrs.evolve(member, client_id=request.client_id, host=request.host, classic=None, **{name: value for name, value in said.items() if value is not None})
 
 
-def _in_epoch(member: ConsumerMember, asked: Beat) -> ConsumerMember:
+def _in_epoch(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
     """The epoch before is good enough for who has nothing that it may not have: the answer with the new one may have been lost."""
-    late = asked.epoch == member.previous_epoch and asked.owned is not None and all(each in member.assigned for each in asked.owned)
-    if asked.epoch == member.epoch or (asked.epoch < member.epoch and late):
+    late = request.epoch == member.previous_epoch and request.owned is not None and all(each in member.assigned for each in request.owned)
+    if request.epoch == member.epoch or (request.epoch < member.epoch and late):
         return member
-    than = "greater" if asked.epoch > member.epoch else "smaller"
-    raise Refused(FENCED_MEMBER_EPOCH, f"The consumer group member has a {than} member epoch ({asked.epoch}) than the one known by the group "
+    than = "greater" if request.epoch > member.epoch else "smaller"
+    raise RefusalError(ErrorCode.fenced_member_epoch, f"The consumer group member has a {than} member epoch ({request.epoch}) than the one known by the group "
                                        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.")
 
 
-def _stale(member: ConsumerMember) -> Refused:
-    return Refused(STALE_MEMBER_EPOCH if member.classic is None else ILLEGAL_GENERATION)
+def _stale(member: ConsumerMember) -> RefusalError:
+    return RefusalError(ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation)
 
 
 def check_pattern(pattern: str) -> None:
@@ -416,5 +409,5 @@ def check_pattern(pattern: str) -> None:
     try:
         matcher(pattern)
     except InvalidPatternError as invalid:
-        raise Refused(INVALID_REGULAR_EXPRESSION,
+        raise RefusalError(ErrorCode.invalid_regular_expression,
                       f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {invalid}.") from None

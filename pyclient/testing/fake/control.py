@@ -7,7 +7,7 @@ from typing import Self, TypeAlias
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.request import Asked, Fields
+from pyclient.testing.fake.request import Request, Fields
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ class Throttle:
 
 
 Verdict: TypeAlias = Answer | Fail | Delay | Drop | Cut | Silence | Throttle
-Decide: TypeAlias = Callable[[Asked], Verdict | None]
+Decide: TypeAlias = Callable[[Request], Verdict | None]
 """None lets the request pass: to observe is to return None."""
 
 
@@ -87,11 +87,11 @@ class Rule:
         if self in self.rules:
             self.rules.remove(self)
 
-    def verdict(self, asked: Asked) -> Verdict | None:
+    def verdict(self, request: Request) -> Verdict | None:
         """What to do with this request; each verdict but None uses the rule once."""
-        if self.api not in (None, asked.api) or self.broker not in (None, asked.broker):
+        if self.api not in (None, request.api) or self.broker not in (None, request.broker):
             return None
-        verdict = self.decide(asked)
+        verdict = self.decide(request)
         if verdict is not None:
             self._hit()
         return verdict
@@ -113,15 +113,15 @@ class Control:
     def intercept(self, decide: Decide | Verdict, *, api: Api | None = None, broker: int | None = None,
                   times: int | None = None) -> Rule:
         """Do this to requests of an API (None: all) at a broker (None: any), so many times (None: until removed)."""
-        chosen: Decide = decide if callable(decide) else lambda _asked: decide
+        chosen: Decide = decide if callable(decide) else lambda _request: decide
         rule = Rule(chosen, api, broker, times, self._rules)
         self._rules.append(rule)
         return rule
 
-    def verdict(self, asked: Asked) -> Verdict | None:
+    def verdict(self, request: Request) -> Verdict | None:
         """What is to be done with this request; None is nothing."""
         for rule in list(self._rules):
-            verdict = rule.verdict(asked)
+            verdict = rule.verdict(request)
             if verdict is not None:
                 return verdict
         return None

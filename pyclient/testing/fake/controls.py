@@ -11,7 +11,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.record import Record
 from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 from pyclient.testing.fake import view
-from pyclient.testing.fake.request import Asked
+from pyclient.testing.fake.request import Request
 from pyclient.testing.fake.control import Decide, Rule, Throttle, Verdict
 from pyclient.testing.fake.coordinator import GROUP, Coordinator
 from pyclient.testing.fake.model import Kafka
@@ -28,7 +28,7 @@ class Controls(abc.ABC):
 
     def __init__(self) -> None:
         self._throttles: dict[int | None, Rule] = {}
-        self._requests: deque[Asked] = deque(maxlen=REMEMBERED)
+        self._requests: deque[Request] = deque(maxlen=REMEMBERED)
 
     @property
     @abc.abstractmethod
@@ -40,9 +40,9 @@ class Controls(abc.ABC):
         """Have the model do something where it runs."""
 
     def _remember(self, event: str, facts: Mapping[str, object]) -> None:
-        asked = facts.get("asked")
-        if event == "asked" and isinstance(asked, Asked):
-            self._requests.append(asked)
+        request = facts.get("request")
+        if event == "request" and isinstance(request, Request):
+            self._requests.append(request)
 
     # ---- topics and records -----------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class Controls(abc.ABC):
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def requests(self, api: Api | str | None = None, *, broker: int | None = None) -> list[Asked]:
+    def requests(self, api: Api | str | None = None, *, broker: int | None = None) -> list[Request]:
         """What was asked so far, the newest 10,000 of it: of one API ("Produce"), of one broker, or all."""
         wanted = None if api is None else _api(api)
         return self._do(lambda _: [each for each in self._requests if wanted in (None, each.api) and broker in (None, each.broker)])

@@ -5,16 +5,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.group import Group
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
 GROUP: Final = 0
 """Key type of groups in FindCoordinator."""
-COORDINATOR_LOAD_IN_PROGRESS: Final = 14
-COORDINATOR_NOT_AVAILABLE: Final = 15
-NOT_COORDINATOR: Final = 16
 MOVES: Final = frozenset({"broker killed", "broker started", "coordinator moved"})
 Home = tuple[int, int]
 AnyGroup: TypeAlias = Group | ConsumerGroup
@@ -52,9 +51,9 @@ class Coordinator:
             Refused: this broker does not coordinate it, or not yet.
         """
         if self._kafka.coordinator(GROUP, group_id) != broker:
-            raise Refused(NOT_COORDINATOR)
+            raise RefusalError(ErrorCode.not_coordinator)
         if self.loading(group_id):
-            raise Refused(COORDINATOR_LOAD_IN_PROGRESS)
+            raise RefusalError(ErrorCode.coordinator_load_in_progress)
         return self.groups.get(group_id)
 
     def of(self, broker: int) -> list[AnyGroup]:
@@ -77,7 +76,7 @@ class Coordinator:
         self._forget_timers(group)
         del self.groups[group.id], self._homes[group.id]
         self._loaded_at.pop(group.id, None)
-        self._kafka.tell("group deleted", group=group.id)
+        self._kafka.report("group deleted", group=group.id)
 
     # ---- timers -----------------------------------------------------------------------------------------------------
 
@@ -127,7 +126,7 @@ class Coordinator:
             keeper.unload(group)
         restored = self.groups[group.id] = group.restored()
         self._loaded_at[group.id] = self._kafka.clock() + self._kafka.settings.coordinator_load_ms / 1000
-        self._kafka.tell("group moved", group=group.id, to=self._homes[group.id][0])
+        self._kafka.report("group moved", group=group.id, to=self._homes[group.id][0])
         if keeper is not None:
             keeper.load(restored)
 

@@ -9,16 +9,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pyclient.testing.fake.consumer_group import JOINS, LEAVES_FOR_NOW, Beat, Catalog, ConsumerGroup, Moment, Told, TopicView
+from kio.schema.errors import ErrorCode
+
+from pyclient.testing.fake.consumer_group import JOINS, LEAVES_FOR_NOW, HeartbeatRequest, Catalog, ConsumerGroup, Moment, HeartbeatResponse, TopicView
 from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.group import Group
 from pyclient.testing.fake.membership import Membership
 from pyclient.testing.fake.migration import Policy, can_downgrade, downgraded, upgraded
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.reconciliation import ConsumerMember, MemberState
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
-GROUP_ID_NOT_FOUND: Final = 69
 SESSION: Final = "session of"
 REVOCATION: Final = "revocation by"
 JOIN: Final = "join of"
@@ -40,15 +41,15 @@ class ConsumerMembership:
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def beat(self, group: AnyGroup | None, group_id: str, asked: Beat) -> Told:
+    def heartbeat(self, group: AnyGroup | None, group_id: str, request: HeartbeatRequest) -> HeartbeatResponse:
         """A heartbeat of a member that joins or stays.
 
         Raises:
             Refused: there is no such group or member, or another one is in its place.
         """
-        found = self._joinable(group, group_id) if asked.epoch == JOINS else self.existing(group, group_id, "Consumer group")
+        found = self._joinable(group, group_id) if request.epoch == JOINS else self.existing(group, group_id, "Consumer group")
         before = dict(found.members)
-        told = found.beat(asked, self.moment())
+        told = found.heartbeat(request, self.moment())
         if found is not group:
             self._begin(found, group)
         self.after(found, before, told.member)
@@ -56,7 +57,7 @@ class ConsumerMembership:
 
     def after(self, group: ConsumerGroup, before: Mapping[str, ConsumerMember], member: ConsumerMember) -> None:
         """What has to be done when a member joined or beat; *before* are all members as they were."""
-        self.tell(group, before)
+        self.report(group, before)
         self.watch(group, member)
         self._watch_revocation(group, before.get(member.id), member)
         self._match_later(group)
@@ -67,22 +68,22 @@ class ConsumerMembership:
         return Moment(self.catalog(), self._kafka.clock(), settings.group_consumer_max_size,
                       settings.group_consumer_assignment_interval_ms / 1000)
 
-    def leave(self, group: AnyGroup | None, group_id: str, asked: Beat) -> None:
+    def leave(self, group: AnyGroup | None, group_id: str, request: HeartbeatRequest) -> None:
         """A member goes for good, or a static one for now.
 
         Raises:
             Refused: there is no such group or member.
         """
         found = self.existing(group, group_id, "Group")
-        if asked.instance is None:
-            self.remove(found, [found.member(asked.member_id)])
+        if request.instance is None:
+            self.remove(found, [found.member(request.member_id)])
             return
-        member = found.static_member(asked.member_id, asked.instance)
-        if asked.epoch == LEAVES_FOR_NOW:
+        member = found.static_member(request.member_id, request.instance)
+        if request.epoch == LEAVES_FOR_NOW:
             before = dict(found.members)
             found.leave_for_now(member)
             self._coordinator.cancel(found, timer(REVOCATION, member.id))
-            self.tell(found, before)
+            self.report(found, before)
         else:
             self.remove(found, [member])
 
@@ -118,9 +119,9 @@ class ConsumerMembership:
     def existing(self, group: AnyGroup | None, group_id: str, called: str) -> ConsumerGroup:
         """Raises Refused when there is no group of the new kind."""
         if group is None:
-            raise Refused(GROUP_ID_NOT_FOUND, f"{called} {group_id} not found.")
+            raise RefusalError(ErrorCode.group_id_not_found, f"{called} {group_id} not found.")
         if not isinstance(group, ConsumerGroup):
-            raise Refused(GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            raise RefusalError(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return group
 
     def new_id(self) -> str:
@@ -144,12 +145,12 @@ class ConsumerMembership:
         for member in gone:
             for kind in TIMERS:
                 self._coordinator.cancel(group, timer(kind, member.id))
-        self.tell(group, before)
+        self.report(group, before)
 
     def downgrade(self, group: ConsumerGroup, without: Sequence[str], *, rebalances: bool) -> None:
         """Make a classic group of it."""
         for name in without:
-            self._kafka.tell("member left", group=group.id, member=name, instance=group.members[name].instance)
+            self._kafka.report("member left", group=group.id, member=name, instance=group.members[name].instance)
         self._kafka.part(Membership).adopt(downgraded(group, without, self.catalog()), rebalances=rebalances)
 
     def watch(self, group: ConsumerGroup, member: ConsumerMember, more_s: float = 0.0) -> None:
@@ -203,7 +204,7 @@ class ConsumerMembership:
     def _match(self, group: ConsumerGroup) -> None:
         self._coordinator.cancel(group, "patterns")
         group.match(self.catalog(), self._kafka.clock())
-        self.tell(group, group.members)
+        self.report(group, group.members)
 
     # ---- moving -----------------------------------------------------------------------------------------------------
 
@@ -220,18 +221,18 @@ class ConsumerMembership:
 
     # ---- telling ----------------------------------------------------------------------------------------------------
 
-    def tell(self, group: ConsumerGroup, before: Mapping[str, ConsumerMember]) -> None:
+    def report(self, group: ConsumerGroup, before: Mapping[str, ConsumerMember]) -> None:
         """Tell what has become of the members."""
         for old in before.values():
             if old.id not in group.members:
-                self._kafka.tell("member left", group=group.id, member=old.id, instance=old.instance)
+                self._kafka.report("member left", group=group.id, member=old.id, instance=old.instance)
         for member in group.members.values():
             if member.id not in before:
-                self._kafka.tell("member joined", group=group.id, member=member.id, instance=member.instance)
+                self._kafka.report("member joined", group=group.id, member=member.id, instance=member.instance)
             if member != before.get(member.id):
-                self._kafka.tell("member reconciled", group=group.id, member=member.id, epoch=member.epoch, state=member.state.name,
+                self._kafka.report("member reconciled", group=group.id, member=member.id, epoch=member.epoch, state=member.state.name,
                                  assigned=tuple(member.assigned), revoking=tuple(member.revoking))
-        self._kafka.tell("group", group=group.id, state=group.state.value, generation=group.epoch, leader=None,
+        self._kafka.report("group", group=group.id, state=group.state.value, generation=group.epoch, leader=None,
                          members=tuple(group.members), protocol=group.assignor)
 
 
@@ -241,7 +242,7 @@ def _refusable(group: ConsumerGroup, member_id: str, instance: str | None) -> Co
         if instance is None:
             return group.member(member_id)
         return group.static_member(member_id or group.statics.get(instance, ""), instance)
-    except Refused as refused:
+    except RefusalError as refused:
         return refused.code
 
 

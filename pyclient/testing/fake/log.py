@@ -4,12 +4,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.testing.fake.batch import Batch
 from pyclient.testing.fake.epochs import Epochs
 from pyclient.testing.fake.producers import Aborted, Producers
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
-OFFSET_OUT_OF_RANGE: Final = 1
 NO_TIMESTAMP: Final = -1
 
 
@@ -106,7 +107,7 @@ class Log:
             Refused: the log holds no such offset.
         """
         if not self.start <= offset <= self.end:
-            raise Refused(OFFSET_OUT_OF_RANGE)
+            raise RefusalError(ErrorCode.offset_out_of_range)
         if offset >= before:
             return b""
         found = self.range(offset, before)

@@ -8,20 +8,14 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.request import Fields
-from pyclient.testing.fake.coordinator import NOT_COORDINATOR, Coordinator
+from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.group import Committed, Event, Group, Member, State
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
-ILLEGAL_GENERATION: Final = 22
-INCONSISTENT_GROUP_PROTOCOL: Final = 23
-UNKNOWN_MEMBER_ID: Final = 25
-REBALANCE_IN_PROGRESS: Final = 27
-MEMBER_ID_REQUIRED: Final = 79
-GROUP_MAX_SIZE_REACHED: Final = 81
-FENCED_INSTANCE_ID: Final = 82
 NEW_MEMBER_TIMEOUT_S: Final = 300.0
 """How long a member that was never told its id may be waited for: it cannot beat without one."""
 TICK_S: Final = 1e-4
@@ -62,25 +56,25 @@ class Membership:
 
     # ---- joining ----------------------------------------------------------------------------------------------------
 
-    def join(self, group: Group | None, group_id: str, asked: Joining) -> Fields | Pending:
+    def join(self, group: Group | None, group_id: str, request: Joining) -> Fields | Pending:
         """JoinGroup: the answer comes when everybody has joined, or their time is over.
 
         Raises:
             Refused: whoever this is cannot join.
         """
-        if group is None and asked.member_id:
-            raise Refused(UNKNOWN_MEMBER_ID)
+        if group is None and request.member_id:
+            raise RefusalError(ErrorCode.unknown_member_id)
         group = group or self.made(group_id)
-        if not group.accepts(asked.member_id, self._kafka.settings.group_max_size):
-            self._drop(group, asked.member_id)
-            return join_error(GROUP_MAX_SIZE_REACHED)
-        if not group.supports(asked.protocol_type, asked.names):
-            raise Refused(INCONSISTENT_GROUP_PROTOCOL)
-        if not asked.member_id:
-            return self._join_new(group, asked)
-        if asked.member_id in group.pending:
-            return self._enter(group, asked, asked.member_id)
-        return self._rejoin(group, asked, known(group, asked.member_id, asked.instance))
+        if not group.accepts(request.member_id, self._kafka.settings.group_max_size):
+            self._drop(group, request.member_id)
+            return join_error(ErrorCode.group_max_size_reached)
+        if not group.supports(request.protocol_type, request.names):
+            raise RefusalError(ErrorCode.inconsistent_group_protocol)
+        if not request.member_id:
+            return self._join_new(group, request)
+        if request.member_id in group.pending:
+            return self._enter(group, request, request.member_id)
+        return self._rejoin(group, request, known(group, request.member_id, request.instance))
 
     def made(self, group_id: str, offsets: dict[tuple[str, int], Committed] | None = None) -> Group:
         """A group nobody is in yet, perhaps with the offsets of the one whose place it takes."""
@@ -89,56 +83,56 @@ class Membership:
         self._coordinator.put(group)
         return group
 
-    def _join_new(self, group: Group, asked: Joining) -> Fields | Pending:
-        member_id = f"{asked.client_id if asked.instance is None else asked.instance}-{self._uuid()}"
-        if asked.instance is not None:
-            known_as = group.statics.get(asked.instance)
-            return (self._enter(group, asked, member_id) if known_as is None
-                    else self._return(group, asked, group.members[known_as], member_id))
-        if asked.needs_known_id:
-            group.pending[member_id] = self._kafka.clock() + asked.session_timeout_ms / 1000
+    def _join_new(self, group: Group, request: Joining) -> Fields | Pending:
+        member_id = f"{request.client_id if request.instance is None else request.instance}-{self._uuid()}"
+        if request.instance is not None:
+            known_as = group.statics.get(request.instance)
+            return (self._enter(group, request, member_id) if known_as is None
+                    else self._return(group, request, group.members[known_as], member_id))
+        if request.needs_known_id:
+            group.pending[member_id] = self._kafka.clock() + request.session_timeout_ms / 1000
             self._watch(group, group.pending[member_id])
-            return join_error(MEMBER_ID_REQUIRED, member_id)
-        return self._enter(group, asked, member_id)
+            return join_error(ErrorCode.member_id_required, member_id)
+        return self._enter(group, request, member_id)
 
-    def _enter(self, group: Group, asked: Joining, member_id: str) -> Pending:
-        member = Member(id=member_id, instance=asked.instance, client_id=asked.client_id, host=asked.host,
-                        session_timeout_ms=asked.session_timeout_ms, rebalance_timeout_ms=asked.rebalance_timeout_ms,
-                        protocol_type=asked.protocol_type, protocols=asked.protocols)
+    def _enter(self, group: Group, request: Joining, member_id: str) -> Pending:
+        member = Member(id=member_id, instance=request.instance, client_id=request.client_id, host=request.host,
+                        session_timeout_ms=request.session_timeout_ms, rebalance_timeout_ms=request.rebalance_timeout_ms,
+                        protocol_type=request.protocol_type, protocols=request.protocols)
         if group.state is State.PREPARING and group.before is State.EMPTY:
             group.someone_came = True
         group.add(member)
         waiting = self._await_join(member)
         self._touch(group, member, NEW_MEMBER_TIMEOUT_S)
-        self._kafka.tell("member joined", group=group.id, member=member.id, instance=member.instance)
+        self._kafka.report("member joined", group=group.id, member=member.id, instance=member.instance)
         self._rebalance(group)
         return waiting
 
-    def _rejoin(self, group: Group, asked: Joining, member: Member) -> Fields | Pending:
+    def _rejoin(self, group: Group, request: Joining, member: Member) -> Fields | Pending:
         match group.state:
-            case State.COMPLETING if member.protocols == asked.protocols:
+            case State.COMPLETING if member.protocols == request.protocols:
                 return _joined(group, member)
-            case State.STABLE if member.protocols == asked.protocols and member.id != group.leader:
+            case State.STABLE if member.protocols == request.protocols and member.id != group.leader:
                 return _joined(group, member)
             case State.EMPTY:
-                return join_error(UNKNOWN_MEMBER_ID)
-        self._update(member, asked)
+                return join_error(ErrorCode.unknown_member_id)
+        self._update(member, request)
         waiting = self._await_join(member)
         self._rebalance(group)
         return waiting
 
-    def _return(self, group: Group, asked: Joining, old: Member, member_id: str) -> Fields | Pending:
+    def _return(self, group: Group, request: Joining, old: Member, member_id: str) -> Fields | Pending:
         """A static member joins without its id: it was restarted, and its old self is fenced."""
         led_by = group.leader
         member = group.replace(old, member_id)
-        old.answer_join(join_error(FENCED_INSTANCE_ID, old.id))
-        old.answer_sync(sync_error(FENCED_INSTANCE_ID))
-        self._update(member, asked)
+        old.answer_join(join_error(ErrorCode.fenced_instance_id, old.id))
+        old.answer_sync(sync_error(ErrorCode.fenced_instance_id))
+        self._update(member, request)
         self._touch(group, member)
-        self._kafka.tell("member replaced", group=group.id, member=member.id, instead_of=old.id, instance=member.instance)
+        self._kafka.report("member replaced", group=group.id, member=member.id, instead_of=old.id, instance=member.instance)
         if group.state is State.STABLE and group.choose() == group.protocol:
             group.save()
-            return _unchanged(group, member, str(led_by), asked)
+            return _unchanged(group, member, str(led_by), request)
         waiting = self._await_join(member)
         self._rebalance(group)
         return waiting
@@ -147,11 +141,11 @@ class Membership:
         member.joining = asyncio.get_running_loop().create_future()
         return member.joining
 
-    def _update(self, member: Member, asked: Joining) -> None:
-        member.protocols = asked.protocols
-        member.session_timeout_ms = asked.session_timeout_ms
-        member.rebalance_timeout_ms = asked.rebalance_timeout_ms
-        member.client_id, member.host = asked.client_id, asked.host
+    def _update(self, member: Member, request: Joining) -> None:
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.client_id, member.host = request.client_id, request.host
 
     # ---- a rebalance ------------------------------------------------------------------------------------------------
 
@@ -166,10 +160,10 @@ class Membership:
         if group.state is State.COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
-                member.answer_sync(sync_error(REBALANCE_IN_PROGRESS))
+                member.answer_sync(sync_error(ErrorCode.rebalance_in_progress))
         self._coordinator.cancel(group, "sync")
         group.on(Event.DISTURBED)
-        self._tell(group)
+        self._report(group)
         if group.before is State.EMPTY:
             delay = self._kafka.settings.group_initial_rebalance_delay_ms
             self._gather(group, delay, max(group.rebalance_timeout_ms - delay, 0))
@@ -202,7 +196,7 @@ class Membership:
             return
         group.someone_came = False
         group.begin_generation()
-        self._tell(group)
+        self._report(group)
         if group.members:
             self._hand_out(group)
         else:
@@ -235,9 +229,9 @@ class Membership:
         """
         match group.state:
             case State.EMPTY:
-                raise Refused(UNKNOWN_MEMBER_ID)
+                raise RefusalError(ErrorCode.unknown_member_id)
             case State.PREPARING:
-                raise Refused(REBALANCE_IN_PROGRESS)
+                raise RefusalError(ErrorCode.rebalance_in_progress)
         self._synced(group, member)
         if group.state is State.STABLE:
             return synced(group, member)
@@ -258,19 +252,19 @@ class Membership:
             member.answer_sync(synced(group, member))
             self._touch(group, member)
         group.save()
-        self._tell(group)
+        self._report(group)
 
-    def beat(self, group: Group, member: Member) -> None:
+    def heartbeat(self, group: Group, member: Member) -> None:
         """Heartbeat of a member of the current generation.
 
         Raises:
             Refused: it has to join again.
         """
         if group.state is State.EMPTY:
-            raise Refused(UNKNOWN_MEMBER_ID)
+            raise RefusalError(ErrorCode.unknown_member_id)
         self._touch(group, member)
         if group.state is State.PREPARING:
-            raise Refused(REBALANCE_IN_PROGRESS)
+            raise RefusalError(ErrorCode.rebalance_in_progress)
 
     def alive(self, group: Group, member: Member) -> None:
         """Something else than a heartbeat that shows the same."""
@@ -283,7 +277,7 @@ class Membership:
             try:
                 gone |= self._leave(group, member_id, instance)
                 codes.append(0)
-            except Refused as refused:
+            except RefusalError as refused:
                 codes.append(refused.code)
         if gone:
             self.left(group)
@@ -294,7 +288,7 @@ class Membership:
         if not member_id:
             member_id = group.statics.get(instance or "", "")
             if instance is None or not member_id:
-                raise Refused(UNKNOWN_MEMBER_ID)
+                raise RefusalError(ErrorCode.unknown_member_id)
         elif member_id in group.pending:
             self._drop(group, member_id)
             return False
@@ -318,9 +312,9 @@ class Membership:
     def _drop(self, group: Group, member_id: str) -> None:
         member = group.remove(member_id)
         if member is not None:
-            member.answer_join(join_error(UNKNOWN_MEMBER_ID))
-            member.answer_sync(sync_error(UNKNOWN_MEMBER_ID))
-            self._kafka.tell("member left", group=group.id, member=member.id, instance=member.instance)
+            member.answer_join(join_error(ErrorCode.unknown_member_id))
+            member.answer_sync(sync_error(ErrorCode.unknown_member_id))
+            self._kafka.report("member left", group=group.id, member=member.id, instance=member.instance)
 
     def _touch(self, group: Group, member: Member, seconds: float | None = None) -> None:
         member.silent_at = self._kafka.clock() + (member.session_timeout_ms / 1000 if seconds is None else seconds)
@@ -353,8 +347,8 @@ class Membership:
     def dismiss(self, group: Group) -> None:
         """The group is one of the next generation now: who waits for an answer has to join again there."""
         for member in group.members.values():
-            member.answer_join(join_error(REBALANCE_IN_PROGRESS, member.id))
-            member.answer_sync(sync_error(REBALANCE_IN_PROGRESS))
+            member.answer_join(join_error(ErrorCode.rebalance_in_progress, member.id))
+            member.answer_sync(sync_error(ErrorCode.rebalance_in_progress))
 
     def adopt(self, group: Group, *, rebalances: bool) -> None:
         """The group was one of the next generation, and only classic members are left."""
@@ -362,7 +356,7 @@ class Membership:
         self._coordinator.put(group)
         for member in group.members.values():
             self._touch(group, member)
-        self._tell(group)
+        self._report(group)
         if rebalances:
             self._prepare(group)
 
@@ -371,8 +365,8 @@ class Membership:
     def unload(self, group: Group) -> None:
         """Who waits for an answer is sent to the new coordinator."""
         for member in group.members.values():
-            member.answer_join(join_error(NOT_COORDINATOR))
-            member.answer_sync(sync_error(NOT_COORDINATOR))
+            member.answer_join(join_error(ErrorCode.not_coordinator))
+            member.answer_sync(sync_error(ErrorCode.not_coordinator))
 
     def load(self, group: Group) -> None:
         """Give every member the time it had."""
@@ -382,8 +376,8 @@ class Membership:
 
     # ---- telling ----------------------------------------------------------------------------------------------------
 
-    def _tell(self, group: Group) -> None:
-        self._kafka.tell("group", group=group.id, state=group.state.value, generation=group.generation, leader=group.leader,
+    def _report(self, group: Group) -> None:
+        self._kafka.report("group", group=group.id, state=group.state.value, generation=group.generation, leader=group.leader,
                          members=tuple(group.members), protocol=group.protocol)
 
     def _uuid(self) -> UUID:
@@ -399,11 +393,11 @@ def known(group: Group, member_id: str, instance: str | None) -> Member:
     if instance is not None:
         owner = group.statics.get(instance)
         if owner is None:
-            raise Refused(UNKNOWN_MEMBER_ID)
+            raise RefusalError(ErrorCode.unknown_member_id)
         if owner != member_id:
-            raise Refused(FENCED_INSTANCE_ID)
+            raise RefusalError(ErrorCode.fenced_instance_id)
     if member_id not in group.members:
-        raise Refused(UNKNOWN_MEMBER_ID)
+        raise RefusalError(ErrorCode.unknown_member_id)
     return group.members[member_id]
 
 
@@ -411,7 +405,7 @@ def current(group: Group, member_id: str, instance: str | None, generation: int)
     """The same, for requests that name the generation they belong to."""
     member = known(group, member_id, instance)
     if generation != group.generation:
-        raise Refused(ILLEGAL_GENERATION)
+        raise RefusalError(ErrorCode.illegal_generation)
     return member
 
 
@@ -444,8 +438,8 @@ def _described(group: Group) -> list[Fields]:
             for each in group.members.values()]
 
 
-def _unchanged(group: Group, member: Member, led_by: str, asked: Joining) -> Fields:
+def _unchanged(group: Group, member: Member, led_by: str, request: Joining) -> Fields:
     """A static member is back in the generation it left. An older client that led is told its old id, so that it does not assign anew."""
-    if asked.may_skip_assignment:
+    if request.may_skip_assignment:
         return {**_joined(group, member), "skip_assignment": member.id == group.leader}
     return {**_joined(group, member), "leader": led_by, "members": []}

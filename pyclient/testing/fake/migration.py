@@ -8,15 +8,15 @@ import enum
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.consumer_group import Catalog, ConsumerGroup
 from pyclient.testing.fake.group import Group, Member, State
 from pyclient.testing.fake.reconciliation import Classic, ConsumerMember, Place
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.subscription import Malformed, Oversized, assigned, notes, read_subscription, written
 
-UNKNOWN_SERVER_ERROR: Final = -1
-GROUP_ID_NOT_FOUND: Final = 69
 PROTOCOL_TYPE: Final = "consumer"
 
 
@@ -55,9 +55,9 @@ def upgraded(group: Group, catalog: Catalog, policy: Policy, most: int) -> Consu
     if len(group.members) > most:
         raise _fixed(group, "the group size exceeds the consumer group maximum size")
     try:
-        members = [_guest(group, each, catalog) for each in group.members.values()]
+        members = [_classic_member(group, each, catalog) for each in group.members.values()]
     except Oversized:
-        raise Refused(UNKNOWN_SERVER_ERROR) from None  # a broker does not expect this one
+        raise RefusalError(ErrorCode.unknown_server_error) from None  # a broker does not expect this one
     except Malformed:
         raise _fixed(group, "the embedded consumer protocol is malformed") from None
     made = ConsumerGroup(group.id, group.generation, group.generation, offsets=group.offsets)
@@ -65,11 +65,11 @@ def upgraded(group: Group, catalog: Catalog, policy: Policy, most: int) -> Consu
     return made
 
 
-def _fixed(group: Group, reason: str) -> Refused:
-    return Refused(GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group.id} to consumer group because {reason}.")
+def _fixed(group: Group, reason: str) -> RefusalError:
+    return RefusalError(ErrorCode.group_id_not_found, f"Cannot upgrade classic group {group.id} to consumer group because {reason}.")
 
 
-def _guest(group: Group, member: Member, catalog: Catalog) -> ConsumerMember:
+def _classic_member(group: Group, member: Member, catalog: Catalog) -> ConsumerMember:
     if notes(member.assignment):
         raise _fixed(group, "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
                             "before re-attempting the upgrade")

@@ -73,7 +73,7 @@ class Kafka:
 
     # ---- what happened ----------------------------------------------------------------------------------------------
 
-    def tell(self, event: str, **facts: object) -> None:
+    def report(self, event: str, **facts: object) -> None:
         """Tell every listener what happened: journals, invariants, tests."""
         for listener in self.listeners:
             listener(event, facts)
@@ -96,14 +96,14 @@ class Kafka:
             replicas = self.placed(len(self.topics), count, replication_factor or self.settings.default_replication_factor)
         self.topics[name] = self.topics_by_id[topic.id] = topic
         self.add_partitions(topic, replicas)
-        self.tell("topic created", topic=name, partitions=len(topic.partitions))
+        self.report("topic created", topic=name, partitions=len(topic.partitions))
         return topic
 
     def add_partitions(self, topic: Topic, replicas: Sequence[Sequence[int]]) -> None:
         """Append partitions to a topic."""
         for each in replicas:
             topic.partitions.append(Partition(self, topic, len(topic.partitions), list(each)))
-        self.changed.ring()
+        self.changed.notify()
 
     def placed(self, first: int, partitions: int, replication_factor: int) -> list[list[int]]:
         """Replicas spread over the brokers in turn, beginning with the broker at *first*."""
@@ -117,8 +117,8 @@ class Kafka:
         del self.topics_by_id[topic.id]
         for partition in topic.partitions:
             partition.delete()
-        self.tell("topic deleted", topic=name)
-        self.changed.ring()
+        self.report("topic deleted", topic=name)
+        self.changed.notify()
 
     def partition(self, topic: str | UUID | None, index: int) -> Partition | None:
         """A partition by its topic's name or id, if there is one."""
@@ -146,11 +146,11 @@ class Kafka:
         node = self.brokers[broker]
         node.alive = False
         node.parts.clear()
-        self.tell("broker killed", broker=broker)
+        self.report("broker killed", broker=broker)
         for topic in self.topics.values():
             for partition in topic.partitions:
                 partition.broker_down(broker, lose_tail=lose_tail)
-        self.changed.ring()
+        self.changed.notify()
 
     def restart(self, broker: int) -> None:
         """Start a killed broker again, with its address and its logs."""
@@ -158,11 +158,11 @@ class Kafka:
         node = self.brokers[broker]
         node.alive = True
         node.epoch += 1
-        self.tell("broker started", broker=broker)
+        self.report("broker started", broker=broker)
         for topic in self.topics.values():
             for partition in topic.partitions:
                 partition.broker_up(broker)
-        self.changed.ring()
+        self.changed.notify()
 
     def _must_be(self, broker: int, *, alive: bool) -> None:
         if broker not in self.brokers:
@@ -185,8 +185,8 @@ class Kafka:
         """Let another live broker coordinate a group or transactional id."""
         self._must_be(to, alive=True)
         self._moved_coordinators[key_type, key] = to
-        self.tell("coordinator moved", key=key, to=to)
-        self.changed.ring()
+        self.report("coordinator moved", key=key, to=to)
+        self.changed.notify()
 
 
 def _identifier(random: Random) -> UUID:

@@ -11,7 +11,7 @@ class Notifier:
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[bool], None] = {}  # a dict keeps the order, which a replay needs
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake all who wait."""
         waiting, self._waiting = self._waiting, {}
         for each in waiting:
@@ -19,30 +19,30 @@ class Notifier:
                 each.set_result(True)
 
 
-class Listening:
+class NotifierWatch:
     """Hears every ring of some bells from its making on: also those before anybody waits for one, as when a task has yet to begin."""
 
-    def __init__(self, bells: Iterable[Notifier]) -> None:
-        self._bells = list(bells)
+    def __init__(self, notifiers: Iterable[Notifier]) -> None:
+        self._notifiers = list(notifiers)
         self._listen()
 
     def _listen(self) -> None:
         self._heard: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._among = [bell._waiting for bell in self._bells]
+        self._among = [notifier._waiting for notifier in self._notifiers]
         for each in self._among:
             each[self._heard] = None
 
-    async def rings(self, timeout: float) -> bool:
+    async def notified(self, timeout: float) -> bool:
         """Wait until one has rung since this was asked last, at most *timeout* seconds; whether one did."""
         timer = asyncio.get_running_loop().call_later(timeout, _no_more, self._heard)
         try:
-            rung = await self._heard
+            notified = await self._heard
         finally:
             timer.cancel()
             self.close()
-        if rung:
+        if notified:
             self._listen()
-        return rung
+        return notified
 
     def close(self) -> None:
         """Listen no more."""

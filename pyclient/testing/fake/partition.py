@@ -5,24 +5,21 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import IllegalStateError
 from pyclient.testing.fake.batch import MARKER_KEY, MARKER_VALUE, NO_PRODUCER, Batch, placed
 from pyclient.testing.fake.notifier import Notifier
 from pyclient.testing.fake.log import Log
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.replication import MS, Replication
 from pyclient.testing.fake.validation import Limits, checked
 
 if TYPE_CHECKING:
     from pyclient.testing.fake.model import Kafka, Topic
 
-NOBODY: Final = -1
-NOT_LEADER_OR_FOLLOWER: Final = 6
-OFFSET_OUT_OF_RANGE: Final = 1
-NOT_ENOUGH_REPLICAS: Final = 19
-FENCED_LEADER_EPOCH: Final = 74
-UNKNOWN_LEADER_EPOCH: Final = 75
+NO_LEADER: Final = -1
 HIGH_WATERMARK: Final = -1
 """Delete records up to there."""
 NO_TIMESTAMP: Final = -1
@@ -47,7 +44,7 @@ class Partition:
         self.index = index
         self.replicas = replicas
         self.isr = [each for each in replicas if kafka.brokers[each].alive] or replicas[:1]
-        self.leader = self.isr[0] if kafka.brokers[self.isr[0]].alive else NOBODY
+        self.leader = self.isr[0] if kafka.brokers[self.isr[0]].alive else NO_LEADER
         self.leader_epoch = 0
         self.changed = Notifier()
         """Rung when the leader or the start of its log changes."""
@@ -62,7 +59,7 @@ class Partition:
         self._failing: dict[int, asyncio.TimerHandle] = {}
         self._replication = Replication(self, replicas, lag_ms=kafka.settings.replica_lag_ms,
                                         patience_ms=kafka.settings.replica_lag_time_max_ms)
-        if self.leader != NOBODY:
+        if self.leader != NO_LEADER:
             self._replication.lead()
 
     def __repr__(self) -> str:
@@ -84,7 +81,7 @@ class Partition:
         """The log of one replica."""
         return self._replication.replicas[broker].log
 
-    def bells(self, *brokers: int) -> Iterator[Notifier]:
+    def notifiers(self, *brokers: int) -> Iterator[Notifier]:
         """Rung when whoever reads from one of these brokers may find something else than before."""
         yield self.changed
         for each in brokers:
@@ -103,11 +100,11 @@ class Partition:
             Refused: the broker does not lead (or hold, with *only_leader* unset), or the client's epoch is another one.
         """
         if broker not in self.replicas:
-            raise Refused(NOT_LEADER_OR_FOLLOWER)
+            raise RefusalError(ErrorCode.not_leader_or_follower)
         if epoch >= 0 and epoch != self.leader_epoch:
-            raise Refused(FENCED_LEADER_EPOCH if epoch < self.leader_epoch else UNKNOWN_LEADER_EPOCH)
+            raise RefusalError(ErrorCode.fenced_leader_epoch if epoch < self.leader_epoch else ErrorCode.unknown_leader_epoch)
         if broker != self.leader and only_leader:
-            raise Refused(NOT_LEADER_OR_FOLLOWER)
+            raise RefusalError(ErrorCode.not_leader_or_follower)
         return self.log_of(broker)
 
     @property
@@ -143,7 +140,7 @@ class Partition:
         """
         log = self._writable(broker)
         if all_in_sync and self.is_under_min_isr:
-            raise Refused(NOT_ENOUGH_REPLICAS)
+            raise RefusalError(ErrorCode.not_enough_replicas)
         now = self._kafka.wall()
         limits = self._limits_now()
         data = checked(data, limits, now)
@@ -181,7 +178,7 @@ class Partition:
 
     def _writable(self, broker: int) -> Log:
         if broker != self.leader:
-            raise Refused(NOT_LEADER_OR_FOLLOWER, tells_start=False)
+            raise RefusalError(ErrorCode.not_leader_or_follower, has_log_start=False)
         return self.log_of(broker)
 
     def _expire_producers(self, log: Log, now: int) -> None:
@@ -194,7 +191,7 @@ class Partition:
 
     def _append(self, log: Log, batch: Batch) -> None:
         log.append(batch)
-        self._tell("appended", broker=self.leader, epoch=self.leader_epoch, base_offset=batch.base_offset,
+        self._report("appended", broker=self.leader, epoch=self.leader_epoch, base_offset=batch.base_offset,
                    last_offset=batch.last_offset, batch=batch)
         self._replication.spread()
         self._retain(log)
@@ -220,14 +217,14 @@ class Partition:
         """
         log = self.log
         if offset > log.high_watermark:
-            raise Refused(OFFSET_OUT_OF_RANGE)
+            raise RefusalError(ErrorCode.offset_out_of_range)
         if offset <= log.start:
             return
         log.begin_at(offset)
-        self._tell("retention", broker=self._last_leader, start=offset)
-        if self.leader != NOBODY:
+        self._report("retention", broker=self._last_leader, start=offset)
+        if self.leader != NO_LEADER:
             self._replication.spread()
-        self.changed.ring()
+        self.changed.notify()
 
     def delete_records(self, broker: int, offset: int) -> int:
         """Delete what is before this offset (-1: the high watermark) at the leader; gives the offset meant.
@@ -238,7 +235,7 @@ class Partition:
         log = self._writable(broker)
         before = log.high_watermark if offset == HIGH_WATERMARK else offset
         if before < 0:
-            raise Refused(OFFSET_OUT_OF_RANGE)
+            raise RefusalError(ErrorCode.offset_out_of_range)
         self.begin_at(before)
         return before
 
@@ -300,7 +297,7 @@ class Partition:
         if broker in self._failing:
             self._failing[broker].cancel()
             self._fail(broker, was_dead=True)
-        if self.leader == NOBODY:
+        if self.leader == NO_LEADER:
             self._elect()
         else:
             self._replication.restarted(broker)
@@ -310,9 +307,9 @@ class Partition:
         self._replication.stop()
         for timer in self._failing.values():
             timer.cancel()
-        self.leader = NOBODY
+        self.leader = NO_LEADER
         self.leader_epoch += 1  # whoever waits for it is told to look again
-        self.changed.ring()
+        self.changed.notify()
 
     @property
     def offline(self) -> list[int]:
@@ -332,21 +329,21 @@ class Partition:
         if rest and broker in self.isr:
             self._set_isr(rest)
         if self.leader == broker:
-            self._elect(without=broker if was_dead and rest else NOBODY)
-        elif self.leader != NOBODY:
+            self._elect(without=broker if was_dead and rest else NO_LEADER)
+        elif self.leader != NO_LEADER:
             self._replication.advance()
 
-    def _elect(self, without: int = NOBODY) -> None:
+    def _elect(self, without: int = NO_LEADER) -> None:
         """Choose a leader among the live in-sync replicas; among all live ones where that is allowed."""
         live = [each for each in self.replicas if self.is_alive(each) and each != without]
-        chosen = next((each for each in live if each in self.isr), NOBODY)
-        if chosen != NOBODY:
+        chosen = next((each for each in live if each in self.isr), NO_LEADER)
+        if chosen != NO_LEADER:
             self._lead(chosen)
         elif live and self._may_be_unclean():
             self._set_isr([live[0]])
             self._lead(live[0], clean=False)
-        elif self.leader != NOBODY:
-            self._lead(NOBODY)
+        elif self.leader != NO_LEADER:
+            self._lead(NO_LEADER)
 
     def _may_be_unclean(self) -> bool:
         return self._setting("unclean.leader.election.enable", self._kafka.settings.unclean_leader_election_enable).lower() == "true"
@@ -354,26 +351,26 @@ class Partition:
     def _lead(self, broker: int, *, clean: bool = True) -> None:
         self.leader = broker
         self.leader_epoch += 1
-        if broker != NOBODY:
+        if broker != NO_LEADER:
             self._last_leader = broker
-        self._tell("leader", broker=broker, epoch=self.leader_epoch, clean=clean)
-        if broker == NOBODY:
+        self._report("leader", broker=broker, epoch=self.leader_epoch, clean=clean)
+        if broker == NO_LEADER:
             self._replication.stop()
         else:
             self._replication.lead()
-        self.changed.ring()
-        self._kafka.changed.ring()
+        self.changed.notify()
+        self._kafka.changed.notify()
 
     def _set_isr(self, isr: list[int]) -> None:
         self.isr = isr
-        self._tell("isr", isr=list(isr))
-        self._kafka.changed.ring()
+        self._report("isr", isr=list(isr))
+        self._kafka.changed.notify()
 
     # ---- what replication reports -----------------------------------------------------------------------------------
 
     def is_alive(self, broker: int) -> bool:
         """Whether this broker runs."""
-        return broker != NOBODY and self._kafka.brokers[broker].alive
+        return broker != NO_LEADER and self._kafka.brokers[broker].alive
 
     def in_sync(self, broker: int) -> None:
         """A follower has caught up."""
@@ -387,17 +384,17 @@ class Partition:
 
     def truncated(self, broker: int, log: Log, lost_to: int) -> None:
         """A replica lost the records from its end to this offset."""
-        self._tell("truncated", broker=broker, end=log.end, lost_to=lost_to)
-        self.changed.ring()
+        self._report("truncated", broker=broker, end=log.end, lost_to=lost_to)
+        self.changed.notify()
 
     def committed_to(self, offset: int) -> None:
         """The leader's high watermark rose."""
-        self._tell("high watermark", broker=self.leader, epoch=self.leader_epoch, offset=offset)
-        self._grown[self.leader].ring()
+        self._report("high watermark", broker=self.leader, epoch=self.leader_epoch, offset=offset)
+        self._grown[self.leader].notify()
 
     def learned(self, broker: int) -> None:
         """This follower's readers can have more."""
-        self._grown[broker].ring()
+        self._grown[broker].notify()
 
-    def _tell(self, event: str, **facts: object) -> None:
-        self._kafka.tell(event, topic=self.topic.name, partition=self.index, **facts)
+    def _report(self, event: str, **facts: object) -> None:
+        self._kafka.report(event, topic=self.topic.name, partition=self.index, **facts)

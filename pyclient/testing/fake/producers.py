@@ -5,18 +5,15 @@ from collections import deque
 from typing import Final, NamedTuple
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.batch import NO_PRODUCER, Batch
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
 REMEMBERED: Final = 5
 """Batches of a producer whose repetition is recognised; no more may be in flight on a connection."""
 NO_EPOCH: Final = -1
 LAST_SEQUENCE: Final = 2**31 - 1
-OUT_OF_ORDER_SEQUENCE: Final = 45
-INVALID_PRODUCER_EPOCH: Final = 47
-INVALID_TXN_STATE: Final = 48
-TRANSACTION_COORDINATOR_FENCED: Final = 52
 
 
 class Written(NamedTuple):
@@ -83,13 +80,13 @@ class Producers:
             return  # forgotten, or never seen: any sequence is taken
         _check_epoch(known, batch.producer_epoch)
         if batch.producer_id in self._open and not batch.is_transactional:
-            raise Refused(INVALID_TXN_STATE)
+            raise RefusalError(ErrorCode.invalid_txn_state)
         if batch.producer_epoch > known.epoch:
             follows = batch.base_sequence == 0
         else:
             follows = _follows(known.written[-1].last_sequence if known.written else -1, batch.base_sequence)
         if not follows:
-            raise Refused(OUT_OF_ORDER_SEQUENCE)
+            raise RefusalError(ErrorCode.out_of_order_sequence_number)
 
     def check_marker(self, batch: Batch, coordinator_epoch: int) -> None:
         """Whether a marker may be appended: neither its producer nor its coordinator may be fenced."""
@@ -98,7 +95,7 @@ class Producers:
             return
         _check_epoch(known, batch.producer_epoch)
         if coordinator_epoch < known.coordinator_epoch:
-            raise Refused(TRANSACTION_COORDINATOR_FENCED)
+            raise RefusalError(ErrorCode.transaction_coordinator_fenced)
 
     def appended(self, batch: Batch) -> None:
         """A batch is in the log now."""
@@ -151,7 +148,7 @@ class Producers:
 
 def _check_epoch(known: Producer, epoch: int) -> None:
     if epoch < known.epoch:
-        raise Refused(INVALID_PRODUCER_EPOCH)
+        raise RefusalError(ErrorCode.invalid_producer_epoch)
 
 
 def _follows(last: int, following: int) -> bool:

@@ -12,14 +12,14 @@ class RecordError(NamedTuple):
     message: str
 
 
-class Refused(Exception):
+class RefusalError(Exception):
     """A broker's answer for one partition is this error code."""
 
     def __init__(self, code: int, message: str | None = None, *, records: tuple[RecordError, ...] = (),
-                 tells_start: bool = True) -> None:
+                 has_log_start: bool = True) -> None:
         super().__init__(code, message)
         self.code = code
         self.message = message
         self.records = records
-        self.tells_start = tells_start
+        self.has_log_start = has_log_start
         """Whether the answer says where the log begins; for some errors real brokers do not."""

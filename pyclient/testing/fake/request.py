@@ -16,7 +16,7 @@ Fields: TypeAlias = Mapping[str, object]
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Asked:
+class Request:
     """One request, as a broker has it before it."""
 
     broker: int
@@ -31,10 +31,10 @@ class Asked:
     """The same object for all requests of one connection."""
 
 
-Handler: TypeAlias = "Callable[[Kafka, Asked], Awaitable[Fields | None] | Fields | None]"
+Handler: TypeAlias = "Callable[[Kafka, Request], Awaitable[Fields | None] | Fields | None]"
 """Answers a request; None is no answer (acks=0). May wait: later requests of the same connection wait with it."""
 
-Refusal: TypeAlias = "Callable[[Asked, int], Fields]"
+ErrorResponder: TypeAlias = "Callable[[Request, int], Fields]"
 """The answer that carries one error code wherever this API has a place for one."""
 
 
@@ -42,4 +42,4 @@ class Row(NamedTuple):
     """How one API is answered."""
 
     handle: Handler
-    refuse: Refusal
+    refuse: ErrorResponder

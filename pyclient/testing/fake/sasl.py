@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.model import Kafka
 
-NONE, UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 0, 33, 34, 58
 SHORTEST_S: Final = 1.0
 """A connection that renews its login sooner than that after the last renewal is not listened to."""
 ITERATIONS: Final = 4096
@@ -26,7 +27,7 @@ GIVES_IN: Final = b"\x01"
 ANOTHERS_NAME: Final = "Authentication failed: Client requested an authorization id"
 
 
-class Refused(Exception):
+class LoginRefusedError(Exception):
     """The login fails, with these words."""
 
 
@@ -46,7 +47,7 @@ Server: TypeAlias = Generator[bytes, bytes, Granted]
 class Answer(NamedTuple):
     """What is answered to a message."""
 
-    error: int = NONE
+    error: int = ErrorCode.none
     words: str = ""
     data: bytes = b""
     lifetime_ms: int = 0
@@ -56,10 +57,10 @@ class Phase(enum.Enum):
     """Where a connection stands."""
 
     OPEN = "nobody has logged in"
-    TOLD = "nobody has logged in, and the versions are told"
-    TALKING = "the mechanism's messages"
-    IN = "logged in"
-    OVER = "refused: the connection ends with the answer"
+    VERSIONS_SENT = "nobody has logged in, and the versions are told"
+    AUTHENTICATING = "the mechanism's messages"
+    LOGGED_IN = "logged in"
+    CLOSED = "refused: the connection ends with the answer"
 
 
 class Session:
@@ -67,7 +68,7 @@ class Session:
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
-        self._phase = Phase.IN if kafka.users is None else Phase.OPEN
+        self._phase = Phase.LOGGED_IN if kafka.users is None else Phase.OPEN
         self._mechanism = ""
         self._server: Server | None = None
         self._renewed_at = float("-inf")
@@ -83,55 +84,55 @@ class Session:
     @property
     def over(self) -> bool:
         """Whether the connection is to be closed."""
-        return self._phase is Phase.OVER
+        return self._phase is Phase.CLOSED
 
     @property
     def logged_in(self) -> bool:
         """Whether nothing is missing but, perhaps, a renewal."""
-        return self._phase is Phase.IN
+        return self._phase is Phase.LOGGED_IN
 
     def admits(self, api: Api) -> bool:
         """Whether this may be asked now; else the connection is cut, after an answer where `explains` says so."""
         match self._phase:
             case Phase.OPEN:
                 return api in (Api.API_VERSIONS, Api.SASL_HANDSHAKE)
-            case Phase.TOLD:
+            case Phase.VERSIONS_SENT:
                 return api is Api.SASL_HANDSHAKE
-            case Phase.TALKING:
+            case Phase.AUTHENTICATING:
                 return api is Api.SASL_AUTHENTICATE
-            case Phase.IN:
+            case Phase.LOGGED_IN:
                 return self._lives() or (api is Api.SASL_HANDSHAKE and self._may_renew())
         return False
 
     @property
     def explains(self) -> bool:
         """Whether what is not admitted is answered, with an error, before the connection is cut."""
-        return self._phase is Phase.TALKING
+        return self._phase is Phase.AUTHENTICATING
 
     def end(self) -> None:
         """Nothing more is admitted."""
-        self._phase = Phase.OVER
+        self._phase = Phase.CLOSED
 
-    def tell_versions(self) -> None:
+    def on_versions_requested(self) -> None:
         """The versions were asked for and told, which is done once before a login."""
         if self._phase is Phase.OPEN:
-            self._phase = Phase.TOLD
+            self._phase = Phase.VERSIONS_SENT
 
-    def shake_hands(self, mechanism: str, version: int) -> int | None:
+    def handshake(self, mechanism: str, version: int) -> int | None:
         """The client chooses a mechanism; gives an error code. None: there is no answer, the broker hangs up (on who renews by one that is not offered)."""
-        if self._phase is Phase.IN and not self._may_renew():
-            return ILLEGAL_SASL_STATE
+        if self._phase is Phase.LOGGED_IN and not self._may_renew():
+            return ErrorCode.illegal_sasl_state
         if mechanism not in enabled(self._kafka):
             self.end()
-            return UNSUPPORTED_SASL_MECHANISM if self._first is None else None
+            return ErrorCode.unsupported_sasl_mechanism if self._first is None else None
         if version < FRAMED:
-            return ILLEGAL_SASL_STATE
+            return ErrorCode.illegal_sasl_state
         if self._first is not None:
             self._renewed_at = self._kafka.clock()
-        self._phase, self._mechanism = Phase.TALKING, mechanism
+        self._phase, self._mechanism = Phase.AUTHENTICATING, mechanism
         self._server = MECHANISMS[mechanism](self._kafka, mechanism)
         next(self._server)
-        return NONE
+        return ErrorCode.none
 
     def _lives(self) -> bool:
         return self.ends_at is None or self._kafka.clock() < self.ends_at
@@ -142,8 +143,8 @@ class Session:
 
     def authenticate(self, message: bytes) -> Answer | None:
         """A message of the mechanism; None: there is no answer, the broker hangs up (on who renews by another mechanism)."""
-        if self._phase is not Phase.TALKING or self._server is None:
-            return Answer(ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication")
+        if self._phase is not Phase.AUTHENTICATING or self._server is None:
+            return Answer(ErrorCode.illegal_sasl_state, "SaslAuthenticate request received after successful authentication")
         if self._first is not None and self._mechanism != self._first[0]:
             self.end()
             return None
@@ -151,7 +152,7 @@ class Session:
             return Answer(data=self._server.send(message))
         except StopIteration as end:
             return self._granted(end.value)
-        except Refused as refused:
+        except LoginRefusedError as refused:
             return self._refuse(str(refused))
         except Exception:  # noqa: BLE001 whatever a client sends, it is refused
             doing = "authentication" if self._first is None else "re-authentication"
@@ -159,12 +160,12 @@ class Session:
 
     def _refuse(self, words: str) -> Answer:
         self.end()
-        return Answer(SASL_AUTHENTICATION_FAILED, words)
+        return Answer(ErrorCode.sasl_authentication_failed, words)
 
     def _granted(self, granted: Granted) -> Answer:
         if self._first is not None and granted.principal != self._first[1]:
             return self._refuse(f"Cannot change principals during re-authentication from User.{self._first[1]}: User.{granted.principal}")
-        self._phase, self._first, self.principal = Phase.IN, (self._mechanism, granted.principal), granted.principal
+        self._phase, self._first, self.principal = Phase.LOGGED_IN, (self._mechanism, granted.principal), granted.principal
         left = [] if granted.ends_at_ms is None else [max(0, round(granted.ends_at_ms - self._kafka.wall()))]
         longest = self._kafka.settings.connections_max_reauth_ms
         lifetime = min([*left, *([longest] if longest > 0 else [])], default=0)
@@ -191,15 +192,15 @@ def enabled(kafka: Kafka) -> list[str]:
 def _plain(kafka: Kafka, _name: str) -> Server:
     parts = (yield b"").decode(errors="replace").split("\0", 3)
     if len(parts) != 3:
-        raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        raise LoginRefusedError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
     authorization, user, password = parts
     for name, part in (("username", user), ("password", password)):
         if not part:
-            raise Refused(f"Authentication failed: {name} not specified")
+            raise LoginRefusedError(f"Authentication failed: {name} not specified")
     if _users(kafka).get(user) != password:
-        raise Refused("Authentication failed: Invalid username or password")
+        raise LoginRefusedError("Authentication failed: Invalid username or password")
     if authorization not in ("", user):
-        raise Refused(f"{ANOTHERS_NAME} that is different from username")
+        raise LoginRefusedError(f"{ANOTHERS_NAME} that is different from username")
     return Granted(user)
 
 
@@ -224,7 +225,7 @@ def _see_that_nobody_else_is_meant(first: str) -> None:
     """An authorization id must be the user's own, says Kafka. (The model does not take that either, for scramp takes none.)"""
     meant = re.match(r"n,a=([^,]+),n=([^,]+),", first)
     if meant and meant[1] != meant[2]:
-        raise Refused(f"{ANOTHERS_NAME} that is different from username")
+        raise LoginRefusedError(f"{ANOTHERS_NAME} that is different from username")
 
 
 def _bearer(kafka: Kafka, _name: str) -> Server:
@@ -237,9 +238,9 @@ def _bearer(kafka: Kafka, _name: str) -> Server:
         error = '{"status":"invalid_token"}'
         message = yield error.encode()
         if message == GIVES_IN:
-            raise Refused(error)
+            raise LoginRefusedError(error)
     if authorization not in ("", user):
-        raise Refused(f"{ANOTHERS_NAME} ({authorization}) that is different from the token's principal name ({user})")
+        raise LoginRefusedError(f"{ANOTHERS_NAME} ({authorization}) that is different from the token's principal name ({user})")
     return Granted(user, ends_at_ms=ends * 1000)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression, decompress
@@ -16,15 +17,9 @@ from pyclient.codec.encode import (
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError
 from pyclient.testing.fake.batch import ATTRIBUTES, ATTRIBUTES_AT, CRC, CRC_AT, NO_PRODUCER, Batch, timed
-from pyclient.testing.fake.refusal import RecordError, Refused
+from pyclient.testing.fake.refusal import RecordError, RefusalError
 from pyclient.testing.fake.settings import Settings
 
-UNKNOWN_SERVER_ERROR: Final = -1
-CORRUPT_MESSAGE: Final = 2
-MESSAGE_TOO_LARGE: Final = 10
-INVALID_TIMESTAMP: Final = 32
-UNSUPPORTED_COMPRESSION_TYPE: Final = 76
-INVALID_RECORD: Final = 87
 ZSTD_SINCE: Final = 7
 SHOWN: Final = 3
 AS_PRODUCED: Final = "producer"
@@ -95,9 +90,9 @@ def batches_in(records: bytes) -> list[bytes]:
     return found
 
 
-def _damaged(before: list[bytes], message: str) -> Refused:
+def _damaged(before: list[bytes], message: str) -> RefusalError:
     """Real brokers say what is wrong only when it is the first batch."""
-    return Refused(CORRUPT_MESSAGE, None if before else message, tells_start=False)
+    return RefusalError(ErrorCode.corrupt_message, None if before else message, has_log_start=False)
 
 
 def only_batch(records: bytes, version: int) -> bytes:
@@ -108,9 +103,9 @@ def only_batch(records: bytes, version: int) -> bytes:
     """
     batches = batches_in(records)
     if len(batches) != 1 or batches[0][MAGIC_AT] != MAGIC:
-        raise Refused(INVALID_RECORD, tells_start=False)
+        raise RefusalError(ErrorCode.invalid_record, has_log_start=False)
     if _attributes(batches[0]) & COMPRESSION_MASK == Compression.ZSTD and version < ZSTD_SINCE:
-        raise Refused(UNSUPPORTED_COMPRESSION_TYPE, tells_start=False)
+        raise RefusalError(ErrorCode.unsupported_compression_type, has_log_start=False)
     return batches[0]
 
 
@@ -131,11 +126,11 @@ def checked(data: bytes, limits: Limits, now_ms: int) -> bytes:
         Refused: a client may not write it.
     """
     if any(data[:SIZE_AT]):
-        raise Refused(INVALID_RECORD)  # its base offset is the log's to say
+        raise RefusalError(ErrorCode.invalid_record)  # its base offset is the log's to say
     if len(data) > limits.max_bytes:
-        raise Refused(MESSAGE_TOO_LARGE, tells_start=False)
+        raise RefusalError(ErrorCode.message_too_large, has_log_start=False)
     if len(data) < HEADER_SIZE or CRC.unpack_from(data, CRC_AT)[0] != crc32c(data[CRC_END:]):
-        raise Refused(CORRUPT_MESSAGE, tells_start=False)
+        raise RefusalError(ErrorCode.corrupt_message, has_log_start=False)
     batch = Batch.of(data)
     _check_header(batch)
     records = _records(batch)
@@ -150,21 +145,21 @@ def checked(data: bytes, limits: Limits, now_ms: int) -> bytes:
 
 def _check_header(batch: Batch) -> None:
     if not 0 < batch.count == batch.last_offset - batch.base_offset + 1:
-        raise Refused(INVALID_RECORD)
+        raise RefusalError(ErrorCode.invalid_record)
     if batch.is_control:
-        raise Refused(INVALID_RECORD)
+        raise RefusalError(ErrorCode.invalid_record)
     if batch.producer_id != NO_PRODUCER and batch.base_sequence < 0:
-        raise Refused(INVALID_RECORD)
+        raise RefusalError(ErrorCode.invalid_record)
 
 
 def _records(batch: Batch) -> list[Record]:
     codec = batch.attributes & COMPRESSION_MASK
     if codec > max(Compression):
-        raise Refused(UNKNOWN_SERVER_ERROR)
+        raise RefusalError(ErrorCode.unknown_server_error)
     try:
         return read_batches(batch.data, check_crcs=False)[0].records("", 0)
     except CorruptRecordError:
-        raise Refused(INVALID_RECORD if _decompresses(codec, batch.data) else UNKNOWN_SERVER_ERROR) from None
+        raise RefusalError(ErrorCode.invalid_record if _decompresses(codec, batch.data) else ErrorCode.unknown_server_error) from None
 
 
 def _compressed_anew(batch: Batch, records: list[Record], limits: Limits) -> bytes:
@@ -173,7 +168,7 @@ def _compressed_anew(batch: Batch, records: list[Record], limits: Limits) -> byt
                         producer_id=batch.producer_id, producer_epoch=batch.producer_epoch, base_sequence=batch.base_sequence,
                         transactional=batch.is_transactional)
     if len(data) > limits.max_bytes:
-        raise Refused(MESSAGE_TOO_LARGE, tells_start=False)
+        raise RefusalError(ErrorCode.message_too_large, has_log_start=False)
     return data
 
 
@@ -188,12 +183,12 @@ def _decompresses(codec: int, data: bytes) -> bool:
 def _check_records(batch: Batch, records: list[Record], limits: Limits, now_ms: int) -> int:
     """The newest timestamp of the records, which the broker trusts more than the header."""
     faults = list(_faults(batch, records, limits, now_ms))
-    if any(code == INVALID_TIMESTAMP for code, _ in faults):
-        raise Refused(INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp",
+    if any(code == ErrorCode.invalid_timestamp for code, _ in faults):
+        raise RefusalError(ErrorCode.invalid_timestamp, "One or more records have been rejected due to invalid timestamp",
                       records=tuple(each for _, each in faults))
     if faults:
         shown = ", ".join(f"RecordError(batchIndex={each.at}, message='{each.message}')" for _, each in faults[:SHOWN])
-        raise Refused(INVALID_RECORD, f"One or more records have been rejected due to {len(faults)} record errors in total, and "
+        raise RefusalError(ErrorCode.invalid_record, f"One or more records have been rejected due to {len(faults)} record errors in total, and "
                       f"only showing the first three errors at most: [{shown}]", records=tuple(each for _, each in faults))
     return max(each.timestamp for each in records)
 
@@ -204,13 +199,13 @@ def _faults(batch: Batch, records: list[Record], limits: Limits, now_ms: int) ->
     for index, record in enumerate(records):
         time = record.timestamp
         if limits.compacted and record.key is None:
-            yield INVALID_RECORD, RecordError(
+            yield ErrorCode.invalid_record, RecordError(
                 index, f"Compacted topic cannot accept message without key in topic partition {limits.name}")
         elif not limits.by_broker and time != NO_TIMESTAMP:
             if not oldest <= time <= newest:
-                yield INVALID_TIMESTAMP, RecordError(
+                yield ErrorCode.invalid_timestamp, RecordError(
                     index, f"Timestamp {time} of message with offset {record.offset} is out of range. The timestamp should be "
                     f"within [{oldest}, {newest}]")
         elif timed_by_broker:
-            yield INVALID_TIMESTAMP, RecordError(
+            yield ErrorCode.invalid_timestamp, RecordError(
                 index, f"Invalid timestamp type in message {record}. Producer should not set timestamp type to LogAppendTime.")

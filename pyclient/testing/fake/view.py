@@ -17,9 +17,9 @@ from pyclient.testing.fake.group import Member
 from pyclient.testing.fake.heartbeats import ConsumerMembership
 from pyclient.testing.fake.membership import Membership
 from pyclient.testing.fake.model import Kafka, Topic
-from pyclient.testing.fake.partition import NOBODY, Partition
+from pyclient.testing.fake.partition import NO_LEADER, Partition
 from pyclient.testing.fake.reconciliation import ConsumerMember, Place
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.subscription import Malformed, assigned
 from pyclient.testing.fake.topic_config import check
 
@@ -111,11 +111,11 @@ def produce(kafka: Kafka, topic: str, index: int | None, content: Content) -> Re
     if index is None and key is not None:
         index = murmur2_partition(key, len(_topic(kafka, topic).partitions))
     partition = partitions(kafka, topic, index or 0)[0]
-    if partition.leader == NOBODY:
+    if partition.leader == NO_LEADER:
         raise IllegalStateError(f"{partition.name} has no leader: none of its brokers runs")
     try:
         done = partition.write(partition.leader, encode_batch([(moment, key, value, headers)], base_timestamp=moment), all_in_sync=True)
-    except Refused as refused:
+    except RefusalError as refused:
         raise IllegalStateError(f"{partition.name} refuses the record with error {refused.code}: {refused.message or ''}") from None
     return RecordMetadata(topic, partition.index, done.base_offset, moment if done.append_time < 0 else done.append_time)
 
@@ -136,7 +136,7 @@ def begin_at(partition: Partition, offset: int) -> None:
     """Raises ValueError when the partition has not come to that offset."""
     try:
         partition.begin_at(offset)
-    except Refused:
+    except RefusalError:
         raise ValueError(f"offset {offset} of {partition.name}: committed is what comes before {partition.log.high_watermark}") from None
 
 

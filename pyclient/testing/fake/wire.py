@@ -8,15 +8,16 @@ from collections import deque
 from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode
+
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import RequestHead, decode_request, encode_response, read_head
 from pyclient.errors import ProtocolError
-from pyclient.testing.fake.request import Asked, Fields, Row
+from pyclient.testing.fake.request import Request, Fields, Row
 from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fail, Silence, Throttle, Verdict
-from pyclient.testing.fake.handlers import FAMILIES
-from pyclient.testing.fake.handlers.versions import UNSUPPORTED_VERSION
+from pyclient.testing.fake.handlers import HANDLERS
 from pyclient.testing.fake.model import Broker, Kafka
-from pyclient.testing.fake.sasl import ILLEGAL_SASL_STATE, Session
+from pyclient.testing.fake.sasl import Session
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4
@@ -31,7 +32,7 @@ NO_VERSIONS: Final = VersionRange(0, -1)
 class Front:
     """Where the connections of a cluster come in. `connection` is the protocol factory of one broker's listener."""
 
-    def __init__(self, kafka: Kafka, control: Control, rows: Mapping[Api, Row] = FAMILIES) -> None:
+    def __init__(self, kafka: Kafka, control: Control, rows: Mapping[Api, Row] = HANDLERS) -> None:
         self.kafka = kafka
         self.control = control
         self.rows = rows
@@ -175,18 +176,18 @@ class BrokerConnection(asyncio.Protocol):
             raise ProtocolError(f"API {head.api_key} v{head.version} is not offered by {self._kafka.profile.name}")
         admitted = self.session.admits(api)
         if not admitted:
-            self._kafka.tell("not admitted", api=api.title, connection=self)
+            self._kafka.report("not admitted", api=api.title, connection=self)
         if not admitted and not self.session.explains:
             raise ProtocolError(f"{api.title} is not admitted: {self.session!r}")
-        asked = Asked(broker=self.broker.id, api=api, version=head.version, client_id=head.client_id,
+        request = Request(broker=self.broker.id, api=api, version=head.version, client_id=head.client_id,
                       body=decode_request(api, head.version, frame), peer=self._peer, connection=self)
         if not admitted:
             self.session.end()
-            self._reply(head, asked, self._front.rows[api].refuse(asked, ILLEGAL_SASL_STATE))
+            self._reply(head, request, self._front.rows[api].refuse(request, ErrorCode.illegal_sasl_state))
             return
-        self._kafka.tell("asked", asked=asked)
-        verdict = self._front.control.verdict(asked)
-        waiting = self._delayed(head, asked, verdict) if isinstance(verdict, Delay) else self._apply(head, asked, verdict)
+        self._kafka.report("request", request=request)
+        verdict = self._front.control.verdict(request)
+        waiting = self._delayed(head, request, verdict) if isinstance(verdict, Delay) else self._apply(head, request, verdict)
         if waiting is not None:
             self._unbegun.append(waiting)
             self._working = asyncio.get_running_loop().create_task(self._finish(waiting))
@@ -207,71 +208,71 @@ class BrokerConnection(asyncio.Protocol):
             each.close()
         self._unbegun.clear()
 
-    async def _delayed(self, head: RequestHead, asked: Asked, delay: Delay) -> None:
+    async def _delayed(self, head: RequestHead, request: Request, delay: Delay) -> None:
         await asyncio.sleep(delay.seconds)
-        waiting = self._apply(head, asked, None)
+        waiting = self._apply(head, request, None)
         self._unbegun.clear()
         if waiting is not None:
             await waiting
 
     def _refuse_version(self, head: RequestHead) -> None:
         """An ApiVersions version that is not known here is answered in version 0, with what is."""
-        asked = Asked(broker=self.broker.id, api=Api.API_VERSIONS, version=0, client_id=head.client_id, body=None,
+        request = Request(broker=self.broker.id, api=Api.API_VERSIONS, version=0, client_id=head.client_id, body=None,
                       peer=self._peer, connection=self)
-        self._reply(head, asked, self._front.rows[Api.API_VERSIONS].refuse(asked, UNSUPPORTED_VERSION))
+        self._reply(head, request, self._front.rows[Api.API_VERSIONS].refuse(request, ErrorCode.unsupported_version))
 
-    def _apply(self, head: RequestHead, asked: Asked, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
+    def _apply(self, head: RequestHead, request: Request, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
         """Do what was decided, or let the model answer; gives what has to be waited for."""
         match verdict:
             case None:
-                return self._handle(head, asked, verdict)
+                return self._handle(head, request, verdict)
             case Answer(fields):
-                self._reply(head, asked, fields)
+                self._reply(head, request, fields)
             case Fail(code):
-                self._reply(head, asked, self._front.rows[asked.api].refuse(asked, code))
+                self._reply(head, request, self._front.rows[request.api].refuse(request, code))
             case Drop(applied=False):
                 self.cut()
             case Silence(applied=False):
                 self._stall()
             case _:
-                return self._handle(head, asked, verdict)
+                return self._handle(head, request, verdict)
         return None
 
-    def _handle(self, head: RequestHead, asked: Asked, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
-        answer = self._front.rows[asked.api].handle(self._kafka, asked)
+    def _handle(self, head: RequestHead, request: Request, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
+        answer = self._front.rows[request.api].handle(self._kafka, request)
         if not isinstance(answer, dict) and inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 self._unbegun.append(answer)
-            return self._awaited(head, asked, verdict, answer)
-        self._end(head, asked, verdict, answer)
+            return self._awaited(head, request, verdict, answer)
+        self._end(head, request, verdict, answer)
         return None
 
-    async def _awaited(self, head: RequestHead, asked: Asked, verdict: Verdict | None, answer: Awaitable[Fields | None]) -> None:
-        self._end(head, asked, verdict, await answer)
+    async def _awaited(self, head: RequestHead, request: Request, verdict: Verdict | None, answer: Awaitable[Fields | None]) -> None:
+        self._end(head, request, verdict, await answer)
 
-    def _end(self, head: RequestHead, asked: Asked, verdict: Verdict | None, fields: Fields | None) -> None:
+    def _end(self, head: RequestHead, request: Request, verdict: Verdict | None, fields: Fields | None) -> None:
         """The model has done its part: send the answer, unless something else was decided."""
         if self._transport is None:
             return
         match verdict:
             case None:
                 if fields is not None:
-                    self._reply(head, asked, fields)
+                    self._reply(head, request, fields)
             case Drop():
                 self.cut()
             case Silence():
                 self._stall()
             case Cut(keep) if fields is not None:
-                self._transport.write(self._framed(head, asked, fields)[:keep])
+                self._transport.write(self._framed(head, request, fields)[:keep])
                 self._transport.close()
             case Throttle(ms) if fields is not None:
-                self._reply(head, asked, {**fields, "throttle_time": ms})
+                self._reply(head, request, {**fields, "throttle_time": ms})
             case _ if fields is not None:
-                self._reply(head, asked, fields)
+                self._reply(head, request, fields)
 
-    def _reply(self, head: RequestHead, asked: Asked, fields: Fields) -> None:
-        self._kafka.tell("answered", asked=asked, fields=fields)
-        self._write(self._framed(head, asked, fields))
+    def _reply(self, head: RequestHead, request: Request, fields: Fields) -> None:
+        self._kafka.report("response", request=request, fields=fields)
+        self._write(self._framed(head, request, fields))
         if self.session.over and self._transport is not None and not self._paused:
             self._transport.close()
 
@@ -281,8 +282,8 @@ class BrokerConnection(asyncio.Protocol):
         elif self._transport is not None:
             self._transport.write(data)
 
-    def _framed(self, head: RequestHead, asked: Asked, fields: Fields) -> bytes:
-        answer = encode_response(asked.api, asked.version, head.correlation_id, fields)
+    def _framed(self, head: RequestHead, request: Request, fields: Fields) -> bytes:
+        answer = encode_response(request.api, request.version, head.correlation_id, fields)
         return len(answer).to_bytes(HEAD, "big") + answer
 
     def _stall(self) -> None:
@@ -292,7 +293,7 @@ class BrokerConnection(asyncio.Protocol):
     def _defect(self, defect: Exception) -> None:
         """The model itself failed: a bug of the model, which must not look like a broker's answer."""
         _log.error("a defect in the fake cluster", exc_info=defect)
-        self._kafka.tell("defect", error=defect)
+        self._kafka.report("defect", error=defect)
         self.cut()
 
 

@@ -12,10 +12,10 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import response_schema
 from pyclient.core.connection import State
 from pyclient.testing.fake import view
-from pyclient.testing.fake.request import Asked
+from pyclient.testing.fake.request import Request
 from pyclient.testing.fake.control import Answer, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.partition import NOBODY, Partition
+from pyclient.testing.fake.partition import NO_LEADER, Partition
 from pyclient.testing.simulation.network import Cut, Link
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def throttling(strike: Strike) -> None:
     """A broker answers and asks for silence."""
     broker = strike.choose(strike.world.kafka.alive)
 
-    def throttle(asked: Asked) -> Throttle | None:
+    def throttle(asked: Request) -> Throttle | None:
         if "throttle_time" not in response_schema(asked.api, asked.version).__dataclass_fields__:
             return None  # such an answer cannot ask for anything
         strike.hit(f"broker {broker} throttles for {THROTTLE_MS} ms")
@@ -248,7 +248,7 @@ def rejection(strike: Strike) -> None:
 
 
 def _refuse(strike: Strike, api: Api, code: int, times: int | None, broker: int | None) -> None:
-    def refuse(asked: Asked) -> Fail:
+    def refuse(asked: Request) -> Fail:
         strike.hit(f"broker {asked.broker} refuses {api.title} with error {code}")
         return Fail(code)
 
@@ -261,7 +261,7 @@ def stale_metadata(strike: Strike) -> None:
     world, broker = strike.world, strike.choose(strike.world.kafka.alive)
     believed = {(each.topic.name, each.index): (each.leader, each.leader_epoch) for each in _led(world)}
 
-    def tell(asked: Asked) -> Answer | None:
+    def report(asked: Request) -> Answer | None:
         fields: Any = world.front.rows[Api.METADATA].handle(world.kafka, asked)
         told = [(topic, part) for topic in fields["topics"] for part in topic["partitions"] if (topic["name"], part["partition_index"]) in believed]
         late = [part for topic, part in told if (part["leader_id"], part["leader_epoch"]) != believed[topic["name"], part["partition_index"]]]
@@ -273,7 +273,7 @@ def stale_metadata(strike: Strike) -> None:
             part["error_code"] = 0
         return Answer(fields)
 
-    rule = world.control.intercept(tell, api=Api.METADATA, broker=broker)
+    rule = world.control.intercept(report, api=Api.METADATA, broker=broker)
     strike.later(rule.remove)
     leader_move(strike)
 
@@ -305,7 +305,7 @@ def unclean_truncation(strike: Strike) -> None:
     def elect() -> None:
         alive = strike.world.kafka.alive
         behind = [each for each in partition.replicas if each in alive and each not in partition.isr and each != partition.leader]
-        if behind and partition.leader != NOBODY:
+        if behind and partition.leader != NO_LEADER:
             to = behind[strike.digit(len(behind))]
             strike.hit(f"{partition!r} is to be led by {to}, which is not in sync")
             partition.elect_unclean(to)
@@ -338,7 +338,7 @@ def coordinator_move(strike: Strike) -> None:
 
 
 def _led(world: World) -> list[Partition]:
-    return [each for topic in world.kafka.topics.values() if not topic.internal for each in topic.partitions if each.leader != NOBODY]
+    return [each for topic in world.kafka.topics.values() if not topic.internal for each in topic.partitions if each.leader != NO_LEADER]
 
 
 # --- logins -----------------------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def login_cut(strike: Strike) -> None:
 
 def login_refused(strike: Strike) -> None:
     """A broker refuses a token, of a client that has been accepted before."""
-    def refuse(asked: Asked) -> Answer | None:
+    def refuse(asked: Request) -> Answer | None:
         return Answer(LOGIN_REFUSED) if asked.api is Api.SASL_AUTHENTICATE and _is_in(strike.world, asked.client_id) else None
     _meddle(strike, "refuses the token", refuse)
 
@@ -368,11 +368,11 @@ def token_outage(strike: Strike) -> None:
         tokens.out_of_service(strike.fault.lasts, lambda: strike.hit("a token could not be fetched"))
 
 
-def _meddle(strike: Strike, what: str, decide: Callable[[Asked], Verdict | None]) -> None:
+def _meddle(strike: Strike, what: str, decide: Callable[[Request], Verdict | None]) -> None:
     """Do this to one or two messages of logins, while it lasts."""
     api = (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.SASL_AUTHENTICATE)[strike.digit(3)]
 
-    def meddle(asked: Asked) -> Verdict | None:
+    def meddle(asked: Request) -> Verdict | None:
         verdict = decide(asked)
         if verdict is not None:
             strike.hit(f"broker {asked.broker} {what} at {asked.api.title} of {asked.client_id}")

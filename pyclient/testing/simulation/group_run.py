@@ -86,7 +86,7 @@ class GroupRun(Run):
         kafka = self.world.kafka
         topic = kafka.topics[name]
         kafka.add_partitions(topic, kafka.placed(0, more, kafka.settings.default_replication_factor))
-        kafka.tell("partitions added", topic=name, partitions=len(topic.partitions))
+        kafka.report("partitions added", topic=name, partitions=len(topic.partitions))
 
     async def _see_it_end(self, done: asyncio.Event) -> None:
         """Members stay from the last fault on; the group comes to rest, and reads to the end."""

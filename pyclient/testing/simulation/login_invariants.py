@@ -8,7 +8,7 @@ from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.errors import TokenUnavailableError
 from pyclient.sasl.oauthbearer import GIVE_IN
-from pyclient.testing.fake.request import Asked
+from pyclient.testing.fake.request import Request
 from pyclient.testing.fake.sasl import SHORTEST_S, Session, token_end
 from pyclient.testing.simulation.invariants import INVARIANTS, Judge, breach, holds
 from pyclient.testing.simulation.network import Link
@@ -65,14 +65,14 @@ def a_session_is_renewed_in_time(judge: Judge, link: Link) -> None:
 
 
 @holds("reached", "M11")
-def what_is_written_is_admitted(judge: Judge, asked: Asked | None, link: Link | None) -> None:
+def what_is_written_is_admitted(judge: Judge, asked: Request | None, link: Link | None) -> None:
     """No broker hangs up on a request: none comes before or within a login, and none after the session but what was written long before."""
     if asked is None and link is not None and not session_of(link).logged_in:
         raise breach(what_is_written_is_admitted, f"a request on {link!r} is not admitted: {session_of(link)!r}")
 
 
 @holds("login begins", "M11")
-def a_login_is_not_begun_again_at_once(judge: Judge, asked: Asked) -> None:
+def a_login_is_not_begun_again_at_once(judge: Judge, asked: Request) -> None:
     """On one connection."""
     begun, now = judge.facts.logins, judge.world.loop.time()
     before = begun.get(asked.connection, float("-inf"))
@@ -82,7 +82,7 @@ def a_login_is_not_begun_again_at_once(judge: Judge, asked: Asked) -> None:
 
 
 @holds("login answered", "M11")
-def who_is_right_is_let_in(judge: Judge, asked: Asked, fields: Mapping[str, Any]) -> None:
+def who_is_right_is_let_in(judge: Judge, asked: Request, fields: Mapping[str, Any]) -> None:
     """No broker has a reason of its own to refuse a login: no token is shown that has ended, no step is left out."""
     ended = _ended_for(judge, asked) if asked.api is Api.SASL_AUTHENTICATE else None
     if ended is not None and not _may_be_late(judge, asked):
@@ -93,14 +93,14 @@ def who_is_right_is_let_in(judge: Judge, asked: Asked, fields: Mapping[str, Any]
         raise breach(who_is_right_is_let_in, f"broker {asked.broker} refuses {asked.api.title} of {asked.client_id} with error {fields['error_code']}")
 
 
-def _ended_for(judge: Judge, asked: Asked) -> float | None:
+def _ended_for(judge: Judge, asked: Request) -> float | None:
     """Seconds since the token in this message ended, if it has."""
     ends = token_end(bytes(asked.body.auth_bytes))
     over = None if ends is None else judge.world.wall() / 1000 - ends
     return over if over is not None and over > ON_ITS_WAY_S else None
 
 
-def _may_be_late(judge: Judge, asked: Asked) -> bool:
+def _may_be_late(judge: Judge, asked: Request) -> bool:
     """Whether the token may have ended after it was chosen: while the login waited for answers or for silence to end, or on its way."""
     link = judge.world.network.served_by(asked.connection)
     if link is None:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from pyclient.runtime.transport import Endpoint, SocketOptions, Tls, UsesTls, tls_name
-from pyclient.testing.fake.request import Asked
+from pyclient.testing.fake.request import Request
 from pyclient.testing.fake.wire import Front
 from pyclient.testing.tls import BrokerTls, ClientTls
 
@@ -315,7 +315,7 @@ class SimulatedNetwork:
         """(Address, port) → broker."""
         self.armed: list[Callable[[Link], bool]] = []
         """Asked at each write of a client; whoever gives True has struck and is asked no more."""
-        self.throttled: dict[Asked, float] = {}
+        self.throttled: dict[Request, float] = {}
         """Requests whose answers will ask for so many seconds of silence."""
         self.half_gone: list[Link] = []
         """Connections of which one end is gone, and the other will never hear of it."""
@@ -340,8 +340,8 @@ class SimulatedNetwork:
             self.armed = [each for each in self.armed if not each(link)]
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
-        if event == "answered" and self.throttled and (seconds := self.throttled.pop(facts["asked"], 0.0)):
-            link = self.served_by(facts["asked"].connection)
+        if event == "response" and self.throttled and (seconds := self.throttled.pop(facts["request"], 0.0)):
+            link = self.served_by(facts["request"].connection)
             if link is not None:
                 link.throttled_for = seconds
 

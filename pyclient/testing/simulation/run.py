@@ -18,9 +18,9 @@ from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.transitions import TABLES
 from pyclient.errors import IllegalTransitionError
-from pyclient.testing.fake.request import Asked
+from pyclient.testing.fake.request import Request
 from pyclient.testing.fake.batch import Batch
-from pyclient.testing.fake.partition import NOBODY
+from pyclient.testing.fake.partition import NO_LEADER
 from pyclient.testing.simulation import protection
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
 from pyclient.testing.simulation.faults import FELT_BY_LOGINS, FELT_BY_MEMBERS, KINDS, Fault, Strike, planned
@@ -255,15 +255,15 @@ class Run:
         loop.call_later(1.0, self._each_second)
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
-        if event == "asked":
-            self._on_asked(facts["asked"])
+        if event == "request":
+            self._on_asked(facts["request"])
         elif event == "appended":
             self._on_appended((facts["topic"], facts["partition"]), facts["batch"])
-        elif event == "answered":
-            self._on_answered(facts["asked"], facts["fields"])
+        elif event == "response":
+            self._on_answered(facts["request"], facts["fields"])
         elif event == "not admitted":
             self.judge.after("reached", None, self.world.network.served_by(facts["connection"]))
-        elif event == "leader" and facts["broker"] != NOBODY:
+        elif event == "leader" and facts["broker"] != NO_LEADER:
             self._on_leader((facts["topic"], facts["partition"]), clean=facts["clean"])
         elif event == "committed":
             self.facts.committed[facts["group"], (facts["topic"], facts["partition"])] = facts["offset"], facts["epoch"]
@@ -276,7 +276,7 @@ class Run:
         elif event == "defect":
             self.facts.errors.append(f"the fake cluster: {facts['error']!r}")
 
-    def _on_asked(self, asked: Asked) -> None:
+    def _on_asked(self, asked: Request) -> None:
         self._requests += 1
         second, name = self.facts.second, asked.client_id or "?"
         second.requests += 1
@@ -293,7 +293,7 @@ class Run:
         tokens = self.world.tokens
         return tokens is not None and tokens.failed_at > self.world.loop.time() - 1.0
 
-    def _on_answered(self, asked: Asked, fields: Mapping[str, Any]) -> None:
+    def _on_answered(self, asked: Request, fields: Mapping[str, Any]) -> None:
         if asked.api in LOGIN:
             self.judge.after("login answered", asked, fields)
         elif self.protection.mechanism is not None:

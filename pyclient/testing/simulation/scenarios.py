@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
-from pyclient.testing.fake.partition import NOBODY, Partition
+from pyclient.testing.fake.partition import NO_LEADER, Partition
 from pyclient.testing.simulation.facts import Cut, Facts
 from pyclient.testing.simulation.invariants import Broken, Judge
 from pyclient.testing.simulation.run import LONGEST_S, Outcome, Run
@@ -178,7 +178,7 @@ async def _acknowledged_and_lost(scene: Scene) -> None:
     scene.require(acknowledged == len(scene.facts.sent), "not everything was acknowledged")
     await scene.some_have_read()
     scene.world.kafka.kill(partition.leader)
-    scene.require(partition.leader == NOBODY, "somebody leads without an unclean election")
+    scene.require(partition.leader == NO_LEADER, "somebody leads without an unclean election")
     cut = scene.elect(random.choice((2, 3)))
     scene.require(len(scene.facts.lost) >= 1 and cut.lost, "nothing that was acknowledged is lost")
     await scene.heal()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 from pyclient.consumer.facade import AsyncConsumer
 from pyclient.producer.facade import AsyncProducer
 from pyclient.runtime.environment import ASSIGNING, SEAL_INLINE_BYTES, Environment, using
-from pyclient.testing.fake.request import Asked
+from pyclient.testing.fake.request import Request
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
 from pyclient.testing.fake.model import Broker, Kafka
@@ -35,7 +35,7 @@ EPOCH_MS: Final = 1_767_225_600_000
 PORT: Final = 9092
 ENDING_S: Final = 1.0
 """Virtual time that what is cancelled has to end."""
-QUIET: Final = frozenset({"asked", "answered", "high watermark"})
+QUIET: Final = frozenset({"request", "response", "high watermark"})
 """Events that are too many for lines of their own text."""
 
 WORK_PER_S: Final = 1000.0
@@ -186,9 +186,9 @@ class World:
 
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         self.journal.count(event)
-        asked = facts.get("asked")
-        if isinstance(asked, Asked):
-            verb = "asks" if event == "asked" else "is answered"
+        asked = facts.get("request")
+        if isinstance(asked, Request):
+            verb = "asks" if event == "request" else "is answered"
             self.journal.note(asked.client_id or "?", f"{verb} {asked.api.title} v{asked.version} of broker {asked.broker}")
         elif event not in QUIET:
             self.journal.note("cluster", f"{event} " + " ".join(f"{name}={value}" for name, value in facts.items()))

@@ -37,6 +37,8 @@ CREATED: Final = Script(name="create-topics", api=Api.CREATE_TOPICS, acts=(
     create(new(named("twice there"), -1, -1, ((1, 1),))),
     create(new(named("odd"), nonsense_key="1")), create(new(named("bad"), retention_ms="soon")), create(new(named("null"), retention_ms=None)),
     create(new(named("low"), max_message_bytes="-1")), create(new(named("wrong"), cleanup_policy="burn")),
+    create(new(named("high"), max_message_bytes="3000000000")), create(new(named("ratio"), min_cleanable_dirty_ratio="2")),
+    create(new(named("switch"), preallocate="maybe")),
     create(new(named("same")), new(named("same"))), create(),
     create(new(named("x.y"))), create(new(named("x_y"))),
 ))

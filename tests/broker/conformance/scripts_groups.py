@@ -36,7 +36,7 @@ def beat_fields(member: Value, generation: Value, group: Value = GROUP, instance
     return {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": instance}
 
 
-def beat(member: Value, generation: Value, group: Value = GROUP, instance: str | None = None, since: int = 0) -> Step:
+def classic_heartbeat(member: Value, generation: Value, group: Value = GROUP, instance: str | None = None, since: int = 0) -> Step:
     return Step(api=Api.HEARTBEAT, since=since, fields=beat_fields(member, generation, group, instance))
 
 
@@ -97,16 +97,16 @@ JOINING: Final = Script(name="join", api=Api.JOIN_GROUP, acts=(
 TWO_MEMBERS: Final = Script(name="two-members", api=Api.JOIN_GROUP, acts=(
     *coordinated(),
     join("asked a", version=9), join("a", got("asked a", "member_id")), sync("synced a", "a", "a"),
-    beat(got("a", "member_id"), got("a", "generation_id")),
+    classic_heartbeat(got("a", "member_id"), got("a", "generation_id")),
     join("asked b", version=9, on="second"), join("b", got("asked b", "member_id"), on="second", later=True, says=" of b"),
     Step(api=Api.HEARTBEAT, fields=beat_fields(got("a", "member_id"), got("a", "generation_id")),
          ready=lambda answer: answer["error_code"] == "rebalance_in_progress"),
     join("a", got("a", "member_id"), protocols=("range", "sticky")), Receive("b"),
     sync("early", "b", on="second", later=True), sync("synced a", "a", "a", "b"), Receive("early"),
-    beat(got("a", "member_id"), got("a", "generation_id")), beat(got("b", "member_id"), got("b", "generation_id")),
-    beat(got("a", "member_id"), 1), beat(got("a", "member_id"), 99),
+    classic_heartbeat(got("a", "member_id"), got("a", "generation_id")), classic_heartbeat(got("b", "member_id"), got("b", "generation_id")),
+    classic_heartbeat(got("a", "member_id"), 1), classic_heartbeat(got("a", "member_id"), 99),
     Step(api=Api.DESCRIBE_GROUPS, fields={"groups": [GROUP], "include_authorized_operations": False}),
-    leave((got("b", "member_id"), None)), beat(got("a", "member_id"), got("a", "generation_id")),
+    leave((got("b", "member_id"), None)), classic_heartbeat(got("a", "member_id"), got("a", "generation_id")),
     join("last", got("a", "member_id")), leave((got("last", "member_id"), None)),
     Step(api=Api.DESCRIBE_GROUPS, fields={"groups": [GROUP], "include_authorized_operations": False}),
 ))
@@ -114,8 +114,8 @@ STATIC: Final = Script(name="static", api=Api.JOIN_GROUP, since=5, acts=(
     *coordinated(),
     join("first", instance="one"), sync("s1", "first", "first", instance="one"),
     join("second", instance="one"),
-    beat(got("first", "member_id"), got("first", "generation_id"), instance="one"),
-    beat(got("second", "member_id"), got("second", "generation_id"), instance="one"),
+    classic_heartbeat(got("first", "member_id"), got("first", "generation_id"), instance="one"),
+    classic_heartbeat(got("second", "member_id"), got("second", "generation_id"), instance="one"),
     sync("s2", "second", "second", instance="one"), sync("s3", "first", instance="one"),
     join("fenced", got("first", "member_id"), instance="one"),
     Step(api=Api.DESCRIBE_GROUPS, fields={"groups": [GROUP], "include_authorized_operations": True}),
@@ -131,9 +131,9 @@ SYNCING: Final = Script(name="sync", api=Api.SYNC_GROUP, acts=(
 ))
 HEARTBEATS: Final = Script(name="heartbeat", api=Api.HEARTBEAT, acts=(
     *coordinated(), *alone(),
-    beat(got("me", "member_id"), got("me", "generation_id")), beat(got("me", "member_id"), 99), beat(got("me", "member_id"), -1),
-    beat("nobody", got("me", "generation_id")), beat("", 1), beat(got("me", "member_id"), 1, group="nobody"), beat("me", 1, group=""),
-    beat(got("me", "member_id"), got("me", "generation_id"), instance="unknown", since=3),
+    classic_heartbeat(got("me", "member_id"), got("me", "generation_id")), classic_heartbeat(got("me", "member_id"), 99), classic_heartbeat(got("me", "member_id"), -1),
+    classic_heartbeat("nobody", got("me", "generation_id")), classic_heartbeat("", 1), classic_heartbeat(got("me", "member_id"), 1, group="nobody"), classic_heartbeat("me", 1, group=""),
+    classic_heartbeat(got("me", "member_id"), got("me", "generation_id"), instance="unknown", since=3),
 ))
 LEAVING: Final = Script(name="leave", api=Api.LEAVE_GROUP, acts=(
     *coordinated(), *alone(),

@@ -15,7 +15,7 @@ from tests.broker.conformance.scripts_groups import (
     OURS,
     READY,
     alone,
-    beat,
+    classic_heartbeat,
     commit,
     committed,
     delete,
@@ -33,7 +33,7 @@ Owned = Mapping[str, Sequence[int]]
 """Partitions by the names of topics that this script made."""
 
 
-def told(name: str) -> Value:
+def epoch_of(name: str) -> Value:
     """The epoch that a member was told by the last answer of this name."""
     return got(name, "member_epoch")
 
@@ -42,7 +42,7 @@ def parts(owned: Owned | None) -> Value:
     return None if owned is None else [{"topic_id": topic_id(each), "partitions": list(indexes)} for each, indexes in owned.items()]
 
 
-def pulse(name: str, epoch: Value = None, *, member: Value = None, group: Value = GROUP, topics: Sequence[Value] | None = None,
+def heartbeat(name: str, epoch: Value = None, *, member: Value = None, group: Value = GROUP, topics: Sequence[Value] | None = None,
           pattern: Value = None, owned: Owned | None = None, instance: str | None = None, rack: str | None = None,
           assignor: str | None = None, rebalance_ms: int = -1, step: str = "", **rules: Any) -> Step:
     """A heartbeat that says only what is given; without an epoch, the one that the member was told last.
@@ -50,7 +50,7 @@ def pulse(name: str, epoch: Value = None, *, member: Value = None, group: Value 
     Ids are single letters, which a hash map there keeps in their order; groups are a run's own, so that nobody meets.
     """
     return Step(api=Api.CONSUMER_GROUP_HEARTBEAT, name=step or name, **rules, fields={
-        "group_id": group, "member_id": name if member is None else member, "member_epoch": told(name) if epoch is None else epoch,
+        "group_id": group, "member_id": name if member is None else member, "member_epoch": epoch_of(name) if epoch is None else epoch,
         "instance_id": instance, "rack_id": rack, "rebalance_timeout": rebalance_ms,
         "subscribed_topic_names": None if topics is None else list(topics), "subscribed_topic_regex": pattern, "server_assignor": assignor,
         "topic_partitions": parts(owned)})
@@ -59,17 +59,17 @@ def pulse(name: str, epoch: Value = None, *, member: Value = None, group: Value 
 def enter(name: str, *topics: str, pattern: Value = None, **said: Any) -> Step:
     """A member joins."""
     names = [named(each) for each in topics or (("topic",) if pattern is None else ())]
-    return pulse(name, **{"epoch": JOINS, "topics": names, "pattern": pattern, "owned": {}, "rebalance_ms": REBALANCE_MS, **said})
+    return heartbeat(name, **{"epoch": JOINS, "topics": names, "pattern": pattern, "owned": {}, "rebalance_ms": REBALANCE_MS, **said})
 
 
 def gone(name: str, **said: Any) -> Step:
     """A member leaves for good."""
-    return pulse(name, LEAVES, step="gone", **said)
+    return heartbeat(name, LEAVES, step="gone", **said)
 
 
 def away(name: str, **said: Any) -> Step:
     """A static member leaves, and will be back."""
-    return pulse(name, LEAVES_FOR_NOW, step="gone", **said)
+    return heartbeat(name, LEAVES_FOR_NOW, step="gone", **said)
 
 
 def wrong(step: Step) -> Step:
@@ -82,7 +82,7 @@ def seen(*groups: Value, operations: bool = False, **rules: Any) -> Step:
                                                                   "include_authorized_operations": operations})
 
 
-def until_told(step: Step) -> Step:
+def until_assigned(step: Step) -> Step:
     """A preparation: the heartbeat again and again, until the member is told something new; that topics changed is noticed a little later."""
     return attrs.evolve(step, ready=lambda answer: answer["assignment"] is not None)
 
@@ -94,7 +94,7 @@ def until_group_epoch(epoch: int) -> Step:
 
 def coordinated() -> tuple[Act, ...]:
     """Wait until this run's group has a coordinator that has loaded it."""
-    return READY, Step(api=Api.CONSUMER_GROUP_HEARTBEAT, fields=pulse("nobody", 1).fields,
+    return READY, Step(api=Api.CONSUMER_GROUP_HEARTBEAT, fields=heartbeat("nobody", 1).fields,
                        ready=lambda answer: answer["error_code"] == "group_id_not_found")
 
 
@@ -120,65 +120,65 @@ SIX: Final = ("u", "v", "w", "x", "y", "z")
 """So many topics that two maps hardly ever have them in the same order."""
 PREPARED: Final = (*coordinated(), *shared("topic"))
 ONE: Final = Script(name="consumer-alone", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, seen(), enter("a"), seen(), pulse("a"), pulse("a", owned={"topic": range(6)}), pulse("a", owned={}),
-    pulse("a", topics=[OURS]), pulse("a", topics=[OURS], rebalance_ms=REBALANCE_MS, owned={"topic": range(6)}), enter("a"), seen(),
-    gone("a"), seen(), gone("a"), wrong(pulse("a", 1)), enter("a"), gone("a"), seen(operations=True),
+    *PREPARED, seen(), enter("a"), seen(), heartbeat("a"), heartbeat("a", owned={"topic": range(6)}), heartbeat("a", owned={}),
+    heartbeat("a", topics=[OURS]), heartbeat("a", topics=[OURS], rebalance_ms=REBALANCE_MS, owned={"topic": range(6)}), enter("a"), seen(),
+    gone("a"), seen(), gone("a"), wrong(heartbeat("a", 1)), enter("a"), gone("a"), seen(operations=True),
 ))
 THREE: Final = Script(name="consumer-reconciling", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, enter("a"), enter("b"), seen(), pulse("b"), pulse("a"), seen(), pulse("b"), pulse("a"), pulse("a", owned={"topic": range(6)}),
-    pulse("a", owned={"topic": range(3)}), seen(), pulse("b"), seen(), pulse("b", owned={"topic": range(3, 6)}), pulse("a"),
-    enter("c"), seen(), pulse("a"), pulse("b"), seen(), pulse("a", owned={"topic": (0, 1)}), pulse("c"), seen(),
-    pulse("b", owned={"topic": (3, 4)}), pulse("c"), seen(),
-    gone("b"), seen(), pulse("a"), pulse("c"), pulse("a"), seen(), gone("a"), pulse("c"), seen(), gone("c"), seen(),
+    *PREPARED, enter("a"), enter("b"), seen(), heartbeat("b"), heartbeat("a"), seen(), heartbeat("b"), heartbeat("a"), heartbeat("a", owned={"topic": range(6)}),
+    heartbeat("a", owned={"topic": range(3)}), seen(), heartbeat("b"), seen(), heartbeat("b", owned={"topic": range(3, 6)}), heartbeat("a"),
+    enter("c"), seen(), heartbeat("a"), heartbeat("b"), seen(), heartbeat("a", owned={"topic": (0, 1)}), heartbeat("c"), seen(),
+    heartbeat("b", owned={"topic": (3, 4)}), heartbeat("c"), seen(),
+    gone("b"), seen(), heartbeat("a"), heartbeat("c"), heartbeat("a"), seen(), gone("a"), heartbeat("c"), seen(), gone("c"), seen(),
 ))
 UNEVEN: Final = Script(name="consumer-uneven", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *coordinated(), *shared("topic", partitions=5), enter("a"), enter("b"), pulse("a"), pulse("a", owned={"topic": range(3)}), pulse("b"), seen(),
-    enter("c"), pulse("a"), pulse("b"), pulse("a", owned={"topic": range(2)}), pulse("b", owned={"topic": (3, 4)}), pulse("c"), seen(),
-    enter("d"), pulse("a"), pulse("b"), pulse("a", owned={"topic": (0,)}), pulse("b", owned={"topic": (3,)}), pulse("c"), pulse("d"), seen(),
-    gone("c"), pulse("a"), pulse("b"), pulse("d"), seen(),
+    *coordinated(), *shared("topic", partitions=5), enter("a"), enter("b"), heartbeat("a"), heartbeat("a", owned={"topic": range(3)}), heartbeat("b"), seen(),
+    enter("c"), heartbeat("a"), heartbeat("b"), heartbeat("a", owned={"topic": range(2)}), heartbeat("b", owned={"topic": (3, 4)}), heartbeat("c"), seen(),
+    enter("d"), heartbeat("a"), heartbeat("b"), heartbeat("a", owned={"topic": (0,)}), heartbeat("b", owned={"topic": (3,)}), heartbeat("c"), heartbeat("d"), seen(),
+    gone("c"), heartbeat("a"), heartbeat("b"), heartbeat("d"), seen(),
 ))
 MANY: Final = Script(name="consumer-many-topics", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *coordinated(), *shared(*SIX, partitions=2), enter("a", *SIX), seen(), pulse("a", owned=dict.fromkeys(SIX, (0, 1))), seen(), gone("a"),
+    *coordinated(), *shared(*SIX, partitions=2), enter("a", *SIX), seen(), heartbeat("a", owned=dict.fromkeys(SIX, (0, 1))), seen(), gone("a"),
 ))
 STATIC: Final = Script(name="consumer-static", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, enter("a", instance="one"), wrong(enter("b", instance="one")), wrong(pulse("b", 1, instance="one")),
-    wrong(pulse("a", instance="two")),
-    enter("b"), pulse("a", instance="one"), pulse("a", owned={"topic": range(3)}, instance="one"), pulse("b"), seen(),
-    away("a", instance="one"), seen(), pulse("b"), wrong(pulse("a", instance="one")),
-    enter("c", instance="one"), seen(), wrong(pulse("a", instance="one")), pulse("c", instance="one"), wrong(gone("a", instance="one")),
-    wrong(gone("c", instance="two")), gone("c", instance="one"), seen(), pulse("b"), gone("b"), seen(),
+    *PREPARED, enter("a", instance="one"), wrong(enter("b", instance="one")), wrong(heartbeat("b", 1, instance="one")),
+    wrong(heartbeat("a", instance="two")),
+    enter("b"), heartbeat("a", instance="one"), heartbeat("a", owned={"topic": range(3)}, instance="one"), heartbeat("b"), seen(),
+    away("a", instance="one"), seen(), heartbeat("b"), wrong(heartbeat("a", instance="one")),
+    enter("c", instance="one"), seen(), wrong(heartbeat("a", instance="one")), heartbeat("c", instance="one"), wrong(gone("a", instance="one")),
+    wrong(gone("c", instance="two")), gone("c", instance="one"), seen(), heartbeat("b"), gone("b"), seen(),
     enter("d", instance="one"), away("d", instance="one"), enter("d", instance="one"), seen(), gone("d", instance="one"),
 ))
 FENCED: Final = Script(name="consumer-fencing", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, enter("a"), wrong(pulse("a", 3)), wrong(pulse("a", 7, owned={"topic": range(6)})), wrong(pulse("nobody", 1)), pulse("a", 2),
-    enter("b"), pulse("a"), pulse("a", owned={"topic": range(3)}), pulse("b"), seen(),
-    wrong(pulse("a", 2)), wrong(pulse("a", 2, owned={"topic": range(6)})), wrong(pulse("a", 2, owned={"topic": (4,)})),
-    pulse("a", 2, owned={"topic": (0,)}), pulse("a", 2, owned={}), pulse("a", 3), wrong(pulse("a", 4)), enter("a"), seen(),
-    gone("b"), pulse("a"), wrong(pulse("a", 2, owned={})), pulse("a", 3, owned={"topic": (0,)}), seen(),
+    *PREPARED, enter("a"), wrong(heartbeat("a", 3)), wrong(heartbeat("a", 7, owned={"topic": range(6)})), wrong(heartbeat("nobody", 1)), heartbeat("a", 2),
+    enter("b"), heartbeat("a"), heartbeat("a", owned={"topic": range(3)}), heartbeat("b"), seen(),
+    wrong(heartbeat("a", 2)), wrong(heartbeat("a", 2, owned={"topic": range(6)})), wrong(heartbeat("a", 2, owned={"topic": (4,)})),
+    heartbeat("a", 2, owned={"topic": (0,)}), heartbeat("a", 2, owned={}), heartbeat("a", 3), wrong(heartbeat("a", 4)), enter("a"), seen(),
+    gone("b"), heartbeat("a"), wrong(heartbeat("a", 2, owned={})), heartbeat("a", 3, owned={"topic": (0,)}), seen(),
 ))
 WRONG: Final = Script(name="consumer-wrong", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
     *PREPARED,
     enter("a", group=""), enter("a", group="  "), enter("a", instance=""), enter("a", rack=""), enter("a", rebalance_ms=-1),
     enter("a", owned=None), enter("a", owned={"topic": (0,)}), enter("a", topics=None), enter("a", assignor="nonsense"), enter("a", assignor=""),
-    pulse("a", -3), pulse("a", LEAVES_FOR_NOW), pulse("a", 1), pulse("a", 1, instance="one"), pulse("a", LEAVES), pulse("a", 1, assignor="odd"),
-    pulse("x", 1, member=""), pulse("x", LEAVES, member=""), pulse("x", LEAVES_FOR_NOW, member="", instance="one"),
+    heartbeat("a", -3), heartbeat("a", LEAVES_FOR_NOW), heartbeat("a", 1), heartbeat("a", 1, instance="one"), heartbeat("a", LEAVES), heartbeat("a", 1, assignor="odd"),
+    heartbeat("x", 1, member=""), heartbeat("x", LEAVES, member=""), heartbeat("x", LEAVES_FOR_NOW, member="", instance="one"),
     enter("x", member="", until=0), enter("x", member="", since=1), enter("x", member=" "),
     seen(), seen("nobody"), seen(""), seen(GROUP, GROUP, operations=True),
 ))
 ASSIGNORS: Final = Script(name="consumer-assignors", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
     *coordinated(), *shared("topic", "other"), enter("a", "topic", "other", assignor="range"), seen(), enter("b", "topic", "other", assignor="range"),
-    pulse("a"), pulse("a", owned={"topic": range(3), "other": range(3)}), pulse("b"), seen(),
-    enter("c", "topic", "other", assignor="range"), pulse("a"), pulse("b"),
-    pulse("a", owned={"topic": range(2), "other": range(2)}), pulse("b", owned={}), pulse("c"), pulse("b"), seen(),
-    pulse("a", assignor="uniform"), pulse("b", assignor="uniform"), seen(), gone("c"), seen(),
+    heartbeat("a"), heartbeat("a", owned={"topic": range(3), "other": range(3)}), heartbeat("b"), seen(),
+    enter("c", "topic", "other", assignor="range"), heartbeat("a"), heartbeat("b"),
+    heartbeat("a", owned={"topic": range(2), "other": range(2)}), heartbeat("b", owned={}), heartbeat("c"), heartbeat("b"), seen(),
+    heartbeat("a", assignor="uniform"), heartbeat("b", assignor="uniform"), seen(), gone("c"), seen(),
 ))
 SUBSCRIPTIONS: Final = Script(name="consumer-subscriptions", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *coordinated(), *shared("topic", "other"), enter("a", topics=[]), seen(), pulse("a", topics=[OURS]), pulse("a", topics=[OURS]),
-    pulse("a", topics=[named("other"), OURS], owned={"topic": range(6)}), pulse("a", topics=[OURS, named("other")]), seen(),
-    pulse("a", topics=[named("other")]), seen(), pulse("a"), pulse("a", owned={"other": range(6)}), seen(),
-    pulse("a", topics=[named("missing")]), pulse("a", owned={}), seen(), pulse("a", topics=[]), seen(),
-    pulse("a", topics=[OURS, OURS]), enter("b", "other"), pulse("b"), seen(), pulse("b", topics=[OURS], owned={"other": range(6)}),
-    pulse("b", owned={}), pulse("a"), seen(), gone("b"), gone("a"),
+    *coordinated(), *shared("topic", "other"), enter("a", topics=[]), seen(), heartbeat("a", topics=[OURS]), heartbeat("a", topics=[OURS]),
+    heartbeat("a", topics=[named("other"), OURS], owned={"topic": range(6)}), heartbeat("a", topics=[OURS, named("other")]), seen(),
+    heartbeat("a", topics=[named("other")]), seen(), heartbeat("a"), heartbeat("a", owned={"other": range(6)}), seen(),
+    heartbeat("a", topics=[named("missing")]), heartbeat("a", owned={}), seen(), heartbeat("a", topics=[]), seen(),
+    heartbeat("a", topics=[OURS, OURS]), enter("b", "other"), heartbeat("b"), seen(), heartbeat("b", topics=[OURS], owned={"other": range(6)}),
+    heartbeat("b", owned={}), heartbeat("a"), seen(), gone("b"), gone("a"),
 ))
 
 
@@ -189,16 +189,16 @@ def patterned(*bad: str) -> tuple[Step, ...]:
 PATTERNS: Final = Script(name="consumer-patterns", api=Api.CONSUMER_GROUP_HEARTBEAT, since=1, acts=(
     *PREPARED, *patterned("[", "(", ")", "*", "a**", "a{2,1}", "a{1001}", "(?=a)", "(?!a)", "(?<=a)", "\\1", "\\8", "a\\", "[b-a]", "[[:odd:]]",
                           "\\p{Odd}", "(?P<n>a)(?P<n>b)", "(?P<n", "(?P=n)", "\\y", "(?z)", "(?i", "a++", "\\C", "\\Z", "[a", "(?>a)"),
-    enter("a", pattern=named("topi[a-d]")), until_group_epoch(2), seen(), pulse("a"), seen(), pulse("a", pattern=named("topi[a-d]")),
-    enter("b", pattern=named("topi[a-d]")), seen(), pulse("a"), pulse("a", owned={"topic": range(3)}), pulse("b"), seen(),
-    pulse("b", pattern="", topics=[OURS]), seen(), pulse("b", topics=[]), pulse("b", owned={}), seen(),
-    pulse("a"), gone("b"), pulse("a"), seen(), pulse("a", pattern=""), pulse("a", owned={}), seen(), gone("a"), seen(),
+    enter("a", pattern=named("topi[a-d]")), until_group_epoch(2), seen(), heartbeat("a"), seen(), heartbeat("a", pattern=named("topi[a-d]")),
+    enter("b", pattern=named("topi[a-d]")), seen(), heartbeat("a"), heartbeat("a", owned={"topic": range(3)}), heartbeat("b"), seen(),
+    heartbeat("b", pattern="", topics=[OURS]), seen(), heartbeat("b", topics=[]), heartbeat("b", owned={}), seen(),
+    heartbeat("a"), gone("b"), heartbeat("a"), seen(), heartbeat("a", pattern=""), heartbeat("a", owned={}), seen(), gone("a"), seen(),
 ))
 # Brokers share nothing anew when a regular expression gives way to one that matches nothing: what it matched stays with nobody for a while.
 STRANDED: Final = Script(name="consumer-stranded", api=Api.CONSUMER_GROUP_HEARTBEAT, since=1, acts=(
-    *PREPARED, enter("a"), enter("b", pattern=named("topi[a-d]")), until_group_epoch(3), pulse("a"), pulse("a", owned={"topic": range(3)}),
-    pulse("b"), pulse("b", owned={"topic": range(3, 6)}), seen(), pulse("b", pattern="nothing", owned={"topic": range(3, 6)}), pulse("b", owned={}),
-    *(step for _ in range(30) for step in (pulse("a"), pulse("b"))), seen(),
+    *PREPARED, enter("a"), enter("b", pattern=named("topi[a-d]")), until_group_epoch(3), heartbeat("a"), heartbeat("a", owned={"topic": range(3)}),
+    heartbeat("b"), heartbeat("b", owned={"topic": range(3, 6)}), seen(), heartbeat("b", pattern="nothing", owned={"topic": range(3, 6)}), heartbeat("b", owned={}),
+    *(step for _ in range(30) for step in (heartbeat("a"), heartbeat("b"))), seen(),
 ))
 
 
@@ -209,14 +209,14 @@ def grow(count: int) -> Step:
 
 DROP: Final = Step(api=Api.DELETE_TOPICS, version=5, fields={"topic_names": [OURS], "timeout": 10_000}, ready=all_ok)
 TOPICS: Final = Script(name="consumer-topics", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *coordinated(), enter("a"), seen(), *topic("topic", 2), until_told(pulse("a")), seen(), enter("b"), pulse("a"),
-    pulse("a", owned={"topic": (0,)}), pulse("b"), seen(),
-    grow(4), until_told(pulse("a")), seen(), pulse("b"), seen(), DROP, until_told(pulse("a")), seen(),
-    pulse("a", owned={}), pulse("b", owned={}), seen(),
+    *coordinated(), enter("a"), seen(), *topic("topic", 2), until_assigned(heartbeat("a")), seen(), enter("b"), heartbeat("a"),
+    heartbeat("a", owned={"topic": (0,)}), heartbeat("b"), seen(),
+    grow(4), until_assigned(heartbeat("a")), seen(), heartbeat("b"), seen(), DROP, until_assigned(heartbeat("a")), seen(),
+    heartbeat("a", owned={}), heartbeat("b", owned={}), seen(),
 ))
 LATE: Final = Script(name="consumer-late", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, enter("a", rebalance_ms=1000), enter("b"), pulse("a"), pulse("b"), seen(),
-    attrs.evolve(seen(), ready=lambda answer: len(answer["groups"][0]["members"]) == 1), seen(), wrong(pulse("a")), pulse("b"), seen(),
+    *PREPARED, enter("a", rebalance_ms=1000), enter("b"), heartbeat("a"), heartbeat("b"), seen(),
+    attrs.evolve(seen(), ready=lambda answer: len(answer["groups"][0]["members"]) == 1), seen(), wrong(heartbeat("a")), heartbeat("b"), seen(),
 ))
 
 
@@ -224,7 +224,7 @@ LATE: Final = Script(name="consumer-late", api=Api.CONSUMER_GROUP_HEARTBEAT, act
 
 DESCRIBED: Final = Script(name="consumer-group-describe", api=Api.CONSUMER_GROUP_DESCRIBE, acts=(
     *PREPARED, seen(), seen("", "nobody"), commit(version=9), seen(),
-    enter("a", rack="r1", assignor="uniform"), seen(), enter("b", instance="one"), seen(operations=True), pulse("a"), seen(GROUP, "nobody", GROUP),
+    enter("a", rack="r1", assignor="uniform"), seen(), enter("b", instance="one"), seen(operations=True), heartbeat("a"), seen(GROUP, "nobody", GROUP),
     gone("a"), away("b", instance="one"), seen(), gone("b", instance="one"), seen(), delete(GROUP), seen(),
 ))
 LISTED: Final = Script(name="consumer-list-groups", api=Api.LIST_GROUPS, acts=(
@@ -233,15 +233,15 @@ LISTED: Final = Script(name="consumer-list-groups", api=Api.LIST_GROUPS, acts=(
     gone("b"), listed("Assigning", since=4), listed(), gone("a"), listed("Empty", since=4), delete(GROUP), listed(),
 ))
 DELETED: Final = Script(name="consumer-delete-groups", api=Api.DELETE_GROUPS, acts=(
-    *PREPARED, enter("a"), commit("a", told("a"), version=9), delete(GROUP), gone("a"), committed(GROUP),
+    *PREPARED, enter("a"), commit("a", epoch_of("a"), version=9), delete(GROUP), gone("a"), committed(GROUP),
     delete(GROUP), delete(GROUP), committed(GROUP), seen(),
 ))
 COMMITS: Final = Script(name="consumer-commits", api=Api.OFFSET_COMMIT, acts=(
-    *PREPARED, enter("a"), commit("a", told("a")), commit("a", 0), commit("a", 3),
-    commit("a", -1), commit(), commit("", 1), commit("nobody", 1), commit("a", told("a"), instance="one", since=7),
-    enter("b"), pulse("a"), commit("a", told("a"), partition=5), commit("a", told("a"), partition=5), committed(GROUP),
-    pulse("a", owned={"topic": range(3)}), commit("a", 2), commit("a", 1), commit("a", told("a")), commit("b", told("b"), partition=5),
-    commit("b", 2, partition=5), pulse("b"), commit("b", 3, partition=5), commit("a", 2, partition=5), commit("a", 2, metadata="x" * 4097),
+    *PREPARED, enter("a"), commit("a", epoch_of("a")), commit("a", 0), commit("a", 3),
+    commit("a", -1), commit(), commit("", 1), commit("nobody", 1), commit("a", epoch_of("a"), instance="one", since=7),
+    enter("b"), heartbeat("a"), commit("a", epoch_of("a"), partition=5), commit("a", epoch_of("a"), partition=5), committed(GROUP),
+    heartbeat("a", owned={"topic": range(3)}), commit("a", 2), commit("a", 1), commit("a", epoch_of("a")), commit("b", epoch_of("b"), partition=5),
+    commit("b", 2, partition=5), heartbeat("b"), commit("b", 3, partition=5), commit("a", 2, partition=5), commit("a", 2, metadata="x" * 4097),
     commit("a", 2, metadata="x" * 4097, partition=5), committed(GROUP),
     gone("a"), gone("b"), commit(), commit("a", 3), committed(GROUP), delete(GROUP),
 ))
@@ -256,24 +256,24 @@ def asked(member: Value, epoch: Value, **rules: Any) -> Step:
 
 
 FETCHED: Final = Script(name="consumer-offset-fetch", api=Api.OFFSET_FETCH, since=8, acts=(
-    *PREPARED, asked("a", 1), asked(None, -1), enter("a"), commit("a", told("a"), version=9),
-    committed(GROUP), asked("a", told("a")), asked("a", 0), asked("a", 3), asked("a", -1), asked("nobody", 2),
+    *PREPARED, asked("a", 1), asked(None, -1), enter("a"), commit("a", epoch_of("a"), version=9),
+    committed(GROUP), asked("a", epoch_of("a")), asked("a", 0), asked("a", 3), asked("a", -1), asked("nobody", 2),
     asked("", -1), asked(None, -1), gone("a"), asked("a", 2), asked(None, -1), committed(GROUP, partitions=None),
 ))
 UNWANTED: Final = Script(name="consumer-offset-delete", api=Api.OFFSET_DELETE, acts=(
-    *PREPARED, enter("a"), commit("a", told("a"), version=9),
+    *PREPARED, enter("a"), commit("a", epoch_of("a"), version=9),
     *(step for _ in range(2) for step in (
         Step(api=Api.OFFSET_DELETE, fields={"group_id": GROUP, "topics": [{"name": OURS, "partitions": [{"partition_index": 0}]}]}),
-        committed(GROUP), pulse("a", LEAVES, step="gone"))),
+        committed(GROUP), heartbeat("a", LEAVES, step="gone"))),
 ))
 
 # ---- the other kind -------------------------------------------------------------------------------------------------------
 
 OTHER_KIND: Final = Script(name="consumer-and-classic", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, enter("a"), beat("a", 2), beat("", 1), leave(("nobody", None)), leave(("", "one")), described(GROUP),
-    sync("synced", "joined", member="a", generation=2), commit("a", told("a"), version=9), enter("b", instance="one"),
-    leave(("x", "one")), leave(("", "one"), ("a", None)), seen(), described(GROUP), *alone(), described(GROUP), committed(GROUP), seen(), wrong(pulse("b", 1)), wrong(gone("b")),
-    leave((got("me", "member_id"), None)), described(GROUP), wrong(pulse("b", 1)), enter("b"), described(GROUP), seen(), committed(GROUP),
+    *PREPARED, enter("a"), classic_heartbeat("a", 2), classic_heartbeat("", 1), leave(("nobody", None)), leave(("", "one")), described(GROUP),
+    sync("synced", "joined", member="a", generation=2), commit("a", epoch_of("a"), version=9), enter("b", instance="one"),
+    leave(("x", "one")), leave(("", "one"), ("a", None)), seen(), described(GROUP), *alone(), described(GROUP), committed(GROUP), seen(), wrong(heartbeat("b", 1)), wrong(gone("b")),
+    leave((got("me", "member_id"), None)), described(GROUP), wrong(heartbeat("b", 1)), enter("b"), described(GROUP), seen(), committed(GROUP),
     gone("b"), commit(), seen(), delete(GROUP), commit(version=9), enter("c"), committed(GROUP), seen(), gone("c"),
 ))
 
@@ -295,7 +295,7 @@ def handed(indexes: Sequence[int]) -> Value:
     return written
 
 
-def guest(name: str, member: Value = None, *, owned: Sequence[int] = (), instance: str | None = None, protocol: str = "range",
+def classic_join(name: str, member: Value = None, *, owned: Sequence[int] = (), instance: str | None = None, protocol: str = "range",
           metadata: Value = None, **rules: Any) -> Step:
     """A JoinGroup of a classic member that was told its id."""
     step = join(name, got(name, "member_id") if member is None else member, instance=instance)
@@ -312,30 +312,30 @@ def heard(name: str, assigned: Sequence[int] = (), *, instance: str | None = Non
 
 def alive(name: str, generation: Value = None, instance: str | None = None) -> Step:
     """A Heartbeat of a classic member."""
-    return beat(got(name, "member_id"), got(name, "generation_id") if generation is None else generation, instance=instance)
+    return classic_heartbeat(got(name, "member_id"), got(name, "generation_id") if generation is None else generation, instance=instance)
 
 
-CLASSIC: Final = (guest("k", "", version=9), guest("k"), heard("k", range(6), leads=True))
+CLASSIC: Final = (classic_join("k", "", version=9), classic_join("k"), heard("k", range(6), leads=True))
 UPGRADE: Final = Script(name="consumer-upgrade", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
     *PREPARED, *CLASSIC, alive("k"), described(GROUP), commit(got("k", "member_id"), 1, version=9),
-    wrong(pulse("n", 1)), enter("n"), seen(), described(GROUP), listed(kinds=("consumer",)),
+    wrong(heartbeat("n", 1)), enter("n"), seen(), described(GROUP), listed(kinds=("consumer",)),
     alive("k"), heard("k"), commit(got("k", "member_id"), 1, partition=5), commit(got("k", "member_id"), 2), commit(got("k", "member_id"), 1, version=8),
-    guest("k", owned=range(6)), alive("k"), heard("k"), seen(), guest("k", owned=range(3)), alive("k", 1), alive("k"), heard("k"), pulse("n"), seen(),
-    guest("c", "", version=9), guest("c"), heard("c"), alive("c"), alive("k"), guest("k", owned=range(3)), heard("k"), pulse("n"),
-    guest("k", owned=range(2)), heard("k"), pulse("n", owned={"topic": (3, 4)}), alive("c"), guest("c"), heard("c"), alive("c"), seen(),
-    heard("c", protocol="sticky"), heard("c", kind="connect"), heard("c", generation=77), alive("c", 77), beat("nobody", 3), beat("n", 3),
-    guest("d", "", protocol="sticky"), guest("d", "", metadata=said((), 0)),
+    classic_join("k", owned=range(6)), alive("k"), heard("k"), seen(), classic_join("k", owned=range(3)), alive("k", 1), alive("k"), heard("k"), heartbeat("n"), seen(),
+    classic_join("c", "", version=9), classic_join("c"), heard("c"), alive("c"), alive("k"), classic_join("k", owned=range(3)), heard("k"), heartbeat("n"),
+    classic_join("k", owned=range(2)), heard("k"), heartbeat("n", owned={"topic": (3, 4)}), alive("c"), classic_join("c"), heard("c"), alive("c"), seen(),
+    heard("c", protocol="sticky"), heard("c", kind="connect"), heard("c", generation=77), alive("c", 77), classic_heartbeat("nobody", 3), classic_heartbeat("n", 3),
+    classic_join("d", "", protocol="sticky"), classic_join("d", "", metadata=said((), 0)),
     # who gets which of c's two would be decided by the hash of k's id, which is random: n goes before they are shared out
-    leave((got("c", "member_id"), None)), seen(), alive("k"), gone("n"), described(GROUP), seen(), alive("k"), guest("k", owned=range(2)), heard("k", range(6), leads=True), alive("k"), described(GROUP),
+    leave((got("c", "member_id"), None)), seen(), alive("k"), gone("n"), described(GROUP), seen(), alive("k"), classic_join("k", owned=range(2)), heard("k", range(6), leads=True), alive("k"), described(GROUP),
     leave((got("k", "member_id"), None)),
 ))
 STATIC_UPGRADE: Final = Script(name="consumer-static-upgrade", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, guest("k", "", instance="one"), heard("k", range(6), instance="one", leads=True), alive("k", instance="one"),
-    enter("n", instance="one"), seen(), alive("k", instance="one"), beat("n", 2, instance="one"),
-    guest("l", "", instance="two"), heard("l", instance="two"), pulse("n", instance="one"), pulse("n", owned={"topic": range(3)}, instance="one"),
-    alive("l", instance="two"), guest("l", instance="two"), heard("l", instance="two"), alive("l", instance="two"), seen(),
-    guest("l", "wrong", instance="two"), guest("m", "", instance="two"), seen(), alive("m", instance="two"), heard("m", instance="two"),
-    guest("k", "", instance="one"), described(GROUP), alive("k", instance="one"), heard("k", instance="one"), alive("m", instance="two"),
+    *PREPARED, classic_join("k", "", instance="one"), heard("k", range(6), instance="one", leads=True), alive("k", instance="one"),
+    enter("n", instance="one"), seen(), alive("k", instance="one"), classic_heartbeat("n", 2, instance="one"),
+    classic_join("l", "", instance="two"), heard("l", instance="two"), heartbeat("n", instance="one"), heartbeat("n", owned={"topic": range(3)}, instance="one"),
+    alive("l", instance="two"), classic_join("l", instance="two"), heard("l", instance="two"), alive("l", instance="two"), seen(),
+    classic_join("l", "wrong", instance="two"), classic_join("m", "", instance="two"), seen(), alive("m", instance="two"), heard("m", instance="two"),
+    classic_join("k", "", instance="one"), described(GROUP), alive("k", instance="one"), heard("k", instance="one"), alive("m", instance="two"),
     leave(("", "one"), ("", "two")), described(GROUP),
 ))
 NOT_UPGRADED: Final = Script(name="consumer-no-upgrade", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
@@ -343,19 +343,19 @@ NOT_UPGRADED: Final = Script(name="consumer-no-upgrade", api=Api.CONSUMER_GROUP_
     join("asked", kind="connect", version=9), join("w", got("asked", "member_id"), kind="connect", version=9), wrong(enter("n")),
     leave((got("w", "member_id"), None)),
 ))
-GUESTS: Final = Script(name="consumer-guests", api=Api.JOIN_GROUP, acts=(
-    *PREPARED, enter("n"), guest("c", "", version=9), guest("c"), heard("c"), seen(), guest("s", "", instance="one", since=5),
-    leave((got("c", "member_id"), None)), guest("x", "unknown"), guest("x", "unknown", instance="five", since=5), seen(), gone("n"), described(GROUP),
+CLASSIC_MEMBERS: Final = Script(name="consumer-guests", api=Api.JOIN_GROUP, acts=(
+    *PREPARED, enter("n"), classic_join("c", "", version=9), classic_join("c"), heard("c"), seen(), classic_join("s", "", instance="one", since=5),
+    leave((got("c", "member_id"), None)), classic_join("x", "unknown"), classic_join("x", "unknown", instance="five", since=5), seen(), gone("n"), described(GROUP),
     leave(("unknown", None), ("", "one")), described(GROUP),
 ))
 SCRIPTS: Final = (ONE, THREE, UNEVEN, MANY, STATIC, FENCED, WRONG, ASSIGNORS, SUBSCRIPTIONS, PATTERNS, STRANDED, TOPICS, LATE, DESCRIBED, LISTED, DELETED, COMMITS, FETCHED,
-                  UNWANTED, OTHER_KIND, UPGRADE, STATIC_UPGRADE, NOT_UPGRADED, GUESTS)
+                  UNWANTED, OTHER_KIND, UPGRADE, STATIC_UPGRADE, NOT_UPGRADED, CLASSIC_MEMBERS)
 
 # ---- where groups are shared anew every so often --------------------------------------------------------------------------
 
 ASSIGNING: Final = Script(name="consumer-assigning", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, enter("a"), seen(), enter("b"), seen(), pulse("a"), pulse("b"), seen(), pulse("a", topics=[]), seen(), pulse("a", owned={}), seen(),
-    enter("c", instance="one"), away("c", instance="one"), enter("d", instance="one"), seen(), gone("b"), seen(), pulse("d", instance="one"),
+    *PREPARED, enter("a"), seen(), enter("b"), seen(), heartbeat("a"), heartbeat("b"), seen(), heartbeat("a", topics=[]), seen(), heartbeat("a", owned={}), seen(),
+    enter("c", instance="one"), away("c", instance="one"), enter("d", instance="one"), seen(), gone("b"), seen(), heartbeat("d", instance="one"),
     gone("a"), gone("d", instance="one"), seen(),
 ))
 SLOW: Final = (ASSIGNING,)

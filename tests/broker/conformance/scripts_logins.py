@@ -63,8 +63,8 @@ def token(life_s: float = LONG_S, authorization: str = "", extensions: str = "",
     """The one message of OAUTHBEARER: a token that nobody signed, of so long a life since the run began."""
     def made(run: Run) -> bytes:
         parts: tuple[Mapping[str, object], ...] = ({"alg": alg}, {"sub": "alice", "iat": run.began - 1, "exp": run.began + life_s, **claims})
-        told = [{name: value for name, value in part.items() if name != without} for part in parts]
-        text = ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in told)
+        kept = [{name: value for name, value in part.items() if name != without} for part in parts]
+        text = ".".join(base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=").decode() for each in kept)
         return f"n,{authorization},\x01auth=Bearer {text}.{extensions}\x01\x01".encode()
     return made
 
@@ -97,8 +97,8 @@ def client_first(user: str, authorization: str = "") -> bytes:
 
 def in_parts(answer: Plain) -> Plain:
     """With SCRAM's attributes apart, most of which are drawn."""
-    told = [each.partition("=") for each in bytes(answer["auth_bytes"]).decode().split(",")]
-    parts: dict[str, object] = {name: value for name, _, value in told}
+    attributes = [each.partition("=") for each in bytes(answer["auth_bytes"]).decode().split(",")]
+    parts: dict[str, object] = {name: value for name, _, value in attributes}
     return {**answer, "auth_bytes": {**parts, "goes on from ours": parts.get("r", "").startswith(NONCE)}}  # type: ignore[attr-defined]
 
 

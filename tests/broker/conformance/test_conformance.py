@@ -9,7 +9,7 @@ import pytest
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.testing import LocalCluster, Security
 from pyclient.testing.fake.cluster import FakeCluster
-from pyclient.testing.fake.handlers import FAMILIES
+from pyclient.testing.fake.handlers import HANDLERS
 from pyclient.testing.fake.profiles import NEWEST, PROFILES
 from tests.broker.conformance import (
     scripts_admin,
@@ -182,4 +182,4 @@ def test_no_difference_is_allowed_that_nobody_needs(pair: Pair, used: set[Allowa
 
 
 def test_every_family_has_a_script() -> None:
-    assert set(FAMILIES) <= {script.api for script in SCRIPTS}
+    assert set(HANDLERS) <= {script.api for script in SCRIPTS}

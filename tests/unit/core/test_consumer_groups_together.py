@@ -20,7 +20,7 @@ from pyclient.core.manager import Reply
 from pyclient.records import SubscriptionPattern, TopicPartition
 from pyclient.testing.fake.reconciliation import Place
 from tests.unit.core.world import Sent, World, make_metadata
-from tests.unit.testing.fake.consumer_members import Flock
+from tests.unit.testing.fake.consumer_members import ConsumerMembers
 
 REBALANCE_S = 300.0
 SOON = WaitPolicy(wait_exponential(multiplier=0.1, max=1.0))
@@ -33,10 +33,10 @@ SUBSCRIPTIONS = (
 class Seat:
     """One consumer: its manager with what that needs, and a user who polls now and then."""
 
-    def __init__(self, flock: Flock, name: int, subscription: Subscription, instance: str | None = None) -> None:
-        self.flock = flock
+    def __init__(self, members: ConsumerMembers, name: int, subscription: Subscription, instance: str | None = None) -> None:
+        self.members = members
         self.instance = instance
-        self.world = World({1, 2}, now=flock.loop.time())
+        self.world = World({1, 2}, now=members.loop.time())
         self.metadata = make_metadata()
         self.calls = Calls(self.metadata, request_timeout=30.0, backoff=SOON)
         options = GroupOptions(group_id="g", instance_id=instance, session_timeout=45.0, heartbeat_interval=5.0, rebalance_timeout=REBALANCE_S,
@@ -51,7 +51,7 @@ class Seat:
     def polls(self, *, raises: bool = False) -> None:
         """One call of poll, which begins or ends one change."""
         if self.begun is None:
-            self.group.polled_at = self.flock.loop.time()
+            self.group.polled_at = self.members.loop.time()
             if self.group.wants_poll:
                 self.group.polled()
             self.begins()
@@ -79,7 +79,7 @@ class Seat:
 
     def turn(self, *, loses: float = 0.0, chance: Random | None = None) -> None:
         """Everything that is to be sent is, and answered by the cluster, unless the request or the answer is lost."""
-        self.world.now = self.flock.loop.time()
+        self.world.now = self.members.loop.time()
         while sent := self.world.turn(self.metadata, self.group, self.calls):
             for each in sent:
                 self._carry(each, loses, chance or Random(0))
@@ -89,7 +89,7 @@ class Seat:
             sent.is_lost()
             return
         assert sent.request.fields is not None
-        answer: Any = self.flock.ask(sent.api, sent.version, sent.request.fields(sent.version), sent.node)
+        answer: Any = self.members.call(sent.api, sent.version, sent.request.fields(sent.version), sent.node)
         if chance.random() < loses / 2:
             sent.is_lost()
         else:
@@ -99,10 +99,10 @@ class Seat:
 
     def places(self) -> set[Place]:
         """What it reads, by the ids that the cluster gave the topics. Who was lost reads nothing, though the user may not know yet."""
-        return {(self.flock.kafka.topics[where.topic].id, where.partition) for where in self.reads} if self.group.identity.joined else set()
+        return {(self.members.kafka.topics[where.topic].id, where.partition) for where in self.reads} if self.group.identity.joined else set()
 
 
-class Together(Flock):
+class Together(ConsumerMembers):
     """Several of them, and what is true of all."""
 
     def __init__(self) -> None:

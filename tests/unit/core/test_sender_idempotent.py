@@ -18,7 +18,7 @@ from pyclient.core.sending.sequencing import LAST_EPOCH, REMEMBERED, SEQUENCES, 
 from pyclient.errors import ClusterAuthorizationError, DeliveryTimeoutError, InvalidRecordError, KafkaError, NotEnoughReplicasError, RecordTooLargeError
 from pyclient.testing.fake.batch import Batch as Stored
 from pyclient.testing.fake.producers import Producers
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from tests.unit.core.test_sender import DELIVERY_TIMEOUT, Producing, body, partitions, produced
 from tests.unit.core.world import Sent, topic_id
 
@@ -543,7 +543,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
             return {}, known.first_offset
         try:
             self.producers.check(batch)
-        except Refused as refused:
+        except RefusalError as refused:
             return {0: refused.code}, -1
         base = len(self.log)
         self.log += values

@@ -19,7 +19,7 @@ from pyclient.errors import error_for
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.handlers.sessions import Key, Sessions
 from pyclient.testing.fake.handlers.sessions import Wish as FakeWish
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from tests.unit.core.fetch_sessions import Answer, Broker, Model, Want, forgotten, name, wishes
 from tests.unit.core.fetching import LIMITS
 from tests.unit.core.world import topic_id
@@ -46,7 +46,7 @@ class Fake:
             return Answer(0, begun, wishes(body, version), tuple(told))
         try:
             session = self._sessions.resumed(number, epoch, told, forgotten(body, version), by_id=by_id)
-        except Refused as refused:
+        except RefusalError as refused:
             return Answer(refused.code)
         assert session is not None, "an empty session ends: nothing may be asked that reads nothing"
         reads = {key: Want(cached.wish.offset, cached.wish.leader_epoch) for key, cached in session.partitions.items()}

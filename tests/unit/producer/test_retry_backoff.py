@@ -19,7 +19,7 @@ from pyclient.testing.fake.control import Fail, Verdict
 NOT_ENOUGH_REPLICAS = 19
 
 
-class Asked(wait_base):
+class Request(wait_base):
     """Remembers what it was asked and gives what it was told to."""
 
     def __init__(self, *seconds: float) -> None:
@@ -49,7 +49,7 @@ def tries(cluster: FakeCluster, wait: wait_base, refusals: int) -> list[float]:
 
 
 def test_P13_the_producer_waits_as_long_as_the_users_wait_says_by_attempt_and_error(fake_cluster: FakeCluster) -> None:
-    wait = Asked(0.05, 0.2, 0.0)
+    wait = Request(0.05, 0.2, 0.0)
     times = tries(fake_cluster, wait, 3)
     assert len(times) == 4
     assert times[1] >= 0.05

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A request for a token."""
 
     path: str
@@ -35,14 +35,14 @@ class Endpoint:
 
     def __init__(self, *answers: tuple[int, Any], tls: ssl.SSLContext | None = None) -> None:
         self.answers = list(answers) or [(200, {"access_token": "abc", "expires_in": 3600})]
-        self.asked: list[Asked] = []
+        self.asked: list[Request] = []
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"])).decode()
                 form = {key: values[0] for key, values in parse_qs(body).items()}
-                endpoint.asked.append(Asked(self.path, form, {key.lower(): value for key, value in self.headers.items()}))
+                endpoint.asked.append(Request(self.path, form, {key.lower(): value for key, value in self.headers.items()}))
                 status, told = endpoint.answers.pop(0) if len(endpoint.answers) > 1 else endpoint.answers[0]
                 data = told if isinstance(told, bytes) else json.dumps(told).encode()
                 self.send_response(status)

@@ -24,7 +24,7 @@ from pyclient.testing.fake.handlers import (
     versions,
 )
 
-FAMILIES: Final[Mapping[Api, Row]] = {
+HANDLERS: Final[Mapping[Api, Row]] = {
     Api.API_VERSIONS: Row(versions.api_versions, versions.refuse_api_versions),
     Api.PRODUCE: Row(produce.produce, produce.refuse_produce),
     Api.FETCH: Row(fetch.fetch, fetch.refuse_fetch),

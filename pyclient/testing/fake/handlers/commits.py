@@ -5,23 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from pyclient.testing.fake.request import Asked, Fields
+from kio.schema.errors import ErrorCode
+
+from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
-from pyclient.testing.fake.handlers.groups import GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NON_EMPTY_GROUP
 from pyclient.testing.fake.group import Committed, Group, State
 from pyclient.testing.fake.heartbeats import NEW_EPOCHS_SINCE
-from pyclient.testing.fake.membership import ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, UNKNOWN_MEMBER_ID, Membership, current
+from pyclient.testing.fake.membership import Membership, current
 from pyclient.testing.fake.model import Kafka, Topic
 from pyclient.testing.fake.reconciliation import Place
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.subscription import reads
 
-UNKNOWN_TOPIC_OR_PARTITION: Final = 3
-OFFSET_METADATA_TOO_LARGE: Final = 12
-GROUP_SUBSCRIBED_TO_TOPIC: Final = 86
-UNKNOWN_TOPIC_ID: Final = 100
-UNSUPPORTED_VERSION: Final = 35
 EPOCHS_SINCE: Final = 9
 """From this version on members of groups of the next generation commit, with their epochs."""
 IDS_SINCE: Final = 10
@@ -34,63 +30,63 @@ NOTHING: Final = -1
 # ---- committing ---------------------------------------------------------------------------------------------------------
 
 
-def offset_commit(kafka: Kafka, asked: Asked) -> Fields:
+def offset_commit(kafka: Kafka, request: Request) -> Fields:
     """Members of the current generation commit, and anybody while the group has no members."""
     try:
-        group = _committer(kafka, asked)
-    except Refused as refused:
-        return _commit_answer(_every_partition(kafka, asked, refused.code))
-    return _commit_answer(_every_partition(kafka, asked, 0, group))
+        group = _committer(kafka, request)
+    except RefusalError as refused:
+        return _commit_answer(_every_partition(kafka, request, refused.code))
+    return _commit_answer(_every_partition(kafka, request, 0, group))
 
 
-def refuse_offset_commit(asked: Asked, code: int) -> Fields:
+def refuse_offset_commit(request: Request, code: int) -> Fields:
     """The error for every partition."""
     return {"throttle_time": 0, "topics": [
         {"name": getattr(topic, "name", None), "topic_id": getattr(topic, "topic_id", None),
          "partitions": [{"partition_index": each.partition_index, "error_code": code} for each in topic.partitions]}
-        for topic in asked.body.topics]}
+        for topic in request.body.topics]}
 
 
-def _committer(kafka: Kafka, asked: Asked) -> AnyGroup:
+def _committer(kafka: Kafka, request: Request) -> AnyGroup:
     """The group, when whoever this is may commit for it."""
-    body = asked.body
+    body = request.body
     generation = body.generation_id_or_member_epoch
-    group = kafka.part(Coordinator).find(asked.broker, body.group_id)
+    group = kafka.part(Coordinator).find(request.broker, body.group_id)
     if group is None:
         if generation >= 0:
-            raise Refused(GROUP_ID_NOT_FOUND if asked.version >= NOT_FOUND_TOLD_SINCE else ILLEGAL_GENERATION)
+            raise RefusalError(ErrorCode.group_id_not_found if request.version >= NOT_FOUND_TOLD_SINCE else ErrorCode.illegal_generation)
         return kafka.part(Membership).made(body.group_id)
     if generation >= 0 or not group.is_empty:
         if isinstance(group, ConsumerGroup):
-            _check_epoch(kafka, group, asked)
+            _check_epoch(kafka, group, request)
         else:
-            _check_generation(kafka, group, asked)
+            _check_generation(kafka, group, request)
     return group
 
 
-def _check_generation(kafka: Kafka, group: Group, asked: Asked) -> None:
-    body, instance = asked.body, getattr(asked.body, "group_instance_id", None)
+def _check_generation(kafka: Kafka, group: Group, request: Request) -> None:
+    body, instance = request.body, getattr(request.body, "group_instance_id", None)
     if body.generation_id_or_member_epoch < 0 and not body.member_id and instance is None:
-        raise Refused(UNKNOWN_MEMBER_ID)  # its members alone may commit
+        raise RefusalError(ErrorCode.unknown_member_id)  # its members alone may commit
     member = current(group, body.member_id, instance, body.generation_id_or_member_epoch)
     if group.state is State.COMPLETING:
-        raise Refused(REBALANCE_IN_PROGRESS)
+        raise RefusalError(ErrorCode.rebalance_in_progress)
     kafka.part(Membership).alive(group, member)
 
 
-def _check_epoch(kafka: Kafka, group: ConsumerGroup, asked: Asked) -> None:
-    member_id, epoch = asked.body.member_id, asked.body.generation_id_or_member_epoch
-    if group.member(member_id).classic is None and asked.version < EPOCHS_SINCE:
-        raise Refused(UNSUPPORTED_VERSION)
+def _check_epoch(kafka: Kafka, group: ConsumerGroup, request: Request) -> None:
+    member_id, epoch = request.body.member_id, request.body.generation_id_or_member_epoch
+    if group.member(member_id).classic is None and request.version < EPOCHS_SINCE:
+        raise RefusalError(ErrorCode.unsupported_version)
     if kafka.profile.is_since(NEW_EPOCHS_SINCE):
-        group.check_commit(member_id, epoch, _places(kafka, asked))
+        group.check_commit(member_id, epoch, _places(kafka, request))
     else:
         group.check_epoch(member_id, epoch)
 
 
-def _places(kafka: Kafka, asked: Asked) -> list[Place]:
+def _places(kafka: Kafka, request: Request) -> list[Place]:
     """What would be committed if whoever asks may."""
-    return [(found.id, part.partition_index) for topic, found in _topics(kafka, asked) if found is not None for part in topic.partitions
+    return [(found.id, part.partition_index) for topic, found in _topics(kafka, request) if found is not None for part in topic.partitions
             if 0 <= part.partition_index < len(found.partitions) and not _is_too_large(kafka, part)]
 
 
@@ -98,13 +94,13 @@ def _is_too_large(kafka: Kafka, part: Any) -> bool:
     return len(part.committed_metadata or "") > kafka.settings.offset_metadata_max_bytes
 
 
-def _every_partition(kafka: Kafka, asked: Asked, code: int, group: AnyGroup | None = None) -> Iterator[tuple[Any, Fields]]:
+def _every_partition(kafka: Kafka, request: Request, code: int, group: AnyGroup | None = None) -> Iterator[tuple[Any, Fields]]:
     """Unknown ones first, as a real broker answers; the others get *code*, or are committed."""
     known: list[tuple[Any, Topic, Any]] = []
-    for topic, found in _topics(kafka, asked):
+    for topic, found in _topics(kafka, request):
         for part in topic.partitions:
             if found is None or not 0 <= part.partition_index < len(found.partitions):
-                missing = UNKNOWN_TOPIC_ID if found is None and asked.version >= IDS_SINCE else UNKNOWN_TOPIC_OR_PARTITION
+                missing = ErrorCode.unknown_topic_id if found is None and request.version >= IDS_SINCE else ErrorCode.unknown_topic_or_partition
                 yield topic, {"partition_index": part.partition_index, "error_code": missing}
             else:
                 known.append((topic, found, part))
@@ -113,17 +109,17 @@ def _every_partition(kafka: Kafka, asked: Asked, code: int, group: AnyGroup | No
         yield topic, {"partition_index": part.partition_index, "error_code": answer}
 
 
-def _topics(kafka: Kafka, asked: Asked) -> Iterator[tuple[Any, Topic | None]]:
-    for topic in asked.body.topics:
-        yield topic, kafka.topics_by_id.get(topic.topic_id) if asked.version >= IDS_SINCE else kafka.topics.get(topic.name)
+def _topics(kafka: Kafka, request: Request) -> Iterator[tuple[Any, Topic | None]]:
+    for topic in request.body.topics:
+        yield topic, kafka.topics_by_id.get(topic.topic_id) if request.version >= IDS_SINCE else kafka.topics.get(topic.name)
 
 
 def _commit(kafka: Kafka, group: AnyGroup, topic: str, part: Any) -> int:
     if _is_too_large(kafka, part):
-        return OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.offset_metadata_too_large
     epoch = getattr(part, "committed_leader_epoch", NOTHING)
     group.offsets[topic, part.partition_index] = Committed(part.committed_offset, epoch, part.committed_metadata or "")
-    kafka.tell("committed", group=group.id, generation=group.generation, topic=topic, partition=part.partition_index,
+    kafka.report("committed", group=group.id, generation=group.generation, topic=topic, partition=part.partition_index,
                offset=part.committed_offset, epoch=epoch)
     return 0
 
@@ -139,65 +135,65 @@ def _commit_answer(parts: Iterable[tuple[Any, Fields]]) -> Fields:
 # ---- fetching -----------------------------------------------------------------------------------------------------------
 
 
-def offset_fetch(kafka: Kafka, asked: Asked) -> Fields:
+def offset_fetch(kafka: Kafka, request: Request) -> Fields:
     """One group's offsets, or since version 8 those of many; no topics named means all that it has."""
-    answers = [_fetched(kafka, asked, each) for each in _asked_groups(asked)]
-    return {"throttle_time": 0, "groups": answers} if asked.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
+    answers = [_fetched(kafka, request, each) for each in _asked_groups(request)]
+    return {"throttle_time": 0, "groups": answers} if request.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
 
 
-def refuse_offset_fetch(asked: Asked, code: int) -> Fields:
+def refuse_offset_fetch(request: Request, code: int) -> Fields:
     """The error for every group."""
-    answers = [_fetch_error(asked, each, code) for each in _asked_groups(asked)]
-    return {"throttle_time": 0, "groups": answers} if asked.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
+    answers = [_fetch_error(request, each, code) for each in _asked_groups(request)]
+    return {"throttle_time": 0, "groups": answers} if request.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
 
 
-def _asked_groups(asked: Asked) -> list[Any]:
+def _asked_groups(request: Request) -> list[Any]:
     """What is asked of each group; before there could be several it stood in the request itself."""
-    return list(asked.body.groups) if asked.version >= GROUPS_SINCE else [asked.body]
+    return list(request.body.groups) if request.version >= GROUPS_SINCE else [request.body]
 
 
-def _fetched(kafka: Kafka, asked: Asked, wanted: Any) -> Mapping[str, object]:
+def _fetched(kafka: Kafka, request: Request, wanted: Any) -> Mapping[str, object]:
     try:
-        group = _fetchable(kafka, asked, wanted)
-    except Refused as refused:
-        return _fetch_error(asked, wanted, refused.code)
+        group = _fetchable(kafka, request, wanted)
+    except RefusalError as refused:
+        return _fetch_error(request, wanted, refused.code)
     offsets = group.offsets if group is not None else {}
-    return {"group_id": wanted.group_id, "error_code": 0, "topics": _all_offsets(kafka, asked, offsets) if wanted.topics is None else
-            [_offsets(kafka, asked, offsets, each) for each in wanted.topics]}
+    return {"group_id": wanted.group_id, "error_code": 0, "topics": _all_offsets(kafka, request, offsets) if wanted.topics is None else
+            [_offsets(kafka, request, offsets, each) for each in wanted.topics]}
 
 
-def _fetchable(kafka: Kafka, asked: Asked, wanted: Any) -> AnyGroup | None:
+def _fetchable(kafka: Kafka, request: Request, wanted: Any) -> AnyGroup | None:
     """The group, when whoever this is may ask: a member of the next generation says so with its epoch, others say nothing of themselves."""
-    group = kafka.part(Coordinator).find(asked.broker, wanted.group_id)
+    group = kafka.part(Coordinator).find(request.broker, wanted.group_id)
     member_id, epoch = getattr(wanted, "member_id", None), getattr(wanted, "member_epoch", NOTHING)
     if isinstance(group, ConsumerGroup) and (member_id is not None or epoch >= 0):
         group.check_epoch(member_id or "", epoch)
     return group
 
 
-def _fetch_error(asked: Asked, wanted: Any, code: int) -> Mapping[str, object]:
+def _fetch_error(request: Request, wanted: Any, code: int) -> Mapping[str, object]:
     """Version 1 has no place for it but the partitions."""
-    told = [] if asked.version >= TOP_LEVEL_SINCE else [
+    told = [] if request.version >= TOP_LEVEL_SINCE else [
         {"name": topic.name, "partitions": [_offset(index, None, code) for index in topic.partition_indexes]} for topic in wanted.topics]
     return {"group_id": wanted.group_id, "error_code": code, "topics": told}
 
 
-def _all_offsets(kafka: Kafka, asked: Asked, offsets: Mapping[tuple[str, int], Committed]) -> list[Fields]:
+def _all_offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int], Committed]) -> list[Fields]:
     by_topic: dict[str, list[Fields]] = {}
     for (topic, index), committed in offsets.items():
         by_topic.setdefault(topic, []).append(_offset(index, committed))
     known = [(name, kafka.topics.get(name), partitions) for name, partitions in by_topic.items()]
     return [{"name": name, "topic_id": topic.id if topic is not None else None, "partitions": partitions}
-            for name, topic, partitions in known if topic is not None or asked.version < IDS_SINCE]
+            for name, topic, partitions in known if topic is not None or request.version < IDS_SINCE]
 
 
-def _offsets(kafka: Kafka, asked: Asked, offsets: Mapping[tuple[str, int], Committed], wanted: Any) -> Fields:
+def _offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int], Committed], wanted: Any) -> Fields:
     name: str | None = getattr(wanted, "name", None)
     topic_id: UUID | None = getattr(wanted, "topic_id", None)
     code = 0
-    if asked.version >= IDS_SINCE:
+    if request.version >= IDS_SINCE:
         topic = kafka.topics_by_id.get(topic_id) if topic_id is not None else None
-        name, code = (topic.name, 0) if topic is not None else (None, UNKNOWN_TOPIC_ID)
+        name, code = (topic.name, 0) if topic is not None else (None, ErrorCode.unknown_topic_id)
     return {"name": name, "topic_id": topic_id,
             "partitions": [_offset(index, offsets.get((name or "", index)), code) for index in wanted.partition_indexes]}
 
@@ -211,43 +207,43 @@ def _offset(index: int, committed: Committed | None, code: int = 0) -> Fields:
 # ---- deleting -----------------------------------------------------------------------------------------------------------
 
 
-def offset_delete(kafka: Kafka, asked: Asked) -> Fields:
+def offset_delete(kafka: Kafka, request: Request) -> Fields:
     """Offsets of partitions that no member of the group reads."""
     try:
-        group = _deletable(kafka, asked)
-    except Refused as refused:
-        return refuse_offset_delete(asked, refused.code)
+        group = _deletable(kafka, request)
+    except RefusalError as refused:
+        return refuse_offset_delete(request, refused.code)
     return {"error_code": 0, "throttle_time": 0, "topics": [
         {"name": topic.name, "partitions": _delete_all(kafka, group, topic.name, [each.partition_index for each in topic.partitions])}
-        for topic in asked.body.topics]}
+        for topic in request.body.topics]}
 
 
-def refuse_offset_delete(_asked: Asked, code: int) -> Fields:
+def refuse_offset_delete(_request: Request, code: int) -> Fields:
     """The error for the group."""
     return {"error_code": code, "throttle_time": 0, "topics": []}
 
 
-def _deletable(kafka: Kafka, asked: Asked) -> AnyGroup:
-    if not asked.body.group_id:
-        raise Refused(INVALID_GROUP_ID)
-    group = kafka.part(Coordinator).find(asked.broker, asked.body.group_id)
+def _deletable(kafka: Kafka, request: Request) -> AnyGroup:
+    if not request.body.group_id:
+        raise RefusalError(ErrorCode.invalid_group_id)
+    group = kafka.part(Coordinator).find(request.broker, request.body.group_id)
     if group is None:
-        raise Refused(GROUP_ID_NOT_FOUND)
+        raise RefusalError(ErrorCode.group_id_not_found)
     if not group.is_empty and group.protocol_type != "consumer":
-        raise Refused(NON_EMPTY_GROUP)
+        raise RefusalError(ErrorCode.non_empty_group)
     return group
 
 
 def _delete_all(kafka: Kafka, group: AnyGroup, topic: str, indexes: list[int]) -> list[Fields]:
     """Unknown ones first, as a real broker answers."""
     missing = [index for index in indexes if kafka.partition(topic, index) is None]
-    return [*({"partition_index": index, "error_code": UNKNOWN_TOPIC_OR_PARTITION} for index in missing),
+    return [*({"partition_index": index, "error_code": ErrorCode.unknown_topic_or_partition} for index in missing),
             *({"partition_index": index, "error_code": _delete(kafka, group, topic, index)} for index in indexes if index not in missing)]
 
 
 def _delete(kafka: Kafka, group: AnyGroup, topic: str, index: int) -> int:
     if reads(group, topic):
-        return GROUP_SUBSCRIBED_TO_TOPIC
+        return ErrorCode.group_subscribed_to_topic
     if group.offsets.pop((topic, index), None) is not None:
-        kafka.tell("offset deleted", group=group.id, topic=topic, partition=index)
+        kafka.report("offset deleted", group=group.id, topic=topic, partition=index)
     return 0

@@ -6,18 +6,12 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import attrs
+from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Asked, Fields
-from pyclient.testing.fake.handlers.topics import (
-    INVALID_CONFIG,
-    INVALID_REQUEST,
-    INVALID_TOPIC,
-    UNKNOWN_TOPIC_OR_PARTITION,
-    has_eligible_leaders,
-    name_problem,
-)
+from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.handlers.topics import has_eligible_leaders, name_problem
 from pyclient.testing.fake.model import Kafka, Topic
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.settings import Settings
 from pyclient.testing.fake.topic_config import (
     APPEND,
@@ -38,7 +32,6 @@ from pyclient.testing.fake.topic_config import (
     text,
 )
 
-UNKNOWN_SERVER_ERROR: Final = -1
 OPERATIONS: Final = (SET, DELETE, APPEND, SUBTRACT)
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -58,20 +51,20 @@ MALFORMED: Final = ("This most likely occurs because of a request being malforme
 # ---- describing ---------------------------------------------------------------------------------------------------------
 
 
-def describe_configs(kafka: Kafka, asked: Asked) -> Fields:
+def describe_configs(kafka: Kafka, request: Request) -> Fields:
     """Every setting of each resource, or those named."""
-    return {"throttle_time": 0, "results": [_described(kafka, asked, each) for each in asked.body.resources]}
+    return {"throttle_time": 0, "results": [_described(kafka, request, each) for each in request.body.resources]}
 
 
-def refuse_describe_configs(asked: Asked, code: int) -> Fields:
+def refuse_describe_configs(request: Request, code: int) -> Fields:
     """The error for every resource."""
-    return {"throttle_time": 0, "results": [_result(each, code, None, []) for each in asked.body.resources]}
+    return {"throttle_time": 0, "results": [_result(each, code, None, []) for each in request.body.resources]}
 
 
-def _described(kafka: Kafka, asked: Asked, resource: Any) -> Fields:
+def _described(kafka: Kafka, request: Request, resource: Any) -> Fields:
     try:
-        found = list(_configs(kafka, asked, resource))
-    except Refused as refused:
+        found = list(_configs(kafka, request, resource))
+    except RefusalError as refused:
         return _result(resource, refused.code, refused.message, [])
     return _result(resource, 0, "", found)
 
@@ -81,36 +74,36 @@ def _result(resource: Any, code: int, message: str | None, configs: list[Fields]
             "resource_name": resource.resource_name, "configs": configs}
 
 
-def _configs(kafka: Kafka, asked: Asked, resource: Any) -> Iterator[Fields]:
+def _configs(kafka: Kafka, request: Request, resource: Any) -> Iterator[Fields]:
     wanted: Collection[str] = resource.configuration_keys or ()
     if resource.resource_type == TOPIC:
         topic = _topic(kafka, resource.resource_name, "")
         for each in effective(topic.config, kafka.settings, eligible_leaders=has_eligible_leaders(kafka)):
             if not wanted or each.setting.name in wanted:
-                yield _topic_config(each, synonyms=asked.body.include_synonyms)
+                yield _topic_config(each, synonyms=request.body.include_synonyms)
     elif resource.resource_type == BROKER:
-        _check_broker(asked, resource.resource_name, "Broker id", f"{asked.broker} or empty string")
-        yield from (each for each in _broker_configs(kafka, resource.resource_name, synonyms=asked.body.include_synonyms)
+        _check_broker(request, resource.resource_name, "Broker id", f"{request.broker} or empty string")
+        yield from (each for each in _broker_configs(kafka, resource.resource_name, synonyms=request.body.include_synonyms)
                     if not wanted or each["name"] in wanted)
     else:
-        raise Refused(INVALID_REQUEST, MALFORMED)
+        raise RefusalError(ErrorCode.invalid_request, MALFORMED)
 
 
 def _topic(kafka: Kafka, name: str, unknown: str) -> Topic:
     problem = name_problem(name)
     if problem is not None:
-        raise Refused(INVALID_TOPIC, f"Topic name is invalid: {problem}")
+        raise RefusalError(ErrorCode.invalid_topic_exception, f"Topic name is invalid: {problem}")
     topic = kafka.topics.get(name)
     if topic is None:
-        raise Refused(UNKNOWN_TOPIC_OR_PARTITION, unknown)
+        raise RefusalError(ErrorCode.unknown_topic_or_partition, unknown)
     return topic
 
 
-def _check_broker(asked: Asked, name: str, what: str, expected: str) -> None:
+def _check_broker(request: Request, name: str, what: str, expected: str) -> None:
     if name and not name.isdecimal():
-        raise Refused(INVALID_REQUEST, f"{what} must be an integer, but it is: {name}")
-    if name and int(name) != asked.broker:
-        raise Refused(INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {name}")
+        raise RefusalError(ErrorCode.invalid_request, f"{what} must be an integer, but it is: {name}")
+    if name and int(name) != request.broker:
+        raise RefusalError(ErrorCode.invalid_request, f"Unexpected broker id, expected {expected}, but received {name}")
 
 
 def _topic_config(each: Effective, *, synonyms: bool) -> Fields:
@@ -137,51 +130,51 @@ def _broker_config(name: str, value: object, default: object, *, synonyms: bool)
 # ---- altering -----------------------------------------------------------------------------------------------------------
 
 
-def incremental_alter_configs(kafka: Kafka, asked: Asked) -> Fields:
+def incremental_alter_configs(kafka: Kafka, request: Request) -> Fields:
     """All changes of a resource, or none."""
-    counts = Counter((each.resource_type, each.resource_name) for each in asked.body.resources)
+    counts = Counter((each.resource_type, each.resource_name) for each in request.body.resources)
     return {"throttle_time": 0, "responses": [
-        _altered(kafka, asked, each) if counts[each.resource_type, each.resource_name] == 1
-        else _changed(each, INVALID_REQUEST, "Each resource must appear at most once.") for each in asked.body.resources]}
+        _altered(kafka, request, each) if counts[each.resource_type, each.resource_name] == 1
+        else _changed(each, ErrorCode.invalid_request, "Each resource must appear at most once.") for each in request.body.resources]}
 
 
-def refuse_incremental_alter_configs(asked: Asked, code: int) -> Fields:
+def refuse_incremental_alter_configs(request: Request, code: int) -> Fields:
     """The error for every resource."""
-    return {"throttle_time": 0, "responses": [_changed(each, code, None) for each in asked.body.resources]}
+    return {"throttle_time": 0, "responses": [_changed(each, code, None) for each in request.body.resources]}
 
 
 def _changed(resource: Any, code: int, message: str | None) -> Fields:
     return {"error_code": code, "error_message": message, "resource_type": resource.resource_type, "resource_name": resource.resource_name}
 
 
-def _altered(kafka: Kafka, asked: Asked, resource: Any) -> Fields:
+def _altered(kafka: Kafka, request: Request, resource: Any) -> Fields:
     try:
-        _alter(kafka, asked, resource)
-    except Refused as refused:
+        _alter(kafka, request, resource)
+    except RefusalError as refused:
         return _changed(resource, refused.code, refused.message)
     except Invalid as invalid:
-        return _changed(resource, INVALID_CONFIG, str(invalid))
+        return _changed(resource, ErrorCode.invalid_config, str(invalid))
     return _changed(resource, 0, None)
 
 
-def _alter(kafka: Kafka, asked: Asked, resource: Any) -> None:
+def _alter(kafka: Kafka, request: Request, resource: Any) -> None:
     names = [each.name for each in resource.configs]
     nulls = [each.name for each in resource.configs if each.config_operation != DELETE and each.value is None]
     if any(each.config_operation not in OPERATIONS for each in resource.configs):
-        raise Refused(UNKNOWN_SERVER_ERROR)
+        raise RefusalError(ErrorCode.unknown_server_error)
     if len(set(names)) < len(names):
-        raise Refused(INVALID_REQUEST, "Error due to duplicate config keys")
+        raise RefusalError(ErrorCode.invalid_request, "Error due to duplicate config keys")
     if nulls:
-        raise Refused(INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+        raise RefusalError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(nulls)}")
     if resource.resource_type == BROKER:
-        _check_broker(asked, resource.resource_name, "Node id", str(asked.broker))
-        raise Refused(INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(names)}]")
+        _check_broker(request, resource.resource_name, "Node id", str(request.broker))
+        raise RefusalError(ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{', '.join(names)}]")
     if resource.resource_type != TOPIC:
-        raise Refused(INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+        raise RefusalError(ErrorCode.invalid_request, f"Unknown resource type {resource.resource_type}")
     if not resource.resource_name:
-        raise Refused(INVALID_REQUEST, "Default topic resources are not allowed.")
+        raise RefusalError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     topic = _topic(kafka, resource.resource_name, f"The topic '{resource.resource_name}' does not exist.")
     config = altered(topic.config, [(each.name, each.config_operation, each.value) for each in resource.configs])
-    if not asked.body.validate_only:
+    if not request.body.validate_only:
         topic.config = config
-        kafka.tell("config altered", topic=topic.name, config=config)
+        kafka.report("config altered", topic=topic.name, config=config)

@@ -10,20 +10,18 @@ from typing import Any, Final
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Asked, Fields
-from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, Beat, ConsumerGroup
+from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, HeartbeatRequest, ConsumerGroup
 from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.handlers.groups import ALL_OPERATIONS, INVALID_GROUP_ID, NO_OPERATIONS
+from pyclient.testing.fake.handlers.groups import ALL_OPERATIONS, NO_OPERATIONS
 from pyclient.testing.fake.heartbeats import NEW_EPOCHS_SINCE, ConsumerMembership
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.reconciliation import ConsumerMember, Place
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.server_assignors import ASSIGNORS
 
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
-UNSUPPORTED_ASSIGNOR: Final = 112
 OWN_ID_SINCE: Final = 1
 """From this version on members make their ids themselves (KIP-1082)."""
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -41,15 +39,15 @@ def is_enabled(kafka: Kafka) -> bool:
 # ---- heartbeats ---------------------------------------------------------------------------------------------------------
 
 
-def consumer_group_heartbeat(kafka: Kafka, asked: Asked) -> Fields:
+def consumer_group_heartbeat(kafka: Kafka, request: Request) -> Fields:
     """Joining, staying and leaving are one request; the member's epoch says which."""
     try:
-        return _beaten(kafka, asked)
-    except Refused as refused:
+        return _beaten(kafka, request)
+    except RefusalError as refused:
         return _answer(refused.code, refused.message)
 
 
-def refuse_consumer_group_heartbeat(_asked: Asked, code: int) -> Fields:
+def refuse_consumer_group_heartbeat(_request: Request, code: int) -> Fields:
     """The code alone."""
     return _answer(code, None)
 
@@ -60,58 +58,58 @@ def _answer(code: int, message: str | None, member_id: str | None = None, epoch:
             "heartbeat_interval": interval_ms, "assignment": None if assignment is None else {"topic_partitions": _by_topic(assignment)}}
 
 
-def _beaten(kafka: Kafka, asked: Asked) -> Fields:
+def _beaten(kafka: Kafka, request: Request) -> Fields:
     if not is_enabled(kafka):
-        raise Refused(UNSUPPORTED_VERSION)
-    body = asked.body
-    _check(asked)
-    group = kafka.part(Coordinator).find(asked.broker, body.group_id)
+        raise RefusalError(ErrorCode.unsupported_version)
+    body = request.body
+    _check(request)
+    group = kafka.part(Coordinator).find(request.broker, body.group_id)
     members = kafka.part(ConsumerMembership)
     if body.member_epoch in (LEAVES, LEAVES_FOR_NOW):
-        members.leave(group, body.group_id, _beat(asked))
+        members.leave(group, body.group_id, _heartbeat(request))
         return _answer(0, None, body.member_id, body.member_epoch)
-    beat = _beat(asked)
-    told = members.beat(group, body.group_id, beat if beat.member_id else attrs.evolve(beat, member_id=members.new_id()))
+    heartbeat = _heartbeat(request)
+    told = members.heartbeat(group, body.group_id, heartbeat if heartbeat.member_id else attrs.evolve(heartbeat, member_id=members.new_id()))
     return _answer(0, None, told.member.id, told.member.epoch, kafka.settings.group_consumer_heartbeat_interval_ms, told.assignment)
 
 
-def _beat(asked: Asked) -> Beat:
-    body = asked.body
+def _heartbeat(request: Request) -> HeartbeatRequest:
+    body = request.body
     owned, topics = body.topic_partitions, body.subscribed_topic_names
-    return Beat(
+    return HeartbeatRequest(
         member_id=body.member_id, epoch=body.member_epoch, instance=body.instance_id, rack=body.rack_id,
         rebalance_timeout_ms=body.rebalance_timeout // MILLISECOND, topics=None if topics is None else tuple(dict.fromkeys(topics)),
         pattern=getattr(body, "subscribed_topic_regex", None), assignor=body.server_assignor,
         owned=None if owned is None else tuple((each.topic_id, index) for each in owned for index in each.partitions),
-        client_id=asked.client_id or "", host=f"/{asked.peer}")
+        client_id=request.client_id or "", host=f"/{request.peer}")
 
 
-def _check(asked: Asked) -> None:
+def _check(request: Request) -> None:
     """Raises Refused for what no member sends, in a broker's order."""
-    body = asked.body
-    if not body.member_id.strip() and (asked.version >= OWN_ID_SINCE or body.member_epoch > JOINS or body.member_epoch == LEAVES):
-        raise Refused(INVALID_REQUEST, "MemberId can't be empty.")
+    body = request.body
+    if not body.member_id.strip() and (request.version >= OWN_ID_SINCE or body.member_epoch > JOINS or body.member_epoch == LEAVES):
+        raise RefusalError(ErrorCode.invalid_request, "MemberId can't be empty.")
     for name, value in (("GroupId", body.group_id), ("InstanceId", body.instance_id), ("RackId", body.rack_id)):
         if value is not None and not value.strip():
-            raise Refused(INVALID_REQUEST, f"{name} can't be empty.")
+            raise RefusalError(ErrorCode.invalid_request, f"{name} can't be empty.")
     if body.member_epoch == JOINS:
         _check_joining(body)
     elif body.member_epoch == LEAVES_FOR_NOW and body.instance_id is None:
-        raise Refused(INVALID_REQUEST, "InstanceId can't be null.")
+        raise RefusalError(ErrorCode.invalid_request, "InstanceId can't be null.")
     elif body.member_epoch < LEAVES_FOR_NOW:
-        raise Refused(INVALID_REQUEST, "MemberEpoch is invalid.")
+        raise RefusalError(ErrorCode.invalid_request, "MemberEpoch is invalid.")
     if body.server_assignor is not None and body.server_assignor not in ASSIGNORS:
-        raise Refused(UNSUPPORTED_ASSIGNOR, f"ServerAssignor {body.server_assignor} is not supported. Supported assignors: "
+        raise RefusalError(ErrorCode.unsupported_assignor, f"ServerAssignor {body.server_assignor} is not supported. Supported assignors: "
                                             f"{', '.join(ASSIGNORS)}.")
 
 
 def _check_joining(body: Any) -> None:
     if body.rebalance_timeout // MILLISECOND == -1:
-        raise Refused(INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+        raise RefusalError(ErrorCode.invalid_request, "RebalanceTimeoutMs must be provided in first request.")
     if body.topic_partitions is None or body.topic_partitions:
-        raise Refused(INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+        raise RefusalError(ErrorCode.invalid_request, "TopicPartitions must be empty when (re-)joining.")
     if body.subscribed_topic_names is None and getattr(body, "subscribed_topic_regex", None) is None:
-        raise Refused(INVALID_REQUEST, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+        raise RefusalError(ErrorCode.invalid_request, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 
 
 def _by_topic(places: Iterable[Place]) -> list[dict[str, Any]]:
@@ -124,33 +122,33 @@ def _by_topic(places: Iterable[Place]) -> list[dict[str, Any]]:
 # ---- describing ---------------------------------------------------------------------------------------------------------
 
 
-def consumer_group_describe(kafka: Kafka, asked: Asked) -> Fields:
+def consumer_group_describe(kafka: Kafka, request: Request) -> Fields:
     """Epochs, members, what they have and what they are to have."""
-    return {"throttle_time": 0, "groups": [_described(kafka, asked, each) for each in asked.body.group_ids]}
+    return {"throttle_time": 0, "groups": [_described(kafka, request, each) for each in request.body.group_ids]}
 
 
-def refuse_consumer_group_describe(asked: Asked, code: int) -> Fields:
+def refuse_consumer_group_describe(request: Request, code: int) -> Fields:
     """The error for every group."""
-    return {"throttle_time": 0, "groups": [_unseen(each, code, None) for each in asked.body.group_ids]}
+    return {"throttle_time": 0, "groups": [_unseen(each, code, None) for each in request.body.group_ids]}
 
 
-def _described(kafka: Kafka, asked: Asked, group_id: str) -> Fields:
+def _described(kafka: Kafka, request: Request, group_id: str) -> Fields:
     try:
-        group = _asked_for(kafka, asked, group_id)
-    except Refused as refused:
+        group = _asked_for(kafka, request, group_id)
+    except RefusalError as refused:
         return _unseen(group_id, refused.code, refused.message)
     return {**_unseen(group_id, 0, None), "group_state": group.state.value, "group_epoch": group.epoch,
             "assignment_epoch": group.assignment_epoch, "assignor_name": group.assignor,
             "members": [_member(kafka, group, each) for each in group.members.values()],
-            "authorized_operations": ALL_OPERATIONS if asked.body.include_authorized_operations else NO_OPERATIONS}
+            "authorized_operations": ALL_OPERATIONS if request.body.include_authorized_operations else NO_OPERATIONS}
 
 
-def _asked_for(kafka: Kafka, asked: Asked, group_id: str) -> ConsumerGroup:
+def _asked_for(kafka: Kafka, request: Request, group_id: str) -> ConsumerGroup:
     if not is_enabled(kafka):
-        raise Refused(UNSUPPORTED_VERSION)
+        raise RefusalError(ErrorCode.unsupported_version)
     if not group_id:
-        raise Refused(INVALID_GROUP_ID)
-    found = kafka.part(Coordinator).find(asked.broker, group_id)
+        raise RefusalError(ErrorCode.invalid_group_id)
+    found = kafka.part(Coordinator).find(request.broker, group_id)
     return kafka.part(ConsumerMembership).existing(found, group_id, "Group")
 
 

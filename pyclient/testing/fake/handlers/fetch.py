@@ -8,18 +8,16 @@ from typing import Any, Final
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Asked, Fields
-from pyclient.testing.fake.notifier import Listening
+from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import endpoints, found, leader_fields
-from pyclient.testing.fake.handlers.sessions import (
-    FINAL_EPOCH, FIRST_EPOCH, INVALID_FETCH_SESSION_EPOCH, NO_SESSION, Key, Session, Wish, following, sessions_of,
-)
-from pyclient.testing.fake.log import OFFSET_OUT_OF_RANGE, Log
-from pyclient.testing.fake.handlers.metadata import UNKNOWN_TOPIC_ID
+from pyclient.testing.fake.handlers.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key, Session, Wish, following, sessions_of
+from pyclient.testing.fake.log import Log
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, Partition
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.partition import Partition
+from pyclient.testing.fake.refusal import RefusalError
 
 TOPIC_IDS_SINCE: Final = 13
 SESSIONS_SINCE: Final = 7
@@ -34,7 +32,7 @@ SECOND: Final = timedelta(seconds=1)
 class Reading:
     """One fetch: what is wanted of which partitions, in the order in which they are read."""
 
-    asked: Asked
+    request: Request
     wishes: Mapping[Key, Wish]
     session: Session | None
     starts_session: bool
@@ -44,7 +42,7 @@ class Reading:
     @property
     def by_id(self) -> bool:
         """Whether topics are named by id."""
-        return self.asked.version >= TOPIC_IDS_SINCE
+        return self.request.version >= TOPIC_IDS_SINCE
 
 
 @attrs.define(eq=False)
@@ -58,35 +56,35 @@ class Answers:
     """Whether something is to be told without waiting for records."""
 
 
-def fetch(kafka: Kafka, asked: Asked) -> Coroutine[Any, Any, Fields] | Fields:
+def fetch(kafka: Kafka, request: Request) -> Coroutine[Any, Any, Fields] | Fields:
     """Answer with what there is, or wait until there is enough."""
     try:
-        reading = _reading(kafka, asked)
-    except Refused as refused:
-        return refuse_fetch(asked, refused.code)
+        reading = _reading(kafka, request)
+    except RefusalError as refused:
+        return refuse_fetch(request, refused.code)
     answers = _read(kafka, reading)
-    if answers.is_urgent or answers.bytes_read >= reading.min_bytes or not asked.body.max_wait:
+    if answers.is_urgent or answers.bytes_read >= reading.min_bytes or not request.body.max_wait:
         return _answer(kafka, reading, answers)
-    bells = [bell for topic, index in reading.wishes if (partition := kafka.partition(topic, index)) is not None
-             for bell in partition.bells(asked.broker)]
-    return _waited(kafka, reading, Listening(bells))
+    notifiers = [notifier for topic, index in reading.wishes if (partition := kafka.partition(topic, index)) is not None
+             for notifier in partition.notifiers(request.broker)]
+    return _waited(kafka, reading, NotifierWatch(notifiers))
 
 
-def refuse_fetch(asked: Asked, code: int) -> Fields:
+def refuse_fetch(request: Request, code: int) -> Fields:
     """A session error; before there were sessions, the error for every partition."""
     fields = {"throttle_time": 0, "error_code": code, "session_id": NO_SESSION, "responses": []}
-    if asked.version >= SESSIONS_SINCE:
+    if request.version >= SESSIONS_SINCE:
         return fields
-    refused = {key: _refused_fields(key[1], code) for key in _wishes(asked)}
-    return {**fields, "responses": _grouped(asked, refused)}
+    refused = {key: _refused_fields(key[1], code) for key in _wishes(request)}
+    return {**fields, "responses": _grouped(request, refused)}
 
 
-async def _waited(kafka: Kafka, reading: Reading, listening: Listening) -> Fields:
+async def _waited(kafka: Kafka, reading: Reading, watch: NotifierWatch) -> Fields:
     """Look again whenever a partition changes, until there is enough or time is up."""
-    deadline = kafka.clock() + reading.asked.body.max_wait / SECOND
+    deadline = kafka.clock() + reading.request.body.max_wait / SECOND
     left = deadline - kafka.clock()
-    with closing(listening):
-        while left > 0 and await listening.rings(left):
+    with closing(watch):
+        while left > 0 and await watch.notified(left):
             answers = _read(kafka, reading)
             if answers.is_urgent or answers.bytes_read >= reading.min_bytes:
                 return _answer(kafka, reading, answers)
@@ -97,46 +95,46 @@ async def _waited(kafka: Kafka, reading: Reading, listening: Listening) -> Field
 # ---- the request ------------------------------------------------------------------------------------------------------
 
 
-def _reading(kafka: Kafka, asked: Asked) -> Reading:
+def _reading(kafka: Kafka, request: Request) -> Reading:
     """What this request asks for, together with its session.
 
     Raises:
         Refused: the session is not known, or the request is not its next one.
     """
-    body, wishes = asked.body, _wishes(asked)
+    body, wishes = request.body, _wishes(request)
     session: Session | None = None
     starts = False
     epoch = getattr(body, "session_epoch", FINAL_EPOCH)
     if epoch in (FIRST_EPOCH, FINAL_EPOCH):
         starts = epoch == FIRST_EPOCH
-        sessions_of(kafka, asked.broker).end(getattr(body, "session_id", NO_SESSION))
+        sessions_of(kafka, request.broker).end(getattr(body, "session_id", NO_SESSION))
     else:
-        session = sessions_of(kafka, asked.broker).resumed(
-            body.session_id, epoch, wishes, _forgotten(asked), by_id=asked.version >= TOPIC_IDS_SINCE)
+        session = sessions_of(kafka, request.broker).resumed(
+            body.session_id, epoch, wishes, _forgotten(request), by_id=request.version >= TOPIC_IDS_SINCE)
         if session is not None:
             wishes = {key: cached.wish for key, cached in session.partitions.items()}
     max_bytes = min(body.max_bytes, kafka.settings.fetch_max_bytes)
-    return Reading(asked=asked, wishes=wishes, session=session, starts_session=starts, max_bytes=max_bytes,
+    return Reading(request=request, wishes=wishes, session=session, starts_session=starts, max_bytes=max_bytes,
                    min_bytes=min(body.min_bytes, max_bytes))
 
 
-def _name(asked: Asked, topic: Any) -> str | UUID | None:
-    name: str | UUID | None = topic.topic_id if asked.version >= TOPIC_IDS_SINCE else topic.topic
+def _name(request: Request, topic: Any) -> str | UUID | None:
+    name: str | UUID | None = topic.topic_id if request.version >= TOPIC_IDS_SINCE else topic.topic
     return name
 
 
-def _wishes(asked: Asked) -> dict[Key, Wish]:
+def _wishes(request: Request) -> dict[Key, Wish]:
     return {
-        (_name(asked, topic), each.partition): Wish(
+        (_name(request, topic), each.partition): Wish(
             each.fetch_offset, each.partition_max_bytes, getattr(each, "current_leader_epoch", NONE),
             getattr(each, "last_fetched_epoch", NONE))
-        for topic in asked.body.topics for each in topic.partitions
+        for topic in request.body.topics for each in topic.partitions
     }
 
 
-def _forgotten(asked: Asked) -> Iterator[Key]:
-    for topic in asked.body.forgotten_topics_data:
-        yield from ((_name(asked, topic), index) for index in topic.partitions)
+def _forgotten(request: Request) -> Iterator[Key]:
+    for topic in request.body.forgotten_topics_data:
+        yield from ((_name(request, topic), index) for index in topic.partitions)
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------------
@@ -151,7 +149,7 @@ def _read(kafka: Kafka, reading: Reading) -> Answers:
     for key, wish in reading.wishes.items():
         try:
             partition = found(kafka, *key, by_id=by_id)
-        except Refused as refused:
+        except RefusalError as refused:
             unknown[key] = _refused_fields(key[1], refused.code)
             continue
         fields, size = _partition(kafka, reading, answers, partition, wish, left)
@@ -160,7 +158,7 @@ def _read(kafka: Kafka, reading: Reading) -> Answers:
         left = max(0, left - size)
     answers.is_urgent |= len(unknown) == len(reading.wishes)
     if unknown:  # a real broker puts what it cannot read behind what it reads, and of that first the ids nobody has
-        answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != UNKNOWN_TOPIC_ID))
+        answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != ErrorCode.unknown_topic_id))
     return answers
 
 
@@ -168,7 +166,7 @@ def _partition(kafka: Kafka, reading: Reading, answers: Answers, partition: Part
     """The answer for one partition, and the bytes of its records."""
     try:
         fields = _readable(kafka, reading, partition, wish, min(wish.max_bytes, left), at_least_one=not answers.bytes_read)
-    except Refused as refused:
+    except RefusalError as refused:
         answers.is_urgent = True
         return _refused_partition(reading, answers, partition, refused.code), 0
     if "diverging_epoch" in fields or "preferred_read_replica" in fields:
@@ -178,10 +176,10 @@ def _partition(kafka: Kafka, reading: Reading, answers: Answers, partition: Part
 
 
 def _readable(kafka: Kafka, reading: Reading, partition: Partition, wish: Wish, max_bytes: int, *, at_least_one: bool) -> Fields:
-    asked = reading.asked
-    nearer = _nearer_replica(kafka, asked, partition, wish) if kafka.settings.replica_selector_class else None
-    log = partition.serving_log(asked.broker, wish.leader_epoch, only_leader=asked.version < FOLLOWERS_SINCE)
-    committed = asked.body.isolation_level == READ_COMMITTED
+    request = reading.request
+    nearer = _nearer_replica(kafka, request, partition, wish) if kafka.settings.replica_selector_class else None
+    log = partition.serving_log(request.broker, wish.leader_epoch, only_leader=request.version < FOLLOWERS_SINCE)
+    committed = request.body.isolation_level == READ_COMMITTED
     fields: dict[str, object] = {
         "partition_index": partition.index, "error_code": 0, "high_watermark": log.high_watermark,
         "last_stable_offset": log.last_stable, "log_start_offset": log.start,
@@ -210,16 +208,16 @@ def _divergence(log: Log, wish: Wish) -> Fields | None:
         return None
     epoch, end = log.epochs.end_of(wish.last_fetched_epoch, log.end)
     if epoch < 0 or wish.offset < log.start:
-        raise Refused(OFFSET_OUT_OF_RANGE)
+        raise RefusalError(ErrorCode.offset_out_of_range)
     if epoch < wish.last_fetched_epoch or end < wish.offset:
         return {"epoch": epoch, "end_offset": end}
     return None
 
 
-def _nearer_replica(kafka: Kafka, asked: Asked, partition: Partition, wish: Wish) -> int | None:
+def _nearer_replica(kafka: Kafka, request: Request, partition: Partition, wish: Wish) -> int | None:
     """The in-sync replica in the reader's rack that has most, if the leader is in another one (KIP-392)."""
-    rack = getattr(asked.body, "rack_id", "")
-    if not rack or asked.broker != partition.leader:
+    rack = getattr(request.body, "rack_id", "")
+    if not rack or request.broker != partition.leader:
         return None
     if kafka.brokers[partition.leader].rack == rack:
         return None
@@ -238,7 +236,7 @@ def _refused_fields(index: int, code: int) -> Fields:
 
 def _refused_partition(reading: Reading, answers: Answers, partition: Partition, code: int) -> Fields:
     fields = {**_refused_fields(partition.index, code), "aborted_transactions": None}
-    if reading.asked.version >= LEADERS_SINCE and code in (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH):
+    if reading.request.version >= LEADERS_SINCE and code in (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch):
         leader = leader_fields(partition)
         answers.leaders.append(leader)
         return {**fields, "current_leader": leader}
@@ -250,19 +248,19 @@ def _answer(kafka: Kafka, reading: Reading, answers: Answers) -> Fields:
     session_id, told, code = NO_SESSION, answers.partitions, 0
     if reading.session is not None:
         session_id = reading.session.id
-        if reading.session.epoch == following(reading.asked.body.session_epoch):
+        if reading.session.epoch == following(reading.request.body.session_epoch):
             told = reading.session.news(told)
         else:
-            told, code = {}, INVALID_FETCH_SESSION_EPOCH
+            told, code = {}, ErrorCode.invalid_fetch_session_epoch
     elif reading.starts_session:
-        session_id = sessions_of(kafka, reading.asked.broker).begun(reading.wishes, told, by_id=reading.by_id)
-    fields = {"throttle_time": 0, "error_code": code, "session_id": session_id, "responses": _grouped(reading.asked, told)}
+        session_id = sessions_of(kafka, reading.request.broker).begun(reading.wishes, told, by_id=reading.by_id)
+    fields = {"throttle_time": 0, "error_code": code, "session_id": session_id, "responses": _grouped(reading.request, told)}
     return {**fields, "node_endpoints": endpoints(kafka, answers.leaders)} if answers.leaders else fields
 
 
-def _grouped(asked: Asked, partitions: Mapping[Key, Fields]) -> list[Fields]:
+def _grouped(request: Request, partitions: Mapping[Key, Fields]) -> list[Fields]:
     """Partitions under their topics; a topic comes again when another one stands between."""
-    name = "topic_id" if asked.version >= TOPIC_IDS_SINCE else "topic"
+    name = "topic_id" if request.version >= TOPIC_IDS_SINCE else "topic"
     groups: list[tuple[object, list[Fields]]] = []
     for (topic, _), fields in partitions.items():
         if not groups or groups[-1][0] != topic:

@@ -4,17 +4,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from pyclient.testing.fake.request import Asked, Fields
+from kio.schema.errors import ErrorCode
+
+from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.handlers.leaders import found
 from pyclient.testing.fake.log import Log
 from pyclient.testing.fake.model import Kafka
 from pyclient.testing.fake.partition import Partition
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
-LEADER_NOT_AVAILABLE: Final = 5
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
-OFFSET_NOT_AVAILABLE: Final = 78
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 CONSUMER: Final = -1
 DEBUGGING: Final = -2
@@ -44,45 +42,45 @@ class Place(NamedTuple):
 NOWHERE: Final = Place()
 
 
-def list_offsets(kafka: Kafka, asked: Asked) -> Fields:
+def list_offsets(kafka: Kafka, request: Request) -> Fields:
     """Look every partition up; one that is named twice is refused once."""
-    repeated = _repeated(asked)
+    repeated = _repeated(request)
     return {"throttle_time": 0, "topics": [
         {"name": topic.name, "partitions": [
-            _looked_up(kafka, asked, topic.name, each, is_repeated=(topic.name, each.partition_index) in repeated)
+            _looked_up(kafka, request, topic.name, each, is_repeated=(topic.name, each.partition_index) in repeated)
             for each in {each.partition_index: each for each in topic.partitions}.values()]}
-        for topic in asked.body.topics
+        for topic in request.body.topics
     ]}
 
 
-def refuse_list_offsets(asked: Asked, code: int) -> Fields:
+def refuse_list_offsets(request: Request, code: int) -> Fields:
     """The error for every partition."""
     return {"throttle_time": 0, "topics": [
         {"name": topic.name, "partitions": [_place_fields(each.partition_index, code, NOWHERE) for each in topic.partitions]}
-        for topic in asked.body.topics
+        for topic in request.body.topics
     ]}
 
 
-def _repeated(asked: Asked) -> set[tuple[str, int]]:
+def _repeated(request: Request) -> set[tuple[str, int]]:
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
-    for topic in asked.body.topics:
+    for topic in request.body.topics:
         for each in topic.partitions:
             key = (topic.name, each.partition_index)
             (repeated if key in seen else seen).add(key)
     return repeated
 
 
-def _looked_up(kafka: Kafka, asked: Asked, topic: str, wish: Any, *, is_repeated: bool) -> Fields:
+def _looked_up(kafka: Kafka, request: Request, topic: str, wish: Any, *, is_repeated: bool) -> Fields:
     index = wish.partition_index
     try:
         if is_repeated:
-            raise Refused(INVALID_REQUEST)
-        if wish.timestamp < 0 and asked.version < SINCE.get(wish.timestamp, asked.version + 1):
-            raise Refused(UNSUPPORTED_VERSION)
+            raise RefusalError(ErrorCode.invalid_request)
+        if wish.timestamp < 0 and request.version < SINCE.get(wish.timestamp, request.version + 1):
+            raise RefusalError(ErrorCode.unsupported_version)
         partition = found(kafka, topic, index, by_id=False)
-        return _place_fields(index, 0, _place(asked, partition, wish.timestamp, getattr(wish, "current_leader_epoch", UNKNOWN)))
-    except Refused as refused:
+        return _place_fields(index, 0, _place(request, partition, wish.timestamp, getattr(wish, "current_leader_epoch", UNKNOWN)))
+    except RefusalError as refused:
         return _place_fields(index, refused.code, NOWHERE)
 
 
@@ -91,28 +89,28 @@ def _place_fields(index: int, code: int, place: Place) -> Fields:
             "leader_epoch": place.epoch}
 
 
-def _place(asked: Asked, partition: Partition, timestamp: int, epoch: int) -> Place:
+def _place(request: Request, partition: Partition, timestamp: int, epoch: int) -> Place:
     """Where this timestamp is for a client that believes in this leader epoch.
 
     Raises:
         Refused: the wrong broker or epoch, or the leader does not know yet what is committed.
     """
-    log = partition.serving_log(asked.broker, epoch, only_leader=asked.body.replica_id != DEBUGGING)
+    log = partition.serving_log(request.broker, epoch, only_leader=request.body.replica_id != DEBUGGING)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Place(log.start, UNKNOWN, _epoch_of_start(log))
     if timestamp in (LATEST_TIERED, EARLIEST_TO_BE_TIERED):
         return NOWHERE  # nothing is ever tiered here
-    end = _end(asked, log)
-    is_settling = asked.body.replica_id == CONSUMER and partition.is_settling
+    end = _end(request, log)
+    is_settling = request.body.replica_id == CONSUMER and partition.is_settling
     if timestamp == LATEST:
         if is_settling:
-            raise _not_available(asked)
+            raise _not_available(request)
         return Place(end, UNKNOWN, partition.leader_epoch)
     record = log.newest() if timestamp == NEWEST_RECORD else log.since(timestamp)
     if record is not None and record.offset < end:
         return Place(*record)
     if is_settling:
-        raise _not_available(asked)
+        raise _not_available(request)
     return NOWHERE
 
 
@@ -120,40 +118,40 @@ def _epoch_of_start(log: Log) -> int:
     return log.epochs.entries[0].epoch if log.epochs.entries and log.epochs.entries[0].offset <= log.start else UNKNOWN
 
 
-def _end(asked: Asked, log: Log) -> int:
-    if asked.body.replica_id != CONSUMER:
+def _end(request: Request, log: Log) -> int:
+    if request.body.replica_id != CONSUMER:
         return log.end
-    return log.last_stable if getattr(asked.body, "isolation_level", 0) == READ_COMMITTED else log.high_watermark
+    return log.last_stable if getattr(request.body, "isolation_level", 0) == READ_COMMITTED else log.high_watermark
 
 
-def _not_available(asked: Asked) -> Refused:
-    return Refused(OFFSET_NOT_AVAILABLE if asked.version >= OFFSET_NOT_AVAILABLE_SINCE else LEADER_NOT_AVAILABLE)
+def _not_available(request: Request) -> RefusalError:
+    return RefusalError(ErrorCode.offset_not_available if request.version >= OFFSET_NOT_AVAILABLE_SINCE else ErrorCode.leader_not_available)
 
 
 # ---- OffsetForLeaderEpoch ---------------------------------------------------------------------------------------------
 
 
-def offset_for_leader_epoch(kafka: Kafka, asked: Asked) -> Fields:
+def offset_for_leader_epoch(kafka: Kafka, request: Request) -> Fields:
     """Where each epoch ends, or the newest one below it."""
     return {"throttle_time": 0, "topics": [
-        {"topic": topic.topic, "partitions": [_epoch_end(kafka, asked, topic.topic, each) for each in topic.partitions]}
-        for topic in asked.body.topics
+        {"topic": topic.topic, "partitions": [_epoch_end(kafka, request, topic.topic, each) for each in topic.partitions]}
+        for topic in request.body.topics
     ]}
 
 
-def refuse_offset_for_leader_epoch(asked: Asked, code: int) -> Fields:
+def refuse_offset_for_leader_epoch(request: Request, code: int) -> Fields:
     """The error for every partition."""
     return {"throttle_time": 0, "topics": [
         {"topic": topic.topic, "partitions": [_end_fields(each.partition, code, UNKNOWN, UNKNOWN) for each in topic.partitions]}
-        for topic in asked.body.topics
+        for topic in request.body.topics
     ]}
 
 
-def _epoch_end(kafka: Kafka, asked: Asked, topic: str, wish: Any) -> Fields:
+def _epoch_end(kafka: Kafka, request: Request, topic: str, wish: Any) -> Fields:
     try:
         partition = found(kafka, topic, wish.partition, by_id=False)
-        log = partition.serving_log(asked.broker, wish.current_leader_epoch, only_leader=True)
-    except Refused as refused:
+        log = partition.serving_log(request.broker, wish.current_leader_epoch, only_leader=True)
+    except RefusalError as refused:
         return _end_fields(wish.partition, refused.code, UNKNOWN, UNKNOWN)
     return _end_fields(wish.partition, 0, *log.epochs.end_of(wish.leader_epoch, log.end))
 

@@ -8,21 +8,17 @@ from typing import Any, Final, Protocol, runtime_checkable
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.codec.encode import HEADER_SIZE
-from pyclient.testing.fake.request import Asked, Fields
-from pyclient.testing.fake.notifier import Listening
+from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import endpoints, found, leader_fields
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import NOT_LEADER_OR_FOLLOWER, Appended, Partition
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.partition import Appended, Partition
+from pyclient.testing.fake.refusal import RefusalError
 from pyclient.testing.fake.validation import is_transactional, only_batch
 
-REQUEST_TIMED_OUT: Final = 7
-INVALID_TOPIC: Final = 17
-NOT_ENOUGH_REPLICAS_AFTER_APPEND: Final = 20
-INVALID_REQUIRED_ACKS: Final = 21
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Final = 53
 ALL: Final = -1
 LEADER: Final = 1
 NONE: Final = 0
@@ -50,62 +46,62 @@ class Part:
     partition: Partition | None = None
     appended: Appended | None = None
     code: int = 0
-    refused: Refused | None = None
+    refused: RefusalError | None = None
 
 
-def produce(kafka: Kafka, asked: Asked) -> Coroutine[Any, Any, Fields | None] | Fields | None:
+def produce(kafka: Kafka, request: Request) -> Coroutine[Any, Any, Fields | None] | Fields | None:
     """Append, and with ``acks=all`` wait for the in-sync replicas."""
-    if asked.body.transactional_id is None and _has_transactional_records(asked):
-        return refuse_produce(asked, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    parts = [_appended(kafka, asked, topic, each) for topic in asked.body.topic_data for each in topic.partition_data]
-    if asked.body.acks == ALL:
+    if request.body.transactional_id is None and _has_transactional_records(request):
+        return refuse_produce(request, ErrorCode.transactional_id_authorization_failed)
+    parts = [_appended(kafka, request, topic, each) for topic in request.body.topic_data for each in topic.partition_data]
+    if request.body.acks == ALL:
         _settle(parts)
         if any(_is_waiting(each) for each in parts):
-            bells = [bell for each in parts if each.partition for bell in each.partition.bells(asked.broker)]
-            return _committed(kafka, asked, parts, Listening(bells))
-    return _answer(kafka, asked, parts)
+            notifiers = [notifier for each in parts if each.partition for notifier in each.partition.notifiers(request.broker)]
+            return _committed(kafka, request, parts, NotifierWatch(notifiers))
+    return _answer(kafka, request, parts)
 
 
-def refuse_produce(asked: Asked, code: int) -> Fields:
+def refuse_produce(request: Request, code: int) -> Fields:
     """The error for every partition."""
-    parts = [Part(_topic(asked, topic), each.index, code=code) for topic in asked.body.topic_data for each in topic.partition_data]
-    return _fields(asked, parts)
+    parts = [Part(_topic(request, topic), each.index, code=code) for topic in request.body.topic_data for each in topic.partition_data]
+    return _fields(request, parts)
 
 
-def _has_transactional_records(asked: Asked) -> bool:
+def _has_transactional_records(request: Request) -> bool:
     return any(is_transactional(bytes((each.records or b"")[:HEADER_SIZE]))
-               for topic in asked.body.topic_data for each in topic.partition_data)
+               for topic in request.body.topic_data for each in topic.partition_data)
 
 
-def _topic(asked: Asked, topic: Any) -> str | UUID | None:
-    chosen: str | UUID | None = topic.topic_id if asked.version >= TOPIC_IDS_SINCE else topic.name
+def _topic(request: Request, topic: Any) -> str | UUID | None:
+    chosen: str | UUID | None = topic.topic_id if request.version >= TOPIC_IDS_SINCE else topic.name
     return chosen
 
 
-def _appended(kafka: Kafka, asked: Asked, topic: Any, data: Any) -> Part:
-    part = Part(_topic(asked, topic), data.index)
+def _appended(kafka: Kafka, request: Request, topic: Any, data: Any) -> Part:
+    part = Part(_topic(request, topic), data.index)
     try:
-        part.partition = found(kafka, part.topic, part.index, by_id=asked.version >= TOPIC_IDS_SINCE)
-        part.appended = _write(asked, part.partition, data.records)
-    except Refused as refused:
+        part.partition = found(kafka, part.topic, part.index, by_id=request.version >= TOPIC_IDS_SINCE)
+        part.appended = _write(request, part.partition, data.records)
+    except RefusalError as refused:
         part.code, part.refused = refused.code, refused
     return part
 
 
-def _write(asked: Asked, partition: Partition, records: memoryview | None) -> Appended:
-    batch = only_batch(bytes(records or b""), asked.version)
-    if asked.body.acks not in (NONE, LEADER, ALL):
-        raise Refused(INVALID_REQUIRED_ACKS, tells_start=False)
-    if partition.topic.internal and asked.client_id != ADMIN:
-        raise Refused(INVALID_TOPIC, tells_start=False)
-    return partition.write(asked.broker, batch, all_in_sync=asked.body.acks == ALL)
+def _write(request: Request, partition: Partition, records: memoryview | None) -> Appended:
+    batch = only_batch(bytes(records or b""), request.version)
+    if request.body.acks not in (NONE, LEADER, ALL):
+        raise RefusalError(ErrorCode.invalid_required_acks, has_log_start=False)
+    if partition.topic.internal and request.client_id != ADMIN:
+        raise RefusalError(ErrorCode.invalid_topic_exception, has_log_start=False)
+    return partition.write(request.broker, batch, all_in_sync=request.body.acks == ALL)
 
 
 # ---- acks=all ---------------------------------------------------------------------------------------------------------
 
 
 def _is_waiting(part: Part) -> bool:
-    return part.appended is not None and part.code == REQUEST_TIMED_OUT
+    return part.appended is not None and part.code == ErrorCode.request_timed_out
 
 
 def _settle(parts: Iterable[Part]) -> None:
@@ -117,63 +113,63 @@ def _settle(parts: Iterable[Part]) -> None:
 
 def _outcome(partition: Partition, appended: Appended) -> int:
     if partition.leader_epoch != appended.epoch:
-        return NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.not_leader_or_follower
     if partition.log.high_watermark <= appended.last_offset:
-        return REQUEST_TIMED_OUT
-    return NOT_ENOUGH_REPLICAS_AFTER_APPEND if partition.is_under_min_isr else 0
+        return ErrorCode.request_timed_out
+    return ErrorCode.not_enough_replicas_after_append if partition.is_under_min_isr else 0
 
 
-async def _committed(kafka: Kafka, asked: Asked, parts: list[Part], listening: Listening) -> Fields | None:
+async def _committed(kafka: Kafka, request: Request, parts: list[Part], watch: NotifierWatch) -> Fields | None:
     """Wait for the partitions that are not committed yet, each until its leader is another or time is up."""
-    deadline = kafka.clock() + asked.body.timeout / SECOND
-    with closing(listening):
+    deadline = kafka.clock() + request.body.timeout / SECOND
+    with closing(watch):
         while waiting := [each for each in parts if _is_waiting(each)]:
             left = deadline - kafka.clock()
-            if left <= 0 or not await listening.rings(left):
+            if left <= 0 or not await watch.notified(left):
                 break
             _settle(waiting)
-    return _answer(kafka, asked, parts)
+    return _answer(kafka, request, parts)
 
 
 # ---- the answer -------------------------------------------------------------------------------------------------------
 
 
-def _answer(kafka: Kafka, asked: Asked, parts: list[Part]) -> Fields | None:
-    if asked.body.acks == NONE:
-        if any(each.code for each in parts) and isinstance(asked.connection, Cuttable):
-            asked.connection.cut()  # the only way to tell such a client that something is wrong
+def _answer(kafka: Kafka, request: Request, parts: list[Part]) -> Fields | None:
+    if request.body.acks == NONE:
+        if any(each.code for each in parts) and isinstance(request.connection, Cuttable):
+            request.connection.cut()  # the only way to tell such a client that something is wrong
         return None
-    fields = _fields(asked, parts)
-    moved = [each for each in parts if each.code == NOT_LEADER_OR_FOLLOWER]
-    if moved and asked.version >= LEADERS_SINCE:
+    fields = _fields(request, parts)
+    moved = [each for each in parts if each.code == ErrorCode.not_leader_or_follower]
+    if moved and request.version >= LEADERS_SINCE:
         return {**fields, "node_endpoints": endpoints(kafka, (leader_fields(each.partition) for each in moved))}
     return fields
 
 
-def _fields(asked: Asked, parts: list[Part]) -> Fields:
+def _fields(request: Request, parts: list[Part]) -> Fields:
     topics: dict[str | UUID | None, list[Fields]] = {}
     for part in parts:
-        topics.setdefault(part.topic, []).append(_part_fields(asked, part))
-    name = "topic_id" if asked.version >= TOPIC_IDS_SINCE else "name"
+        topics.setdefault(part.topic, []).append(_part_fields(request, part))
+    name = "topic_id" if request.version >= TOPIC_IDS_SINCE else "name"
     return {"throttle_time": 0, "responses": [{name: topic, "partition_responses": each} for topic, each in topics.items()]}
 
 
-def _part_fields(asked: Asked, part: Part) -> Fields:
+def _part_fields(request: Request, part: Part) -> Fields:
     appended, refused = part.appended, part.refused
-    tells_start = appended is not None or (refused is not None and refused.tells_start)
+    has_log_start = appended is not None or (refused is not None and refused.has_log_start)
     fields: dict[str, object] = {
         "index": part.index, "error_code": part.code,
         "base_offset": -1 if appended is None else appended.base_offset,
         "log_append_time": -1 if appended is None else appended.append_time,
-        "log_start_offset": part.partition.log.start if tells_start and part.partition is not None else -1,
+        "log_start_offset": part.partition.log.start if has_log_start and part.partition is not None else -1,
         "record_errors": list(_record_errors(refused)), "error_message": None if refused is None else refused.message,
     }
-    if part.code == NOT_LEADER_OR_FOLLOWER and asked.version >= LEADERS_SINCE:
+    if part.code == ErrorCode.not_leader_or_follower and request.version >= LEADERS_SINCE:
         fields["current_leader"] = leader_fields(part.partition)
     return fields
 
 
-def _record_errors(refused: Refused | None) -> Iterator[Fields]:
+def _record_errors(refused: RefusalError | None) -> Iterator[Fields]:
     for each in refused.records if refused is not None else ():
         yield {"batch_index": each.at, "batch_index_error_message": each.message}
 

@@ -5,12 +5,11 @@ import logging
 from typing import Final
 
 import attrs
+from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Asked, Fields
+from pyclient.testing.fake.request import Request, Fields
 from pyclient.testing.fake.model import Kafka
 
-UNSUPPORTED_VERSION: Final = 35
-INVALID_REQUEST: Final = 42
 BLOCK: Final = 1000
 NONE: Final = -1
 _log = logging.getLogger(__name__)
@@ -36,20 +35,20 @@ class Ids:
     left: int
 
 
-def init_producer_id(kafka: Kafka, asked: Asked) -> Fields:
+def init_producer_id(kafka: Kafka, request: Request) -> Fields:
     """A fresh id with epoch 0: without transactional id also for a producer that names the id it had."""
-    body = asked.body
+    body = request.body
     if (getattr(body, "producer_id", NONE) == NONE) != (getattr(body, "producer_epoch", NONE) == NONE) or body.transactional_id == "":
-        return refuse_init_producer_id(asked, INVALID_REQUEST)
+        return refuse_init_producer_id(request, ErrorCode.invalid_request)
     if body.transactional_id is not None:
-        _log.warning("%s wants transactions: the fake cluster has none yet", asked.client_id)
-        return refuse_init_producer_id(asked, UNSUPPORTED_VERSION)
-    producer_id = fresh_id(kafka, asked.broker)
-    kafka.tell("producer id", producer_id=producer_id, broker=asked.broker)
+        _log.warning("%s wants transactions: the fake cluster has none yet", request.client_id)
+        return refuse_init_producer_id(request, ErrorCode.unsupported_version)
+    producer_id = fresh_id(kafka, request.broker)
+    kafka.report("producer id", producer_id=producer_id, broker=request.broker)
     return {"throttle_time": 0, "error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
 
 
-def refuse_init_producer_id(_asked: Asked, code: int) -> Fields:
+def refuse_init_producer_id(_request: Request, code: int) -> Fields:
     """An error, and no id."""
     return {"throttle_time": 0, "error_code": code, "producer_id": NONE, "producer_epoch": NONE}
 

@@ -7,16 +7,15 @@ from datetime import timedelta
 from typing import Any, Final
 
 import attrs
+from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Asked, Fields
-from pyclient.testing.fake.notifier import Listening
+from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import found
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import NOT_LEADER_OR_FOLLOWER, Partition
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.partition import Partition
+from pyclient.testing.fake.refusal import RefusalError
 
-REQUEST_TIMED_OUT: Final = 7
-POLICY_VIOLATION: Final = 44
 INVALID: Final = -1
 SECOND: Final = timedelta(seconds=1)
 
@@ -37,53 +36,53 @@ class Part:
         return INVALID if self.code or self.partition is None else self.partition.low_watermark
 
 
-def delete_records(kafka: Kafka, asked: Asked) -> Coroutine[Any, Any, Fields] | Fields:
+def delete_records(kafka: Kafka, request: Request) -> Coroutine[Any, Any, Fields] | Fields:
     """Delete at the leaders, and wait for their followers."""
-    parts = [_deleted(kafka, asked, topic.name, each) for topic in asked.body.topics for each in topic.partitions]
-    _settle(asked, parts)
-    if any(each.code == REQUEST_TIMED_OUT for each in parts):
-        bells = [bell for each in parts if each.partition for bell in each.partition.bells(*each.partition.replicas)]
-        return _waited(kafka, asked, parts, Listening(bells))
+    parts = [_deleted(kafka, request, topic.name, each) for topic in request.body.topics for each in topic.partitions]
+    _settle(request, parts)
+    if any(each.code == ErrorCode.request_timed_out for each in parts):
+        notifiers = [notifier for each in parts if each.partition for notifier in each.partition.notifiers(*each.partition.replicas)]
+        return _waited(kafka, request, parts, NotifierWatch(notifiers))
     return _fields(parts)
 
 
-def refuse_delete_records(asked: Asked, code: int) -> Fields:
+def refuse_delete_records(request: Request, code: int) -> Fields:
     """The error for every partition."""
-    return _fields(Part(topic.name, each.partition_index, code=code) for topic in asked.body.topics for each in topic.partitions)
+    return _fields(Part(topic.name, each.partition_index, code=code) for topic in request.body.topics for each in topic.partitions)
 
 
-def _deleted(kafka: Kafka, asked: Asked, topic: str, wish: Any) -> Part:
+def _deleted(kafka: Kafka, request: Request, topic: str, wish: Any) -> Part:
     part = Part(topic, wish.partition_index)
     try:
         partition = found(kafka, topic, part.index, by_id=False)
         if "delete" not in partition.topic.config.get("cleanup.policy", "delete"):
-            raise Refused(POLICY_VIOLATION)
-        part.before = partition.delete_records(asked.broker, wish.offset)
+            raise RefusalError(ErrorCode.policy_violation)
+        part.before = partition.delete_records(request.broker, wish.offset)
         part.partition = partition
-    except Refused as refused:
+    except RefusalError as refused:
         part.code = refused.code
     return part
 
 
-def _settle(asked: Asked, parts: Iterable[Part]) -> None:
+def _settle(request: Request, parts: Iterable[Part]) -> None:
     """Give each of these the code it would be answered with now: one whose followers lag would time out."""
     for part in parts:
         if part.partition is None:
             continue
-        if part.partition.leader != asked.broker:
-            part.code = NOT_LEADER_OR_FOLLOWER
+        if part.partition.leader != request.broker:
+            part.code = ErrorCode.not_leader_or_follower
         else:
-            part.code = 0 if part.partition.low_watermark >= part.before else REQUEST_TIMED_OUT
+            part.code = 0 if part.partition.low_watermark >= part.before else ErrorCode.request_timed_out
 
 
-async def _waited(kafka: Kafka, asked: Asked, parts: list[Part], listening: Listening) -> Fields:
-    deadline = kafka.clock() + asked.body.timeout / SECOND
-    with closing(listening):
-        while waiting := [each for each in parts if each.code == REQUEST_TIMED_OUT]:
+async def _waited(kafka: Kafka, request: Request, parts: list[Part], watch: NotifierWatch) -> Fields:
+    deadline = kafka.clock() + request.body.timeout / SECOND
+    with closing(watch):
+        while waiting := [each for each in parts if each.code == ErrorCode.request_timed_out]:
             left = deadline - kafka.clock()
-            if left <= 0 or not await listening.rings(left):
+            if left <= 0 or not await watch.notified(left):
                 break
-            _settle(asked, waiting)
+            _settle(request, waiting)
     return _fields(parts)
 
 

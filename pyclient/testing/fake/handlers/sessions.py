@@ -6,13 +6,11 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 import attrs
+from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
-FETCH_SESSION_ID_NOT_FOUND: Final = 70
-INVALID_FETCH_SESSION_EPOCH: Final = 71
-FETCH_SESSION_TOPIC_ID_ERROR: Final = 106
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -115,11 +113,11 @@ class Sessions:
         """
         session = self._sessions.get(session_id)
         if session is None:
-            raise Refused(FETCH_SESSION_ID_NOT_FOUND)
+            raise RefusalError(ErrorCode.fetch_session_id_not_found)
         if session.epoch != epoch:
-            raise Refused(INVALID_FETCH_SESSION_EPOCH)
+            raise RefusalError(ErrorCode.invalid_fetch_session_epoch)
         if session.by_id != by_id:
-            raise Refused(FETCH_SESSION_TOPIC_ID_ERROR)
+            raise RefusalError(ErrorCode.fetch_session_topic_id_error)
         session.update(wishes, forgotten)
         if not session.partitions:
             del self._sessions[session_id]

@@ -7,7 +7,7 @@ from typing import Any
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.coordinator import Coordinator
 from pyclient.testing.fake.group import Group
-from tests.unit.testing.fake.cluster_driver import Plane
+from tests.unit.testing.fake.cluster_driver import ClusterDriver
 
 SOON_S = 0.01
 SESSION_S = 10.0
@@ -15,7 +15,7 @@ REBALANCE_S = 20.0
 RANGE = (("range", b"r"),)
 
 
-class Crowd(Plane):
+class ClassicMembers(ClusterDriver):
     """A cluster of two brokers whose group ``g`` is coordinated by broker 1, unless a request names another one."""
 
     def __init__(self, **settings: Any) -> None:
@@ -56,18 +56,18 @@ class Crowd(Plane):
     def sync(self, member: str, generation: int, assignments: dict[str, bytes] | None = None, **options: Any) -> Any:
         return self.answer(self.syncing(member, generation, assignments, **options))
 
-    def beat(self, member: str, generation: int, *, instance: str | None = None, broker: int = 1) -> int:
-        return int(self.ask(Api.HEARTBEAT, 4, {
+    def classic_heartbeat(self, member: str, generation: int, *, instance: str | None = None, broker: int = 1) -> int:
+        return int(self.call(Api.HEARTBEAT, 4, {
             "group_id": "g", "generation_id": generation, "member_id": member, "group_instance_id": instance}, broker).error_code)
 
     def leave(self, *members: tuple[str, str | None], broker: int = 1) -> list[int]:
-        answer = self.ask(Api.LEAVE_GROUP, 5, {"group_id": "g", "members": [
+        answer = self.call(Api.LEAVE_GROUP, 5, {"group_id": "g", "members": [
             {"member_id": member, "group_instance_id": instance, "reason": None} for member, instance in members]}, broker)
         return [int(answer.error_code)] if answer.error_code else [int(each.error_code) for each in answer.members]
 
     def commit(self, offset: int, *, member: str = "", generation: int = -1, instance: str | None = None, note: str = "",
                topic: str = "t", partition: int = 0, version: int = 9, broker: int = 1, group: str = "g") -> int:
-        answer = self.ask(Api.OFFSET_COMMIT, version, {
+        answer = self.call(Api.OFFSET_COMMIT, version, {
             "group_id": group, "generation_id_or_member_epoch": generation, "member_id": member, "group_instance_id": instance,
             "retention_time": -1, "topics": [{"name": topic, "partitions": [{
                 "partition_index": partition, "committed_offset": offset, "committed_leader_epoch": -1,
@@ -76,7 +76,7 @@ class Crowd(Plane):
 
     def committed(self, *, broker: int = 1, group: str = "g") -> tuple[int, dict[tuple[str, int], int]]:
         """The error code of the group, and its offsets."""
-        (answer,) = self.ask(Api.OFFSET_FETCH, 9, {"require_stable": False, "groups": [
+        (answer,) = self.call(Api.OFFSET_FETCH, 9, {"require_stable": False, "groups": [
             {"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}]}, broker).groups
         return int(answer.error_code), {(topic.name, each.partition_index): each.committed_offset
                                         for topic in answer.topics for each in topic.partitions}

@@ -11,8 +11,8 @@ from typing import Any, Self, TypeVar
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
 from pyclient.codec.messages import decode_request, decode_response, encode_request, encode_response
-from pyclient.testing.fake.request import Asked
-from pyclient.testing.fake.handlers import FAMILIES
+from pyclient.testing.fake.request import Request
+from pyclient.testing.fake.handlers import HANDLERS
 from pyclient.testing.fake.model import Broker, Kafka, Topic
 from pyclient.testing.fake.partition import Partition
 from pyclient.testing.fake.settings import Settings
@@ -31,7 +31,7 @@ class Connection:
         self.is_cut = True
 
 
-class Plane:
+class ClusterDriver:
     """Three brokers (unless told otherwise) with a topic ``t`` of one partition, whose preferred leader is broker 1."""
 
     def __init__(self, brokers: int = 3, *, racks: Sequence[str | None] = (), config: Mapping[str, str] | None = None,
@@ -98,20 +98,20 @@ class Plane:
 
     def refused(self, api: Api, version: int, fields: Mapping[str, object], *, code: int) -> Any:
         """The answer that interception makes of an error code."""
-        asked = self._asked(api, version, fields, 1)
-        return decode_response(api, version, memoryview(encode_response(api, version, 1, FAMILIES[api].refuse(asked, code))))
+        request = self._request(api, version, fields, 1)
+        return decode_response(api, version, memoryview(encode_response(api, version, 1, HANDLERS[api].refuse(request, code))))
 
-    def _asked(self, api: Api, version: int, fields: Mapping[str, object], broker: int) -> Asked:
+    def _request(self, api: Api, version: int, fields: Mapping[str, object], broker: int) -> Request:
         frame = encode_request(api, version, 1, "test", fields)
-        return Asked(broker=broker, api=api, version=version, client_id="test", body=decode_request(api, version, memoryview(frame)),
+        return Request(broker=broker, api=api, version=version, client_id="test", body=decode_request(api, version, memoryview(frame)),
                      peer="", connection=self.connection)
 
     def begin(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1, *, idle: float = 0) -> asyncio.Task[Any]:
         """Ask; the task ends with the answer. The one that waits for it, if it must be waited for, begins to only after *idle* seconds."""
-        asked = self._asked(api, version, fields, broker)
+        request = self._request(api, version, fields, broker)
 
         async def run() -> Any:
-            answer = FAMILIES[api].handle(self.kafka, asked)
+            answer = HANDLERS[api].handle(self.kafka, request)
             await self._passed(idle)
             found = await answer if inspect.isawaitable(answer) else answer
             return None if found is None else decode_response(api, version, memoryview(encode_response(api, version, 1, found)))
@@ -123,7 +123,7 @@ class Plane:
         self.loop.call_later(seconds, passed.set_result, None)
         return passed
 
-    def ask(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1) -> Any:
+    def call(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1) -> Any:
         return self.loop.run_until_complete(self.begin(api, version, fields, broker))
 
     def produce(self, data: bytes | None = None, *, broker: int = 1, **options: Any) -> Any:
@@ -137,7 +137,7 @@ class Plane:
         return self.begin(Api.PRODUCE, version, fields, broker, idle=idle)
 
     def fetch(self, offset: int, *, broker: int = 1, version: int = 12, **options: Any) -> Any:
-        return self.ask(Api.FETCH, version, fetch_fields(offset, **options), broker)
+        return self.call(Api.FETCH, version, fetch_fields(offset, **options), broker)
 
     def read(self, offset: int, **options: Any) -> Any:
         """The answer for the one partition."""
@@ -146,12 +146,12 @@ class Plane:
     def list(self, timestamp: int, *, broker: int = 1, version: int = 9, epoch: int = -1, isolation: int = 0, replica: int = -1) -> Any:
         fields = {"replica_id": replica, "isolation_level": isolation, "timeout": 1000, "topics": [{"name": "t", "partitions": [
             {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": timestamp}]}]}
-        return self.ask(Api.LIST_OFFSETS, version, fields, broker).topics[0].partitions[0]
+        return self.call(Api.LIST_OFFSETS, version, fields, broker).topics[0].partitions[0]
 
     def epoch_end(self, epoch: int, *, broker: int = 1, current: int = -1) -> tuple[int, int, int]:
         fields = {"replica_id": -1, "topics": [{"topic": "t", "partitions": [
             {"partition": 0, "current_leader_epoch": current, "leader_epoch": epoch}]}]}
-        found = self.ask(Api.OFFSET_FOR_LEADER_EPOCH, 4, fields, broker).topics[0].partitions[0]
+        found = self.call(Api.OFFSET_FOR_LEADER_EPOCH, 4, fields, broker).topics[0].partitions[0]
         return int(found.error_code), found.leader_epoch, found.end_offset
 
     def deleting(self, offset: int, *, broker: int = 1, timeout_ms: int = 1000) -> asyncio.Task[Any]:

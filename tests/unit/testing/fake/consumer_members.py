@@ -7,13 +7,13 @@ from typing import Any
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.consumer_group import ConsumerGroup
 from pyclient.testing.fake.coordinator import Coordinator
-from tests.unit.testing.fake.classic_members import Crowd
+from tests.unit.testing.fake.classic_members import ClassicMembers
 
 REBALANCE_S = 20.0
 SESSION_S = 45.0
 
 
-class Flock(Crowd):
+class ConsumerMembers(ClassicMembers):
     """The same cluster; its topic ``t`` has four partitions, and ``g`` is a group of the next generation."""
 
     def __init__(self, **settings: Any) -> None:
@@ -27,10 +27,10 @@ class Flock(Crowd):
         assert isinstance(found, ConsumerGroup)
         return found
 
-    def pulse(self, name: str, epoch: int | None = None, *, owned: Collection[int] | None = None, broker: int = 1, version: int = 1,
+    def heartbeat(self, name: str, epoch: int | None = None, *, owned: Collection[int] | None = None, broker: int = 1, version: int = 1,
               group: str = "g", **said: Any) -> Any:
         """A heartbeat of a member in the epoch it was told last; *owned* are partitions of ``t``."""
-        answer = self.ask(Api.CONSUMER_GROUP_HEARTBEAT, version, {
+        answer = self.call(Api.CONSUMER_GROUP_HEARTBEAT, version, {
             "group_id": group, "member_id": name, "member_epoch": self.epochs.get(name, 0) if epoch is None else epoch,
             "instance_id": None, "rack_id": None, "rebalance_timeout": -1, "subscribed_topic_names": None, "subscribed_topic_regex": None,
             "server_assignor": None, "topic_partitions": self.places(owned), **said}, broker)
@@ -43,7 +43,7 @@ class Flock(Crowd):
 
     def enter(self, name: str, topics: Sequence[str] | None = ("t",), **said: Any) -> Any:
         """A member joins."""
-        return self.pulse(name, 0, owned=(), **{"subscribed_topic_names": topics, "rebalance_timeout": int(REBALANCE_S * 1000), **said})
+        return self.heartbeat(name, 0, owned=(), **{"subscribed_topic_names": topics, "rebalance_timeout": int(REBALANCE_S * 1000), **said})
 
     def given(self, answer: Any) -> list[int] | None:
         """The partitions of ``t`` in an answer; None when it has no assignment."""
@@ -57,13 +57,13 @@ class Flock(Crowd):
         return [index for each in assignment.topic_partitions for index in each.partitions]
 
     def described(self, group: str = "g", broker: int = 1, version: int = 1) -> Any:
-        return self.ask(Api.CONSUMER_GROUP_DESCRIBE, version, {"group_ids": [group], "include_authorized_operations": False}, broker).groups[0]
+        return self.call(Api.CONSUMER_GROUP_DESCRIBE, version, {"group_ids": [group], "include_authorized_operations": False}, broker).groups[0]
 
     def pair(self) -> None:
         """Two members, a and b, that share ``t``."""
         self.enter("a")
         self.enter("b")
-        self.pulse("a")
-        self.pulse("a", owned=(0, 1))
-        assert self.given(self.pulse("b")) == [2, 3]
+        self.heartbeat("a")
+        self.heartbeat("a", owned=(0, 1))
+        assert self.given(self.heartbeat("b")) == [2, 3]
         assert self.consumers.state.value == "Stable"

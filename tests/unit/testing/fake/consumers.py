@@ -6,9 +6,9 @@ from uuid import UUID
 
 import attrs
 
-from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, Beat, ConsumerGroup, Moment, Told, TopicView
+from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, HeartbeatRequest, ConsumerGroup, Moment, HeartbeatResponse, TopicView
 from pyclient.testing.fake.reconciliation import Classic, Place
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 
 REBALANCE_MS = 60_000
 FENCED_MEMBER_EPOCH = 110
@@ -67,16 +67,16 @@ class Client:
 
     # ---- what it does -----------------------------------------------------------------------------------------------
 
-    def beat(self, *, lost: bool = False) -> Told:
+    def heartbeat(self, *, lost: bool = False) -> HeartbeatResponse:
         """One heartbeat; a lost answer makes the next one full.
 
         Who has said what it reads must not begin to read what it was told before that: the group has taken it at its word.
         """
-        asked = self._request()
-        told = self.group.beat(asked, Moment(self._topics.catalog, most=self._most))
+        request = self._request()
+        told = self.group.heartbeat(request, Moment(self._topics.catalog, most=self._most))
         if lost:
             self._says_all = True
-            if asked.owned is not None:
+            if request.owned is not None:
                 self.told, self._hears = set(self.owned), False
             return told
         self.epoch, self._says_all, self._reconciled = told.member.epoch, False, False
@@ -92,12 +92,12 @@ class Client:
     def step(self) -> None:
         """As a client does it: beat, come back when fenced, and do at once what it is told."""
         try:
-            self.beat()
-        except Refused as refused:
+            self.heartbeat()
+        except RefusalError as refused:
             if refused.code not in (FENCED_MEMBER_EPOCH, UNKNOWN_MEMBER_ID):
                 raise
             self.come_back_fenced()
-            self.beat()
+            self.heartbeat()
         self.reconcile()
 
     def come_back_fenced(self) -> None:
@@ -129,9 +129,9 @@ class Client:
 
     # ---- what it says -----------------------------------------------------------------------------------------------
 
-    def _request(self) -> Beat:
+    def _request(self) -> HeartbeatRequest:
         full = self._says_all or self.epoch == JOINS
-        return Beat(
+        return HeartbeatRequest(
             member_id=self.name, epoch=self.epoch, instance=self.instance, rebalance_timeout_ms=REBALANCE_MS if full else -1,
             topics=self.subscribed if full else None, pattern=(self.pattern or "") if full else None, assignor=self._assignor,
             owned=tuple(sorted(self.owned)) if full or self._reconciled else None, client_id="client", host="/host")
@@ -144,7 +144,7 @@ class Client:
 class ClassicClient(Client):
     """One that speaks the classic protocol, cooperatively: it keeps what it has while it joins again."""
 
-    def beat(self, *, lost: bool = False) -> Told:
+    def heartbeat(self, *, lost: bool = False) -> HeartbeatResponse:
         """Join again, when the group wants it to, and ask what it may use. Nothing of that is ever lost here."""
         member = self.group.members.get(self.name)
         if member is None:
@@ -155,7 +155,7 @@ class ClassicClient(Client):
                                    classic=Classic(10_000, (("cooperative-sticky", b""),)))
             member = self.group.let_in(old, joining, tuple(sorted(self.owned)), Moment(self._topics.catalog, most=self._most))
             self.epoch, self._says_all, self.told = member.epoch, False, set(member.assigned)
-        return Told(member, None)
+        return HeartbeatResponse(member, None)
 
 
 def settle(*clients: Client, rounds: int = 12) -> None:

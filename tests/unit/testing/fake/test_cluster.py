@@ -20,7 +20,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import encode_request
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError
 from pyclient.testing import Answer, Cut, Delay, Drop, Fail, FakeCluster, FakeClusterError, Silence, Throttle, World
-from pyclient.testing.fake.request import Asked
+from pyclient.testing.fake.request import Request
 from pyclient.testing.simulation.network import Link, SimulatedTransport
 from tests.waiting import eventually
 
@@ -137,10 +137,10 @@ def test_a_producer_gets_over_every_kind_of_fault(fake_cluster: FakeCluster, ver
 
 def test_P20_a_flush_that_begins_between_two_splits_ends_with_the_last_part(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", config={"max.message.bytes": "300"})
-    seen: list[Asked] = []
+    seen: list[Request] = []
 
-    def after_the_first(asked: Asked) -> Delay | None:
-        seen.append(asked)
+    def after_the_first(request: Request) -> Delay | None:
+        seen.append(request)
         return Delay(0.2) if len(seen) > 1 else None
 
     with producer(fake_cluster, linger_ms=50) as client, fake_cluster.intercept(after_the_first, "Produce"):
@@ -152,10 +152,10 @@ def test_P20_a_flush_that_begins_between_two_splits_ends_with_the_last_part(fake
 
 def test_a_rule_of_ones_own_sees_the_request_and_may_let_it_pass(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
-    seen: list[Asked] = []
+    seen: list[Request] = []
 
-    def decide(asked: Asked) -> Fail | None:
-        seen.append(asked)
+    def decide(request: Request) -> Fail | None:
+        seen.append(request)
         return Fail(NOT_LEADER) if len(seen) == 1 else None
     rule = fake_cluster.intercept(decide, Api.PRODUCE, broker=1)
     with producer(fake_cluster) as client:
@@ -176,7 +176,7 @@ def test_an_answer_of_the_tests_own_is_given(fake_cluster: FakeCluster) -> None:
 def test_a_rule_may_use_the_cluster_itself(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
 
-    def decide(_asked: Asked) -> None:
+    def decide(_request: Request) -> None:
         fake_cluster.produce("orders", b"ours")
     with fake_cluster.intercept(decide, "Produce"), producer(fake_cluster) as client:
         client.send("orders", b"theirs").result(20)
@@ -286,7 +286,7 @@ def test_clients_are_told_to_keep_silent(fake_cluster: FakeCluster) -> None:
     told: list[object] = []
     fake_cluster.create_topic("orders")
     fake_cluster._do(lambda kafka: kafka.listeners.append(
-        lambda event, facts: told.append(facts["fields"]["throttle_time"]) if event == "answered" else None))  # type: ignore[index]
+        lambda event, facts: told.append(facts["fields"]["throttle_time"]) if event == "response" else None))  # type: ignore[index]
     fake_cluster.throttle(3)
     with producer(fake_cluster) as client:
         client.send("orders", b"value").result(20)
@@ -349,7 +349,7 @@ def test_a_partition_nobody_leads_cannot_be_written_to(fake_cluster: FakeCluster
         fake_cluster.kill(1)
 
 
-def failing(_asked: Asked) -> None:
+def failing(_request: Request) -> None:
     raise RuntimeError("a rule that fails")
 
 

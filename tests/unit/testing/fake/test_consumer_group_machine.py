@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pyclient.testing.fake.consumer_group import ConsumerGroup, ConsumerState
 from pyclient.testing.fake.reconciliation import ConsumerMember
-from pyclient.testing.fake.refusal import Refused
+from pyclient.testing.fake.refusal import RefusalError
 from tests.unit.testing.fake.consumers import ClassicClient, Client, Topics, settle
 
 NAMES = ("t", "u", "tt")
@@ -50,7 +50,7 @@ class Consumers(RuleBasedStateMachine):
     def join_classic(self, topics: list[str]) -> None:
         self.made += 1
         client = ClassicClient(self.group, self.topics, f"member {self.made}", *topics)
-        client.beat()
+        client.heartbeat()
         self.clients.append(client)
 
     @precondition(lambda self: len(self.clients) + len(self.away) < MOST)
@@ -60,15 +60,15 @@ class Consumers(RuleBasedStateMachine):
         if instance not in self.group.statics:
             self.made += 1
             client = Client(self.group, self.topics, f"member {self.made}", *topics, pattern=pattern, instance=instance, assignor=assignor)
-            client.beat()
+            client.heartbeat()
             self.clients.append(client)
 
     @precondition(lambda self: self.clients)
     @rule(number=which, lost=st.booleans())
-    def beat(self, number: int, lost: bool) -> None:
+    def heartbeat(self, number: int, lost: bool) -> None:
         try:
-            self.client(number).beat(lost=lost)
-        except Refused:  # it was given up, or two answers in a row were lost with a change in each
+            self.client(number).heartbeat(lost=lost)
+        except RefusalError:  # it was given up, or two answers in a row were lost with a change in each
             client = self.client(number)
             client.come_back_fenced()
             if client.instance is not None:  # another one may have its instance by then
@@ -101,7 +101,7 @@ class Consumers(RuleBasedStateMachine):
         client = self.away.pop(0)
         self.made += 1
         client.return_as(client.name if same else f"member {self.made}")
-        client.beat()
+        client.heartbeat()
         self.clients.append(client)
 
     @precondition(lambda self: self.clients)
@@ -216,7 +216,7 @@ class Consumers(RuleBasedStateMachine):
         """Until then, what a member's pattern does not match any more may stay with nobody: real brokers strand it, too (`STRANDED`)."""
         if self.clients:
             visitor = Client(self.group, self.topics, "a visitor")
-            visitor.beat()
+            visitor.heartbeat()
             visitor.leave()
 
     def wanted_by(self, client: Client) -> set[Any]:

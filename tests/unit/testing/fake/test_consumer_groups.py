@@ -3,391 +3,226 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Any
-from uuid import UUID
 
 import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.records import TopicPartition
 from pyclient.testing.fake import view
-from pyclient.testing.fake.consumer_group import ConsumerGroup, ConsumerState
-from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.consumer_group import ConsumerState
 from pyclient.testing.fake.group import Group
 from pyclient.testing.fake.profiles import PROFILES
 from tests.unit.testing.fake.classic_members import SOON_S
-from tests.unit.testing.fake.consumer_members import REBALANCE_S, SESSION_S, Flock
+from tests.unit.testing.fake.consumer_members import REBALANCE_S, SESSION_S, ConsumerMembers
 
 
 @pytest.fixture
-def flock() -> Iterator[Flock]:
-    with Flock() as found:
+def members() -> Iterator[ConsumerMembers]:
+    with ConsumerMembers() as found:
         yield found
 
 
 # ---- requests -----------------------------------------------------------------------------------------------------------
 
 
-def test_members_join_share_and_leave(flock: Flock) -> None:
-    assert flock.given(flock.enter("a")) == [0, 1, 2, 3]
-    assert flock.given(flock.enter("b")) == []
-    assert flock.given(flock.pulse("a")) == [0, 1]
-    assert flock.given(flock.pulse("b")) is None
-    assert flock.given(flock.pulse("a", owned=(0, 1))) is None
-    assert flock.given(flock.pulse("b")) == [2, 3]
-    answer = flock.pulse("a", -1)
-    assert (answer.member_id, answer.member_epoch, answer.assignment) == ("a", -1, None)
-    assert flock.given(flock.pulse("b")) == [0, 1, 2, 3]
-
-
-def test_the_broker_says_how_often_to_beat() -> None:
-    with Flock(group_consumer_heartbeat_interval_ms=1234) as flock:
-        assert flock.enter("a").heartbeat_interval.total_seconds() == 1.234
-
-
-def test_before_version_1_the_broker_makes_the_members_id(flock: Flock) -> None:
-    given = flock.enter("", version=0)
-    assert (given.error_code, len(given.member_id)) == (0, 22)
-    assert flock.enter("", version=1).error_code == 42
-
-
-@pytest.mark.parametrize(("epoch", "said", "code"), [
-    (0, {"group_id": ""}, 42), (0, {"instance_id": ""}, 42), (0, {"rack_id": ""}, 42), (0, {"rebalance_timeout": -1}, 42),
-    (0, {"topic_partitions": None}, 42), (0, {"topic_partitions": [{"topic_id": UUID(int=7), "partitions": [0]}]}, 42),
-    (0, {"subscribed_topic_names": None}, 42), (0, {"server_assignor": "odd"}, 112),
-    (0, {"subscribed_topic_names": None, "subscribed_topic_regex": "("}, 128), (-2, {}, 42), (-3, {}, 42), (1, {}, 69), (-1, {}, 69),
-])
-def test_what_no_member_sends_is_refused_and_leaves_no_group_behind(flock: Flock, epoch: int, said: dict[str, Any], code: int) -> None:
-    fields = {"subscribed_topic_names": ["t"], "rebalance_timeout": 1000, "topic_partitions": [], **said}
-    group = fields.pop("group_id", "g")
-    answer = flock.pulse("a", epoch, group=group, broker=1 if group else flock.kafka.coordinator(0, ""), **fields)
-    assert (answer.error_code, bool(answer.error_message)) == (code, True)
-    assert flock.kafka.part(Coordinator).groups == {}
-
-
 def test_a_full_group_takes_nobody_else() -> None:
-    with Flock(group_consumer_max_size=1) as flock:
-        flock.enter("a")
-        assert flock.enter("b").error_code == 81
-        assert flock.pulse("a").error_code == 0
+    with ConsumerMembers(group_consumer_max_size=1) as members:
+        members.enter("a")
+        assert members.enter("b").error_code == 81
+        assert members.heartbeat("a").error_code == 0
 
 
-def test_a_release_without_the_protocol_says_so(flock: Flock) -> None:
-    flock.kafka.profile = PROFILES["3.9"]
-    assert flock.enter("a", version=0).error_code == 35
-    assert flock.described(version=0).error_code == 35
+def test_a_release_without_the_protocol_says_so(members: ConsumerMembers) -> None:
+    members.kafka.profile = PROFILES["3.9"]
+    assert members.enter("a", version=0).error_code == 35
+    assert members.described(version=0).error_code == 35
 
 
 # ---- time ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_member_is_given_up_and_its_partitions_are_free(flock: Flock) -> None:
-    flock.pair()
+def test_a_silent_member_is_given_up_and_its_partitions_are_free(members: ConsumerMembers) -> None:
+    members.pair()
     for _ in range(4):
-        flock.advance(SESSION_S / 3)
-        flock.pulse("a")
-    assert list(flock.consumers.members) == ["a"]
-    assert flock.given(flock.pulse("a", owned=(0, 1))) in ([0, 1, 2, 3], None)
-    assert sorted(index for _, index in flock.consumers.owners()) == [0, 1, 2, 3]
-    assert flock.pulse("b").error_code == 25
-    assert [each["member"] for each in flock.told("member left")] == ["b"]
+        members.advance(SESSION_S / 3)
+        members.heartbeat("a")
+    assert list(members.consumers.members) == ["a"]
+    assert members.given(members.heartbeat("a", owned=(0, 1))) in ([0, 1, 2, 3], None)
+    assert sorted(index for _, index in members.consumers.owners()) == [0, 1, 2, 3]
+    assert members.heartbeat("b").error_code == 25
+    assert [each["member"] for each in members.told("member left")] == ["b"]
 
 
-def test_who_does_not_give_up_what_it_should_within_its_rebalance_timeout_is_fenced(flock: Flock) -> None:
-    flock.enter("a")
-    flock.enter("b")
-    flock.pulse("a")
-    for _ in range(3):
-        flock.advance(REBALANCE_S / 4)
-        assert flock.pulse("a").error_code == 0
-        flock.pulse("b")
-    flock.advance(REBALANCE_S / 4)
-    assert flock.pulse("a").error_code == 25
-    assert flock.given(flock.pulse("b")) == [0, 1, 2, 3]
-
-
-def test_who_gave_up_in_time_is_not_fenced(flock: Flock) -> None:
-    flock.pair()
+def test_who_gave_up_in_time_is_not_fenced(members: ConsumerMembers) -> None:
+    members.pair()
     for _ in range(10):
-        flock.advance(REBALANCE_S / 2)
-        assert [flock.pulse(each).error_code for each in "ab"] == [0, 0]
+        members.advance(REBALANCE_S / 2)
+        assert [members.heartbeat(each).error_code for each in "ab"] == [0, 0]
 
 
-def test_who_gave_up_without_a_new_epoch_is_not_fenced_either(flock: Flock) -> None:
-    flock.enter("a", None, subscribed_topic_regex="t")
-    flock.soon()
-    flock.pulse("a")
-    flock.enter("b")  # it names the topic: what the other one wants is no news to the group
-    flock.pulse("a")
-    flock.pulse("a", owned=(0, 1))
-    epoch = flock.epochs["a"]
-    assert flock.given(flock.pulse("a", subscribed_topic_regex="nothing")) == []
-    flock.soon()
-    assert flock.pulse("a", owned=()).member_epoch == epoch
-    flock.advance(REBALANCE_S + 1)
-    assert flock.pulse("a").error_code == 0
+def test_who_gave_up_without_a_new_epoch_is_not_fenced_either(members: ConsumerMembers) -> None:
+    members.enter("a", None, subscribed_topic_regex="t")
+    members.soon()
+    members.heartbeat("a")
+    members.enter("b")  # it names the topic: what the other one wants is no news to the group
+    members.heartbeat("a")
+    members.heartbeat("a", owned=(0, 1))
+    epoch = members.epochs["a"]
+    assert members.given(members.heartbeat("a", subscribed_topic_regex="nothing")) == []
+    members.soon()
+    assert members.heartbeat("a", owned=()).member_epoch == epoch
+    members.advance(REBALANCE_S + 1)
+    assert members.heartbeat("a").error_code == 0
 
 
-def test_a_static_member_that_does_not_come_back_is_given_up(flock: Flock) -> None:
-    flock.enter("a", instance_id="i")
-    flock.advance(SESSION_S / 2)
-    assert flock.pulse("a", -2, instance_id="i").member_epoch == -2
-    flock.advance(SESSION_S / 2 - SOON_S)
-    assert list(flock.consumers.members) == ["a"]
-    flock.advance(2 * SOON_S)
-    assert flock.consumers.is_empty
+def test_a_static_member_that_does_not_come_back_is_given_up(members: ConsumerMembers) -> None:
+    members.enter("a", instance_id="i")
+    members.advance(SESSION_S / 2)
+    assert members.heartbeat("a", -2, instance_id="i").member_epoch == -2
+    members.advance(SESSION_S / 2 - SOON_S)
+    assert list(members.consumers.members) == ["a"]
+    members.advance(2 * SOON_S)
+    assert members.consumers.is_empty
 
 
-def test_a_static_member_that_comes_back_in_time_stays(flock: Flock) -> None:
-    flock.enter("a", instance_id="i")
-    flock.pulse("a", -2, instance_id="i")
-    flock.advance(SESSION_S - 1)
-    assert flock.given(flock.enter("b", instance_id="i")) == [0, 1, 2, 3]
-    flock.advance(SESSION_S - 1)
-    assert list(flock.consumers.members) == ["b"]
+def test_a_static_member_that_comes_back_in_time_stays(members: ConsumerMembers) -> None:
+    members.enter("a", instance_id="i")
+    members.heartbeat("a", -2, instance_id="i")
+    members.advance(SESSION_S - 1)
+    assert members.given(members.enter("b", instance_id="i")) == [0, 1, 2, 3]
+    members.advance(SESSION_S - 1)
+    assert list(members.consumers.members) == ["b"]
 
 
-def test_the_time_of_who_came_back_is_its_own(flock: Flock) -> None:
+def test_the_time_of_who_came_back_is_its_own(members: ConsumerMembers) -> None:
     """What was set for the member of before must not end the one that has its partitions now."""
-    flock.enter("a")
-    flock.enter("b")
-    flock.pulse("a")
-    flock.pulse("a", -1)
-    flock.enter("a")
-    flock.advance(REBALANCE_S + 1)
-    assert "a" in flock.consumers.members
+    members.enter("a")
+    members.enter("b")
+    members.heartbeat("a")
+    members.heartbeat("a", -1)
+    members.enter("a")
+    members.advance(REBALANCE_S + 1)
+    assert "a" in members.consumers.members
 
 
 # ---- topics -------------------------------------------------------------------------------------------------------------
 
 
-def test_more_partitions_and_new_topics_are_shared(flock: Flock) -> None:
-    flock.enter("a", ["t", "u"])
-    flock.do(lambda: flock.kafka.add_partitions(flock.topic, [[1, 2]]))
-    flock.do(lambda: flock.kafka.tell("partitions added", topic="t", partitions=5))
-    assert flock.given(flock.pulse("a")) == [0, 1, 2, 3, 4]
-    made = flock.do(lambda: flock.kafka.create_topic("u", replicas=[[1]]))
-    assert [each.topic_id for each in flock.pulse("a").assignment.topic_partitions] == [flock.topic.id, made.id]
-    flock.do(lambda: flock.kafka.delete_topic("u"))
-    assert [each.topic_id for each in flock.pulse("a").assignment.topic_partitions] == [flock.topic.id]
-    assert flock.consumers.epoch == 5
-
-
-def test_a_regular_expression_matches_soon_after_and_what_comes_later_too(flock: Flock) -> None:
-    assert flock.given(flock.enter("a", None, subscribed_topic_regex="[a-z]")) == []
-    flock.soon()
-    assert flock.given(flock.pulse("a")) == [0, 1, 2, 3]
-    flock.do(lambda: flock.kafka.create_topic("u", replicas=[[1]]))
-    flock.soon()
-    flock.pulse("a")
-    flock.soon()
-    assert len(flock.pulse("a").assignment.topic_partitions) == 2
-
-
 def test_a_real_brokers_pace_for_regular_expressions_can_be_set() -> None:
-    with Flock(regex_refresh_min_ms=10_000) as flock:
-        flock.enter("a", None, subscribed_topic_regex="[a-z]")
-        flock.soon()
-        flock.pulse("a")
-        flock.do(lambda: flock.kafka.create_topic("u", replicas=[[1]]))
-        flock.pulse("a")
-        flock.soon()
-        assert flock.pulse("a").assignment is None
-        flock.advance(10)
-        flock.pulse("a")
-        flock.soon()
-        assert len(flock.pulse("a").assignment.topic_partitions) == 2
+    with ConsumerMembers(regex_refresh_min_ms=10_000) as members:
+        members.enter("a", None, subscribed_topic_regex="[a-z]")
+        members.soon()
+        members.heartbeat("a")
+        members.do(lambda: members.kafka.create_topic("u", replicas=[[1]]))
+        members.heartbeat("a")
+        members.soon()
+        assert members.heartbeat("a").assignment is None
+        members.advance(10)
+        members.heartbeat("a")
+        members.soon()
+        assert len(members.heartbeat("a").assignment.topic_partitions) == 2
 
 
 # ---- coordinators -------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_does_not_coordinate_the_group_says_so(flock: Flock) -> None:
-    flock.enter("a")
-    assert flock.pulse("a", broker=2).error_code == 16
-    assert flock.described(broker=2).error_code == 16
+def test_a_broker_that_does_not_coordinate_the_group_says_so(members: ConsumerMembers) -> None:
+    members.enter("a")
+    assert members.heartbeat("a", broker=2).error_code == 16
+    assert members.described(broker=2).error_code == 16
 
 
-def test_members_epochs_and_partitions_move_with_the_group(flock: Flock) -> None:
-    flock.enter("a")
-    flock.enter("b")
-    flock.pulse("a")
-    flock.do(lambda: flock.kafka.move_coordinator("g", 2))
-    assert flock.pulse("a").error_code == 16
-    assert flock.given(flock.pulse("a", owned=(0, 1), broker=2)) is None
-    assert flock.given(flock.pulse("b", broker=2)) == [2, 3]
-    assert flock.consumers.state is ConsumerState.STABLE
+def test_members_epochs_and_partitions_move_with_the_group(members: ConsumerMembers) -> None:
+    members.enter("a")
+    members.enter("b")
+    members.heartbeat("a")
+    members.do(lambda: members.kafka.move_coordinator("g", 2))
+    assert members.heartbeat("a").error_code == 16
+    assert members.given(members.heartbeat("a", owned=(0, 1), broker=2)) is None
+    assert members.given(members.heartbeat("b", broker=2)) == [2, 3]
+    assert members.consumers.state is ConsumerState.STABLE
 
 
 def test_a_new_coordinator_loads_first_and_nobody_is_given_up_for_that() -> None:
-    with Flock(coordinator_load_ms=9000) as flock:
-        flock.enter("a")
-        flock.advance(SESSION_S - 1)
-        flock.do(lambda: flock.kafka.move_coordinator("g", 2))
-        assert flock.pulse("a", broker=2).error_code == 14
-        flock.advance(9 + SESSION_S / 2)
-        assert flock.pulse("a", broker=2).error_code == 0
+    with ConsumerMembers(coordinator_load_ms=9000) as members:
+        members.enter("a")
+        members.advance(SESSION_S - 1)
+        members.do(lambda: members.kafka.move_coordinator("g", 2))
+        assert members.heartbeat("a", broker=2).error_code == 14
+        members.advance(9 + SESSION_S / 2)
+        assert members.heartbeat("a", broker=2).error_code == 0
 
 
-def test_the_next_coordinator_notices_silent_members_and_those_that_give_nothing_up(flock: Flock) -> None:
-    flock.enter("a")
-    flock.enter("b")
-    flock.pulse("a")
-    flock.do(lambda: flock.kafka.move_coordinator("g", 2))
-    flock.advance(REBALANCE_S + SOON_S)
-    assert list(flock.consumers.members) == ["b"]
-    flock.advance(SESSION_S - REBALANCE_S)
-    assert flock.consumers.state is ConsumerState.EMPTY
+def test_the_next_coordinator_notices_silent_members_and_those_that_give_nothing_up(members: ConsumerMembers) -> None:
+    members.enter("a")
+    members.enter("b")
+    members.heartbeat("a")
+    members.do(lambda: members.kafka.move_coordinator("g", 2))
+    members.advance(REBALANCE_S + SOON_S)
+    assert list(members.consumers.members) == ["b"]
+    members.advance(SESSION_S - REBALANCE_S)
+    assert members.consumers.state is ConsumerState.EMPTY
 
 
-def test_what_changed_while_nobody_coordinated_is_noticed(flock: Flock) -> None:
-    flock.enter("a")
-    flock.do(lambda: flock.kafka.move_coordinator("g", 2))
-    flock.do(lambda: flock.kafka.add_partitions(flock.topic, [[1, 2]]))
-    assert flock.given(flock.pulse("a", broker=2)) == [0, 1, 2, 3, 4]
+def test_what_changed_while_nobody_coordinated_is_noticed(members: ConsumerMembers) -> None:
+    members.enter("a")
+    members.do(lambda: members.kafka.move_coordinator("g", 2))
+    members.do(lambda: members.kafka.add_partitions(members.topic, [[1, 2]]))
+    assert members.given(members.heartbeat("a", broker=2)) == [0, 1, 2, 3, 4]
 
 
-def test_when_the_coordinator_dies_another_broker_has_the_group(flock: Flock) -> None:
-    flock.pair()
-    flock.kill(1)
-    assert flock.given(flock.pulse("a", broker=2)) is None
-    flock.restart(1)
-    assert flock.given(flock.pulse("b")) is None
+def test_when_the_coordinator_dies_another_broker_has_the_group(members: ConsumerMembers) -> None:
+    members.pair()
+    members.kill(1)
+    assert members.given(members.heartbeat("a", broker=2)) is None
+    members.restart(1)
+    assert members.given(members.heartbeat("b")) is None
 
 
 # ---- offsets ------------------------------------------------------------------------------------------------------------
 
 
-def test_members_commit_in_their_epoch(flock: Flock) -> None:
-    flock.pair()
-    assert [flock.commit(each, member="a", generation=each) for each in (2, 3)] == [0, 0]
-    assert [flock.commit(5, member="a", generation=each) for each in (1, 4, -1)] == [113, 113, 113]
-    assert [flock.commit(5), flock.commit(5, member="nobody", generation=3)] == [25, 25]
-    assert flock.commit(5, member="a", generation=3, version=8) == 35
-    assert flock.commit(5, member="a", generation=2, partition=2) == 113
-    assert flock.committed() == (0, {("t", 0): 3})
+def test_before_4_3_members_commit_in_their_very_epoch_only_and_groups_begin_with_0(members: ConsumerMembers) -> None:
+    members.kafka.profile = PROFILES["4.2"]
+    members.pair()
+    assert [members.commit(each, member="a", generation=each) for each in (1, 2, 3)] == [113, 0, 113]
 
 
-def test_before_4_3_members_commit_in_their_very_epoch_only_and_groups_begin_with_0(flock: Flock) -> None:
-    flock.kafka.profile = PROFILES["4.2"]
-    flock.pair()
-    assert [flock.commit(each, member="a", generation=each) for each in (1, 2, 3)] == [113, 0, 113]
-
-
-def test_anybody_commits_when_nobody_is_in_the_group(flock: Flock) -> None:
-    flock.enter("a")
-    flock.pulse("a", -1)
-    assert flock.commit(5) == 0
-    assert isinstance(flock.kafka.part(Coordinator).groups["g"], ConsumerGroup)
-
-
-def test_commits_are_no_signs_of_life(flock: Flock) -> None:
-    flock.enter("a")
-    flock.advance(SESSION_S - 1)
-    assert flock.commit(5, member="a", generation=2) == 0
-    flock.advance(2)
-    assert flock.consumers.is_empty
-
-
-@pytest.mark.parametrize(("member", "epoch", "code"), [
-    (None, -1, 0), ("a", 2, 0), ("a", 0, 113), ("a", 3, 113), ("b", 2, 25), (None, 2, 25), ("", -1, 25)])
-def test_who_asks_for_offsets_as_a_member_is_one(flock: Flock, member: str | None, epoch: int, code: int) -> None:
-    flock.enter("a")
-    (answer,) = flock.ask(Api.OFFSET_FETCH, 9, {"require_stable": False, "groups": [
-        {"group_id": "g", "member_id": member, "member_epoch": epoch, "topics": None}]}).groups
-    assert answer.error_code == code
-
-
-def test_offsets_of_topics_that_members_read_are_not_deleted(flock: Flock) -> None:
-    def delete() -> int:
-        answer = flock.ask(Api.OFFSET_DELETE, 0, {"group_id": "g", "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}]})
-        return int(answer.error_code or answer.topics[0].partitions[0].error_code)
-    flock.enter("a", None, subscribed_topic_regex="t|u")
-    flock.soon()
-    flock.commit(5, member="a", generation=2)
-    assert delete() == 86
-    flock.pulse("a", -1)
-    assert (delete(), flock.committed()) == (0, (0, {}))
+def test_commits_are_no_signs_of_life(members: ConsumerMembers) -> None:
+    members.enter("a")
+    members.advance(SESSION_S - 1)
+    assert members.commit(5, member="a", generation=2) == 0
+    members.advance(2)
+    assert members.consumers.is_empty
 
 
 # ---- the other kind -----------------------------------------------------------------------------------------------------
 
 
-def test_requests_of_classic_members_find_nobody(flock: Flock) -> None:
-    flock.enter("a")
-    assert flock.beat("a", 2) == 25
-    assert flock.sync("a", 2).error_code == 25
+def test_a_refused_member_changes_no_group_of_the_other_kind(members: ConsumerMembers) -> None:
+    members.commit(5)
+    assert members.enter("a", None, subscribed_topic_regex="(").error_code == 128
+    assert isinstance(members.group, Group)
 
 
-def test_admins_take_members_of_any_kind_out_all_in_one_epoch(flock: Flock) -> None:
-    for name, instance in (("a", None), ("b", "i"), ("c", "j"), ("d", None)):
-        flock.enter(name, instance_id=instance)
-    assert flock.leave(("a", None), ("", "i"), ("c", "j"), ("", "k"), ("nobody", None), ("x", "j")) == [0, 0, 0, 25, 25, 82]
-    assert (list(flock.consumers.members), flock.consumers.epoch) == (["d"], 6)
-
-
-def test_an_empty_group_becomes_one_of_the_other_kind_and_keeps_its_offsets(flock: Flock) -> None:
-    flock.commit(5)
-    assert isinstance(flock.group, Group)
-    flock.enter("a")
-    flock.commit(6, member="a", generation=2)
-    flock.pulse("a", -1)
-    (member,) = flock.stable(None)
-    assert isinstance(flock.group, Group)
-    assert flock.committed() == (0, {("t", 0): 6})
-    flock.leave((member, None))
-    flock.enter("b")
-    assert flock.committed() == (0, {("t", 0): 6})
-
-
-def test_a_refused_member_changes_no_group_of_the_other_kind(flock: Flock) -> None:
-    flock.commit(5)
-    assert flock.enter("a", None, subscribed_topic_regex="(").error_code == 128
-    assert isinstance(flock.group, Group)
-
-
-def test_no_timer_of_a_group_that_became_another_one_is_left(flock: Flock) -> None:
-    (member,) = flock.stable(None)
-    flock.leave((member, None))
-    flock.enter("a")
-    flock.pulse("a", -1)
-    flock.stable(None)
-    flock.advance(3600)
-    assert flock.told("defect") == []
+def test_no_timer_of_a_group_that_became_another_one_is_left(members: ConsumerMembers) -> None:
+    (member,) = members.stable(None)
+    members.leave((member, None))
+    members.enter("a")
+    members.heartbeat("a", -1)
+    members.stable(None)
+    members.advance(3600)
+    assert members.told("defect") == []
 
 
 # ---- admins -------------------------------------------------------------------------------------------------------------
 
 
-def test_groups_are_described_listed_and_deleted(flock: Flock) -> None:
-    flock.enter("a", rack_id="r")
-    flock.enter("b", instance_id="i")
-    flock.pulse("a")
-    found = flock.described()
-    assert (found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name) == ("Reconciling", 3, 3, "uniform")
-    first, second = found.members
-    assert (first.member_id, first.rack_id, first.member_epoch, second.instance_id, second.member_epoch) == ("a", "r", 2, "i", 3)
-    assert [flock.shown(each.assignment) for each in (first, second)] == [[0, 1, 2, 3], []]
-    assert [flock.shown(each.target_assignment) for each in (first, second)] == [[0, 1], [2, 3]]
-    (listed,) = flock.ask(Api.LIST_GROUPS, 5, {"states_filter": ["reconciling"], "types_filter": ["Consumer"]}).groups
-    assert (listed.group_id, listed.group_type, listed.protocol_type, listed.group_state) == ("g", "consumer", "consumer", "Reconciling")
-    assert flock.ask(Api.LIST_GROUPS, 5, {"states_filter": [], "types_filter": ["classic"]}).groups == ()
-
-    def delete() -> int:
-        return int(flock.ask(Api.DELETE_GROUPS, 2, {"groups_names": ["g"]}).results[0].error_code)
-    assert delete() == 68
-    flock.pulse("a", -1)
-    flock.pulse("b", -1, instance_id="i")
-    assert flock.described().group_state == "Empty"
-    assert [delete(), delete()] == [0, 69]
-    assert flock.described().error_code == 69
-
-
-def test_a_test_sees_who_may_be_using_what_and_where_everybody_is_going(flock: Flock) -> None:
-    flock.enter("a")
-    flock.enter("b")
-    flock.pulse("a")
-    found = flock.do(lambda: view.group(flock.kafka, flock.consumers))
+def test_a_test_sees_who_may_be_using_what_and_where_everybody_is_going(members: ConsumerMembers) -> None:
+    members.enter("a")
+    members.enter("b")
+    members.heartbeat("a")
+    found = members.do(lambda: view.group(members.kafka, members.consumers))
     assert (found.type, found.state, found.generation, found.assignment_epoch, found.protocol) == ("consumer", "Reconciling", 3, 3, "uniform")
     first, second = found.members
     assert [[each.partition for each in places] for places in (first.partitions, first.revoking, first.target)] == [[0, 1], [2, 3], [0, 1]]
@@ -396,10 +231,10 @@ def test_a_test_sees_who_may_be_using_what_and_where_everybody_is_going(flock: F
     assert found.owners == {TopicPartition("t", index): "a" for index in range(4)}
 
 
-def test_classic_admins_see_that_it_is_no_classic_group(flock: Flock) -> None:
-    flock.enter("a")
+def test_classic_admins_see_that_it_is_no_classic_group(members: ConsumerMembers) -> None:
+    members.enter("a")
     for version, code in ((5, 0), (6, 69)):
-        (found,) = flock.ask(Api.DESCRIBE_GROUPS, version, {"groups": ["g"], "include_authorized_operations": False}).groups
+        (found,) = members.call(Api.DESCRIBE_GROUPS, version, {"groups": ["g"], "include_authorized_operations": False}).groups
         assert (found.group_state, found.error_code) == ("Dead", code)
 
 
@@ -407,23 +242,23 @@ def test_classic_admins_see_that_it_is_no_classic_group(flock: Flock) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_order_members_beat_in_everything_is_shared(flock: Flock, seed: int) -> None:
+def test_whatever_order_members_beat_in_everything_is_shared(members: ConsumerMembers, seed: int) -> None:
     random = Random(seed)
     owned: dict[str, list[int]] = {}
     names = "abcde"
     for _ in range(60):
         name = random.choice(names)
-        answer = flock.pulse(name, owned=owned[name]) if name in owned else flock.enter(name)
+        answer = members.heartbeat(name, owned=owned[name]) if name in owned else members.enter(name)
         if answer.error_code == 25 or random.random() < 0.05:
-            flock.pulse(name, -1)
+            members.heartbeat(name, -1)
             owned.pop(name, None)
-        elif (told := flock.given(answer)) is not None:
+        elif (told := members.given(answer)) is not None:
             owned[name] = told
-        flock.advance(random.random())
+        members.advance(random.random())
         assert len({index for each in owned.values() for index in each}) == sum(len(each) for each in owned.values())
     for name in [*owned, *owned, *owned, *owned]:
-        told = flock.given(flock.pulse(name, owned=owned[name]))
+        told = members.given(members.heartbeat(name, owned=owned[name]))
         owned[name] = owned[name] if told is None else told
     if owned:
         assert sorted(index for each in owned.values() for index in each) == [0, 1, 2, 3]
-        assert flock.consumers.state is ConsumerState.STABLE
+        assert members.consumers.state is ConsumerState.STABLE

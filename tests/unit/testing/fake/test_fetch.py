@@ -7,183 +7,128 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.testing.fake.handlers.sessions import EVICTABLE_AFTER_S, following, sessions_of
-from tests.unit.testing.fake.cluster_driver import Plane, batch, fetch_fields
+from tests.unit.testing.fake.cluster_driver import ClusterDriver, batch, fetch_fields
 
 SIZE = len(batch())
 
 
-def filled(count: int = 3, **options: Any) -> Plane:
+def filled(count: int = 3, **options: Any) -> ClusterDriver:
     """A cluster with so many batches of one record."""
-    plane = Plane(**options)
+    driver = ClusterDriver(**options)
     for each in range(count):
-        plane.produce(at=each, acks=1)
-    return plane
+        driver.produce(at=each, acks=1)
+    return driver
 
 
 # ---- how bytes are cut ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("limit", "size"), [(0, SIZE), (10, SIZE), (SIZE + 10, SIZE + 10), (3 * SIZE, 3 * SIZE), (1 << 20, 3 * SIZE)])
-def test_the_first_batch_comes_whole_and_the_last_is_cut_at_the_limit(limit: int, size: int) -> None:
-    with filled() as plane:
-        stored = b"".join(each.data for each in plane.partition.committed())
-        assert bytes(plane.read(0, partition_bytes=limit).records) == stored[:size]
-        assert bytes(plane.read(0, max_bytes=limit).records) == stored[:size]
-
-
-def test_an_offset_within_a_batch_gets_the_whole_batch() -> None:
-    with Plane() as plane:
-        plane.produce(batch(5))
-        assert bytes(plane.read(3).records) == plane.partition.committed()[0].data
-
-
-def test_after_the_first_partition_with_records_a_batch_that_does_not_fit_is_left_out() -> None:
-    with filled() as plane:
-        plane.do(lambda: plane.kafka.create_topic("u", 1))
-        answer = plane.fetch(0, max_bytes=3 * SIZE + 10, topics={"u": [0], "t": [0], "nope": [0]})
-        assert [(each.topic, len(each.partitions[0].records), int(each.partitions[0].error_code)) for each in answer.responses] == [
-            ("u", 0, 0), ("t", 3 * SIZE, 0), ("nope", 0, 3)]
-
-
-def test_the_limit_of_the_answer_is_shared_by_its_partitions_in_their_order() -> None:
-    with filled() as plane:
-        plane.do(lambda: plane.kafka.create_topic("u", replicas=[[1]]))
-        copied = plane.do(lambda: plane.kafka.partition("u", 0))
-        assert copied is not None
-        plane.do(lambda: copied.write(1, batch(), all_in_sync=True))
-        sizes = {limit: [len(each.partitions[0].records) for each in plane.fetch(0, max_bytes=limit, topics={"t": [0], "u": [0]}).responses]
-                 for limit in (SIZE + 10, 4 * SIZE - 1, 4 * SIZE)}
-        assert sizes == {SIZE + 10: [SIZE + 10, 0], 4 * SIZE - 1: [3 * SIZE, 0], 4 * SIZE: [3 * SIZE, SIZE]}
-
-
 def test_consumers_see_nothing_from_the_high_watermark_on() -> None:
-    with Plane(replica_lag_ms=math.inf) as plane:
-        plane.produce(acks=1)
-        found = plane.read(0)
+    with ClusterDriver(replica_lag_ms=math.inf) as driver:
+        driver.produce(acks=1)
+        found = driver.read(0)
         assert (bytes(found.records), found.high_watermark, int(found.error_code)) == (b"", 0, 0)
-        assert int(plane.read(1).error_code) == 0  # between high watermark and end is no error
-        assert int(plane.read(2).error_code) == 1
+        assert int(driver.read(1).error_code) == 0  # between high watermark and end is no error
+        assert int(driver.read(2).error_code) == 1
 
 
 # ---- waiting ----------------------------------------------------------------------------------------------------------
 
 
-def begin(plane: Plane, offset: int, *, idle: float = 0, **options: Any) -> Any:
-    task = plane.begin(Api.FETCH, 12, fetch_fields(offset, **options), idle=idle)
-    plane.advance(0.01)
+def begin(driver: ClusterDriver, offset: int, *, idle: float = 0, **options: Any) -> Any:
+    task = driver.begin(Api.FETCH, 12, fetch_fields(offset, **options), idle=idle)
+    driver.advance(0.01)
     return task
 
 
-def test_a_long_poll_ends_with_the_records_it_waits_for() -> None:
-    with Plane() as plane:
-        task = begin(plane, 0, wait_ms=500)
-        assert not task.done()
-        plane.produce()
-        plane.advance(0.01)
-        assert len(task.result().responses[0].partitions[0].records) == SIZE
-
-
 def test_a_long_poll_hears_of_records_that_came_before_anybody_waited_for_them() -> None:
-    with Plane() as plane:
-        task = begin(plane, 0, wait_ms=500, idle=0.1)
-        plane.produce()
-        plane.advance(0.11)
+    with ClusterDriver() as driver:
+        task = begin(driver, 0, wait_ms=500, idle=0.1)
+        driver.produce()
+        driver.advance(0.11)
         assert len(task.result().responses[0].partitions[0].records) == SIZE
-
-
-def test_a_long_poll_waits_for_enough_bytes_and_not_beyond_its_time() -> None:
-    with filled(1) as plane:
-        task = begin(plane, 0, wait_ms=500, min_bytes=2 * SIZE)
-        plane.advance(0.4)
-        assert not task.done()
-        plane.advance(0.1)
-        assert len(task.result().responses[0].partitions[0].records) == SIZE
-        enough = begin(plane, 0, wait_ms=500, min_bytes=2 * SIZE)
-        plane.produce()
-        plane.advance(0.01)
-        assert enough.done()
 
 
 def test_a_long_poll_is_told_at_once_that_the_leader_has_changed() -> None:
-    with Plane() as plane:
-        task = plane.begin(Api.FETCH, 16, _by_id(plane, wait_ms=500))
-        plane.advance(0.01)
-        plane.lead(2)
-        plane.advance(0.01)
+    with ClusterDriver() as driver:
+        task = driver.begin(Api.FETCH, 16, _by_id(driver, wait_ms=500))
+        driver.advance(0.01)
+        driver.lead(2)
+        driver.advance(0.01)
         answer = task.result()
         found = answer.responses[0].partitions[0]
         assert (int(found.error_code), found.current_leader.leader_id, found.current_leader.leader_epoch) == (74, 2, 1)
         assert [each.node_id for each in answer.node_endpoints] == [2]
 
 
-def _by_id(plane: Plane, **options: Any) -> dict[str, object]:
+def _by_id(driver: ClusterDriver, **options: Any) -> dict[str, object]:
     """A fetch that names its topic by id."""
     wish = {"partition": 0, "current_leader_epoch": 0, "fetch_offset": 0, "last_fetched_epoch": -1, "log_start_offset": -1,
             "partition_max_bytes": 1 << 20}
-    return {**fetch_fields(0, **options), "topics": [{"topic_id": plane.topic.id, "partitions": [wish]}]}
+    return {**fetch_fields(0, **options), "topics": [{"topic_id": driver.topic.id, "partitions": [wish]}]}
 
 
 def test_errors_are_answered_without_waiting() -> None:
-    with Plane() as plane:
+    with ClusterDriver() as driver:
         for options in ({"topics": {"nope": [0]}}, {"epoch": 3}, {"last_epoch": 9}):
-            assert begin(plane, 0, wait_ms=500, **options).done()
+            assert begin(driver, 0, wait_ms=500, **options).done()
 
 
 # ---- epochs -----------------------------------------------------------------------------------------------------------
 
 
 def test_another_leader_epoch_is_fenced_or_unknown() -> None:
-    with Plane() as plane:
-        plane.lead(2)
-        codes = [int(plane.read(0, broker=2, epoch=epoch).error_code) for epoch in (0, 1, 2)]
+    with ClusterDriver() as driver:
+        driver.lead(2)
+        codes = [int(driver.read(0, broker=2, epoch=epoch).error_code) for epoch in (0, 1, 2)]
         assert codes == [74, 0, 75]
 
 
 def test_a_reader_of_lost_records_is_told_where_its_history_parts() -> None:
-    with Plane(unclean_leader_election_enable=True) as plane:
-        plane.produce(at=1)
-        plane.kill(2)
-        plane.produce(batch(4, at=2))
-        plane.kill(3)
-        plane.kill(1)
-        plane.restart(2)
-        plane.produce(batch(9, at=3), broker=2)
-        found = plane.read(5, broker=2, last_epoch=0)
+    with ClusterDriver(unclean_leader_election_enable=True) as driver:
+        driver.produce(at=1)
+        driver.kill(2)
+        driver.produce(batch(4, at=2))
+        driver.kill(3)
+        driver.kill(1)
+        driver.restart(2)
+        driver.produce(batch(9, at=3), broker=2)
+        found = driver.read(5, broker=2, last_epoch=0)
         assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset, bytes(found.records)) == (0, 1, b"")
-        assert plane.read(1, broker=2, last_epoch=0).diverging_epoch.end_offset == -1
-        assert int(plane.read(1, broker=2, last_epoch=9).error_code) == 1
+        assert driver.read(1, broker=2, last_epoch=0).diverging_epoch.end_offset == -1
+        assert int(driver.read(1, broker=2, last_epoch=9).error_code) == 1
 
 
 # ---- followers --------------------------------------------------------------------------------------------------------
 
 
 def test_a_follower_serves_what_it_knows_to_be_committed_since_version_11() -> None:
-    with Plane(replica_lag_ms=100) as plane:
-        plane.advance(1)
-        plane.produce(acks=1)
-        plane.advance(0.11)
-        assert len(plane.read(0, broker=2).records) == 0
-        plane.advance(0.11)
-        assert len(plane.read(0, broker=2).records) == SIZE
-        assert int(plane.read(0, broker=2, version=10).error_code) == 6
+    with ClusterDriver(replica_lag_ms=100) as driver:
+        driver.advance(1)
+        driver.produce(acks=1)
+        driver.advance(0.11)
+        assert len(driver.read(0, broker=2).records) == 0
+        driver.advance(0.11)
+        assert len(driver.read(0, broker=2).records) == SIZE
+        assert int(driver.read(0, broker=2, version=10).error_code) == 6
 
 
 def test_a_long_poll_at_a_follower_ends_when_it_learns_that_records_are_committed() -> None:
-    with Plane(replica_lag_ms=100) as plane:
-        plane.advance(1)
-        task = plane.begin(Api.FETCH, 12, fetch_fields(0, wait_ms=900), broker=2)
-        plane.produce()
-        plane.advance(0.3)
+    with ClusterDriver(replica_lag_ms=100) as driver:
+        driver.advance(1)
+        task = driver.begin(Api.FETCH, 12, fetch_fields(0, wait_ms=900), broker=2)
+        driver.produce()
+        driver.advance(0.3)
         assert len(task.result().responses[0].partitions[0].records) == SIZE
 
 
 def test_readers_are_sent_to_the_replica_in_their_rack() -> None:
-    with filled(racks=("a", "b", "b"), replica_selector_class="rack") as plane:
-        assert [plane.read(0, rack=rack).preferred_read_replica for rack in ("a", "b", "c", "")] == [-1, 3, -1, -1]
-        assert bytes(plane.read(0, rack="b").records) == b""
-        assert bytes(plane.read(0, rack="b", broker=3).records)
-        plane.kill(3)
-        assert plane.read(0, rack="b").preferred_read_replica == 2
+    with filled(racks=("a", "b", "b"), replica_selector_class="rack") as driver:
+        assert [driver.read(0, rack=rack).preferred_read_replica for rack in ("a", "b", "c", "")] == [-1, 3, -1, -1]
+        assert bytes(driver.read(0, rack="b").records) == b""
+        assert bytes(driver.read(0, rack="b", broker=3).records)
+        driver.kill(3)
+        assert driver.read(0, rack="b").preferred_read_replica == 2
 
 
 # ---- sessions ---------------------------------------------------------------------------------------------------------
@@ -193,97 +138,75 @@ def told(answer: Any) -> list[str]:
     return [each.topic for each in answer.responses]
 
 
-def test_a_session_tells_only_what_is_new() -> None:
-    with filled() as plane:
-        plane.do(lambda: plane.kafka.create_topic("u", 1))
-        opened = plane.fetch(3, session=(0, 0), topics={"t": [0], "u": [0], "nope": [0]})
-        name = opened.session_id
-        assert name
-        assert told(opened) == ["t", "u", "nope"]
-        assert told(plane.fetch(3, session=(name, 1), topics={})) == ["u", "nope"]  # errors are told again
-        plane.produce()
-        assert told(plane.fetch(3, session=(name, 2), topics={}, forgotten={"u": [0], "nope": [0]})) == ["t"]
-        assert told(plane.fetch(4, session=(name, 3), topics={"t": [0]})) == []
-        assert told(plane.fetch(4, session=(name, 4), topics={})) == []
-
-
 def test_a_session_tells_when_the_log_begins_later_or_more_is_committed() -> None:
-    with filled() as plane:
-        name = plane.fetch(3, session=(0, 0)).session_id
-        plane.do(lambda: plane.partition.begin_at(2))
-        assert [told(plane.fetch(3, session=(name, each), topics={})) for each in (1, 2)] == [["t"], []]
-        _write_transactional(plane, 9)
-        assert [told(plane.fetch(3, session=(name, each), topics={}, isolation=1)) for each in (3, 4)] == [["t"], []]
+    with filled() as driver:
+        name = driver.fetch(3, session=(0, 0)).session_id
+        driver.do(lambda: driver.partition.begin_at(2))
+        assert [told(driver.fetch(3, session=(name, each), topics={})) for each in (1, 2)] == [["t"], []]
+        _write_transactional(driver, 9)
+        assert [told(driver.fetch(3, session=(name, each), topics={}, isolation=1)) for each in (3, 4)] == [["t"], []]
 
 
 def test_a_partition_that_had_records_is_read_last_the_next_time() -> None:
-    with Plane() as plane:
-        plane.do(lambda: plane.kafka.create_topic("u", 1))
-        name = plane.fetch(0, session=(0, 0), topics={"t": [0], "u": [0]}).session_id
-        plane.produce()
-        plane.fetch(0, session=(name, 1), topics={})
-        session = sessions_of(plane.kafka, 1)._sessions[name]
+    with ClusterDriver() as driver:
+        driver.do(lambda: driver.kafka.create_topic("u", 1))
+        name = driver.fetch(0, session=(0, 0), topics={"t": [0], "u": [0]}).session_id
+        driver.produce()
+        driver.fetch(0, session=(name, 1), topics={})
+        session = sessions_of(driver.kafka, 1)._sessions[name]
         assert [topic for topic, _ in session.partitions] == ["u", "t"]
 
 
-def test_a_request_out_of_turn_and_a_session_that_is_gone_are_told_apart() -> None:
-    with filled() as plane:
-        name = plane.fetch(0, session=(0, 0)).session_id
-        assert [int(plane.fetch(0, session=each, topics={}).error_code) for each in ((name, 2), (name, 1), (name, 1), (name + 1, 1))] == [71, 0, 71, 70]
-        sessions_of(plane.kafka, 1).expire()
-        assert int(plane.fetch(0, session=(name, 2), topics={}).error_code) == 70
-
-
 def test_a_long_poll_whose_session_went_on_without_it_is_out_of_turn() -> None:
-    with filled() as plane:
-        name = plane.fetch(3, session=(0, 0)).session_id
-        overtaken = begin(plane, 3, session=(name, 1), topics={}, wait_ms=100)
-        assert int(plane.fetch(3, session=(name, 2), topics={}).error_code) == 0
-        plane.advance(0.2)
+    with filled() as driver:
+        name = driver.fetch(3, session=(0, 0)).session_id
+        overtaken = begin(driver, 3, session=(name, 1), topics={}, wait_ms=100)
+        assert int(driver.fetch(3, session=(name, 2), topics={}).error_code) == 0
+        driver.advance(0.2)
         assert (int(overtaken.result().error_code), overtaken.result().session_id) == (71, name)
 
 
 def test_a_session_without_partitions_ends() -> None:
-    with filled() as plane:
-        name = plane.fetch(0, session=(0, 0)).session_id
-        assert plane.fetch(0, session=(name, 1), topics={}, forgotten={"t": [0]}).session_id == 0
-        assert int(plane.fetch(0, session=(name, 2), topics={}).error_code) == 70
+    with filled() as driver:
+        name = driver.fetch(0, session=(0, 0)).session_id
+        assert driver.fetch(0, session=(name, 1), topics={}, forgotten={"t": [0]}).session_id == 0
+        assert int(driver.fetch(0, session=(name, 2), topics={}).error_code) == 70
 
 
 def test_sessions_are_lost_with_their_broker() -> None:
-    with filled() as plane:
-        name = plane.fetch(0, session=(0, 0)).session_id
-        plane.kill(1)
-        plane.restart(1)
-        assert int(plane.fetch(0, session=(name, 1), topics={}).error_code) == 70
+    with filled() as driver:
+        name = driver.fetch(0, session=(0, 0)).session_id
+        driver.kill(1)
+        driver.restart(1)
+        assert int(driver.fetch(0, session=(name, 1), topics={}).error_code) == 70
 
 
 def test_without_a_free_slot_there_is_no_session_until_one_is_stale() -> None:
-    with filled(max_incremental_fetch_session_cache_slots=1) as plane:
-        name = plane.fetch(0, session=(0, 0)).session_id
-        assert plane.fetch(0, session=(0, 0)).session_id == 0
-        plane.advance(EVICTABLE_AFTER_S + 1)
-        another = plane.fetch(0, session=(0, 0)).session_id
+    with filled(max_incremental_fetch_session_cache_slots=1) as driver:
+        name = driver.fetch(0, session=(0, 0)).session_id
+        assert driver.fetch(0, session=(0, 0)).session_id == 0
+        driver.advance(EVICTABLE_AFTER_S + 1)
+        another = driver.fetch(0, session=(0, 0)).session_id
         assert another not in (0, name)
 
 
 def test_an_old_session_makes_room_for_a_larger_one() -> None:
-    with filled(max_incremental_fetch_session_cache_slots=1) as plane:
-        name = plane.fetch(0, session=(0, 0), topics={"t": [0], "u": [0]}).session_id
-        plane.advance(EVICTABLE_AFTER_S - 1)
-        plane.fetch(0, session=(name, 1), topics={})
-        plane.advance(2)
-        plane.fetch(0, session=(name, 2), topics={})
-        assert plane.fetch(0, session=(0, 0), topics={"t": [0], "u": [0]}).session_id == 0
-        assert plane.fetch(0, session=(0, 0), topics={"t": [0], "u": [0, 1]}).session_id != 0
-        assert len(sessions_of(plane.kafka, 1)) == 1
+    with filled(max_incremental_fetch_session_cache_slots=1) as driver:
+        name = driver.fetch(0, session=(0, 0), topics={"t": [0], "u": [0]}).session_id
+        driver.advance(EVICTABLE_AFTER_S - 1)
+        driver.fetch(0, session=(name, 1), topics={})
+        driver.advance(2)
+        driver.fetch(0, session=(name, 2), topics={})
+        assert driver.fetch(0, session=(0, 0), topics={"t": [0], "u": [0]}).session_id == 0
+        assert driver.fetch(0, session=(0, 0), topics={"t": [0], "u": [0, 1]}).session_id != 0
+        assert len(sessions_of(driver.kafka, 1)) == 1
 
 
 def test_a_session_belongs_to_names_or_to_ids() -> None:
-    with filled() as plane:
-        name = plane.fetch(0, session=(0, 0)).session_id
+    with filled() as driver:
+        name = driver.fetch(0, session=(0, 0)).session_id
         fields = {**fetch_fields(0, session=(name, 1)), "topics": []}
-        assert int(plane.ask(Api.FETCH, 13, fields).error_code) == 106
+        assert int(driver.call(Api.FETCH, 13, fields).error_code) == 106
 
 
 def test_session_epochs_go_on_with_1_after_the_last() -> None:
@@ -294,26 +217,26 @@ def test_session_epochs_go_on_with_1_after_the_last() -> None:
 
 
 def test_a_reader_of_committed_transactions_stops_at_an_open_one_and_is_told_of_aborted_ones() -> None:
-    with Plane() as plane:
-        plane.produce(at=1)
-        _write_transactional(plane, 2)
-        plane.produce(at=3)
-        found = plane.read(0, isolation=1)
+    with ClusterDriver() as driver:
+        driver.produce(at=1)
+        _write_transactional(driver, 2)
+        driver.produce(at=3)
+        found = driver.read(0, isolation=1)
         assert (found.last_stable_offset, len(found.records), found.aborted_transactions) == (1, SIZE, ())
-        assert plane.list(-1, isolation=1).offset == 1
-        assert plane.read(0).aborted_transactions is None
-        plane.do(lambda: plane.partition.write_marker(1, 7, 0, commits=False, coordinator_epoch=0))
-        found = plane.read(0, isolation=1)
+        assert driver.list(-1, isolation=1).offset == 1
+        assert driver.read(0).aborted_transactions is None
+        driver.do(lambda: driver.partition.write_marker(1, 7, 0, commits=False, coordinator_epoch=0))
+        found = driver.read(0, isolation=1)
         assert found.last_stable_offset == found.high_watermark == 4
         assert [(each.producer_id, each.first_offset) for each in found.aborted_transactions] == [(7, 1)]
-        assert plane.read(4, isolation=1).aborted_transactions == ()
+        assert driver.read(4, isolation=1).aborted_transactions == ()
 
 
 def test_a_committed_transaction_is_stable_when_its_marker_is_committed() -> None:
-    with Plane(replica_lag_ms=math.inf) as plane:
-        _write_transactional(plane, 1)
-        plane.do(lambda: plane.partition.write_marker(1, 7, 0, commits=True, coordinator_epoch=0))
-        log = plane.partition.log
+    with ClusterDriver(replica_lag_ms=math.inf) as driver:
+        _write_transactional(driver, 1)
+        driver.do(lambda: driver.partition.write_marker(1, 7, 0, commits=True, coordinator_epoch=0))
+        log = driver.partition.log
         log.high_watermark = 1
         assert log.last_stable == 0
         log.high_watermark = 2
@@ -321,25 +244,25 @@ def test_a_committed_transaction_is_stable_when_its_marker_is_committed() -> Non
         assert log.aborted(0, 2) == []
 
 
-def _write_transactional(plane: Plane, stamp: int) -> None:
+def _write_transactional(driver: ClusterDriver, stamp: int) -> None:
     data = batch(at=stamp, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    plane.do(lambda: plane.partition.write(1, data, all_in_sync=False))
+    driver.do(lambda: driver.partition.write(1, data, all_in_sync=False))
 
 
 # ---- versions ---------------------------------------------------------------------------------------------------------
 
 
-def _asked_by(plane: Plane, version: int) -> dict[str, object]:
-    return fetch_fields(0) if version < 13 else _by_id(plane)
+def _asked_by(driver: ClusterDriver, version: int) -> dict[str, object]:
+    return fetch_fields(0) if version < 13 else _by_id(driver)
 
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_every_version_of_fetch_is_answered_and_refused(version: int) -> None:
-    with filled(1) as plane:
-        assert len(plane.ask(Api.FETCH, version, _asked_by(plane, version)).responses[0].partitions[0].records) == SIZE
-        frame = plane.begin(Api.FETCH, version, {**_asked_by(plane, version), "topics": []})
-        assert plane.loop.run_until_complete(frame).responses == ()
-        refused = plane.refused(Api.FETCH, version, _asked_by(plane, version), code=6)
+    with filled(1) as driver:
+        assert len(driver.call(Api.FETCH, version, _asked_by(driver, version)).responses[0].partitions[0].records) == SIZE
+        frame = driver.begin(Api.FETCH, version, {**_asked_by(driver, version), "topics": []})
+        assert driver.loop.run_until_complete(frame).responses == ()
+        refused = driver.refused(Api.FETCH, version, _asked_by(driver, version), code=6)
         codes = [int(each.error_code) for topic in refused.responses for each in topic.partitions]
         assert codes == ([6] if version < 7 else [])
         assert int(getattr(refused, "error_code", 6)) == 6
@@ -350,18 +273,18 @@ def test_every_version_of_fetch_is_answered_and_refused(version: int) -> None:
     *((Api.OFFSET_FOR_LEADER_EPOCH, each) for each in range(2, 5)), *((Api.DELETE_RECORDS, each) for each in range(3)),
 ])
 def test_every_version_of_the_data_plane_is_answered_and_refused(api: Api, version: int) -> None:
-    with filled(1) as plane:
-        fields = _smallest(plane, api, version)
-        for answer, code in ((plane.ask(api, version, fields), 0), (plane.refused(api, version, fields, code=6), 6)):
+    with filled(1) as driver:
+        fields = _smallest(driver, api, version)
+        for answer, code in ((driver.call(api, version, fields), 0), (driver.refused(api, version, fields, code=6), 6)):
             (topic,) = getattr(answer, "topics", None) or answer.responses
             (found,) = getattr(topic, "partitions", None) or topic.partition_responses
             assert int(found.error_code) == code
 
 
-def _smallest(plane: Plane, api: Api, version: int) -> dict[str, object]:
+def _smallest(driver: ClusterDriver, api: Api, version: int) -> dict[str, object]:
     """A request for the one partition, with what any version needs."""
     if api is Api.PRODUCE:
-        topic = {"topic_id": plane.topic.id} if version >= 13 else {"name": "t"}
+        topic = {"topic_id": driver.topic.id} if version >= 13 else {"name": "t"}
         return {"transactional_id": None, "acks": -1, "timeout": 0,
                 "topic_data": [{**topic, "partition_data": [{"index": 0, "records": batch()}]}]}
     wish = {"partition_index": 0, "partition": 0, "current_leader_epoch": -1, "timestamp": -1, "leader_epoch": 0, "offset": 0}

@@ -15,12 +15,12 @@ from pyclient.testing.fake.group import Group, State
 from pyclient.testing.fake.settings import Settings
 from pyclient.testing.fake.subscription import Oversized, Subscription, assigned, notes, read_subscription, written
 from tests.unit.testing.fake.classic_members import REBALANCE_S, SESSION_S, SOON_S
-from tests.unit.testing.fake.consumer_members import Flock
+from tests.unit.testing.fake.consumer_members import ConsumerMembers
 
 
 @pytest.fixture
-def flock() -> Iterator[Flock]:
-    with Flock() as found:
+def members() -> Iterator[ConsumerMembers]:
+    with ConsumerMembers() as found:
         yield found
 
 
@@ -38,86 +38,59 @@ def protocols(owned: Collection[int] = ()) -> tuple[tuple[str, bytes], ...]:
     return (("range", said(owned)),)
 
 
-def shown(assignment: bytes) -> list[int]:
-    return [each.partition for each in assigned(assignment)]
-
-
-def classic(flock: Flock, *instances: str) -> list[str]:
+def classic(members: ConsumerMembers, *instances: str) -> list[str]:
     """Classic members that share ``t`` evenly; their ids."""
-    joins = [flock.joining(instance=each, protocols=protocols()) for each in instances]
-    answers = [flock.answer(each) for each in joins]
+    joins = [members.joining(instance=each, protocols=protocols()) for each in instances]
+    answers = [members.answer(each) for each in joins]
     names, generation = [each.member_id for each in answers], answers[0].generation_id
     each = 4 // len(names)
     share = {name: given(*range(place * each, place * each + each)) for place, name in enumerate(names)}
-    syncs = [flock.syncing(name, generation, share if name == flock.group.leader else None, instance=instance)
+    syncs = [members.syncing(name, generation, share if name == members.group.leader else None, instance=instance)
              for name, instance in zip(names, instances, strict=True)]
     for task in syncs:
-        flock.answer(task)
+        members.answer(task)
     return names
-
-
-def rejoin(flock: Flock, name: str, owned: Collection[int], instance: str | None = None) -> tuple[int, list[int]]:
-    """Join again and sync: the generation, and what it may use."""
-    joined = flock.join(name, protocols=protocols(owned), instance=instance)
-    assert joined.error_code == 0
-    return int(joined.generation_id), shown(flock.sync(name, joined.generation_id, instance=instance).assignment)
 
 
 # ---- up -----------------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_member_of_the_new_protocol_brings_it_and_the_others_go_on_step_by_step(flock: Flock) -> None:
-    (old,) = classic(flock, "i")
-    generation = flock.group.generation
-    assert flock.given(flock.enter("new")) == []
-    assert (flock.consumers.epoch, flock.consumers.members[old].epoch) == (generation + 1, generation)
-    assert flock.commit(5, member=old, generation=generation, instance="i") == 0
-    assert flock.beat(old, generation, instance="i") == 27
-    assert rejoin(flock, old, (0, 1, 2, 3), "i") == (generation, [0, 1])
-    assert flock.given(flock.pulse("new")) is None
-    assert flock.beat(old, generation, instance="i") == 27
-    assert rejoin(flock, old, (0, 1), "i") == (generation + 1, [0, 1])
-    assert flock.beat(old, generation + 1, instance="i") == 0
-    assert flock.given(flock.pulse("new")) == [2, 3]
-    assert [each.member_type for each in flock.described().members] == [0, 1]
+def test_who_waits_in_the_classic_group_is_told_to_join_again(members: ConsumerMembers) -> None:
+    first, second = classic(members, "i", "j")
+    waiting = members.joining(first, instance="i", protocols=protocols())
+    members.soon()
+    members.enter("new")
+    assert members.answer(waiting).error_code == 27
+    assert list(members.consumers.members) == [first, second, "new"]
 
 
-def test_who_waits_in_the_classic_group_is_told_to_join_again(flock: Flock) -> None:
-    first, second = classic(flock, "i", "j")
-    waiting = flock.joining(first, instance="i", protocols=protocols())
-    flock.soon()
-    flock.enter("new")
-    assert flock.answer(waiting).error_code == 27
-    assert list(flock.consumers.members) == [first, second, "new"]
-
-
-def test_a_refused_member_upgrades_nobody(flock: Flock) -> None:
-    (old,) = classic(flock, "i")
-    assert flock.enter("new", None, subscribed_topic_regex="(").error_code == 128
-    assert isinstance(flock.group, Group)
-    assert flock.beat(old, 1, instance="i") == 0
+def test_a_refused_member_upgrades_nobody(members: ConsumerMembers) -> None:
+    (old,) = classic(members, "i")
+    assert members.enter("new", None, subscribed_topic_regex="(").error_code == 128
+    assert isinstance(members.group, Group)
+    assert members.classic_heartbeat(old, 1, instance="i") == 0
 
 
 @pytest.mark.parametrize(("assignment", "kind", "code"), [
     (b"as", "consumer", 69), (b"assignment", "consumer", -1), (given(0)[:-4] + b"\0\0\0\1x", "consumer", 69), (b"", "connect", 69)])
-def test_groups_of_something_else_than_pure_consumers_are_not_upgraded(flock: Flock, assignment: bytes, kind: str, code: int) -> None:
-    joined = flock.join(instance="i", protocols=protocols(), kind=kind)
-    flock.sync(joined.member_id, 1, {joined.member_id: assignment}, instance="i", kind=kind)
-    assert flock.enter("new").error_code == code
-    assert isinstance(flock.group, Group)
+def test_groups_of_something_else_than_pure_consumers_are_not_upgraded(members: ConsumerMembers, assignment: bytes, kind: str, code: int) -> None:
+    joined = members.join(instance="i", protocols=protocols(), kind=kind)
+    members.sync(joined.member_id, 1, {joined.member_id: assignment}, instance="i", kind=kind)
+    assert members.enter("new").error_code == code
+    assert isinstance(members.group, Group)
 
 
 @pytest.mark.parametrize(("policy", "up", "down", "guest"), [
     ("bidirectional", 0, True, 0), ("upgrade", 0, False, 0), ("downgrade", 69, True, 0), ("disabled", 69, False, 23)])
 def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: bool, guest: int) -> None:
-    with Flock(group_consumer_migration_policy=policy) as flock:
-        classic(flock, "i")
-        assert flock.enter("new").error_code == up
-    with Flock(group_consumer_migration_policy=policy) as flock:
-        flock.enter("new")
-        assert flock.join(instance="i", protocols=protocols()).error_code == guest
-        flock.pulse("new", -1)
-        assert isinstance(flock.kafka.part(Coordinator).groups["g"], Group) is down
+    with ConsumerMembers(group_consumer_migration_policy=policy) as members:
+        classic(members, "i")
+        assert members.enter("new").error_code == up
+    with ConsumerMembers(group_consumer_migration_policy=policy) as members:
+        members.enter("new")
+        assert members.join(instance="i", protocols=protocols()).error_code == guest
+        members.heartbeat("new", -1)
+        assert isinstance(members.kafka.part(Coordinator).groups["g"], Group) is down
 
 
 def test_a_policy_that_is_none_is_refused() -> None:
@@ -126,172 +99,92 @@ def test_a_policy_that_is_none_is_refused() -> None:
 
 
 def test_a_group_too_large_is_not_upgraded() -> None:
-    with Flock(group_consumer_max_size=1) as flock:
-        classic(flock, "i", "j")
-        assert flock.enter("new").error_code == 69
-
-
-# ---- classic members in a new group -------------------------------------------------------------------------------------
-
-
-def test_a_dynamic_member_is_sent_back_with_its_id_first(flock: Flock) -> None:
-    flock.enter("new")
-    refused = flock.join(protocols=protocols())
-    assert (refused.error_code, refused.generation_id) == (79, -1)
-    joined = flock.join(refused.member_id, protocols=protocols())
-    assert (joined.error_code, joined.generation_id, joined.leader, joined.members) == (0, 3, "", ())
-    assert joined.protocol_name == "range"
-
-
-def test_requests_that_do_not_fit_are_refused(flock: Flock) -> None:
-    flock.enter("new")
-    joined = flock.join(instance="i", protocols=protocols())
-    assert [flock.beat(joined.member_id, 9, instance="i"), flock.beat("nobody", 3), flock.beat("new", 2)] == [22, 25, 25]
-    assert flock.beat("nobody", 3, instance="i") == 82
-    assert flock.sync(joined.member_id, 9, instance="i").error_code == 22
-    assert flock.sync(joined.member_id, 3, instance="i", protocol="sticky").error_code == 23
-    assert flock.join(instance="j", protocols=(("sticky", said()),)).error_code == 23
-    assert flock.commit(5, member=joined.member_id, generation=9, instance="i") == 22
-
-
-def test_who_waits_is_told_to_join_again_when_all_it_waits_for_is_free(flock: Flock) -> None:
-    flock.enter("new")
-    name = flock.join(instance="i", protocols=protocols()).member_id
-    assert shown(flock.sync(name, 3, instance="i").assignment) == []
-    flock.pulse("new")
-    assert flock.beat(name, 3, instance="i") == 0
-    flock.pulse("new", owned=(0, 1))
-    assert flock.beat(name, 3, instance="i") == 27
-    assert rejoin(flock, name, (), "i") == (3, [2, 3])
-    assert flock.beat(name, 3, instance="i") == 0
-
-
-def test_who_is_in_a_past_epoch_has_to_join_again_before_it_syncs(flock: Flock) -> None:
-    (old,) = classic(flock, "i")
-    flock.enter("new")
-    assert flock.sync(old, 1, instance="i").error_code == 27
-
-
-def test_a_classic_member_commits_with_any_version(flock: Flock) -> None:
-    flock.enter("new")
-    joined = flock.join(instance="i", protocols=protocols())
-    assert flock.commit(5, member=joined.member_id, generation=3, instance="i", version=8) == 0
-
-
-def test_a_static_member_that_comes_back_takes_its_place(flock: Flock) -> None:
-    flock.enter("new")
-    first = flock.join(instance="i", protocols=protocols()).member_id
-    second = flock.join(instance="i", protocols=protocols()).member_id
-    assert list(flock.consumers.members) == ["new", second]
-    assert flock.beat(first, 3, instance="i") == 82
-
-
-def test_a_static_member_of_the_new_protocol_takes_the_place_of_its_classic_self(flock: Flock) -> None:
-    classic(flock, "i")
-    assert flock.given(flock.enter("new", instance_id="i")) == [0, 1, 2, 3]
-    assert list(flock.consumers.members) == ["new"]
+    with ConsumerMembers(group_consumer_max_size=1) as members:
+        classic(members, "i", "j")
+        assert members.enter("new").error_code == 69
 
 
 # ---- time ---------------------------------------------------------------------------------------------------------------
 
 
-def mixed(flock: Flock) -> str:
+def mixed(members: ConsumerMembers) -> str:
     """A classic member that has all, and a new one that waits for its part."""
-    (old,) = classic(flock, "i")
-    flock.enter("new")
+    (old,) = classic(members, "i")
+    members.enter("new")
     return old
 
 
-def test_a_silent_classic_member_is_given_up_after_its_own_session_timeout(flock: Flock) -> None:
-    mixed(flock)
-    flock.advance(SESSION_S - SOON_S)
-    assert len(flock.consumers.members) == 2
-    flock.advance(2 * SOON_S)
-    assert list(flock.consumers.members) == ["new"]
+def test_a_silent_classic_member_is_given_up_after_its_own_session_timeout(members: ConsumerMembers) -> None:
+    mixed(members)
+    members.advance(SESSION_S - SOON_S)
+    assert len(members.consumers.members) == 2
+    members.advance(2 * SOON_S)
+    assert list(members.consumers.members) == ["new"]
 
 
-def test_who_does_not_join_again_in_time_is_given_up(flock: Flock) -> None:
-    old = mixed(flock)
+def test_who_does_not_join_again_in_time_is_given_up(members: ConsumerMembers) -> None:
+    old = mixed(members)
     for _ in range(3):
-        assert flock.beat(old, 1, instance="i") == 27
-        flock.advance(REBALANCE_S / 3 + SOON_S)
-    assert list(flock.consumers.members) == ["new"]
+        assert members.classic_heartbeat(old, 1, instance="i") == 27
+        members.advance(REBALANCE_S / 3 + SOON_S)
+    assert list(members.consumers.members) == ["new"]
 
 
-def test_who_joined_and_does_not_sync_in_time_is_given_up(flock: Flock) -> None:
-    flock.enter("new")
-    name = flock.join(instance="i", protocols=protocols()).member_id
+def test_who_joined_and_does_not_sync_in_time_is_given_up(members: ConsumerMembers) -> None:
+    members.enter("new")
+    name = members.join(instance="i", protocols=protocols()).member_id
     for _ in range(3):
-        flock.advance(REBALANCE_S / 4)
-        assert flock.beat(name, 3, instance="i") == 0
-    flock.advance(REBALANCE_S / 4 + SOON_S)
-    assert flock.beat(name, 3, instance="i") == 25
+        members.advance(REBALANCE_S / 4)
+        assert members.classic_heartbeat(name, 3, instance="i") == 0
+    members.advance(REBALANCE_S / 4 + SOON_S)
+    assert members.classic_heartbeat(name, 3, instance="i") == 25
 
 
-def test_the_group_moves_with_its_classic_members(flock: Flock) -> None:
-    old = mixed(flock)
-    flock.do(lambda: flock.kafka.move_coordinator("g", 2))
-    assert flock.beat(old, 1, instance="i") == 16
-    assert flock.beat(old, 1, instance="i", broker=2) == 27
-    flock.advance(SESSION_S - SOON_S)
-    assert len(flock.consumers.members) == 2
+def test_the_group_moves_with_its_classic_members(members: ConsumerMembers) -> None:
+    old = mixed(members)
+    members.do(lambda: members.kafka.move_coordinator("g", 2))
+    assert members.classic_heartbeat(old, 1, instance="i") == 16
+    assert members.classic_heartbeat(old, 1, instance="i", broker=2) == 27
+    members.advance(SESSION_S - SOON_S)
+    assert len(members.consumers.members) == 2
 
 
 # ---- and back -----------------------------------------------------------------------------------------------------------
 
 
-def test_when_the_last_member_of_the_new_protocol_goes_the_others_rebalance_among_themselves(flock: Flock) -> None:
-    old = mixed(flock)
-    epoch = flock.consumers.epoch
-    flock.pulse("new", -1)
-    assert (flock.group.state, flock.group.generation) == (State.PREPARING, epoch)
-    assert flock.beat(old, epoch, instance="i") == 27
-    joined = flock.join(old, instance="i", protocols=protocols())
-    assert (joined.generation_id, joined.leader) == (epoch + 1, old)
-
-
-def test_the_same_when_it_is_given_up(flock: Flock) -> None:
-    old = mixed(flock)
-    flock.join(old, protocols=protocols((0, 1, 2, 3)), instance="i")
+def test_the_same_when_it_is_given_up(members: ConsumerMembers) -> None:
+    old = mixed(members)
+    members.join(old, protocols=protocols((0, 1, 2, 3)), instance="i")
     for _ in range(7):
-        flock.sync(old, 1, instance="i")
-        flock.advance(SESSION_S * 0.9)
-        flock.beat(old, 1, instance="i")
-        if isinstance(flock.kafka.part(Coordinator).groups["g"], Group):
+        members.sync(old, 1, instance="i")
+        members.advance(SESSION_S * 0.9)
+        members.classic_heartbeat(old, 1, instance="i")
+        if isinstance(members.kafka.part(Coordinator).groups["g"], Group):
             break
-        flock.join(old, protocols=protocols((0, 1, 2, 3)), instance="i")
-    assert isinstance(flock.group, Group)
-    assert list(flock.group.members) == [old]
+        members.join(old, protocols=protocols((0, 1, 2, 3)), instance="i")
+    assert isinstance(members.group, Group)
+    assert list(members.group.members) == [old]
 
 
-def test_a_classic_member_that_takes_its_place_takes_its_partitions_without_a_rebalance(flock: Flock) -> None:
-    flock.enter("new", instance_id="i")
-    epoch = flock.consumers.epoch
-    joined = flock.join(instance="i", protocols=protocols())
-    assert (joined.error_code, joined.generation_id) == (0, epoch)
-    assert (flock.group.state, flock.group.generation) == (State.STABLE, epoch)
-    assert shown(flock.sync(joined.member_id, epoch, instance="i").assignment) == [0, 1, 2, 3]
+def test_a_downgraded_group_watches_its_members(members: ConsumerMembers) -> None:
+    mixed(members)
+    members.heartbeat("new", -1)
+    members.advance(REBALANCE_S + SESSION_S)
+    assert members.group.state is State.EMPTY
 
 
-def test_a_downgraded_group_watches_its_members(flock: Flock) -> None:
-    mixed(flock)
-    flock.pulse("new", -1)
-    flock.advance(REBALANCE_S + SESSION_S)
-    assert flock.group.state is State.EMPTY
+def test_no_timer_of_the_group_before_is_left(members: ConsumerMembers) -> None:
+    mixed(members)
+    members.heartbeat("new", -1)
+    members.advance(3600)
+    assert members.told("defect") == []
 
 
-def test_no_timer_of_the_group_before_is_left(flock: Flock) -> None:
-    mixed(flock)
-    flock.pulse("new", -1)
-    flock.advance(3600)
-    assert flock.told("defect") == []
-
-
-def test_a_mixed_group_in_which_all_leave_is_empty_and_stays_what_it_is(flock: Flock) -> None:
-    old = mixed(flock)
-    assert flock.leave((old, "i"), ("new", None)) == [0, 0]
-    assert isinstance(flock.consumers, ConsumerGroup)
-    assert flock.consumers.is_empty
+def test_a_mixed_group_in_which_all_leave_is_empty_and_stays_what_it_is(members: ConsumerMembers) -> None:
+    old = mixed(members)
+    assert members.leave((old, "i"), ("new", None)) == [0, 0]
+    assert isinstance(members.consumers, ConsumerGroup)
+    assert members.consumers.is_empty
 
 
 # ---- bytes --------------------------------------------------------------------------------------------------------------
@@ -318,5 +211,3 @@ def test_assignments_are_written_as_they_are_read() -> None:
 def test_more_items_than_bytes_are_not_read(data: bytes) -> None:
     with pytest.raises(Oversized):
         assigned(data)
-
-

@@ -5,7 +5,7 @@ import pytest
 
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import request_schema, response_schema
-from pyclient.testing.fake.handlers import FAMILIES
+from pyclient.testing.fake.handlers import HANDLERS
 from pyclient.testing.fake.profiles import NEWEST, PROFILES, Profile, read_profiles
 
 TABLE = """\
@@ -57,4 +57,4 @@ def test_what_nobody_answers_is_not_offered() -> None:
 
 
 def test_every_family_is_offered_by_the_newest_release() -> None:
-    assert set(FAMILIES) <= set(PROFILES[NEWEST].apis)
+    assert set(HANDLERS) <= set(PROFILES[NEWEST].apis)

@@ -8,185 +8,185 @@ import pytest
 
 from pyclient.errors import IllegalStateError
 from pyclient.testing.fake.epochs import Epochs
-from pyclient.testing.fake.partition import NOBODY
-from tests.unit.testing.fake.cluster_driver import Plane, batch, produced
+from pyclient.testing.fake.partition import NO_LEADER
+from tests.unit.testing.fake.cluster_driver import ClusterDriver, batch, produced
 
 
-def lagging(ms: float = 100, **settings: Any) -> Plane:
+def lagging(ms: float = 100, **settings: Any) -> ClusterDriver:
     """A cluster whose followers fetch late, settled."""
-    plane = Plane(replica_lag_ms=ms, **settings)
-    plane.advance(min(3 * ms / 1000, 1))
-    return plane
+    driver = ClusterDriver(replica_lag_ms=ms, **settings)
+    driver.advance(min(3 * ms / 1000, 1))
+    return driver
 
 
 def test_without_lag_every_replica_has_and_commits_everything_at_once() -> None:
-    with Plane() as plane:
-        plane.produce(batch(3), acks=1)
-        assert plane.ends() == plane.marks() == {1: 3, 2: 3, 3: 3}
+    with ClusterDriver() as driver:
+        driver.produce(batch(3), acks=1)
+        assert driver.ends() == driver.marks() == {1: 3, 2: 3, 3: 3}
 
 
 def test_followers_fetch_late_and_learn_the_high_watermark_one_fetch_later() -> None:
-    with lagging() as plane:
-        plane.produce(acks=1)
-        assert plane.ends() == {1: 1, 2: 0, 3: 0}
-        plane.advance(0.11)
-        assert plane.ends() == {1: 1, 2: 1, 3: 1}
-        assert plane.marks() == {1: 1, 2: 0, 3: 0}
-        plane.advance(0.11)
-        assert plane.marks() == {1: 1, 2: 1, 3: 1}
-        assert plane.loop.next_timer is None  # nobody fetches for nothing
+    with lagging() as driver:
+        driver.produce(acks=1)
+        assert driver.ends() == {1: 1, 2: 0, 3: 0}
+        driver.advance(0.11)
+        assert driver.ends() == {1: 1, 2: 1, 3: 1}
+        assert driver.marks() == {1: 1, 2: 0, 3: 0}
+        driver.advance(0.11)
+        assert driver.marks() == {1: 1, 2: 1, 3: 1}
+        assert driver.loop.next_timer is None  # nobody fetches for nothing
 
 
 def test_a_dead_replica_holds_the_high_watermark_until_the_controller_notices() -> None:
-    with Plane(failure_detection_ms=500) as plane:
-        plane.kill(3)
-        plane.produce(acks=1)
-        assert plane.marks()[1] == 0
-        assert plane.partition.isr == [1, 2, 3]
-        plane.advance(0.6)
-        assert plane.partition.isr == [1, 2]
-        assert plane.marks()[1] == 1
+    with ClusterDriver(failure_detection_ms=500) as driver:
+        driver.kill(3)
+        driver.produce(acks=1)
+        assert driver.marks()[1] == 0
+        assert driver.partition.isr == [1, 2, 3]
+        driver.advance(0.6)
+        assert driver.partition.isr == [1, 2]
+        assert driver.marks()[1] == 1
 
 
 def test_a_dead_leader_is_named_until_the_controller_notices() -> None:
-    with Plane(failure_detection_ms=500) as plane:
-        plane.kill(1)
-        assert plane.partition.leader == 1
-        plane.advance(0.6)
-        assert (plane.partition.leader, plane.partition.leader_epoch, plane.partition.isr) == (2, 1, [2, 3])
+    with ClusterDriver(failure_detection_ms=500) as driver:
+        driver.kill(1)
+        assert driver.partition.leader == 1
+        driver.advance(0.6)
+        assert (driver.partition.leader, driver.partition.leader_epoch, driver.partition.isr) == (2, 1, [2, 3])
 
 
 def test_a_leader_back_before_anybody_noticed_has_lost_its_place_all_the_same() -> None:
-    with Plane(failure_detection_ms=500) as plane:
-        plane.kill(1)
-        plane.restart(1)
-        assert plane.partition.leader == 2
-        assert sorted(plane.partition.isr) == [1, 2, 3]
-        plane.advance(1)
-        assert plane.partition.leader_epoch == 1
+    with ClusterDriver(failure_detection_ms=500) as driver:
+        driver.kill(1)
+        driver.restart(1)
+        assert driver.partition.leader == 2
+        assert sorted(driver.partition.isr) == [1, 2, 3]
+        driver.advance(1)
+        assert driver.partition.leader_epoch == 1
 
 
 def test_a_restarted_follower_catches_up_and_is_in_sync_again() -> None:
-    with Plane() as plane:
-        plane.kill(2)
-        plane.produce(batch(4))
-        assert plane.ends()[2] == 0
-        plane.restart(2)
-        assert plane.ends()[2] == plane.marks()[2] == 4
-        assert plane.partition.isr == [1, 2, 3]
+    with ClusterDriver() as driver:
+        driver.kill(2)
+        driver.produce(batch(4))
+        assert driver.ends()[2] == 0
+        driver.restart(2)
+        assert driver.ends()[2] == driver.marks()[2] == 4
+        assert driver.partition.isr == [1, 2, 3]
 
 
 def test_a_follower_that_missed_nothing_is_in_sync_again_all_the_same() -> None:
-    with lagging() as plane:
-        plane.kill(2)
-        assert plane.partition.isr == [1, 3]
-        plane.restart(2)
-        plane.advance(0.2)
-        assert plane.partition.isr == [1, 2, 3]
+    with lagging() as driver:
+        driver.kill(2)
+        assert driver.partition.isr == [1, 3]
+        driver.restart(2)
+        driver.advance(0.2)
+        assert driver.partition.isr == [1, 2, 3]
 
 
 def test_nothing_is_fetched_from_a_dead_leader_that_nobody_misses_yet() -> None:
-    with lagging(failure_detection_ms=5000) as plane:
-        plane.produce(acks=1)
-        plane.kill(1)
-        plane.advance(1)
-        assert plane.ends() == {1: 1, 2: 0, 3: 0}
+    with lagging(failure_detection_ms=5000) as driver:
+        driver.produce(acks=1)
+        driver.kill(1)
+        driver.advance(1)
+        assert driver.ends() == {1: 1, 2: 0, 3: 0}
 
 
 def test_a_follower_that_hangs_leaves_the_isr_and_the_rest_goes_on() -> None:
-    with lagging(replica_lag_time_max_ms=10_000) as plane:
-        plane.do(lambda: plane.partition.set_lag(math.inf))
-        task = plane.producing(timeout_ms=60_000)
-        plane.advance(9)
+    with lagging(replica_lag_time_max_ms=10_000) as driver:
+        driver.do(lambda: driver.partition.set_lag(math.inf))
+        task = driver.producing(timeout_ms=60_000)
+        driver.advance(9)
         assert not task.done()
-        plane.advance(2)
-        assert plane.partition.isr == [1]
+        driver.advance(2)
+        assert driver.partition.isr == [1]
         assert int(produced(task.result()).error_code) == 0
-        plane.do(lambda: plane.partition.set_lag(0))
-        assert sorted(plane.partition.isr) == [1, 2, 3]
+        driver.do(lambda: driver.partition.set_lag(0))
+        assert sorted(driver.partition.isr) == [1, 2, 3]
 
 
 def test_an_old_leader_comes_back_without_what_it_alone_had() -> None:
-    with lagging() as plane:
-        plane.produce(at=1)
-        plane.advance(1)
-        plane.produce(at=2, acks=1)
-        plane.kill(1)
-        plane.advance(1)
-        assert plane.partition.leader == 2
-        plane.produce(at=3, broker=2)
-        plane.restart(1)
-        plane.advance(1)
-        assert plane.values(1) == plane.values(2) == [1, 3]
-        assert [(facts["broker"], facts["end"], facts["lost_to"]) for facts in plane.told("truncated")] == [(1, 1, 2)]
+    with lagging() as driver:
+        driver.produce(at=1)
+        driver.advance(1)
+        driver.produce(at=2, acks=1)
+        driver.kill(1)
+        driver.advance(1)
+        assert driver.partition.leader == 2
+        driver.produce(at=3, broker=2)
+        driver.restart(1)
+        driver.advance(1)
+        assert driver.values(1) == driver.values(2) == [1, 3]
+        assert [(facts["broker"], facts["end"], facts["lost_to"]) for facts in driver.told("truncated")] == [(1, 1, 2)]
 
 
 def test_logs_that_diverged_twice_agree_with_the_last_leader() -> None:
     """Each broker alone writes in an epoch of its own; steps through the epochs find where they part."""
-    with lagging(unclean_leader_election_enable=True) as plane:
-        plane.produce(at=1, timeout_ms=5000)
-        plane.advance(1)
+    with lagging(unclean_leader_election_enable=True) as driver:
+        driver.produce(at=1, timeout_ms=5000)
+        driver.advance(1)
         for broker, stamp in ((1, 2), (2, 3), (3, 4), (1, 5), (2, 6)):
-            plane.kill(*(each for each in plane.kafka.alive if each != broker))
-            plane.restart(*({broker} - set(plane.kafka.alive)))
-            assert plane.partition.leader == broker
-            plane.produce(batch(2, at=stamp), broker=broker, acks=1)
-        plane.restart(1)
-        plane.restart(3)
-        plane.advance(2)
-        assert plane.values(1) == plane.values(2) == plane.values(3)
-        assert plane.values(2)[-1] == 6
-        assert len(set(map(str, (plane.partition.log_of(each).epochs.entries[:-1] for each in (1, 3))))) == 1
+            driver.kill(*(each for each in driver.kafka.alive if each != broker))
+            driver.restart(*({broker} - set(driver.kafka.alive)))
+            assert driver.partition.leader == broker
+            driver.produce(batch(2, at=stamp), broker=broker, acks=1)
+        driver.restart(1)
+        driver.restart(3)
+        driver.advance(2)
+        assert driver.values(1) == driver.values(2) == driver.values(3)
+        assert driver.values(2)[-1] == 6
+        assert len(set(map(str, (driver.partition.log_of(each).epochs.entries[:-1] for each in (1, 3))))) == 1
 
 
 def test_replicas_agree_whatever_happens() -> None:
     """The law of replication, in random histories: when all is quiet, all logs are the leader's."""
     for seed in range(40):
         random = Random(seed)
-        with lagging(random.choice((0, 50)), unclean_leader_election_enable=random.random() < 0.5) as plane:
-            _live_through(plane, random)
-            plane.restart(*plane.partition.offline)
-            plane.advance(5)
-            assert plane.partition.leader != NOBODY
-            logs = [plane.partition.log_of(each) for each in (1, 2, 3)]
+        with lagging(random.choice((0, 50)), unclean_leader_election_enable=random.random() < 0.5) as driver:
+            _live_through(driver, random)
+            driver.restart(*driver.partition.offline)
+            driver.advance(5)
+            assert driver.partition.leader != NO_LEADER
+            logs = [driver.partition.log_of(each) for each in (1, 2, 3)]
             assert len({(each.start, each.end, each.high_watermark) for each in logs}) == 1, seed
             assert len({b"".join(batch.data for batch in each.batches) for each in logs}) == 1, seed
-            assert sorted(plane.partition.isr) == [1, 2, 3]
+            assert sorted(driver.partition.isr) == [1, 2, 3]
 
 
-def _live_through(plane: Plane, random: Random) -> None:
+def _live_through(driver: ClusterDriver, random: Random) -> None:
     for stamp in range(30):
-        alive, partition = plane.kafka.alive, plane.partition
+        alive, partition = driver.kafka.alive, driver.partition
         what = random.randrange(6)
         if what <= 2 and partition.leader in alive:
-            plane.produce(batch(random.randrange(1, 4), at=stamp), broker=partition.leader, acks=1)
+            driver.produce(batch(random.randrange(1, 4), at=stamp), broker=partition.leader, acks=1)
         elif what == 3 and alive:
-            plane.kill(random.choice(alive), lose_tail=random.random() < 0.5)
+            driver.kill(random.choice(alive), lose_tail=random.random() < 0.5)
         elif what == 4 and partition.offline:
-            plane.restart(random.choice(partition.offline))
+            driver.restart(random.choice(partition.offline))
         elif what == 5 and (able := [each for each in partition.isr if each in alive]):
-            plane.lead(random.choice(able))
-        plane.advance(random.choice((0, 0.03, 0.06, 0.2)))
+            driver.lead(random.choice(able))
+        driver.advance(random.choice((0, 0.03, 0.06, 0.2)))
 
 
 def test_what_is_committed_survives_clean_elections() -> None:
     for seed in range(20):
-        with lagging(50) as plane:
-            _check_committed_survives(plane, Random(seed), seed)
+        with lagging(50) as driver:
+            _check_committed_survives(driver, Random(seed), seed)
 
 
-def _check_committed_survives(plane: Plane, random: Random, seed: int) -> None:
+def _check_committed_survives(driver: ClusterDriver, random: Random, seed: int) -> None:
     kept: list[bytes] = []
 
     def keep(event: str, facts: object) -> None:
         if event == "high watermark":
-            kept.extend(each.data for each in plane.partition.committed()[len(kept):])
+            kept.extend(each.data for each in driver.partition.committed()[len(kept):])
 
-    plane.kafka.listeners.append(keep)
-    _live_through(plane, random)
-    plane.restart(*plane.partition.offline)
-    plane.advance(5)
-    assert [each.data for each in plane.partition.committed()][:len(kept)] == kept, seed
+    driver.kafka.listeners.append(keep)
+    _live_through(driver, random)
+    driver.restart(*driver.partition.offline)
+    driver.advance(5)
+    assert [each.data for each in driver.partition.committed()][:len(kept)] == kept, seed
     assert kept
 
 
@@ -194,140 +194,140 @@ def _check_committed_survives(plane: Plane, random: Random, seed: int) -> None:
 
 
 def test_nobody_leads_when_no_in_sync_replica_lives() -> None:
-    with Plane() as plane:
-        plane.kill(2, 3, 1)
-        assert (plane.partition.leader, plane.partition.isr) == (NOBODY, [1])
-        plane.restart(2)
-        assert plane.partition.leader == NOBODY  # it may lack what 1 acknowledged
-        plane.restart(1)
-        assert plane.partition.leader == 1
-        assert plane.partition.isr == [1, 2]
+    with ClusterDriver() as driver:
+        driver.kill(2, 3, 1)
+        assert (driver.partition.leader, driver.partition.isr) == (NO_LEADER, [1])
+        driver.restart(2)
+        assert driver.partition.leader == NO_LEADER  # it may lack what 1 acknowledged
+        driver.restart(1)
+        assert driver.partition.leader == 1
+        assert driver.partition.isr == [1, 2]
 
 
 def test_an_unclean_election_loses_what_was_acknowledged() -> None:
-    with Plane(unclean_leader_election_enable=True) as plane:
-        plane.produce(at=1)
-        plane.kill(2)
-        plane.kill(3)
-        assert int(plane.produce(at=2).error_code) == 0
-        plane.kill(1)
-        plane.restart(2)
-        assert plane.partition.leader == 2
-        assert plane.told("leader")[-1]["clean"] is False
-        plane.restart(1)
-        assert plane.values(1) == [1]
+    with ClusterDriver(unclean_leader_election_enable=True) as driver:
+        driver.produce(at=1)
+        driver.kill(2)
+        driver.kill(3)
+        assert int(driver.produce(at=2).error_code) == 0
+        driver.kill(1)
+        driver.restart(2)
+        assert driver.partition.leader == 2
+        assert driver.told("leader")[-1]["clean"] is False
+        driver.restart(1)
+        assert driver.values(1) == [1]
 
 
 def test_a_topic_may_allow_unclean_elections_for_itself() -> None:
-    with Plane(config={"unclean.leader.election.enable": "true"}) as plane:
-        plane.kill(2, 3, 1)
-        plane.restart(3)
-        assert plane.partition.leader == 3
+    with ClusterDriver(config={"unclean.leader.election.enable": "true"}) as driver:
+        driver.kill(2, 3, 1)
+        driver.restart(3)
+        assert driver.partition.leader == 3
 
 
 def test_a_forced_unclean_election_takes_a_replica_that_hangs() -> None:
-    with lagging(replica_lag_time_max_ms=1000) as plane:
-        plane.produce(at=1, timeout_ms=5000)
-        plane.do(lambda: plane.partition.set_lag(math.inf))
-        plane.produce(at=2, timeout_ms=5000)
-        plane.do(lambda: plane.partition.elect_unclean(3))
-        plane.do(lambda: plane.partition.set_lag(0))
-        assert plane.values(1) == plane.values(3) == [1]
-        assert sorted(plane.partition.isr) == [1, 2, 3]
+    with lagging(replica_lag_time_max_ms=1000) as driver:
+        driver.produce(at=1, timeout_ms=5000)
+        driver.do(lambda: driver.partition.set_lag(math.inf))
+        driver.produce(at=2, timeout_ms=5000)
+        driver.do(lambda: driver.partition.elect_unclean(3))
+        driver.do(lambda: driver.partition.set_lag(0))
+        assert driver.values(1) == driver.values(3) == [1]
+        assert sorted(driver.partition.isr) == [1, 2, 3]
 
 
 def test_leadership_moves_to_live_in_sync_replicas_only() -> None:
-    with Plane() as plane:
-        plane.kill(2)
+    with ClusterDriver() as driver:
+        driver.kill(2)
         with pytest.raises(IllegalStateError, match="broker 2 cannot lead t-0: in sync are \\[1, 3\\]"):
-            plane.partition.move_leader(2)
-        plane.lead(3)
-        plane.lead(3)
-        assert (plane.partition.leader, plane.partition.leader_epoch) == (3, 1)
+            driver.partition.move_leader(2)
+        driver.lead(3)
+        driver.lead(3)
+        assert (driver.partition.leader, driver.partition.leader_epoch) == (3, 1)
 
 
 def test_the_preferred_replica_leads_again_when_asked_to() -> None:
-    with Plane() as plane:
-        plane.kill(1)
-        assert plane.do(plane.partition.elect_preferred) is False
-        plane.restart(1)
-        assert plane.do(plane.partition.elect_preferred) is True
-        assert plane.partition.leader == 1
+    with ClusterDriver() as driver:
+        driver.kill(1)
+        assert driver.do(driver.partition.elect_preferred) is False
+        driver.restart(1)
+        assert driver.do(driver.partition.elect_preferred) is True
+        assert driver.partition.leader == 1
 
 
 def test_a_killed_leader_may_lose_its_tail() -> None:
-    with lagging() as plane:
-        plane.produce(at=1)
-        plane.produce(at=2, acks=1)
-        plane.kill(2, 3)
-        plane.kill(1, lose_tail=True)
-        assert plane.values(1) == [1, 2]  # alone in sync, it had committed it
-        plane.restart(1)
-        plane.restart(2)
-        plane.advance(1)
-        plane.produce(at=3, acks=1)
-        plane.kill(1, lose_tail=True)
-        assert plane.values(1) == [1, 2]
+    with lagging() as driver:
+        driver.produce(at=1)
+        driver.produce(at=2, acks=1)
+        driver.kill(2, 3)
+        driver.kill(1, lose_tail=True)
+        assert driver.values(1) == [1, 2]  # alone in sync, it had committed it
+        driver.restart(1)
+        driver.restart(2)
+        driver.advance(1)
+        driver.produce(at=3, acks=1)
+        driver.kill(1, lose_tail=True)
+        assert driver.values(1) == [1, 2]
 
 
 def test_too_few_in_sync_replicas_commit_nothing() -> None:
-    with Plane(config={"min.insync.replicas": "3"}) as plane:
-        plane.kill(3)
-        plane.produce(acks=1)
-        assert plane.marks()[1] == 0
-        plane.restart(3)
-        assert plane.marks()[1] == 1
+    with ClusterDriver(config={"min.insync.replicas": "3"}) as driver:
+        driver.kill(3)
+        driver.produce(acks=1)
+        assert driver.marks()[1] == 0
+        driver.restart(3)
+        assert driver.marks()[1] == 1
 
 
 def test_a_deleted_topic_leaves_nothing_due() -> None:
-    plane = Plane(replica_lag_ms=100, failure_detection_ms=100)
-    plane.produce(acks=1)
-    plane.kill(3)
-    before = plane.loop.next_timer
-    plane.do(lambda: plane.kafka.delete_topic("t"))
-    plane.advance(0)
-    assert (before is not None, plane.loop.next_timer) == (True, None)
-    plane.loop.close()
+    driver = ClusterDriver(replica_lag_ms=100, failure_detection_ms=100)
+    driver.produce(acks=1)
+    driver.kill(3)
+    before = driver.loop.next_timer
+    driver.do(lambda: driver.kafka.delete_topic("t"))
+    driver.advance(0)
+    assert (before is not None, driver.loop.next_timer) == (True, None)
+    driver.loop.close()
 
 
 def test_whoever_waits_for_a_topic_is_told_when_it_is_deleted() -> None:
-    with Plane(replica_lag_ms=math.inf) as plane:
-        task = plane.producing(timeout_ms=9000)
-        plane.advance(0.1)
-        plane.do(lambda: plane.kafka.delete_topic("t"))
-        plane.advance(0.1)
+    with ClusterDriver(replica_lag_ms=math.inf) as driver:
+        task = driver.producing(timeout_ms=9000)
+        driver.advance(0.1)
+        driver.do(lambda: driver.kafka.delete_topic("t"))
+        driver.advance(0.1)
         assert int(produced(task.result()).error_code) == 6
-        plane.do(lambda: plane.kafka.create_topic("t"))
+        driver.do(lambda: driver.kafka.create_topic("t"))
 
 
 # ---- retention ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_oldest_batches_go_when_there_are_too_many_bytes() -> None:
-    with Plane(log_retention_bytes=1000) as plane:
+    with ClusterDriver(log_retention_bytes=1000) as driver:
         for _ in range(20):
-            plane.produce(batch(value=bytes(200)))
-        log = plane.partition.log
+            driver.produce(batch(value=bytes(200)))
+        log = driver.partition.log
         assert log.size <= 1000
         assert log.end - log.start == len(log.batches) == 3
-        assert plane.told("retention")[-1]["start"] == log.start
-        assert {plane.partition.log_of(each).start for each in (1, 2, 3)} == {log.start}
+        assert driver.told("retention")[-1]["start"] == log.start
+        assert {driver.partition.log_of(each).start for each in (1, 2, 3)} == {log.start}
 
 
 def test_what_is_not_committed_is_kept_whatever_its_size() -> None:
-    with lagging(math.inf, log_retention_bytes=1000) as plane:
+    with lagging(math.inf, log_retention_bytes=1000) as driver:
         for _ in range(20):
-            assert int(plane.produce(batch(value=bytes(200)), acks=1).error_code) == 0
-        assert plane.partition.log.start == 0
+            assert int(driver.produce(batch(value=bytes(200)), acks=1).error_code) == 0
+        assert driver.partition.log.start == 0
 
 
 def test_a_follower_behind_the_leaders_start_begins_there() -> None:
-    with Plane() as plane:
-        plane.kill(3)
-        plane.produce(batch(5))
-        plane.do(lambda: plane.partition.begin_at(5))
-        plane.restart(3)
-        assert (plane.partition.log_of(3).start, plane.ends()[3]) == (5, 5)
+    with ClusterDriver() as driver:
+        driver.kill(3)
+        driver.produce(batch(5))
+        driver.do(lambda: driver.partition.begin_at(5))
+        driver.restart(3)
+        assert (driver.partition.log_of(3).start, driver.ends()[3]) == (5, 5)
 
 
 # ---- epochs ------------------------------------------------------------------------------------------------------------

@@ -24,23 +24,9 @@ def indexes(shares: Shares) -> dict[str, list[int]]:
 # ---- uniform ------------------------------------------------------------------------------------------------------------
 
 
-def test_uniform_gives_who_came_last_one_more() -> None:
-    assert indexes(uniform(members("a", "b"), {T: 5})) == {"a": [0, 1], "b": [2, 3, 4]}
-
-
-def test_uniform_takes_from_who_has_most_and_leaves_the_first_partitions() -> None:
-    first = uniform(members("a", "b"), {T: 6})
-    assert indexes(uniform(members("a", "b", "c", had=first), {T: 6})) == {"a": [0, 1], "b": [3, 4], "c": [2, 5]}
-
-
 def test_uniform_leaves_what_is_even_as_it_is() -> None:
     had = {"a": ((T, 4),), "b": ((T, 0), (T, 1)), "c": ((T, 2), (T, 3))}
     assert uniform(members("a", "b", "c", had=had), {T: 5}) == had
-
-
-def test_uniform_counts_all_topics_together() -> None:
-    shares = uniform(members("a", "b", topics=(T, U)), {T: 1, U: 3})
-    assert shares == {"a": ((T, 0), (U, 0)), "b": ((U, 1), (U, 2))}
 
 
 def test_uniform_gives_out_first_what_nobody_had() -> None:
@@ -57,15 +43,6 @@ def test_uniform_gives_what_few_want_to_them_and_evens_out_with_the_rest() -> No
 def test_uniform_moves_what_another_one_may_have_when_that_evens_out() -> None:
     asking = {"a": Subscriber((T,), ((T, 0), (T, 1), (T, 2))), "b": Subscriber((T, U), ())}
     assert indexes(uniform(asking, {T: 3, U: 0})) == {"a": [0, 1], "b": [2]}
-
-
-# ---- range --------------------------------------------------------------------------------------------------------------
-
-
-def test_range_gives_neighbours_and_the_same_numbers_of_every_topic() -> None:
-    shares = by_range(members("b", "a", topics=(T, U)), {T: 5, U: 5})
-    assert shares["a"] == ((T, 0), (T, 1), (T, 2), (U, 0), (U, 1), (U, 2))
-    assert shares["b"] == ((T, 3), (T, 4), (U, 3), (U, 4))
 
 
 # ---- all ----------------------------------------------------------------------------------------------------------------

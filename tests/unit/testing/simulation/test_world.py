@@ -11,7 +11,7 @@ import pytest
 from pyclient import AsyncConsumer, AsyncProducer, TopicPartition
 from pyclient.codec.apis import Api
 from pyclient.testing import Cut, Drop, Fault, World
-from pyclient.testing.fake.request import Asked
+from pyclient.testing.fake.request import Request
 from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS
 from pyclient.testing.simulation.loop import SimulationStuckError
 
@@ -108,11 +108,11 @@ def test_only_answers_that_can_ask_for_silence_count_as_asking_for_it() -> None:
         async with AsyncProducer(bootstrap_servers=servers) as producer:
             await (await producer.send("orders", b"0", partition=0))
 
-    answered: list[tuple[Asked, bool]] = []
+    answered: list[tuple[Request, bool]] = []
 
     def note(event: str, facts: Mapping[str, Any]) -> None:
-        if event == "answered":
-            answered.append((facts["asked"], facts["fields"]["throttle_time"] > 0))
+        if event == "response":
+            answered.append((facts["request"], facts["fields"]["throttle_time"] > 0))
 
     with World(1) as world:
         world.cluster.create_topic("orders")
