@@ -9,7 +9,7 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment
-from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
+from pyclient.core.calls import Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.answers import refused
 from pyclient.core.group.membership import GroupOptions, Identity
 from pyclient.core.manager import Use
@@ -55,7 +55,7 @@ def join_call(options: GroupOptions, identity: Identity, protocols: Sequence[tup
             "reason": reason[:REASON_LIMIT],
         }
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         if message.error_code == MEMBER_ID_REQUIRED:
             return Done(KnownAs(message.member_id))
         return refused(Api.JOIN_GROUP, message.error_code, options.group_id) if message.error_code else Done(_joined(message))
@@ -79,7 +79,7 @@ def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, b
             "assignments": [{"member_id": member, "assignment": assignment} for member, assignment in assignments.items()],
         }
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return refused(Api.SYNC_GROUP, message.error_code, options.group_id) if message.error_code else Done(bytes(message.assignment))
 
     return _call(options, "getting the assignment from", Api.SYNC_GROUP, fields, judge, finish, waits=True)
@@ -88,7 +88,7 @@ def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, b
 def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) -> Call:
     """Tell that the member lives; the result is None."""
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return refused(Api.HEARTBEAT, message.error_code, options.group_id) if message.error_code else Done(None)
 
     return _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
@@ -97,7 +97,7 @@ def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) ->
 def survey_call(options: GroupOptions, finish: Finish) -> Call:
     """What the members have (a frozenset of partitions); None while the group rebalances, or of what cannot be read."""
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         (group,) = message.groups
         return refused(Api.DESCRIBE_GROUPS, group.error_code, options.group_id) if group.error_code else Done(_shared_out(group))
 
@@ -124,7 +124,7 @@ def leave_call(options: GroupOptions, identity: Identity, reason: str, finish: F
         who = {"member_id": identity.member_id, "group_instance_id": options.instance_id, "reason": reason[:REASON_LIMIT]}
         return {"group_id": options.group_id, "members": [who]}
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         codes = [message.error_code, *(each.error_code for each in getattr(message, "members", ()))]
         code = next((code for code in codes if code), 0)
         return refused(Api.LEAVE_GROUP, code, options.group_id) if code else Done(None)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
+from pyclient.core.calls import Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.answers import refused
 from pyclient.core.group.membership import GroupOptions, Identity
 from pyclient.core.group.reconciliation import Place
@@ -64,7 +64,7 @@ def say(wishes: Wishes, before: Wishes | None, owned: frozenset[Place], *, owes:
 def beat_call(options: GroupOptions, identity: Identity, saying: Saying, finish: Finish) -> Call:
     """Join, or tell that the member lives; the result is `Told`. It is sent once: what it says may not hold any more when it fails."""
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         if message.error_code:
             return refused(Api.CONSUMER_GROUP_HEARTBEAT, message.error_code, options.group_id, said=message.error_message, topics=sorted(saying.topics or ()))
         return Done(Told(message.member_epoch, message.heartbeat_interval.total_seconds(), _assigned(message.assignment)))
@@ -77,7 +77,7 @@ def beat_call(options: GroupOptions, identity: Identity, saying: Saying, finish:
 def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: float | None) -> Call:
     """Leave, a static member for now only; the result is None. That the coordinator does not know the member does as well."""
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         code = message.error_code
         return refused(Api.CONSUMER_GROUP_HEARTBEAT, code, options.group_id, said=message.error_message) if code and code not in _NO_MEMBER else Done(None)
 

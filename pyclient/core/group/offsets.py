@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from pyclient.codec.apis import Api
-from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
+from pyclient.core.calls import Again, Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.answers import refused
 from pyclient.core.group.membership import Identity
 from pyclient.core.acl_errors import error_of
@@ -35,14 +35,14 @@ def commit_call(
             "topics": _commit_topics(offsets),
         }
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return _read_commit(group, offsets, message.topics, _TOPIC_IS_GONE if automatic else ())
 
     return Call(what=f"committing {len(offsets)} offsets of group {group!r}", api=Api.OFFSET_COMMIT,
                 target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
-def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, final: Container[int | None]) -> Verdict:
+def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, final: Container[int | None]) -> CallOutcome:
     """*final*: codes that are not worth another try, and count when there is no other."""
     answered = {TopicPartition(topic.name, part.partition_index): part.error_code for topic in topics for part in topic.partitions}
     for where, code in answered.items():
@@ -65,7 +65,7 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
             return {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
         return {"group_id": group, "topics": topics, "require_stable": True}
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         answers = getattr(message, "groups", (message,))  # since version 8 one of several
         if not answers:
             return Again(UnknownServerError(f"the answer leaves out group {group!r}"))
@@ -78,7 +78,7 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
                 target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
-def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> Verdict:
+def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> CallOutcome:
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in topics:
         for part in topic.partitions:
