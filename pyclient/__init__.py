@@ -8,6 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pyclient._version import __version__ as __version__
     from pyclient.admin.facade import Admin, AsyncAdmin
     from pyclient.buffers.deliveries import Deliveries
     from pyclient.buffers.delivery import Delivery
@@ -55,6 +56,7 @@ _HOMES: Final = {
     "TimestampType": "pyclient.records",
     "TopicDescription": "pyclient.records",
     "TopicPartition": "pyclient.records",
+    "__version__": "pyclient._version",
 }
 
 __all__ = [

@@ -166,7 +166,11 @@ SCALA: Final[Mapping[str, Row]] = {
     "serializer.class": Renamed("value_serializer"),
     "key.serializer.class": Renamed("key_serializer"),
     "compression.codec": Renamed("compression_type"),
-    "compressed.topics": Refused("compression_type holds for all topics of a producer: use one producer for each kind"),
+    "compressed.topics": ByValue(
+        {"": Ignored("it is empty, so compression_type applies to every topic")},
+        Refused("write compression_by_topic='orders:gzip,logs:gzip', and leave out compression.codec: "
+                "other topics are then not compressed"),
+    ),
     "message.send.max.retries": Renamed("retries"),
     "topic.metadata.refresh.interval.ms": Renamed("metadata_max_age_ms", _negative_is_forever),
     "queue.buffering.max.ms": Renamed("linger_ms"),

@@ -11,7 +11,7 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pyclient.errors import ConfigurationError, SerializationError
@@ -407,11 +407,12 @@ def available_plugins(kind: str) -> tuple[str, ...]:
 
 
 def _named(kind: str, wanted: PluginKind, spec: str) -> object:
+    registered = None if ":" in spec else _registered(kind, wanted, spec)
     try:
+        if registered is not None:
+            return registered.load()
         if ":" in spec:
             return _imported(spec)
-        for point in entry_points(group=wanted.group, name=spec):
-            return point.load()
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(f"{kind} {spec!r} cannot be loaded: {error}", option=kind) from error
     names = ", ".join(available_plugins(kind)) or "none is registered"
@@ -420,6 +421,21 @@ def _named(kind: str, wanted: PluginKind, spec: str) -> object:
         f"Else give an object, 'package.module:Class', or register the name as an entry point of {wanted.group!r}.",
         option=kind,
     )
+
+
+def _registered(kind: str, wanted: PluginKind, name: str) -> EntryPoint | None:
+    """The entry point called *name*. Two that differ are an error: the order of installed packages would decide between them."""
+    points = list(entry_points(group=wanted.group, name=name))
+    if len({point.value for point in points}) > 1:
+        owners = " and ".join(sorted(f"{_distribution(point)} ({point.value})" for point in points))
+        raise ConfigurationError(
+            f"{kind} {name!r} is registered by {len(points)} installed packages: {owners}. "
+            f"Give the one you want as 'package.module:Class' (such as {points[0].value!r}), or uninstall the other.", option=kind)
+    return points[0] if points else None
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "a package without a name"
 
 
 def _imported(spec: str) -> object:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pyclient.codec.apis import Api
-from pyclient.core.calls import Again, Anywhere, Call, Done, Finish, Verdict
+from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Done, Finish
 from pyclient.core.cluster import Cluster
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import KafkaError, NotControllerError
@@ -20,7 +20,7 @@ def create_topics_call(topics: Sequence[NewTopic], *, validate_only: bool, timeo
         return {"topics": [_new_topic(topic) for topic in topics], "validate_only": validate_only,
                 "timeout": datetime.timedelta(seconds=timeout)}
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return _per_item(Api.CREATE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.topics})
 
     return Call(what=f"creating {len(topics)} topics", api=Api.CREATE_TOPICS, target=Anywhere.CONTROLLER,
@@ -36,7 +36,7 @@ def delete_topics_call(names: Sequence[str], *, timeout: float, finish: Finish, 
             return {"topics": [{"name": name, "topic_id": None} for name in names], "timeout": limit}
         return {"topic_names": names, "timeout": limit}
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return _per_item(Api.DELETE_TOPICS, {each.name: (each.error_code, getattr(each, "error_message", None)) for each in message.responses})
 
     return Call(what=f"deleting {len(names)} topics", api=Api.DELETE_TOPICS, target=Anywhere.CONTROLLER,
@@ -52,7 +52,7 @@ def metadata_call(topics: Iterable[str] | None, *, finish: Finish, deadline: flo
         return {"topics": asked, "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
                 "include_topic_authorized_operations": False}
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return Done(Cluster().updated(message))
 
     return Call(what="describing topics", api=Api.METADATA, target=Anywhere.ANY_NODE, fields=fields, judge=judge,
@@ -69,7 +69,7 @@ def _new_topic(topic: NewTopic) -> dict[str, object]:
     }
 
 
-def _per_item(api: Api, answers: Mapping[str, tuple[int, str | None]]) -> Verdict:
+def _per_item(api: Api, answers: Mapping[str, tuple[int, str | None]]) -> CallOutcome:
     errors = {name: _item_error(api, name, code, message) for name, (code, message) in answers.items()}
     moved = next((error for error in errors.values() if isinstance(error, NotControllerError)), None)
     return Again(moved, elsewhere=True) if moved is not None else Done(errors)

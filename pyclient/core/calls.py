@@ -58,7 +58,7 @@ class Again:
     elsewhere: bool = False
 
 
-Verdict: TypeAlias = Done | Again | KafkaError
+CallOutcome: TypeAlias = Done | Again | KafkaError
 Finish: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
@@ -70,7 +70,7 @@ class Call:
     api: Api
     target: Target
     fields: Callable[[int], dict[str, object]]
-    judge: Callable[[Any], Verdict]
+    judge: Callable[[Any], CallOutcome]
     finish: Finish
     deadline: float | None
     use: Use | None = None  # None: what its target is asked by
@@ -214,7 +214,7 @@ class Calls:
             case KafkaError() as error:
                 self._end(call, None, error)
 
-    def _verdict(self, call: Call, outcome: Outcome) -> Verdict:
+    def _verdict(self, call: Call, outcome: Outcome) -> CallOutcome:
         if isinstance(outcome, Reply):
             return call.judge(outcome.message)
         return Again(outcome.cause, elsewhere=True) if outcome.cause.retriable else outcome.cause
@@ -259,7 +259,7 @@ def find_coordinator(group: str, found: Callable[[str, int | None, BaseException
             return {"key_type": KEY_TYPE_GROUP, "coordinator_keys": (group,)}
         return {"key": group, "key_type": KEY_TYPE_GROUP}
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         answers = getattr(message, "coordinators", (message,))  # since version 4 one of several
         if not answers:
             return Again(UnknownServerError(f"the answer leaves out group {group!r}"))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from pyclient.codec.apis import SPOKEN, Api
+from pyclient._version import __version__
 from pyclient.config.addresses import Address
 from pyclient.core.connection import STAGGER, Event, State
 from pyclient.core.handshake import ClientInfo, TryVersionZero
@@ -23,7 +24,7 @@ from pyclient.net.security import UNPROTECTED, Security
 from pyclient.net.tls import without_names
 from pyclient.net.tls_errors import WRONG_HOST, alert_in_plaintext, handshake_failed, hung_up, kafka_in_plaintext, names_in
 
-CLIENT: Final = ClientInfo("pyclient", "0.1.0")
+CLIENT: Final = ClientInfo("pyclient", __version__)
 _log = logging.getLogger(__name__)
 NEWEST: Final = SPOKEN[Api.API_VERSIONS].high
 ASKED_S: Final = 1.0

@@ -164,7 +164,7 @@ def test_an_ignored_option_changes_nothing_and_one_warning_says_why(client: str,
         ("producer", "partitioner_cb", print, "partitioner="), ("producer", "compression.level", 3, "compression_zstd_level"),
         ("producer", "allow_auto_create_topics", False, "auto.create.topics.enable"), ("admin", "socks5_proxy", "h:1", "connects directly"),
         ("consumer", "enable.ssl.certificate.verification", False, "ssl_context"), ("consumer", "enable.partition.eof", True, r"end_offsets"),
-        ("producer", "compressed.topics", "a,b", "one producer for each"), ("consumer", "offsets.storage", "zookeeper", "leave it out"),
+        ("producer", "compressed.topics", "a,b", "compression_by_topic='orders:gzip,logs:gzip'"), ("consumer", "offsets.storage", "zookeeper", "leave it out"),
     ],
 )
 def test_a_refused_option_names_the_way_out(client: str, name: str, value: object, way_out: str) -> None:

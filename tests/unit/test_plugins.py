@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,6 +95,43 @@ def test_a_path_is_imported() -> None:
 def test_a_plugin_that_cannot_be_had_is_a_configuration_error_that_says_why(spec: object, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         load_plugin("partitioner", spec)
+
+
+def install(folder: Path, distribution: str, group: str, **names: str) -> None:
+    """Put the metadata of an installed *distribution* that registers *names* into *folder*."""
+    info = folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in names.items()))
+
+
+def test_a_name_that_two_packages_register_is_an_error_that_names_both_and_the_way_out(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "acme-kafka", "pyclient.partitioners", geo="pyclient.partitioners:RandomPartitioner")
+    install(tmp_path, "other-kafka", "pyclient.partitioners", geo="pyclient.partitioners:StickyPartitioner")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigurationError) as caught:
+        load_plugin("partitioner", "geo")
+    assert caught.value.message.startswith(
+        "partitioner 'geo' is registered by 2 installed packages: acme-kafka (pyclient.partitioners:RandomPartitioner) and "
+        "other-kafka (pyclient.partitioners:StickyPartitioner). Give the one you want as 'package.module:Class'")
+
+
+@pytest.mark.parametrize(("kind", "name"), [
+    ("partitioner", "murmur2"), ("assignor", "range"), ("serializer", "json"), ("deserializer", "json"), ("sasl mechanism", "PLAIN")])
+def test_a_package_cannot_replace_one_of_our_names_in_silence(
+        kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "acme-kafka", KINDS[kind].group, **{name: "acme.kafka:Special"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigurationError, match=rf"{name}.*acme-kafka \(acme.kafka:Special\) and pyclient-kafka"):
+        load_plugin(kind, name)
+
+
+def test_two_packages_may_register_one_name_for_the_same_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for distribution in ("acme-kafka", "other-kafka"):
+        install(tmp_path, distribution, "pyclient.partitioners", geo="pyclient.partitioners:RandomPartitioner")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert isinstance(load_plugin("partitioner", "geo"), RandomPartitioner)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,7 @@
 """The names users import: all there, and none loaded before it is used."""
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 
 import pyclient
 import pyclient.testing
+from pyclient.net.connect import CLIENT
 
 
 @pytest.mark.parametrize("module", [pyclient, pyclient.testing])
@@ -27,3 +29,7 @@ def test_the_package_and_its_pytest_plugin_load_nothing_of_the_client() -> None:
     program = "import sys, pyclient, pyclient.testing.pytest_plugin; print(*(n for n in sys.modules if n.startswith(('pyclient', 'kio', 'docker'))))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert sorted(loaded) == ["pyclient", "pyclient.testing", "pyclient.testing.pytest_plugin"]
+
+
+def test_the_version_brokers_see_is_the_one_of_the_package() -> None:
+    assert (pyclient.__version__, CLIENT.version) == (importlib.metadata.version("pyclient-kafka"),) * 2

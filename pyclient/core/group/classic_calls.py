@@ -9,7 +9,7 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.codec.consumer_protocol import decode_assignment
-from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
+from pyclient.core.calls import Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.coordinator import GroupOptions, Identity, refusal
 from pyclient.core.manager import Use
 from pyclient.errors import ProtocolError
@@ -57,7 +57,7 @@ def join_call(options: GroupOptions, identity: Identity, protocols: Sequence[tup
             "reason": reason[:REASON_LIMIT],
         }
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         if message.error_code == MEMBER_ID_REQUIRED:
             return Done(MemberIdAssigned(message.member_id))
         return refusal(Api.JOIN_GROUP, message.error_code, options.group_id) if message.error_code else Done(_joined(message))
@@ -81,7 +81,7 @@ def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, b
             "assignments": [{"member_id": member, "assignment": assignment} for member, assignment in assignments.items()],
         }
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return refusal(Api.SYNC_GROUP, message.error_code, options.group_id) if message.error_code else Done(bytes(message.assignment))
 
     return _call(options, "getting the assignment from", Api.SYNC_GROUP, fields, judge, finish, waits=True)
@@ -90,7 +90,7 @@ def sync_call(options: GroupOptions, joined: Joined, assignments: Mapping[str, b
 def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) -> Call:
     """Show that the member is alive; the result is None."""
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return refusal(Api.HEARTBEAT, message.error_code, options.group_id) if message.error_code else Done(None)
 
     return _call(options, "a heartbeat to", Api.HEARTBEAT, lambda version: _who(options, identity), judge, finish)
@@ -99,7 +99,7 @@ def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) ->
 def describe_group_call(options: GroupOptions, finish: Finish) -> Call:
     """All partitions assigned to members, a frozenset; None while the group rebalances, or if an assignment cannot be decoded."""
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         (group,) = message.groups
         return refusal(Api.DESCRIBE_GROUPS, group.error_code, options.group_id) if group.error_code else Done(_assigned(group))
 
@@ -126,7 +126,7 @@ def leave_call(options: GroupOptions, identity: Identity, reason: str, finish: F
         who = {"member_id": identity.member_id, "group_instance_id": options.instance_id, "reason": reason[:REASON_LIMIT]}
         return {"group_id": options.group_id, "members": [who]}
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         codes = [message.error_code, *(each.error_code for each in getattr(message, "members", ()))]
         code = next((code for code in codes if code), 0)
         return refusal(Api.LEAVE_GROUP, code, options.group_id) if code else Done(None)

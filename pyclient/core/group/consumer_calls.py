@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.core.calls import Call, Coordinator, Done, Finish, Verdict
+from pyclient.core.calls import Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.coordinator import GroupOptions, Identity, refusal
 from pyclient.core.group.reconciliation import TopicIdPartition
 
@@ -53,7 +53,7 @@ class HeartbeatResponse:
 def heartbeat_call(options: GroupOptions, identity: Identity, heartbeat: HeartbeatFields, finish: Finish) -> Call:
     """Join, or stay a member; the result is a `HeartbeatResponse`. It is not retried: after a failure its fields may be outdated."""
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         if message.error_code:
             return refusal(Api.CONSUMER_GROUP_HEARTBEAT, message.error_code, options.group_id, message=message.error_message,
                            topics=sorted(heartbeat.topics or ()))
@@ -67,7 +67,7 @@ def heartbeat_call(options: GroupOptions, identity: Identity, heartbeat: Heartbe
 def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: float | None) -> Call:
     """Leave, a static member temporarily; the result is None. A coordinator that does not know the member counts as success."""
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         code = message.error_code
         if code and code not in _NOT_A_MEMBER:
             return refusal(Api.CONSUMER_GROUP_HEARTBEAT, code, options.group_id, message=message.error_message)

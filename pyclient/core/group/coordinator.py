@@ -8,7 +8,7 @@ import attrs
 
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
-from pyclient.core.calls import Again, Verdict
+from pyclient.core.calls import Again, CallOutcome
 from pyclient.errors import CoordinatorNotAvailableError, NotCoordinatorError, RequestTimedOutError
 from pyclient.records import NO_GENERATION, TopicPartition
 
@@ -53,7 +53,7 @@ class GroupOptions:
 
 
 def refusal(api: Api, code: int, group: str, tp: TopicPartition | None = None, message: str | None = None,
-            topics: Sequence[str] = ()) -> Verdict:
+            topics: Sequence[str] = ()) -> CallOutcome:
     """What a non-zero error code means: retry, perhaps at another broker, or fail.
 
     *message* is the broker's error message; *topics* are those the request named.

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pyclient.codec.apis import Api
 from pyclient.core.acl_errors import error_of
-from pyclient.core.calls import Again, Call, Coordinator, Done, Finish, Verdict
+from pyclient.core.calls import Again, Call, CallOutcome, Coordinator, Done, Finish
 from pyclient.core.group.coordinator import Identity, refusal
 from pyclient.errors import UnknownServerError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from pyclient.records import NO_LEADER_EPOCH, OffsetAndMetadata, TopicPartition
@@ -34,14 +34,14 @@ def commit_call(
             "topics": _commit_topics(offsets),
         }
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         return _read_commit(group, offsets, message.topics, _TOPIC_IS_GONE if automatic else ())
 
     return Call(what=f"committing {len(offsets)} offsets of group {group!r}", api=Api.OFFSET_COMMIT,
                 target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
-def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, final: Container[int | None]) -> Verdict:
+def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, final: Container[int | None]) -> CallOutcome:
     """*final*: codes that are not retried, and that count only if there is no other error."""
     codes = {TopicPartition(topic.name, partition.partition_index): partition.error_code for topic in topics for partition in topic.partitions}
     for tp, code in codes.items():
@@ -64,7 +64,7 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
             return {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
         return {"group_id": group, "topics": topics, "require_stable": True}
 
-    def judge(message: Any) -> Verdict:
+    def judge(message: Any) -> CallOutcome:
         responses = getattr(message, "groups", (message,))  # since version 8 the response has several groups
         if not responses:
             return Again(UnknownServerError(f"the response has no entry for group {group!r}"))
@@ -77,7 +77,7 @@ def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Fin
                 target=Coordinator(group), fields=fields, judge=judge, finish=finish, deadline=deadline)
 
 
-def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> Verdict:
+def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> CallOutcome:
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in topics:
         for partition in topic.partitions:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.core.calls import Broker, Call, Done, Verdict
+from pyclient.core.calls import Broker, Call, CallOutcome, Done
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import KafkaTimeoutError
 
@@ -46,7 +46,7 @@ class TopicCreation:
                 return f"This cluster does not create topics by itself ({SETTING}=false)."
 
 
-def _judge(message: Any) -> Verdict:
+def _judge(message: Any) -> CallOutcome:
     result = message.results[0]
     if result.error_code:
         return error_of(Api.DESCRIBE_CONFIGS, result.error_code, result.error_message)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyclient.codec.apis import Api
-from pyclient.core.calls import Again, Anywhere, Call, Calls, Done, Finish, Verdict
+from pyclient.core.calls import Again, Anywhere, Call, CallOutcome, Calls, Done, Finish
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import KafkaError
 
@@ -60,7 +60,7 @@ def init_producer_id_call(finish: Finish) -> Call:
                 finish=finish, deadline=None)
 
 
-def _judge(message: Any) -> Verdict:
+def _judge(message: Any) -> CallOutcome:
     if not message.error_code:
         return Done(message.producer_id)
     error = error_of(Api.INIT_PRODUCER_ID, message.error_code, "an idempotent producer needs a producer id; enable_idempotence=False does without")

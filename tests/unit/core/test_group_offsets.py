@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.core.calls import Again, Call, Calls, Coordinator, Done, Verdict
+from pyclient.core.calls import Again, Call, CallOutcome, Calls, Coordinator, Done
 from pyclient.core.group.offsets import commit_call, committed_call
 from pyclient.core.manager import Request, Use
 from pyclient.errors import KafkaError, UnknownServerError, error_for
@@ -148,12 +148,12 @@ def test_C25_a_commit_that_the_broker_refuses_raises_what_it_refused(code: int) 
     refused(verdict, code, "b-2")
 
 
-def tried_again(verdict: Verdict, code: int, *, elsewhere: bool) -> None:
+def tried_again(verdict: CallOutcome, code: int, *, elsewhere: bool) -> None:
     assert isinstance(verdict, Again)
     assert (type(verdict.error), verdict.elsewhere) == (type(error_for(code)), elsewhere)
 
 
-def refused(verdict: Verdict, code: int, *words: str) -> None:
+def refused(verdict: CallOutcome, code: int, *words: str) -> None:
     assert isinstance(verdict, KafkaError)
     assert type(verdict) is type(error_for(code))
     assert all(word in str(verdict) for word in ("group 'g'", *words))
@@ -168,7 +168,7 @@ def test_C20_an_error_of_the_whole_group_is_told_by_its_kind(version: int) -> No
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
 def test_C20_an_error_of_one_partition_is_told_by_its_kind(version: int) -> None:
-    def verdict(code: int) -> Verdict:
+    def verdict(code: int) -> CallOutcome:
         return committed(A0, A1).judge(committed_answer(version, (A0, 4, 0), (A1, -1, code)))
 
     tried_again(verdict(UNSTABLE), UNSTABLE, elsewhere=False)
