@@ -174,7 +174,7 @@ class PyClientAsync(PyClient):
 
     async def begin(self) -> None:  # type: ignore[override]  # each client is either sync or async
         if not self.job.subscribes:
-            await self.consumer.assign(self.partitions)
+            self.consumer.assign(self.partitions)
 
     async def run(self, count: int) -> int:  # type: ignore[override]
         await self.begin()
@@ -297,7 +297,7 @@ class ConfluentAsync(Client):
         await self.consumer.list_topics(self.job.topic, timeout=WAIT_S)  # as above
 
     async def run(self, count: int) -> int:
-        await self.consumer.assign(self.partitions)
+        self.consumer.assign(self.partitions)
         consume, seen, value = self.consumer.consume, 0, self.value
         while seen < count:
             messages = await consume(min(500, count - seen), WAIT_S)

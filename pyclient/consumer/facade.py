@@ -294,12 +294,12 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
 
     # ---- assignment -------------------------------------------------------------------------------------------------
 
-    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """As `Consumer.assign`."""
         self._assign(partitions)
 
-    async def subscribe(self, topics: Iterable[str] | re.Pattern[str], *,
-                        rebalance_listener: AsyncRebalanceListener | RebalanceListener | None = None) -> None:
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str], *,
+                  rebalance_listener: AsyncRebalanceListener | RebalanceListener | None = None) -> None:
         """As `Consumer.subscribe`. The listener's methods may be plain functions, or awaited."""
         with self._alone.outside_listeners:
             self._now(lambda: self._subscribe(topics, rebalance_listener))
@@ -312,7 +312,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                 self._progress.settle()
                 await self._walk(self._rebalancing.part("unsubscribed", None, clean=True))
                 return
-        await self.assign([])
+        self.assign([])
 
     async def _walk(self, steps: Steps) -> None:
         """As `Consumer._walk`; a listener's coroutine is awaited here."""
@@ -400,15 +400,15 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             known = self._progress.position(where)
             return known if known is not None else await self._core.position(where, limit)
 
-    async def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int) -> None:
         """As `Consumer.seek`."""
         self._seek(partition, offset)
 
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """As `Consumer.seek_to_beginning`."""
         self._reset(partitions, EARLIEST)
 
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
         """As `Consumer.seek_to_end`."""
         self._reset(partitions, LATEST)
 

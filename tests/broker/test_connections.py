@@ -263,7 +263,7 @@ def test_C14_an_idle_client_takes_no_turns(kafka_cluster: LocalCluster, topic: s
         async with AsyncProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer, AsyncConsumer(
                 bootstrap_servers=kafka_cluster.bootstrap_servers) as reader:
             await (await producer.send(topic, b"x"))
-            await reader.assign(partitions)
+            reader.assign(partitions)
             await reader.position(partitions[0])
             await reader.poll(0.1)
             return await turns_in_half_a_second(producer), await turns_in_half_a_second(reader)
@@ -280,7 +280,7 @@ def test_C14_a_consumer_whose_partitions_are_paused_takes_no_turns(kafka_cluster
     async def main() -> int:
         async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest",
                                  fetch_max_wait_ms=100) as reader:
-            await reader.assign(partitions)
+            reader.assign(partitions)
             assert await reader.poll(20)
             reader.pause(*partitions)
             await turns_in_half_a_second(reader)  # what was under way ends
@@ -296,7 +296,7 @@ def test_C14_a_consumer_that_is_not_read_fetches_no_more_than_its_buffer_and_tak
     async def main() -> int:
         async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest",
                                  max_partition_fetch_bytes=100_000) as reader:
-            await reader.assign(partitions)
+            reader.assign(partitions)
             await turns_in_half_a_second(reader)
             assert 0 < reader.metrics()["fetch-buffer-bytes"] < 400_000
             return await turns_in_half_a_second(reader)
@@ -311,7 +311,7 @@ def test_C14_a_topic_that_does_not_exist_is_asked_for_at_the_pace_of_the_back_of
         servers = kafka_cluster.bootstrap_servers
         async with AsyncProducer(bootstrap_servers=servers, max_block_ms=1500) as producer, AsyncConsumer(bootstrap_servers=servers) as reader:
             if wait == "assign":
-                await reader.assign([TopicPartition(topic, 0)])
+                reader.assign([TopicPartition(topic, 0)])
                 return await turns_in_half_a_second(reader)
             sending = asyncio.create_task(producer.send(topic, b"x"))
             turns = await turns_in_half_a_second(producer)
@@ -329,7 +329,7 @@ def test_C14_while_the_broker_is_down_it_is_tried_at_the_pace_of_the_back_off(
         async with AsyncProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer, AsyncConsumer(
                 bootstrap_servers=kafka_cluster.bootstrap_servers) as reader:
             await (await producer.send(topic, b"x"))
-            await reader.assign(partitions)
+            reader.assign(partitions)
             await reader.position(partitions[0])
             proxy.cut()
             held = await producer.send(topic, b"y")

@@ -497,7 +497,7 @@ def test_a_cancelled_async_poll_loses_nothing(kafka_cluster: LocalCluster, topic
     async def main() -> list[bytes | None]:
         seen: list[bytes | None] = []
         async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest") as reader:
-            await reader.assign([where])
+            reader.assign([where])
             storing = asyncio.create_task(asyncio.to_thread(produce, kafka_cluster, topic, numbers(300), batch_size=200))
             patience = 0.0
             while len(seen) < 300:
@@ -521,10 +521,10 @@ def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: st
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest",
                                  group_id=topic) as reader:
-            await reader.assign([where])
+            reader.assign([where])
             async for record in reader:
                 if record.offset == 5:
-                    await reader.seek(where, 50)
+                    reader.seek(where, 50)
                 if record.offset == 60:
                     await reader.commit()
                     break

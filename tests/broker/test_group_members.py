@@ -119,7 +119,7 @@ class Awaited:
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         self.told.append(("assigned", list(partitions)))
         for where in partitions:
-            await self.consumer.seek(where, 5)
+            self.consumer.seek(where, 5)
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self.told.append(("revoked", list(partitions)))

@@ -80,7 +80,7 @@ async def use_async(client: Client, where: TopicPartition) -> None:
     if isinstance(client, AsyncProducer):
         await (await client.send(where.topic, bytes(100_000), on_delivery=lambda told: None))
     elif isinstance(client, AsyncConsumer):
-        await client.assign([where])
+        client.assign([where])
         await client.poll(0.2)
         await client.end_offsets([where])
         await client.commit({where: 0})

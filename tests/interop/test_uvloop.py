@@ -32,7 +32,7 @@ async def sent_and_read(address: str, codec: Literal["none", "zstd"]) -> None:
         await producer.flush()
         await (await producer.send_many("orders", [b"last"] * 3))
     async with AsyncConsumer(bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
-        await consumer.assign([WHERE])
+        consumer.assign([WHERE])
         read = []
         async for record in consumer:
             read.append((record.offset, record.key))

@@ -39,7 +39,7 @@ def consume(protocol: str) -> Work:
     async def work(world: World) -> None:
         with contextlib.suppress(KafkaError):
             async with world.consumer("reader", group_id="g", group_protocol=protocol, auto_offset_reset="earliest") as consumer:
-                await consumer.subscribe(["orders"])
+                consumer.subscribe(["orders"])
                 await each_second(lambda: poll_and_commit(consumer))
 
     return work

@@ -81,17 +81,17 @@ async def partitions_for(producer: AsyncProducer) -> None:
 
 
 async def poll(consumer: AsyncConsumer) -> None:
-    await consumer.assign([ORDERS])
+    consumer.assign([ORDERS])
     await consumer.poll(50.0)
 
 
 async def poll_in_a_group(consumer: AsyncConsumer) -> None:
-    await consumer.subscribe(["orders"])
+    consumer.subscribe(["orders"])
     await consumer.poll(50.0)
 
 
 async def iterate(consumer: AsyncConsumer) -> None:
-    await consumer.assign([ORDERS])
+    consumer.assign([ORDERS])
     async for _ in consumer:
         pass
 
@@ -283,7 +283,7 @@ def test_records_under_way_when_a_client_is_refused_may_be_stored_and_their_erro
 def test_a_session_that_may_not_be_renewed_ends_a_client_whose_credentials_stay_what_they_are() -> None:
     async def test() -> None:
         async with place.consumer("client", group_id="g", **options()) as consumer:
-            await consumer.subscribe(["orders"])
+            consumer.subscribe(["orders"])
             await consumer.poll(1.0)
             place.cluster.set_password("anna", "another")
             began, connections = place.loop.time(), len(place.cluster.requests(Api.API_VERSIONS))

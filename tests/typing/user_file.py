@@ -32,7 +32,7 @@ async def produce_async() -> int | None:
 
 async def consume_async() -> None:
     async with AsyncConsumer(bootstrap_servers="localhost:9092") as consumer:
-        await consumer.assign([TopicPartition("orders", 0)])
+        consumer.assign([TopicPartition("orders", 0)])
         async for record in consumer:
             offset: int = record.offset
             topic: str = record.topic

@@ -32,6 +32,16 @@ CALLS: dict[type, list[tuple[str, tuple[Any, ...]]]] = {
 }
 
 
+PLAIN = {(AsyncConsumer, name) for name in ("assign", "subscribe", "seek", "seek_to_beginning", "seek_to_end", "pause", "resume")}
+"""Methods of async clients that never wait: plain functions, so a forgotten ``await`` cannot lose the call."""
+
+
+async def call(client: Any, name: str, arguments: tuple[Any, ...]) -> None:
+    result = getattr(client, name)(*arguments)
+    if (type(client), name) not in PLAIN:
+        await result
+
+
 def options_of(kind: type) -> dict[str, Any]:
     return {**SERVER, "group_id": "g"} if "Consumer" in kind.__name__ else SERVER
 
@@ -58,14 +68,20 @@ def test_before_it_is_entered_an_async_client_says_how_to_open_it(kind: type) ->
         client = kind(**options_of(kind))
         for name, arguments in CALLS[kind]:
             with pytest.raises(IllegalStateError, match="async with"):
-                await getattr(client, name)(*arguments)
+                await call(client, name, arguments)
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, calls in CALLS.items() for name, _ in calls])
 def test_a_mock_of_an_async_client_can_be_awaited_where_the_client_is(kind: type, name: str) -> None:
-    assert isinstance(getattr(create_autospec(kind, instance=True), name), AsyncMock)
+    mock = getattr(create_autospec(kind, instance=True), name)
+    assert isinstance(mock, AsyncMock) is ((kind, name) not in PLAIN)
+
+
+@pytest.mark.parametrize(("kind", "name"), sorted(PLAIN, key=str))
+def test_methods_of_an_async_client_that_never_wait_are_plain_functions(kind: type, name: str) -> None:
+    assert not inspect.iscoroutinefunction(getattr(kind, name))
 
 
 @pytest.mark.parametrize("kind", ASYNC)
@@ -73,7 +89,7 @@ def test_on_another_loop_every_call_of_an_async_client_raises(kind: type) -> Non
     async def elsewhere(client: Any) -> None:
         for name, arguments in [*CALLS[kind], ("close", ())]:
             with pytest.raises(WrongEventLoopError, match="another event loop"):
-                await getattr(client, name)(*arguments)
+                await call(client, name, arguments)
 
     async def main() -> None:
         async with kind(**options_of(kind)) as client:
@@ -101,7 +117,7 @@ def test_after_close_every_call_of_an_async_client_says_closed(kind: type) -> No
             pass
         for name, arguments in CALLS[kind]:
             with pytest.raises(ClientClosedError, match="closed"):
-                await getattr(client, name)(*arguments)
+                await call(client, name, arguments)
         await client.close()
 
     asyncio.run(main())

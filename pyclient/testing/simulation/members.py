@@ -183,7 +183,7 @@ class MemberService:
                 if self._random.random() < 0.5:
                     await consumer.unsubscribe()
             finally:
-                await consumer.subscribe(self._wants(), rebalance_listener=self)
+                consumer.subscribe(self._wants(), rebalance_listener=self)
 
     async def _poll(self) -> None:
         with self._inside("poll"):

@@ -335,7 +335,7 @@ class ConsumingService:
                 self._consumer = self._made()
 
     async def _begin(self) -> None:
-        await self._consumer.assign(self._partitions)
+        self._consumer.assign(self._partitions)
         for each in self._partitions:
             reading = self._reading(each)
             place = self._facts.committed.get((self._group, (each.topic, each.partition)))
@@ -422,7 +422,7 @@ class ConsumingService:
         if reading.position > 0 and self._random.random() < 0.7:
             target = self._random.randrange(reading.position)
             self._world.journal.note(self.name, f"seeks to {target} of {where}")
-            await self._consumer.seek(where, target)
+            self._consumer.seek(where, target)
             self._facts.sought(self.name, (where.topic, where.partition), target)
         else:
             begin = self._random.random() < 0.7
@@ -433,12 +433,12 @@ class ConsumingService:
     async def _to_where_logs_begin(self) -> None:
         for each in self._partitions:
             start = self._facts.log_start[each.topic, each.partition]
-            await self._consumer.seek(each, start)
+            self._consumer.seek(each, start)
             self._reading(each).begin(start, self._cuts(each))
 
     async def _to_an_end(self, *, begin: bool) -> None:
         self._world.journal.note(self.name, f"seeks to the {'beginning' if begin else 'end'}")
-        await (self._consumer.seek_to_beginning() if begin else self._consumer.seek_to_end())
+        self._consumer.seek_to_beginning() if begin else self._consumer.seek_to_end()
         for each in self._partitions:
             reading = self._reading(each)
             reading.begin(None, self._cuts(each))
@@ -450,7 +450,7 @@ class ConsumingService:
         assert error.topic_partition is not None
         self._world.journal.note(self.name, f"is told {error}")
         self._judge.after("truncated", self.name, error)
-        await self._consumer.seek(error.topic_partition, error.divergent_offset)
+        self._consumer.seek(error.topic_partition, error.divergent_offset)
         self._reading(error.topic_partition).begin(error.divergent_offset, self._cuts(error.topic_partition))
 
     def _cuts(self, where: TopicPartition) -> int:

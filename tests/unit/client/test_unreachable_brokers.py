@@ -81,7 +81,7 @@ def poll_async(servers: str, limit_s: float) -> object:
     async def main() -> object:
         limit = milliseconds(limit_s)
         async with AsyncConsumer(bootstrap_servers=servers, default_api_timeout_ms=limit, request_timeout_ms=limit) as consumer:
-            await consumer.assign([WHERE])
+            consumer.assign([WHERE])
             return await consumer.poll()
 
     return asyncio.run(main())

@@ -330,7 +330,7 @@ def run(cluster: FakeCluster, work: Callable[[AsyncConsumer], Any], **options: A
     async def main() -> None:
         async with asyncio.timeout(30), AsyncConsumer({}, bootstrap_servers=cluster.bootstrap_servers, value_deserializer=Numbers(),
                                                       **{"auto_offset_reset": "earliest", "group_id": "g", **options}) as consumer:
-            await consumer.assign([WHERE])
+            consumer.assign([WHERE])
             await work(consumer)
 
     asyncio.run(main())
@@ -348,7 +348,7 @@ def test_C06_async_it_is_raised_after_the_records_before_it_until_a_seek(fake_cl
             with pytest.raises(SerializationError, match="offset 2"):
                 await consumer.poll(20)
         assert found == [0, 1]
-        await consumer.seek(WHERE, 3)
+        consumer.seek(WHERE, 3)
         assert values(await consumer.poll(20)) == [3]
 
     run(fake_cluster, work)

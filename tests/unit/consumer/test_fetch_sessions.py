@@ -109,7 +109,7 @@ async def begun(kafka: FakeCluster) -> AsyncConsumer:
     kafka.produce("t", b"0", partition=0)
     reader = AsyncConsumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest")
     await reader.__aenter__()
-    await reader.assign([TopicPartition("t", 0)])
+    reader.assign([TopicPartition("t", 0)])
     assert [record.value for record in await reader.poll(10)] == [b"0"]
     return reader
 

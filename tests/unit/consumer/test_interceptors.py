@@ -523,7 +523,7 @@ def run(cluster: FakeCluster, interceptors: Sequence[object], work: Callable[[As
     async def main() -> None:
         async with asyncio.timeout(30), AsyncConsumer({}, bootstrap_servers=cluster.bootstrap_servers, interceptors=list(interceptors),
                                                       **{"auto_offset_reset": "earliest", "group_id": "g", **options}) as consumer:
-            await consumer.assign([WHERE])
+            consumer.assign([WHERE])
             await work(consumer)
 
     asyncio.run(main())

@@ -114,7 +114,7 @@ async def use_async() -> None:
         async with AsyncProducer(bootstrap_servers=fake.bootstrap_servers, **QUICK) as writer:
             await (await writer.send("orders", b"value"))
         async with AsyncConsumer(bootstrap_servers=fake.bootstrap_servers, auto_offset_reset="earliest") as reader:
-            await reader.assign([TopicPartition("orders", 0)])
+            reader.assign([TopicPartition("orders", 0)])
             assert [each.value for each in await reader.poll(10)] == [b"value"]
 
 

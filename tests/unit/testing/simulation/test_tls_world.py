@@ -55,7 +55,7 @@ async def produced_and_consumed(world: World, **more: Any) -> list[bytes | None]
     consumer: AsyncConsumer = world.consumer("consumer", auto_offset_reset="earliest", **options(**more))
     read: list[bytes | None] = []
     async with consumer:
-        await consumer.assign([TopicPartition("t", 0)])
+        consumer.assign([TopicPartition("t", 0)])
         while len(read) < 60:
             read += [record.value for record in await consumer.poll(1.0)]
     return read
@@ -87,7 +87,7 @@ def test_what_is_sent_with_tls_is_read_once_and_in_order_while_the_network_fails
                     await asyncio.sleep(0.05)
                 await producer.flush()
             async with world.consumer("consumer", auto_offset_reset="earliest", request_timeout_ms=2000, **options()) as consumer:
-                await consumer.assign([TopicPartition("t", 0)])
+                consumer.assign([TopicPartition("t", 0)])
                 while len(values) < 200:
                     values.extend([record.value for record in await consumer.poll(1.0)])
 

@@ -24,7 +24,7 @@ async def copy(servers: str, count: int) -> None:
         AsyncConsumer(bootstrap_servers=servers, group_id="copy", auto_offset_reset="earliest") as consumer,
         AsyncProducer(bootstrap_servers=servers) as producer,
     ):
-        await consumer.assign([ORDERS])
+        consumer.assign([ORDERS])
         while await consumer.position(ORDERS) < count:
             for record in await consumer.poll(5.0, max_records=5):
                 await (await producer.send("copies", record.value))
