@@ -23,11 +23,11 @@ class Chunk:
     ``epoch`` is the leader epoch of what is before ``next_offset``.
     """
 
-    __slots__ = ("batches", "epoch", "generation", "next_offset", "position", "size", "where")
+    __slots__ = ("batches", "epoch", "generation", "next_offset", "position", "size", "tp")
 
-    def __init__(self, where: TopicPartition, generation: int, position: int, batches: Iterable[RecordBatch], next_offset: int,
+    def __init__(self, tp: TopicPartition, generation: int, position: int, batches: Iterable[RecordBatch], next_offset: int,
                  size: int, epoch: int = NO_LEADER_EPOCH) -> None:
-        self.where = where
+        self.tp = tp
         self.generation = generation
         self.epoch = epoch
         self.position = position
@@ -36,23 +36,23 @@ class Chunk:
         self.size = size
 
     def __repr__(self) -> str:
-        return f"<Chunk {self.where} {self.position}..{self.next_offset} {self.size} B>"
+        return f"<Chunk {self.tp} {self.position}..{self.next_offset} {self.size} B>"
 
 
 class Failure:
     """An error at its place in a partition's data: raised when it is reached. A *lasting* one stays until a seek."""
 
-    __slots__ = ("error", "generation", "lasting", "size", "where")
+    __slots__ = ("error", "generation", "lasting", "size", "tp")
 
-    def __init__(self, where: TopicPartition, generation: int, error: KafkaError, lasting: bool) -> None:
-        self.where = where
+    def __init__(self, tp: TopicPartition, generation: int, error: KafkaError, lasting: bool) -> None:
+        self.tp = tp
         self.generation = generation
         self.error = error
         self.lasting = lasting
         self.size = 0
 
     def __repr__(self) -> str:
-        return f"<Failure {self.where} {self.error!r}>"
+        return f"<Failure {self.tp} {self.error!r}>"
 
 
 Entry: TypeAlias = Chunk | Failure
@@ -92,16 +92,16 @@ class FetchBuffer:
 
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
-    def count(self, where: TopicPartition) -> int:
+    def count(self, tp: TopicPartition) -> int:
         """How many entries wait for this partition."""
-        return self._counts.get(where, 0)
+        return self._counts.get(tp, 0)
 
-    def is_full(self, where: TopicPartition, most: int) -> bool:
+    def is_full(self, tp: TopicPartition, most: int) -> bool:
         """Whether so many wait for this partition. If so, ``on_room`` tells when one less does."""
         with self._lock:
-            full = self._counts.get(where, 0) >= most
+            full = self._counts.get(tp, 0) >= most
             if full:
-                self._awaited.add(where)
+                self._awaited.add(tp)
         return full
 
     def await_room(self) -> None:
@@ -112,23 +112,23 @@ class FetchBuffer:
     def put(self, entry: Entry) -> None:
         """Add an entry at the end; dropped if its generation is over."""
         with self._lock:
-            if self._generations.get(entry.where) != entry.generation:
+            if self._generations.get(entry.tp) != entry.generation:
                 return
             self._add(entry)
             self._entries.append(entry)
         self._ring()
 
-    def renew(self, where: TopicPartition, generation: int | None) -> None:
+    def renew(self, tp: TopicPartition, generation: int | None) -> None:
         """Begin a generation of a partition (None: it is not assigned any more); drop what older ones hold."""
         with self._lock:
             if generation is None:
-                self._generations.pop(where, None)
+                self._generations.pop(tp, None)
             else:
-                self._generations[where] = generation
-            for entry in [entry for entry in self._entries if entry.where == where]:
+                self._generations[tp] = generation
+            for entry in [entry for entry in self._entries if entry.tp == tp]:
                 self._entries.remove(entry)
                 self._remove(entry)
-            self._drained.pop(where, None)
+            self._drained.pop(tp, None)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Hold back the data of exactly these partitions, keeping it."""
@@ -136,13 +136,13 @@ class FetchBuffer:
             self._paused = frozenset(partitions)
         self._ring()
 
-    def unread(self, where: TopicPartition) -> int | None:
+    def unread(self, tp: TopicPartition) -> int | None:
         """Where what was put and not handed out begins; None when all of it was."""
         with self._lock:
-            generation = self._generations.get(where)
+            generation = self._generations.get(tp)
             entries = (*self._entries, *([self._taken] if self._taken is not None else ()))
             return min((each.position for each in entries
-                        if isinstance(each, Chunk) and (each.where, each.generation) == (where, generation)), default=None)
+                        if isinstance(each, Chunk) and (each.tp, each.generation) == (tp, generation)), default=None)
 
     def take_drained(self) -> list[TopicPartition]:
         """Partitions whose data was taken since the last call."""
@@ -170,11 +170,11 @@ class FetchBuffer:
         """Nothing of the entry is left: there is room for more."""
         with self._lock:
             self._taken = None  # and no call up to here below: Ctrl-C could raise behind it
-            self._counts[entry.where] -= 1
+            self._counts[entry.tp] -= 1
             self._bytes -= entry.size
-            self._drained[entry.where] = None
-            awaited = self._bytes_awaited or entry.where in self._awaited
-            self._awaited.discard(entry.where)
+            self._drained[entry.tp] = None
+            awaited = self._bytes_awaited or entry.tp in self._awaited
+            self._awaited.discard(entry.tp)
             self._bytes_awaited = False
         if awaited:
             self.on_room()
@@ -182,7 +182,7 @@ class FetchBuffer:
     def give_back(self, entry: Entry, *, last: bool = False) -> None:
         """Put an entry back, partly taken (first in line) or to be raised again (last, and its partition's data behind it)."""
         with self._lock:
-            over = self._generations.get(entry.where) != entry.generation
+            over = self._generations.get(entry.tp) != entry.generation
             if not over:
                 self._put_back(entry, last=last)
         if over:
@@ -236,25 +236,25 @@ class FetchBuffer:
 
     def _next(self) -> Entry | None:
         for entry in self._entries:
-            if entry.where not in self._paused:
+            if entry.tp not in self._paused:
                 return entry
         return None
 
     def _put_back(self, entry: Entry, *, last: bool) -> None:
         if last:
-            behind = [each for each in self._entries if each.where == entry.where]
-            others = [each for each in self._entries if each.where != entry.where]
+            behind = [each for each in self._entries if each.tp == entry.tp]
+            others = [each for each in self._entries if each.tp != entry.tp]
             self._entries = deque([*others, entry, *behind])
         elif entry not in self._entries:
             self._entries.appendleft(entry)
         self._taken = None
 
     def _add(self, entry: Entry) -> None:
-        self._counts[entry.where] = self._counts.get(entry.where, 0) + 1
+        self._counts[entry.tp] = self._counts.get(entry.tp, 0) + 1
         self._bytes += entry.size
 
     def _remove(self, entry: Entry) -> None:
-        self._counts[entry.where] -= 1
+        self._counts[entry.tp] -= 1
         self._bytes -= entry.size
 
 

@@ -30,7 +30,7 @@ Decode: TypeAlias = Callable[[Record], Record | None]
 class Part:
     """Consecutive records of one batch, by index. *made* is what deserializers made of them, from index *first* on."""
 
-    where: TopicPartition
+    tp: TopicPartition
     batch: RecordBatch
     start: int
     stop: int
@@ -43,12 +43,12 @@ class Part:
     def records(self) -> Iterator[Record]:
         """The records, one after another."""
         if self.made is None:
-            return self.batch.iter_records(self.where.topic, self.where.partition, self.start, self.stop)
+            return self.batch.iter_records(self.tp.topic, self.tp.partition, self.start, self.stop)
         return iter(self.made[self.start - self.first : self.stop - self.first])
 
     def some(self, start: int, stop: int) -> Part:
         """From the record at *start* to before the one at *stop*, counted from 0 here."""
-        return Part(self.where, self.batch, self.start + start, self.start + stop, self.made, self.first)
+        return Part(self.tp, self.batch, self.start + start, self.start + stop, self.made, self.first)
 
     def cut(self, count: int) -> tuple[Part, Part]:
         """The first *count* records, and the others."""
@@ -69,7 +69,7 @@ class Part:
 
     def holds(self, record: Record) -> bool:
         """Whether *record* is one of these."""
-        same = (record.topic, record.partition) == self.where
+        same = (record.topic, record.partition) == self.tp
         return same and self.batch.offset_of(self.start) <= record.offset < self.end()
 
     def end(self) -> int:
@@ -123,17 +123,17 @@ class Records(Sequence[Record]):
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions with at least one record."""
-        return tuple(dict.fromkeys(part.where for part in self._parts))
+        return tuple(dict.fromkeys(part.tp for part in self._parts))
 
     def by_partition(self) -> Iterator[tuple[TopicPartition, Records]]:
         """Each partition with its records."""
-        for where in self.partitions():
-            yield where, self.of(where)
+        for tp in self.partitions():
+            yield tp, self.of(tp)
 
-    def of(self, where: TopicPartition) -> Records:
+    def of(self, tp: TopicPartition) -> Records:
         """The records of one partition; none if it has none here."""
-        position = {where: self._positions[where]} if where in self._positions else {}
-        return Records((part for part in self._parts if part.where == where), position)
+        position = {tp: self._positions[tp]} if tp in self._positions else {}
+        return Records((part for part in self._parts if part.tp == tp), position)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """For each partition the offset to go on with after these records: what a commit of them stores."""
@@ -141,14 +141,14 @@ class Records(Sequence[Record]):
 
     def positions(self) -> dict[TopicPartition, int]:
         """`next_offsets` as plain numbers."""
-        return {where: position.offset for where, position in self._positions.items()}
+        return {tp: position.offset for tp, position in self._positions.items()}
 
     def to_arrow(self, *, headers: bool = True) -> pa.Table:
         """The records as a ``pyarrow.Table``: topic, partition, offset, timestamp (ms, UTC), timestamp_type, key, value, headers.
 
         Keys and values are the bytes on the wire: deserializers are not applied. Needs the extra ``arrow``.
         """
-        return to_arrow([(part.where.topic, part.where.partition, part.batch, part.start, part.stop) for part in self._parts],
+        return to_arrow([(part.tp.topic, part.tp.partition, part.batch, part.start, part.stop) for part in self._parts],
                         headers=headers)
 
     def split(self, count: int) -> tuple[Records, Records]:
@@ -161,10 +161,10 @@ class Records(Sequence[Record]):
         if tail and count:
             first, tail[0] = tail[0].cut(count)
             head.append(first)
-        later = {part.where for part in tail}
-        ends = {part.where: part.behind() for part in head if part.where in later}
-        done = {where: position for where, position in self._positions.items() if where not in later}
-        rest = {where: self._positions[where] for where in later}
+        later = {part.tp for part in tail}
+        ends = {part.tp: part.behind() for part in head if part.tp in later}
+        done = {tp: position for tp, position in self._positions.items() if tp not in later}
+        rest = {tp: self._positions[tp] for tp in later}
         return Records(head, {**done, **ends}), Records(tail, rest)
 
     def through(self, record: Record, *, inclusive: bool) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -172,7 +172,7 @@ class Records(Sequence[Record]):
         part, place = self._find(record)
         positions = self.split(place + inclusive)[0].next_offsets()
         if part is not None and not inclusive:
-            positions[part.where] = placed(record.offset, part.batch.leader_epoch)
+            positions[part.tp] = placed(record.offset, part.batch.leader_epoch)
         return positions
 
     def after(self, record: Record) -> Records:
@@ -223,7 +223,7 @@ class Records(Sequence[Record]):
             while line and not line[-1].has(part):
                 line.pop()
             if not line:
-                raise ValueError(f"{some!r} has a record of {part.where} that {self!r} has not, or not in this order")
+                raise ValueError(f"{some!r} has a record of {part.tp} that {self!r} has not, or not in this order")
             line[-1] = line[-1].cut(part.stop - line[-1].start)[1]
         return Records(some._parts, self._positions)
 
@@ -240,13 +240,13 @@ class Records(Sequence[Record]):
         if not self._positions and not self._parts:
             return self
         gone = set(partitions)
-        return Records((part for part in self._parts if part.where not in gone),
-                       {where: position for where, position in self._positions.items() if where not in gone})
+        return Records((part for part in self._parts if part.tp not in gone),
+                       {tp: position for tp, position in self._positions.items() if tp not in gone})
 
     def only(self, partitions: Iterable[TopicPartition]) -> Records:
         """The records of these partitions."""
         kept = set(partitions)
-        return self.without(where for where in self._positions if where not in kept)
+        return self.without(tp for tp in self._positions if tp not in kept)
 
     def joined(self, others: Records) -> Records:
         """These records and then *others*."""
@@ -314,7 +314,7 @@ def _take(chunk: Chunk, limit: int, decode: Decode | None, parts: list[Part], po
         batch.open()
         start = batch.index_of(chunk.position)
         stop = min(batch.count, start + limit)
-        more: Sequence[Part] = [Part(chunk.where, batch, start, stop)] if start < stop else ()
+        more: Sequence[Part] = [Part(chunk.tp, batch, start, stop)] if start < stop else ()
         trouble: BaseException | None = None
         if more and decode is not None:
             stop, more, trouble = _decode(more[0], decode)
@@ -324,7 +324,7 @@ def _take(chunk: Chunk, limit: int, decode: Decode | None, parts: list[Part], po
         parts += more
         chunk.position = position
         if trouble is None or start < stop:
-            positions[chunk.where] = behind
+            positions[chunk.tp] = behind
         if trouble is not None:
             raise trouble
         if stop == batch.count:
@@ -332,7 +332,7 @@ def _take(chunk: Chunk, limit: int, decode: Decode | None, parts: list[Part], po
         limit -= stop - start
     if not chunk.batches:
         chunk.position = chunk.next_offset
-        positions[chunk.where] = placed(chunk.next_offset, chunk.epoch)
+        positions[chunk.tp] = placed(chunk.next_offset, chunk.epoch)
     return limit
 
 
@@ -346,7 +346,7 @@ def _decode(part: Part, decode: Decode) -> tuple[int, list[Part], BaseException 
     except BaseException as error:  # noqa: BLE001 raised again when the chunk stands at this record
         trouble = error
     stop = part.start + len(made)
-    done = Part(part.where, part.batch, part.start, stop, made, part.start)
+    done = Part(part.tp, part.batch, part.start, stop, made, part.start)
     return stop, list(done.runs(bytes(each is not None for each in made))), trouble
 
 
@@ -373,5 +373,5 @@ def _meet(buffer: FetchBuffer, entry: Chunk | Failure, error: Exception, *, firs
 
 def _located(chunk: Chunk, error: CorruptRecordError) -> CorruptRecordError:
     return CorruptRecordError(
-        f"the data of {chunk.where} from offset {chunk.position} on is damaged: {error.message}. seek() past it to go on.",
-        topic_partition=chunk.where)
+        f"the data of {chunk.tp} from offset {chunk.position} on is damaged: {error.message}. seek() past it to go on.",
+        topic_partition=chunk.tp)

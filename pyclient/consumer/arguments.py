@@ -31,23 +31,23 @@ def as_partitions(given: Iterable[object]) -> list[TopicPartition]:
 
 def as_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Plain numbers or `OffsetAndMetadata`, checked."""
-    return {as_partition(where): _as_position(where, given) for where, given in offsets.items()}
+    return {as_partition(tp): _as_position(tp, given) for tp, given in offsets.items()}
 
 
-def _as_position(where: TopicPartition, given: object) -> OffsetAndMetadata:
+def _as_position(tp: TopicPartition, given: object) -> OffsetAndMetadata:
     match given:
         case int():
             position = OffsetAndMetadata(given)
         case OffsetAndMetadata(offset=int(), metadata=str(), leader_epoch=None | int()):
             position = given
         case _:
-            raise ValueError(f"{given!r} is no position of {where}: give an offset or OffsetAndMetadata")
+            raise ValueError(f"{given!r} is no position of {tp}: give an offset or OffsetAndMetadata")
     if not 0 <= position.offset <= MAX_OFFSET:
-        raise ValueError(f"offset {position.offset} of {where} is negative or too large: commit the offset of the next record to read")
+        raise ValueError(f"offset {position.offset} of {tp} is negative or too large: commit the offset of the next record to read")
     if position.leader_epoch is not None and not 0 <= position.leader_epoch <= MAX_EPOCH:
-        raise ValueError(f"leader epoch {position.leader_epoch} of {where} is negative or too large: leave it out when it is not known")
+        raise ValueError(f"leader epoch {position.leader_epoch} of {tp} is negative or too large: leave it out when it is not known")
     if len(position.metadata.encode()) > MAX_NOTE_BYTES:
-        raise ValueError(f"the metadata of {where} is longer than {MAX_NOTE_BYTES} bytes: brokers take at most "
+        raise ValueError(f"the metadata of {tp} is longer than {MAX_NOTE_BYTES} bytes: brokers take at most "
                          "offset.metadata.max.bytes, by default 4096")
     return position
 

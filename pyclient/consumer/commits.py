@@ -103,14 +103,14 @@ class Commits:
         wanted = set(partitions)
 
         def finish(found: Any, error: BaseException | None) -> None:
-            for where in partitions:
+            for tp in partitions:
                 if isinstance(error, KafkaError):
-                    tell(where, None, error, self._core.clock())
+                    tell(tp, None, error, self._core.clock())
                 elif found is not None:
-                    tell(where, found[where], None, self._core.clock())
+                    tell(tp, found[tp], None, self._core.clock())
 
-        def unwanted(where: TopicPartition) -> None:
-            wanted.discard(where)
+        def unwanted(tp: TopicPartition) -> None:
+            wanted.discard(tp)
             if not wanted:
                 self._core.calls.cancel(call)
 

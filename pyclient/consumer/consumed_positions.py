@@ -35,7 +35,7 @@ class ConsumedPositions:
         self._out: Records | None = None  # taken, and not yet in the user's hands: Ctrl-C may come between
         self._iterated = Records()
         self._walk: RecordCursor | None = None
-        self.commits_itself = bool(core.config.enable_auto_commit and core.config.group_id)
+        self.auto_commits = bool(core.config.enable_auto_commit and core.config.group_id)
         """Whether enable_auto_commit applies."""
 
     # ---- poll -------------------------------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ class ConsumedPositions:
             self._rest, self._out = self._out.joined(self._rest), None
 
     @property
-    def leaves_out(self) -> bool:
+    def may_drop_records(self) -> bool:
         """Whether records may be taken that nobody is handed."""
         return self._interceptors is not None or self._core.config.on_deserialization_error is not None
 
-    def pass_over(self, records: Records) -> None:
+    def skip(self, records: Records) -> None:
         """A poll goes on behind *records*, of which nothing is left: they count as consumed at once, for nobody has anything to do with them."""
         self._consumed.update(records.next_offsets())
         self._out = None
@@ -108,7 +108,7 @@ class ConsumedPositions:
             self._consumed.update(self._handed)
             self._handed = {}
 
-    def take_back(self) -> None:
+    def discard_returned(self) -> None:
         """What was handed out last does not count: the user was not done with it."""
         self.interrupt()
         self._handed.clear()
@@ -147,9 +147,9 @@ class ConsumedPositions:
         self._walk.stop()
         rest = self._iterated
         if self.current is not None:
-            where = TopicPartition(self.current.topic, self.current.partition)
+            tp = TopicPartition(self.current.topic, self.current.partition)
             self._consumed.update(self._iterated.through(self.current, inclusive=False))
-            self._handed[where] = self._iterated.through(self.current, inclusive=True)[where]
+            self._handed[tp] = self._iterated.through(self.current, inclusive=True)[tp]
             rest = self._iterated.after(self.current)
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
         self._rest = rest.joined(self._rest)
@@ -157,10 +157,10 @@ class ConsumedPositions:
 
     # ---- positions --------------------------------------------------------------------------------------------------
 
-    def position(self, where: TopicPartition) -> int | None:
+    def position(self, tp: TopicPartition) -> int | None:
         """The consumed position; None before anything of the partition was consumed."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=False)
-        consumed = inside.get(where) or self._consumed.get(where)
+        consumed = inside.get(tp) or self._consumed.get(tp)
         return None if consumed is None else consumed.offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -175,44 +175,44 @@ class ConsumedPositions:
         self._put_back()
         self.interrupt()  # in the body of a loop: its next record comes from the new position
         self._rest, self._unseen = self._rest.without(gone), self._unseen.without(gone)
-        for where in gone:
-            self._consumed.forget(where)
-            self._handed.pop(where, None)
+        for tp in gone:
+            self._consumed.forget(tp)
+            self._handed.pop(tp, None)
 
-    def start_at(self, where: TopicPartition, offset: int) -> None:
+    def start_at(self, tp: TopicPartition, offset: int) -> None:
         """A seek: the position is *offset*."""
-        self.forget([where])
-        self._consumed.update({where: OffsetAndMetadata(offset)})
+        self.forget([tp])
+        self._consumed.update({tp: OffsetAndMetadata(offset)})
 
     # ---- automatic commits ------------------------------------------------------------------------------------------
 
     def due(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Positions to commit automatically now; empty most of the time."""
-        if not self.commits_itself or (now := self._core.clock()) < self._save_at:
+        if not self.auto_commits or (now := self._core.clock()) < self._save_at:
             return {}
         self._save_at = now + self._core.config.auto_commit_interval_ms / 1000
-        return self.unsaved()
+        return self.uncommitted()
 
-    def save_in(self) -> float | None:
+    def auto_commit_in(self) -> float | None:
         """Seconds until `due` has something; None when it will not, as long as nothing more is consumed."""
-        if not self.commits_itself or not self._consumed.any_unsaved:
+        if not self.auto_commits or not self._consumed.any_uncommitted:
             return None
         return max(0.0, self._save_at - self._core.clock())
 
-    def unsaved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Consumed positions that were not committed yet."""
-        return self._consumed.unsaved()
+        return self._consumed.uncommitted()
 
-    def saved(self) -> None:
+    def note_commits(self) -> None:
         """Hear what was committed since the last time; interceptors are told in that order (C24)."""
         while (offsets := self._next_stored()) is not None:
-            self._consumed.saved(offsets)
+            self._consumed.note_commits(offsets)
             if self._interceptors is not None:
                 self._interceptors.on_commit(offsets)
 
     def _next_stored(self) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
         try:
-            return self._core.stored.popleft()
+            return self._core.finished_commits.popleft()
         except IndexError:  # at the end, or a second thread, on its way to hear that it must not be here, was quicker
             return None
 

@@ -27,9 +27,9 @@ from pyclient.runtime.environment import ASSIGNING
 from pyclient.runtime.offload import Offload
 
 _log = logging.getLogger(__name__)
-LEAVING: Final = 5.0
+LEAVE_TIMEOUT: Final = 5.0
 """Seconds to wait for a coordinator to hear that a member leaves: a courtesy, it would notice by itself."""
-PARTING: Final = 0.1
+SESSION_CLOSE_TIMEOUT: Final = 0.1
 """Seconds that brokers may take to answer to the end of a fetch session: what is written reaches them all the same."""
 
 
@@ -42,18 +42,18 @@ class ConsumerCore(ClientCore):
         super().__init__(config, create_topics=config.allow_auto_create_topics)
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.buffer = FetchBuffer()
-        self._offloading = Offload(self.environment, ASSIGNING, self.driver.wake)
-        self.membership = membership(self, config, config.group_id, self._offloading, self.buffer.nudge) if config.group_id else None
+        self._offload = Offload(self.environment, ASSIGNING, self.driver.wake)
+        self.membership = membership(self, config, config.group_id, self._offload, self.buffer.nudge) if config.group_id else None
         self.commits = Commits(self, config, self.membership)
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups, _limits(config, isolation), backoff=self.backoff,
             reset_time=lambda: reset_time(config, self.environment.wall()),
             find_committed=self.commits.find if config.group_id else None)
-        self.stored: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
+        self.finished_commits: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
         """What was committed, in that order, for the user's thread to hear of."""
         self._subscribed = False
-        self._news = asyncio.Event()
+        self._new_data = asyncio.Event()
         self._unanswered_since: float | None = None
         self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
         self.metrics.watch(ASSIGNED_PARTITIONS, lambda: len(self.fetcher.positions))
@@ -75,8 +75,8 @@ class ConsumerCore(ClientCore):
         try:
             async with asyncio.timeout(timeout):
                 while not (self.buffer.ready() or self.buffer.woken or self.buffer.nudged):
-                    self._news.clear()
-                    await self._news.wait()
+                    self._new_data.clear()
+                    await self._new_data.wait()
         except TimeoutError:
             return False
         return True
@@ -103,7 +103,7 @@ class ConsumerCore(ClientCore):
     def tell(self) -> None:
         """There is data, or a wakeup; called by any thread."""
         if self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._news.set)
+            self.loop.call_soon_threadsafe(self._new_data.set)
 
     # ---- assignment and positions -----------------------------------------------------------------------------------
 
@@ -112,16 +112,16 @@ class ConsumerCore(ClientCore):
         self.fetcher.assign(partitions, self.clock())
         self.driver.wake()
 
-    def seek(self, where: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         """Read on at *offset*."""
-        self.check_assigned(where)
-        self.fetcher.seek(where, offset)
+        self.check_assigned(tp)
+        self.fetcher.seek(tp, offset)
         self.driver.wake()
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         """Read on at the start or the end of the log."""
-        for where in self._all_assigned(partitions):
-            self.fetcher.reset(where, timestamp, self.clock())
+        for tp in self._all_assigned(partitions):
+            self.fetcher.reset(tp, timestamp, self.clock())
         self.driver.wake()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -133,32 +133,32 @@ class ConsumerCore(ClientCore):
         self.fetcher.resume(self._all_assigned(partitions))
         self.driver.wake()
 
-    async def position(self, where: TopicPartition, timeout: float | None) -> int:
+    async def position(self, tp: TopicPartition, timeout: float | None) -> int:
         """Where reading began, once that is known."""
         self.check_open()
-        self.check_assigned(where)
+        self.check_assigned(tp)
 
         def known() -> int | None:
-            obstacle = self.fetcher.obstacles.get(where)
+            obstacle = self.fetcher.obstacles.get(tp)
             if obstacle is not None:
                 raise raisable(obstacle)
-            position = self.fetcher.positions[where]
-            self.fetcher.locate(where, self.clock())
+            position = self.fetcher.positions[tp]
+            self.fetcher.locate(tp, self.clock())
             return position.start if position.known else None
 
         return await self.driver.until(known, timeout, lambda: KafkaTimeoutError(
-            f"the position of {where} is not known after {timeout} s; {self.metadata.last_error or 'its leader did not answer'}"))
+            f"the position of {tp} is not known after {timeout} s; {self.metadata.last_error or 'its leader did not answer'}"))
 
-    def check_assigned(self, where: TopicPartition) -> None:
+    def check_assigned(self, tp: TopicPartition) -> None:
         """Raise when the partition is not assigned."""
-        if where not in self.fetcher.positions:
+        if tp not in self.fetcher.positions:
             first = "it has what the last poll's rebalance gave it" if self._subscribed else "assign([...]) it first"
-            raise IllegalStateError(f"{where} is not assigned to this consumer: {first}")
+            raise IllegalStateError(f"{tp} is not assigned to this consumer: {first}")
 
     def _all_assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         wanted = list(partitions)
-        for where in wanted:
-            self.check_assigned(where)
+        for tp in wanted:
+            self.check_assigned(tp)
         return wanted
 
     # ---- offsets ----------------------------------------------------------------------------------------------------
@@ -169,8 +169,8 @@ class ConsumerCore(ClientCore):
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         errors: list[KafkaError] = []
 
-        def note(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, _now: float) -> None:
-            found[where] = answer
+        def note(tp: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, _now: float) -> None:
+            found[tp] = answer
             errors.extend([error] if error is not None else [])
 
         now = self.clock()
@@ -183,7 +183,7 @@ class ConsumerCore(ClientCore):
                 self.lookups.cancel(lookup)
         if errors:
             raise self._unreachable(errors[0], timeout)
-        return {where: found[where] for where in targets}
+        return {tp: found[tp] for tp in targets}
 
     # ---- the group --------------------------------------------------------------------------------------------------
 
@@ -217,20 +217,20 @@ class ConsumerCore(ClientCore):
         """Store offsets for the group, as `Commits.commit`."""
         await self.commits.commit(offsets, timeout, as_member=self._subscribed, automatic=automatic)
         if offsets:
-            self.stored.append(offsets)
+            self.finished_commits.append(offsets)
 
     @property
-    def may_save(self) -> bool:
+    def may_auto_commit(self) -> bool:
         """Whether an automatic commit makes sense now: in the middle of a rebalance it would only disturb (C22)."""
         group = self.membership
         return not self._subscribed or (group is not None and group.identity.joined and group.accepts_commits and not group.generation_in_doubt)
 
-    def joins(self) -> None:
+    def join(self) -> None:
         """The user polls, and is no member (any more)."""
         self.member().polled()
         self.driver.wake()
 
-    def next_change(self) -> Change | None:
+    def begin_change(self) -> Change | None:
         """What the user's thread has to carry out now, begun."""
         group = self.member()
         change = group.change
@@ -248,8 +248,8 @@ class ConsumerCore(ClientCore):
         """The user's thread has carried *change* out; its listener raised *error*."""
         group = self.member()
         group.complete(change, error)
-        kept = [where for where in change.partitions if where in group.owned]
-        self.fetcher.remove([where for where in change.partitions if where not in group.owned])
+        kept = [tp for tp in change.partitions if tp in group.owned]
+        self.fetcher.remove([tp for tp in change.partitions if tp not in group.owned])
         self.fetcher.release(kept, self.clock())
         self.driver.wake()
 
@@ -274,7 +274,7 @@ class ConsumerCore(ClientCore):
             if not told.done():
                 told.set_result(None)
 
-        self.member().leave(reason, finish, self.clock() + (LEAVING if timeout is None else min(timeout, LEAVING)))
+        self.member().leave(reason, finish, self.clock() + (LEAVE_TIMEOUT if timeout is None else min(timeout, LEAVE_TIMEOUT)))
         self.driver.wake()
         await told
 
@@ -287,18 +287,18 @@ class ConsumerCore(ClientCore):
         try:
             if self.closed is None and self.loop is not None:
                 self.check_loop()
-                await self._end_sessions()
+                await self._close_sessions()
         finally:
             await super().close()
-            self._offloading.close()
+            self._offload.close()
             self.buffer.wake()
 
-    async def _end_sessions(self) -> None:
+    async def _close_sessions(self) -> None:
         """C07: tell brokers that the fetch sessions are over, where that can be written at once; the answers may take a moment."""
         for request in self.fetcher.parting.requests(self.connections.free):
             self.connections.send(request)
         with contextlib.suppress(KafkaError):
-            await self.driver.until(lambda: self.fetcher.parting.over or None, PARTING, _late)
+            await self.driver.until(lambda: self.fetcher.parting.over or None, SESSION_CLOSE_TIMEOUT, _late)
 
 
 def reset_time(config: ConsumerConfig, now: int) -> int | None:

@@ -16,7 +16,7 @@ from pyclient.core.fetching.lookups import EARLIEST, LATEST
 from pyclient.errors import KafkaError, raisable
 from pyclient.plugins import AsyncRebalanceListener, RebalanceListener
 from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from pyclient.consumer.facade_base import Commit, ConsumerFacade, Offsets
+from pyclient.consumer.facade_base import Commit, ConsumerBase, Offsets
 from pyclient.client.facade_base import OPTION, AsyncFacade, seconds
 from pyclient.consumer.arguments import as_offsets, as_partition, as_partitions, as_time
 from pyclient.runtime.loop_thread import Portal
@@ -26,7 +26,7 @@ T = TypeVar("T")
 CLOSE_TIMEOUT_MS: Final = 30_000
 
 
-class Consumer(ConsumerFacade):
+class Consumer(ConsumerBase):
     """Reads records from Kafka; used by one thread at a time.
 
     Options as in `pyclient.Producer`; see docs/options.md. With *topics* (names, or a compiled pattern) and a ``group_id`` it shares their
@@ -67,14 +67,14 @@ class Consumer(ConsumerFacade):
             ConfigurationError: there is no ``group_id``.
             IllegalStateError: partitions were given by `assign`.
         """
-        with self._alone.outside_listeners:
+        with self._single_user.outside_listeners:
             self._now(lambda: self._subscribe(topics, rebalance_listener))
 
     def unsubscribe(self) -> None:
         """Read nothing any more. A member commits (when enable_auto_commit applies), gives its partitions up and leaves the group."""
-        with self._alone.outside_listeners:
+        with self._single_user.outside_listeners:
             if self._core.subscribed:
-                self._progress.settle()
+                self._consumed_positions.settle()
                 self._walk(self._rebalancing.part("unsubscribed", None, clean=True))
                 return
         self.assign([])
@@ -97,7 +97,7 @@ class Consumer(ConsumerFacade):
             case WaitFor(make):
                 return self._portal.call(make)
             case Tell(method, partitions):
-                with self._alone.as_listener():
+                with self._single_user.as_listener():
                     return method(partitions)
 
     # ---- reading ----------------------------------------------------------------------------------------------------
@@ -117,11 +117,11 @@ class Consumer(ConsumerFacade):
         """
         limit, wait = self._limit(max_records), seconds(timeout, 0)
         self._tell()
-        with self._alone.outside_listeners:
-            self._progress.settle()
+        with self._single_user.outside_listeners:
+            self._consumed_positions.settle()
             self._save()
             records = self._wait_for_records(limit, wait)
-            self._progress.hand(records)
+            self._consumed_positions.hand(records)
             return records
 
     def __iter__(self) -> Iterator[Record]:
@@ -129,15 +129,15 @@ class Consumer(ConsumerFacade):
 
         Raises what `poll` raises, after the records before it; the next iteration goes on there.
         """
-        return Iteration(self._begin, self._progress.exhausted, self._progress.abandon)
+        return Iteration(self._begin, self._consumed_positions.exhausted, self._consumed_positions.abandon)
 
     def _begin(self) -> RecordCursor:
         """What an iteration goes through next; a seek, pause, poll or other loop in its body ends it there."""
         self._tell()
-        with self._alone.outside_listeners:
-            self._progress.settle()
+        with self._single_user.outside_listeners:
+            self._consumed_positions.settle()
             self._save()
-            return self._progress.begin(self._wait_for_records(self._config.max_poll_records, None))
+            return self._consumed_positions.begin(self._wait_for_records(self._config.max_poll_records, None))
 
     def _wait_for_records(self, limit: int, timeout: float | None) -> Records:
         core = self._core
@@ -150,7 +150,7 @@ class Consumer(ConsumerFacade):
                 records = self._take(limit)
                 if records:
                     return records
-                self._pass_over(records)
+                self._skip(records)
                 came = core.buffer.wait(self._patience(deadline))
                 if not (came or core.buffer.woken) and deadline is not None and core.clock() >= deadline:
                     return records
@@ -162,10 +162,10 @@ class Consumer(ConsumerFacade):
 
     def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
         """The offset of the next record that is not consumed yet."""
-        where, limit = as_partition(partition), self._limit_s(timeout)
-        with self._alone:
-            known = self._progress.position(where)
-            return known if known is not None else self._portal.call(lambda: self._core.position(where, limit))
+        tp, limit = as_partition(partition), self._timeout(timeout)
+        with self._single_user:
+            known = self._consumed_positions.position(tp)
+            return known if known is not None else self._portal.call(lambda: self._core.position(tp, limit))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at *offset*; nothing fetched before is handed out any more."""
@@ -189,18 +189,18 @@ class Consumer(ConsumerFacade):
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time in ms since the epoch; None where there is none."""
-        targets, limit = {as_partition(where): as_time(when) for where, when in times.items()}, self._limit_s(timeout)
+        targets, limit = {as_partition(tp): as_time(when) for tp, when in times.items()}, self._timeout(timeout)
         return self._call(lambda: self._core.offsets(targets, limit))
 
     def lag(self, *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """How many offsets each assigned partition is behind the end of its log."""
         ends = self.end_offsets(self.assignment(), timeout=timeout)
-        return {where: max(0, end - self.position(where, timeout=timeout)) for where, end in ends.items()}
+        return {tp: max(0, end - self.position(tp, timeout=timeout)) for tp, end in ends.items()}
 
     def _ends(self, partitions: Iterable[TopicPartition], which: int, timeout: float | None) -> dict[TopicPartition, int]:
-        targets, limit = dict.fromkeys(as_partitions(partitions), which), self._limit_s(timeout)
+        targets, limit = dict.fromkeys(as_partitions(partitions), which), self._timeout(timeout)
         found = self._call(lambda: self._core.offsets(targets, limit))
-        return {where: answer.offset for where, answer in found.items() if answer is not None}
+        return {tp: answer.offset for tp, answer in found.items() if answer is not None}
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
@@ -213,16 +213,16 @@ class Consumer(ConsumerFacade):
             IllegalStateError: the consumer has no ``group_id``.
             KafkaTimeoutError: not confirmed within the time; it may be stored.
         """
-        limit = self._limit_s(timeout)
-        with self._alone:
-            given = self._given(offsets)
+        limit = self._timeout(timeout)
+        with self._single_user:
+            given = self._to_commit(offsets)
             self._portal.call(lambda: self._core.commit(given, limit))
-            self._progress.saved()
+            self._consumed_positions.note_commits()
         self._tell()
 
     def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for each partition; None where nothing is."""
-        wanted, limit = as_partitions(partitions), self._limit_s(timeout)
+        wanted, limit = as_partitions(partitions), self._timeout(timeout)
         return self._call(lambda: self._core.commits.committed(wanted, limit))
 
     # ---- life -------------------------------------------------------------------------------------------------------
@@ -250,17 +250,17 @@ class Consumer(ConsumerFacade):
     def _close(self, limit: float | None, *, clean: bool) -> None:
         if self._core.closed is not None:
             return
-        with self._alone.outside_listeners:
+        with self._single_user.outside_listeners:
             try:
                 self._part(limit, clean=clean)
             finally:
                 self._portal.call(self._core.close)
                 self._portal.stop()
                 self._tell()
-                self._progress.close()
+                self._consumed_positions.close()
 
     def _part(self, limit: float | None, *, clean: bool) -> None:
-        settle = self._progress.settle if clean else self._progress.take_back
+        settle = self._consumed_positions.settle if clean else self._consumed_positions.discard_returned
         settle()
         if self._core.subscribed:
             self._walk(self._rebalancing.part("closed", limit, clean=clean))
@@ -268,17 +268,17 @@ class Consumer(ConsumerFacade):
             self._save_all(limit)
 
     def _save_all(self, limit: float | None) -> None:
-        unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
-        if unsaved or self._commits:
-            self._portal.call(lambda: self._core.commit(as_offsets(unsaved), limit, automatic=True))
-            self._progress.saved()
+        uncommitted = self._consumed_positions.uncommitted() if self._consumed_positions.auto_commits else {}
+        if uncommitted or self._commits:
+            self._portal.call(lambda: self._core.commit(as_offsets(uncommitted), limit, automatic=True))
+            self._consumed_positions.note_commits()
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        with self._alone:
+        with self._single_user:
             return self._portal.call(make)
 
 
-class AsyncConsumer(AsyncFacade, ConsumerFacade):
+class AsyncConsumer(AsyncFacade, ConsumerBase):
     """`Consumer` for asyncio: the same names, awaited where they can wait. Bound to the loop of ``async with``."""
 
     def _now(self, work: Callable[[], T]) -> T:
@@ -301,15 +301,15 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], *,
                   rebalance_listener: AsyncRebalanceListener | RebalanceListener | None = None) -> None:
         """As `Consumer.subscribe`. The listener's methods may be plain functions, or awaited."""
-        with self._alone.outside_listeners:
+        with self._single_user.outside_listeners:
             self._now(lambda: self._subscribe(topics, rebalance_listener))
 
     async def unsubscribe(self) -> None:
         """As `Consumer.unsubscribe`."""
-        with self._alone.outside_listeners:
+        with self._single_user.outside_listeners:
             self._core.check_open()
             if self._core.subscribed:
-                self._progress.settle()
+                self._consumed_positions.settle()
                 await self._walk(self._rebalancing.part("unsubscribed", None, clean=True))
                 return
         self.assign([])
@@ -333,7 +333,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                 await self._let_earlier_ones_begin()
                 return await make()
             case Tell(method, partitions):
-                with self._alone.as_listener():
+                with self._single_user.as_listener():
                     answer = method(partitions)
                     return await answer if inspect.isawaitable(answer) else answer
 
@@ -344,20 +344,20 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
         limit, wait = self._limit(max_records), seconds(timeout, 0)
         self._core.check_open()
         self._tell()
-        with self._alone.outside_listeners:
-            self._progress.settle()
+        with self._single_user.outside_listeners:
+            self._consumed_positions.settle()
             self._save()
             records = await self._wait_for_records(limit, wait)
-            self._progress.hand(records)
+            self._consumed_positions.hand(records)
             return records
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """As `Consumer.__iter__`."""
-        progress = self._progress
+        progress = self._consumed_positions
         while True:
             self._core.check_open()
             self._tell()
-            with self._alone.outside_listeners:
+            with self._single_user.outside_listeners:
                 progress.settle()
                 self._save()
                 walk = progress.begin(await self._wait_for_records(self._config.max_poll_records, None))
@@ -381,7 +381,7 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
                 records = self._take(limit)
                 if records:
                     return records
-                if self._pass_over(records):
+                if self._skip(records):
                     await asyncio.sleep(0)  # the loop has other work, and a long line may be left out
                 came = await core.data(self._patience(deadline))
                 if not came and deadline is not None and core.clock() >= deadline:
@@ -394,11 +394,11 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
 
     async def position(self, partition: TopicPartition, *, timeout: float | None = OPTION) -> int:
         """As `Consumer.position`."""
-        where, limit = as_partition(partition), self._limit_s(timeout)
-        with self._alone:
+        tp, limit = as_partition(partition), self._timeout(timeout)
+        with self._single_user:
             self._core.check_open()
-            known = self._progress.position(where)
-            return known if known is not None else await self._core.position(where, limit)
+            known = self._consumed_positions.position(tp)
+            return known if known is not None else await self._core.position(tp, limit)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """As `Consumer.seek`."""
@@ -422,32 +422,32 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """As `Consumer.offsets_for_times`."""
-        return await self._core.offsets({as_partition(where): as_time(when) for where, when in times.items()}, self._limit_s(timeout))
+        return await self._core.offsets({as_partition(tp): as_time(when) for tp, when in times.items()}, self._timeout(timeout))
 
     async def lag(self, *, timeout: float | None = OPTION) -> dict[TopicPartition, int]:
         """As `Consumer.lag`."""
         ends = await self.end_offsets(self.assignment(), timeout=timeout)
-        return {where: max(0, end - await self.position(where, timeout=timeout)) for where, end in ends.items()}
+        return {tp: max(0, end - await self.position(tp, timeout=timeout)) for tp, end in ends.items()}
 
     async def _ends(self, partitions: Iterable[TopicPartition], which: int, timeout: float | None) -> dict[TopicPartition, int]:
-        found = await self._core.offsets(dict.fromkeys(as_partitions(partitions), which), self._limit_s(timeout))
-        return {where: answer.offset for where, answer in found.items() if answer is not None}
+        found = await self._core.offsets(dict.fromkeys(as_partitions(partitions), which), self._timeout(timeout))
+        return {tp: answer.offset for tp, answer in found.items() if answer is not None}
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | None = None, *, timeout: float | None = OPTION) -> None:
         """As `Consumer.commit`."""
-        limit = self._limit_s(timeout)
-        with self._alone:
-            given = self._given(offsets)
+        limit = self._timeout(timeout)
+        with self._single_user:
+            given = self._to_commit(offsets)
             await self._let_earlier_ones_begin()
             await self._core.commit(given, limit)
-            self._progress.saved()
+            self._consumed_positions.note_commits()
         self._tell()
 
     async def committed(self, partitions: Iterable[TopicPartition], *, timeout: float | None = OPTION) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """As `Consumer.committed`."""
-        return await self._core.commits.committed(as_partitions(partitions), self._limit_s(timeout))
+        return await self._core.commits.committed(as_partitions(partitions), self._timeout(timeout))
 
     # ---- life -------------------------------------------------------------------------------------------------------
 
@@ -478,10 +478,10 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             await self._core.close()
             await asyncio.gather(*(commit for commit, _, _ in self._commits if isinstance(commit, asyncio.Task)), return_exceptions=True)
             self._tell()
-            self._progress.close()
+            self._consumed_positions.close()
 
     async def _part(self, limit: float | None, *, clean: bool) -> None:
-        settle = self._progress.settle if clean else self._progress.take_back
+        settle = self._consumed_positions.settle if clean else self._consumed_positions.discard_returned
         settle()
         if self._core.subscribed:
             await self._walk(self._rebalancing.part("closed", limit, clean=clean))
@@ -489,11 +489,11 @@ class AsyncConsumer(AsyncFacade, ConsumerFacade):
             await self._save_all(limit)
 
     async def _save_all(self, limit: float | None) -> None:
-        unsaved = self._progress.unsaved() if self._progress.commits_itself else {}
-        if unsaved or self._commits:
+        uncommitted = self._consumed_positions.uncommitted() if self._consumed_positions.auto_commits else {}
+        if uncommitted or self._commits:
             await self._let_earlier_ones_begin()
-            await self._core.commit(as_offsets(unsaved), limit, automatic=True)
-            self._progress.saved()
+            await self._core.commit(as_offsets(uncommitted), limit, automatic=True)
+            self._consumed_positions.note_commits()
 
     async def _let_earlier_ones_begin(self) -> None:
         """C24: the task of a commit_async takes its place in line with its first step, which must come before this call's."""

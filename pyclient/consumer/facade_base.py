@@ -28,11 +28,11 @@ T = TypeVar("T")
 Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
 Commit: TypeAlias = "concurrent.futures.Future[None] | asyncio.Task[None]"
-BREATH: Final = 0.1
+MIN_POLL_WAIT: Final = 0.1
 """Seconds that a waiting poll lets pass at least before it looks whether an automatic commit is due."""
 
 
-class ConsumerFacade(Facade):
+class ConsumerBase(Facade):
     """What both faces share: state of the one thread or task that uses the consumer."""
 
     _core: ConsumerCore
@@ -44,11 +44,11 @@ class ConsumerFacade(Facade):
             **options, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors,
             "interceptors": None if interceptors == () else interceptors})
         self._core = ConsumerCore(self._config)
-        self._progress = ConsumedPositions(self._core)
-        self._rebalancing = Rebalancing(self._core, self._progress)
-        self._alone = SingleUser(self._open_core, self._user)
+        self._consumed_positions = ConsumedPositions(self._core)
+        self._rebalancing = Rebalancing(self._core, self._consumed_positions)
+        self._single_user = SingleUser(self._open_core, self._user)
         self._commits: deque[tuple[Commit, dict[TopicPartition, OffsetAndMetadata], OnCommit]] = deque()
-        self._telling = threading.RLock()  # a callback may use the consumer, and so tell the next ones
+        self._callback_lock = threading.RLock()  # a callback may use the consumer, and so tell the next ones
         if topics is not None:
             self._subscribe(topics, rebalance_listener)
         elif rebalance_listener is not None:
@@ -76,14 +76,14 @@ class ConsumerFacade(Facade):
     def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these until `resume`; what is fetched is kept."""
         wanted = as_partitions(partitions)
-        with self._alone:
+        with self._single_user:
             self._now(lambda: self._core.pause(wanted))
-            self._progress.interrupt()
+            self._consumed_positions.interrupt()
 
     def resume(self, *partitions: TopicPartition) -> None:
         """End `pause` for these."""
         wanted = as_partitions(partitions)
-        with self._alone:
+        with self._single_user:
             self._now(lambda: self._core.resume(wanted))
 
     def paused(self) -> frozenset[TopicPartition]:
@@ -96,9 +96,9 @@ class ConsumerFacade(Facade):
 
         There it may use the consumer, whose call goes on afterwards. The close, too, tells what is left; then nothing may be called.
         """
-        with self._alone:
+        with self._single_user:
             self._core.commits.group()
-            self._commit_soon(self._given(offsets), callback or _unheard)
+            self._submit_commit(self._to_commit(offsets), callback or _log_failure)
 
     def subscription(self) -> frozenset[str]:
         """The subscribed topics; of a pattern those that match it now."""
@@ -133,14 +133,14 @@ class ConsumerFacade(Facade):
         """What is there; a pending wakeup comes first."""
         if self._core.buffer.take_wake():
             raise raisable(self._core.closed or WakeupError("wakeup() was called"))
-        return self._progress.take(limit)
+        return self._consumed_positions.take(limit)
 
-    def _pass_over(self, records: Records) -> bool:
+    def _skip(self, records: Records) -> bool:
         """A poll goes on behind what it does not hand out. Whether that may go on for long, since records are left out: that is committed meanwhile."""
-        if not (self._progress.leaves_out and records.next_offsets()):
-            self._progress.hand(records)
+        if not (self._consumed_positions.may_drop_records and records.next_offsets()):
+            self._consumed_positions.hand(records)
             return False
-        self._progress.pass_over(records)
+        self._consumed_positions.skip(records)
         self._save()
         return True
 
@@ -152,12 +152,12 @@ class ConsumerFacade(Facade):
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = as_partitions(partitions)
-        with self._alone.outside_listeners:
+        with self._single_user.outside_listeners:
             if self._core.subscribed:
                 raise IllegalStateError("this consumer is subscribed to topics, and its group gives it partitions: unsubscribe() first")
             gone = set(self._core.fetcher.positions) - set(wanted)
             self._now(lambda: self._core.assign(wanted))
-            self._progress.forget(gone)
+            self._consumed_positions.forget(gone)
 
     def _subscribe(self, topics: Any, listener: Any) -> None:
         """On the loop, or before there is one."""
@@ -169,40 +169,40 @@ class ConsumerFacade(Facade):
         self._rebalancing.listener = listener
 
     def _seek(self, partition: TopicPartition, offset: int) -> None:
-        where = as_partition(partition)
+        tp = as_partition(partition)
         check_offset(offset)
-        with self._alone:
-            self._now(lambda: self._core.seek(where, offset))
-            self._progress.start_at(where, offset)
+        with self._single_user:
+            self._now(lambda: self._core.seek(tp, offset))
+            self._consumed_positions.start_at(tp, offset)
 
     def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         wanted = as_partitions(partitions)
-        with self._alone:
+        with self._single_user:
             chosen = wanted or list(self._core.fetcher.positions)
             self._now(lambda: self._core.reset(chosen, timestamp))
-            self._progress.forget(chosen)
+            self._consumed_positions.forget(chosen)
 
-    def _limit_s(self, timeout: float | None) -> float | None:
+    def _timeout(self, timeout: float | None) -> float | None:
         return seconds(timeout, self._config.default_api_timeout_ms)
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
-    def _given(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        return as_offsets(self._progress.committable() if offsets is None else offsets)
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        return as_offsets(self._consumed_positions.committable() if offsets is None else offsets)
 
     def _save(self) -> None:
         """Automatic commits: what earlier polls handed out, every auto_commit_interval_ms, also while a poll waits (C21)."""
-        self._tell(_unheard)
-        if not self._commits and self._core.may_save and (due := self._progress.due()):
-            self._commit_soon(as_offsets(due), _unheard, automatic=True)
+        self._tell(_log_failure)
+        if not self._commits and self._core.may_auto_commit and (due := self._consumed_positions.due()):
+            self._submit_commit(as_offsets(due), _log_failure, automatic=True)
 
     def _patience(self, deadline: float | None) -> float | None:
         """Seconds that a poll may wait before it has to look after something; None: without end."""
         ends = None if deadline is None else left(deadline, self._core.clock)
-        save_in = self._progress.save_in()
-        return sooner(sooner(self._core.patience(), ends), None if save_in is None else max(save_in, BREATH))
+        auto_commit_in = self._consumed_positions.auto_commit_in()
+        return sooner(sooner(self._core.patience(), ends), None if auto_commit_in is None else max(auto_commit_in, MIN_POLL_WAIT))
 
-    def _commit_soon(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
+    def _submit_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
         limit = self._config.default_api_timeout_ms / 1000
         self._commits.append((self._soon(lambda: self._core.commit(offsets, limit, automatic=automatic)), offsets, callback))
 
@@ -213,32 +213,32 @@ class ConsumerFacade(Facade):
 
         A second thread is told later that it must not be here: until then it leaves the telling to the first, who looks again.
         """
-        while self._commits and self._one_has_ended(only) and self._telling.acquire(blocking=False):
+        while self._commits and self._first_is_done(only) and self._callback_lock.acquire(blocking=False):
             try:
-                if self._one_has_ended(only):
-                    self._tell_one()
+                if self._first_is_done(only):
+                    self._complete_first()
             finally:
-                self._telling.release()
+                self._callback_lock.release()
 
-    def _one_has_ended(self, only: OnCommit | None) -> bool:
+    def _first_is_done(self, only: OnCommit | None) -> bool:
         try:
             commit, _, callback = self._commits[0]
             return only in (None, callback) and commit.done()
         except IndexError:
             return False
 
-    def _tell_one(self) -> None:
+    def _complete_first(self) -> None:
         commit, offsets, callback = self._commits.popleft()
         error = self._core.closed if commit.cancelled() else commit.exception()
         if error is None:
-            self._progress.saved()
+            self._consumed_positions.note_commits()
         try:
             callback(offsets, error)
         except Exception:  # noqa: BLE001 a user's error does not undo the commit
             _log.exception("a commit callback raised")
 
 
-def _unheard(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None) -> None:
+def _log_failure(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None) -> None:
     """Nobody asked for the outcome: a failure is logged, the next commit stores newer positions."""
     if error is not None:
         _log.warning("committing %d offsets failed: %s", len(offsets), error)

@@ -62,7 +62,7 @@ class Rebalancing:
 
     def __init__(self, core: ConsumerCore, progress: ConsumedPositions) -> None:
         self._core = core
-        self._progress = progress
+        self._consumed_positions = progress
         self._group = core.membership
         self._identity = Identity()
         self._polled_at: float | None = None
@@ -116,9 +116,9 @@ class Rebalancing:
     def _carry_out(self) -> Steps:
         group = self._core.member()
         if group.wants_poll:
-            yield OnLoop(self._core.joins)
+            yield OnLoop(self._core.join)
         first: Exception | None = None
-        while (change := (yield OnLoop(self._core.next_change))) is not None:
+        while (change := (yield OnLoop(self._core.begin_change))) is not None:
             try:
                 yield from self._change(change)
             except Exception as error:  # noqa: BLE001 of the user's making
@@ -136,7 +136,7 @@ class Rebalancing:
             error = raised
             raise
         finally:
-            self._progress.forget(change.partitions)
+            self._consumed_positions.forget(change.partitions)
             yield OnLoop(lambda: self._core.end_change(change, error))
 
     def _told(self, change: Change) -> Steps:
@@ -172,7 +172,7 @@ class Rebalancing:
             if change.kind is ChangeKind.REVOKED:
                 yield from self._flush(ends)
         finally:
-            self._progress.forget(change.partitions)
+            self._consumed_positions.forget(change.partitions)
             try:
                 yield WaitFor(lambda: self._core.leave(reason, self._left(ends)))
             finally:
@@ -182,8 +182,8 @@ class Rebalancing:
 
     def _save(self, ends: float | None = None) -> Steps:
         """C23: what is consumed is committed before its partition goes, unless the time is over."""
-        if self._progress.commits_itself:
-            yield from self._commit(as_offsets(self._progress.unsaved()), ends)
+        if self._consumed_positions.auto_commits:
+            yield from self._commit(as_offsets(self._consumed_positions.uncommitted()), ends)
 
     def _flush(self, ends: float | None = None) -> Steps:
         """What `commit_async` was asked for is on its way before the next generation can begin."""
@@ -194,7 +194,7 @@ class Rebalancing:
         limit = min(self._core.config.default_api_timeout_ms, self._core.config.max_poll_interval_ms) / 1000
         try:
             yield WaitFor(lambda: self._core.commit(offsets, limit if left is None else min(left, limit), automatic=True))
-            self._progress.saved()
+            self._consumed_positions.note_commits()
         except KafkaError as error:
             _log.warning("group %r: what is consumed could not be committed before its partitions go, and is read again: %s",
                          self._core.config.group_id, error)

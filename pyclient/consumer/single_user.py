@@ -65,16 +65,16 @@ class OutsideListeners:
         IllegalStateError: a listener calls.
     """
 
-    __slots__ = ("_alone",)
+    __slots__ = ("_single_user",)
 
     def __init__(self, alone: SingleUser) -> None:
-        self._alone = alone
+        self._single_user = alone
 
     def __enter__(self) -> None:
-        if self._alone.in_listener:
+        if self._single_user.in_listener:
             raise IllegalStateError("inside a rebalance listener the consumer is in the middle of a poll: commit, seek and pause there, but leave "
                                "poll, subscribe, assign and close to the code around")
-        self._alone.__enter__()
+        self._single_user.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._alone.__exit__(kind, error, trace)
+        self._single_user.__exit__(kind, error, trace)

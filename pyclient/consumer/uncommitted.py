@@ -14,9 +14,9 @@ class Uncommitted:
         self._unsaved: dict[TopicPartition, OffsetAndMetadata] = {}
         self._saved: dict[TopicPartition, int] = {}
 
-    def get(self, where: TopicPartition) -> OffsetAndMetadata | None:
+    def get(self, tp: TopicPartition) -> OffsetAndMetadata | None:
         """The position; None before anything of the partition was consumed."""
-        return self._positions.get(where)
+        return self._positions.get(tp)
 
     def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Every position."""
@@ -25,32 +25,32 @@ class Uncommitted:
     def update(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These are consumed up to there."""
         self._positions.update(positions)
-        for where, position in positions.items():
-            self._note(where, position)
+        for tp, position in positions.items():
+            self._note(tp, position)
 
-    def unsaved(self) -> dict[TopicPartition, OffsetAndMetadata]:
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Positions that were not committed yet."""
         return dict(self._unsaved)
 
     @property
-    def any_unsaved(self) -> bool:
+    def any_uncommitted(self) -> bool:
         """Whether there are such."""
         return bool(self._unsaved)
 
-    def saved(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    def note_commits(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These were committed."""
-        for where, position in offsets.items():
-            self._saved[where] = position.offset
-            if where in self._positions:
-                self._note(where, self._positions[where])
+        for tp, position in offsets.items():
+            self._saved[tp] = position.offset
+            if tp in self._positions:
+                self._note(tp, self._positions[tp])
 
-    def _note(self, where: TopicPartition, position: OffsetAndMetadata) -> None:
-        if self._saved.get(where) == position.offset:
-            self._unsaved.pop(where, None)
+    def _note(self, tp: TopicPartition, position: OffsetAndMetadata) -> None:
+        if self._saved.get(tp) == position.offset:
+            self._unsaved.pop(tp, None)
         else:
-            self._unsaved[where] = position
+            self._unsaved[tp] = position
 
-    def forget(self, where: TopicPartition) -> None:
+    def forget(self, tp: TopicPartition) -> None:
         """Nothing of it counts any more."""
         for each in (self._positions, self._unsaved, self._saved):
-            each.pop(where, None)
+            each.pop(tp, None)

@@ -23,9 +23,9 @@ from tests.kafka import consumer, make_topic, numbers, produce, read, reading
 from tests.waiting import eventually
 
 
-def committed(cluster: LocalCluster, group: str, where: TopicPartition) -> int | None:
+def committed(cluster: LocalCluster, group: str, tp: TopicPartition) -> int | None:
     with consumer(cluster, group_id=group) as witness:
-        found = witness.committed([where])[where]
+        found = witness.committed([tp])[tp]
     return None if found is None else found.offset
 
 
@@ -104,17 +104,17 @@ def test_C21_a_consumer_that_ends_leaves_its_group_at_what_was_consumed(
 
 def test_C21_the_position_in_a_loop_is_the_current_record_and_after_a_poll_what_was_polled_before(
         kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic) as (reader, where):
-        assert reader.position(where) == 0
+    with reading(kafka_cluster, topic) as (reader, tp):
+        assert reader.position(tp) == 0
         for record in reader:
-            assert reader.position(where) == record.offset
+            assert reader.position(tp) == record.offset
             if record.offset == 10:
                 break
         first = reader.poll(20, max_records=5)
         assert [record.offset for record in first] == [11, 12, 13, 14, 15]
-        assert reader.position(where) == 11
+        assert reader.position(tp) == 11
         reader.poll(20, max_records=5)
-        assert reader.position(where) == 16
+        assert reader.position(tp) == 16
 
 
 def test_what_a_loop_left_comes_first_in_the_next_poll(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -124,12 +124,12 @@ def test_what_a_loop_left_comes_first_in_the_next_poll(kafka_cluster: LocalClust
 
 
 def test_C03_a_seek_in_the_body_of_a_loop_takes_effect_with_the_next_record(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic) as (reader, where):
+    with reading(kafka_cluster, topic) as (reader, tp):
         seen = []
         for record in reader:
             seen.append(record.offset)
             if seen == [0, 1, 2]:
-                reader.seek(where, 90)
+                reader.seek(tp, 90)
             if record.offset == 99:
                 break
     assert seen == [0, 1, 2, *range(90, 100)]
@@ -148,33 +148,33 @@ def test_a_poll_in_the_body_of_a_loop_goes_on_where_the_loop_is(kafka_cluster: L
 
 
 def test_C03_pausing_in_the_body_of_a_loop_holds_back_what_was_fetched_and_keeps_it(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic) as (reader, where):
+    with reading(kafka_cluster, topic) as (reader, tp):
         next(iter(reader))
-        reader.pause(where)
-        assert reader.paused() == {where}
+        reader.pause(tp)
+        assert reader.paused() == {tp}
         assert not reader.poll(0.2)
-        reader.resume(where)
+        reader.resume(tp)
         assert [record.offset for record in reader.poll(20)] == list(range(1, 100))
 
 
 def test_C03_a_seek_is_never_followed_by_older_data(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, max_poll_records=3) as (reader, where):
+    with reading(kafka_cluster, topic, max_poll_records=3) as (reader, tp):
         for offset in (50, 0, 99, 7, 7, 98, 1) * 5:
             reader.poll(0)
-            reader.seek(where, offset)
-            assert reader.position(where) == offset
+            reader.seek(tp, offset)
+            assert reader.position(tp) == offset
             assert reader.poll(20)[0].offset == offset
 
 
 def test_seeking_to_the_ends_and_out_of_the_range_of_offsets(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic) as (reader, where):
+    with reading(kafka_cluster, topic) as (reader, tp):
         reader.seek_to_end()
-        assert reader.position(where) == 100
-        reader.seek_to_beginning(where)
+        assert reader.position(tp) == 100
+        reader.seek_to_beginning(tp)
         assert reader.poll(20)[0].offset == 0
         for offset in (-1, 2**63):
             with pytest.raises(ValueError, match="offset"):
-                reader.seek(where, offset)
+                reader.seek(tp, offset)
         with pytest.raises(IllegalStateError, match="not assigned"):
             reader.seek(TopicPartition("other", 0), 1)
 
@@ -190,61 +190,61 @@ def test_C20_without_a_commit_reading_begins_where_auto_offset_reset_says(
 
 
 def test_C20_latest_begins_behind_the_last_record(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, auto_offset_reset="latest") as (reader, where):
-        assert reader.position(where) == 100
+    with reading(kafka_cluster, topic, auto_offset_reset="latest") as (reader, tp):
+        assert reader.position(tp) == 100
         produce(kafka_cluster, topic, [b"new"])
         assert [record.value for record in reader.poll(20)] == [b"new"]
 
 
 def test_C20_with_a_commit_reading_begins_there(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, group_id=topic) as (reader, where):
-        reader.commit({where: OffsetAndMetadata(42, "a note")})
-        assert reader.committed([where]) == {where: OffsetAndMetadata(42, "a note")}
+    with reading(kafka_cluster, topic, group_id=topic) as (reader, tp):
+        reader.commit({tp: OffsetAndMetadata(42, "a note")})
+        assert reader.committed([tp]) == {tp: OffsetAndMetadata(42, "a note")}
     with consumer(kafka_cluster, group_id=topic) as again:
         again.assign([TopicPartition(topic, 0)])
         assert again.poll(20)[0].offset == 42
 
 
 def test_C20_with_none_a_missing_commit_raises_until_a_seek(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, auto_offset_reset="none", group_id=topic) as (reader, where):
+    with reading(kafka_cluster, topic, auto_offset_reset="none", group_id=topic) as (reader, tp):
         for _ in range(2):
             with pytest.raises(NoOffsetForPartitionError, match=f"{topic}-0"):
                 reader.poll(20)
         with pytest.raises(NoOffsetForPartitionError):
-            reader.position(where)
-        reader.seek(where, 5)
+            reader.position(tp)
+        reader.seek(tp, 5)
         assert reader.poll(20)[0].offset == 5
 
 
 def test_C10_a_position_out_of_range_is_reset_or_raised_with_the_offset(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic) as (reader, where):
-        reader.seek(where, 5000)
+    with reading(kafka_cluster, topic) as (reader, tp):
+        reader.seek(tp, 5000)
         assert reader.poll(20)[0].offset == 0
     with consumer(kafka_cluster, auto_offset_reset="none") as strict:
-        strict.assign([where])
-        strict.seek(where, 5000)
+        strict.assign([tp])
+        strict.seek(tp, 5000)
         with pytest.raises(OffsetOutOfRangeError, match="offset 5000 "):
             strict.poll(20)
-        strict.seek(where, 99)
+        strict.seek(tp, 99)
         assert strict.poll(20)[0].offset == 99
 
 
 def test_offsets_by_time_and_the_ends_and_the_lag(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, empty = make_topic(kafka_cluster, topic, 2)
+    tp, empty = make_topic(kafka_cluster, topic, 2)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         for n in range(10):
             producer.send(topic, b"x", partition=0, timestamp=1_000_000 + n * 1000)
     with consumer(kafka_cluster) as reader:
-        reader.assign([where, empty])
-        assert reader.beginning_offsets([where, empty]) == {where: 0, empty: 0}
-        assert reader.end_offsets([where, empty]) == {where: 10, empty: 0}
-        found = reader.offsets_for_times({where: 1_004_500, empty: 0})
-        first = found[where]
+        reader.assign([tp, empty])
+        assert reader.beginning_offsets([tp, empty]) == {tp: 0, empty: 0}
+        assert reader.end_offsets([tp, empty]) == {tp: 10, empty: 0}
+        found = reader.offsets_for_times({tp: 1_004_500, empty: 0})
+        first = found[tp]
         assert first is not None
         assert (first.offset, first.timestamp, found[empty]) == (5, 1_005_000, None)
-        assert reader.offsets_for_times({where: 2_000_000}) == {where: None}
-        reader.seek(where, 4)
-        assert reader.lag() == {where: 6, empty: 0}
+        assert reader.offsets_for_times({tp: 2_000_000}) == {tp: None}
+        reader.seek(tp, 4)
+        assert reader.lag() == {tp: 6, empty: 0}
         with pytest.raises(KafkaTimeoutError, match="nowhere-3"):
             reader.end_offsets([TopicPartition("nowhere", 3)], timeout=0.3)
 
@@ -253,8 +253,8 @@ def test_offsets_by_time_and_the_ends_and_the_lag(kafka_cluster: LocalCluster, t
 
 
 def test_committing_needs_a_group_and_says_so(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic) as (reader, where):
-        for call in (reader.commit, reader.commit_async, lambda: reader.committed([where])):
+    with reading(kafka_cluster, topic) as (reader, tp):
+        for call in (reader.commit, reader.commit_async, lambda: reader.committed([tp])):
             with pytest.raises(IllegalStateError, match="group_id"):
                 call()
         with pytest.raises(ConfigurationError, match="group_id"):
@@ -262,65 +262,65 @@ def test_committing_needs_a_group_and_says_so(kafka_cluster: LocalCluster, topic
 
 
 def test_committed_is_answered_at_once_even_when_nothing_else_happens(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     with consumer(kafka_cluster, group_id=topic) as reader:
-        assert reader.committed([where], timeout=10) == {where: None}
+        assert reader.committed([tp], timeout=10) == {tp: None}
 
 
 def test_C24_commits_are_told_in_the_order_they_were_asked_for(kafka_cluster: LocalCluster, topic: str) -> None:
     told: list[tuple[int, BaseException | None]] = []
-    with reading(kafka_cluster, topic, group_id=topic, enable_auto_commit=False) as (reader, where):
+    with reading(kafka_cluster, topic, group_id=topic, enable_auto_commit=False) as (reader, tp):
         for n in range(20):
-            reader.commit_async({where: n}, lambda offsets, error: told.append((offsets[where].offset, error)))
-        reader.commit({where: 77})
+            reader.commit_async({tp: n}, lambda offsets, error: told.append((offsets[tp].offset, error)))
+        reader.commit({tp: 77})
     assert told == [(n, None) for n in range(20)]
-    assert committed(kafka_cluster, topic, where) == 77
+    assert committed(kafka_cluster, topic, tp) == 77
 
 
 def test_a_commit_callback_may_use_the_consumer(kafka_cluster: LocalCluster, topic: str) -> None:
     told: list[Any] = []
-    with reading(kafka_cluster, topic, group_id=topic) as (reader, where):
+    with reading(kafka_cluster, topic, group_id=topic) as (reader, tp):
         def use(offsets: Any, error: BaseException | None) -> None:
-            told.append((error, reader.committed([where])[where], reader.position(where)))
-            reader.seek(where, 50)
-            reader.commit_async({where: 41}, lambda *_: told.append(reader.poll(20, max_records=1)[0].offset))
+            told.append((error, reader.committed([tp])[tp], reader.position(tp)))
+            reader.seek(tp, 50)
+            reader.commit_async({tp: 41}, lambda *_: told.append(reader.poll(20, max_records=1)[0].offset))
 
-        reader.commit_async({where: 40}, use)
+        reader.commit_async({tp: 40}, use)
         eventually(lambda: reader.poll(0) is not None and told)
         assert told == [(None, OffsetAndMetadata(40), 0)]
         def told_again() -> bool:
-            reader.seek(where, 50)  # or a slow answer would find everything read
+            reader.seek(tp, 50)  # or a slow answer would find everything read
             reader.poll(0, max_records=1)
             return len(told) == 2
 
         eventually(told_again)
         assert told[1] >= 50
-        assert reader.committed([where]) == {where: OffsetAndMetadata(41)}
+        assert reader.committed([tp]) == {tp: OffsetAndMetadata(41)}
 
 
 def test_a_commit_callback_of_the_close_is_told_that_it_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
     told: list[BaseException] = []
-    with reading(kafka_cluster, topic, group_id=topic) as (reader, where):
+    with reading(kafka_cluster, topic, group_id=topic) as (reader, tp):
         def use(offsets: Any, error: BaseException | None) -> None:
             with pytest.raises(ClientClosedError) as caught:
                 reader.poll(0)
             told.append(caught.value)
 
-        reader.commit_async({where: 40}, use)
+        reader.commit_async({tp: 40}, use)
     assert len(told) == 1
 
 
 def test_a_commit_callback_of_an_async_consumer_may_begin_the_next_commit(kafka_cluster: LocalCluster, topic: str) -> None:
-    (where,) = make_topic(kafka_cluster, topic)
+    (tp,) = make_topic(kafka_cluster, topic)
 
     async def main() -> OffsetAndMetadata | None:
         again = asyncio.Event()
         async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, group_id=topic) as reader:
-            reader.commit_async({where: 1}, lambda *_: reader.commit_async({where: 2}, lambda *_: again.set()))
+            reader.commit_async({tp: 1}, lambda *_: reader.commit_async({tp: 2}, lambda *_: again.set()))
             async with asyncio.timeout(20):
                 while not again.is_set():
                     await reader.poll(0.01)
-            return (await reader.committed([where]))[where]
+            return (await reader.committed([tp]))[tp]
 
     assert asyncio.run(main()) == OffsetAndMetadata(2)
 
@@ -329,24 +329,24 @@ def test_a_commit_callback_that_raises_is_logged(kafka_cluster: LocalCluster, to
     def fail(offsets: object, error: object) -> None:
         raise ZeroDivisionError("in the callback")
 
-    with reading(kafka_cluster, topic, group_id=topic) as (reader, where):
-        reader.commit_async({where: 1}, fail)
+    with reading(kafka_cluster, topic, group_id=topic) as (reader, tp):
+        reader.commit_async({tp: 1}, fail)
     assert "in the callback" in caplog.text
 
 
 def test_C21_automatic_commits_store_what_earlier_polls_returned(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, group_id=topic, auto_commit_interval_ms=1) as (reader, where):
+    with reading(kafka_cluster, topic, group_id=topic, auto_commit_interval_ms=1) as (reader, tp):
         poll_10(reader)
-        assert committed(kafka_cluster, topic, where) is None
+        assert committed(kafka_cluster, topic, tp) is None
         poll_10(reader)
-        eventually(lambda: committed(kafka_cluster, topic, where) == 10)
+        eventually(lambda: committed(kafka_cluster, topic, tp) == 10)
 
 
 def test_without_automatic_commits_nothing_is_committed(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, group_id=topic, enable_auto_commit=False, auto_commit_interval_ms=0) as (reader, where):
+    with reading(kafka_cluster, topic, group_id=topic, enable_auto_commit=False, auto_commit_interval_ms=0) as (reader, tp):
         poll_10(reader)
         poll_10(reader)
-    assert committed(kafka_cluster, topic, where) is None
+    assert committed(kafka_cluster, topic, tp) is None
 
 
 # ---- what comes out -----------------------------------------------------------------------------------------------------
@@ -361,12 +361,12 @@ def test_a_poll_returns_at_most_as_many_records_as_it_may(kafka_cluster: LocalCl
 
 
 def test_records_become_arrow_columns(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, compression_type="lz4") as producer:
         producer.send(topic, b"v", b"k", timestamp=1234, headers=[("h", None)])
         producer.send(topic, None, timestamp=1235)
     with consumer(kafka_cluster) as reader:
-        reader.assign([where])
+        reader.assign([tp])
         table = reader.poll(20).to_arrow()
     assert table.column("offset").to_pylist() == [0, 1]
     assert table.column("value").to_pylist() == [b"v", None]
@@ -374,18 +374,18 @@ def test_records_become_arrow_columns(kafka_cluster: LocalCluster, topic: str) -
 
 
 def test_deserializers_make_values_and_a_record_they_refuse_stays_in_line_until_a_seek(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, [b"bad", b"1", b"2", b"bad", b"4"])
     with consumer(kafka_cluster, value_deserializer=int) as reader:
-        reader.assign([where])
+        reader.assign([tp])
         for _ in range(2):
             with pytest.raises(SerializationError, match=f"offset 0: .*{topic}"):
                 next(iter(reader))
-        reader.seek(where, 1)
+        reader.seek(tp, 1)
         seen: list[object] = []
         with pytest.raises(SerializationError, match="offset 3"):
             seen.extend(record.value for record in reader)
-        reader.seek(where, 4)
+        reader.seek(tp, 4)
         assert [*seen, next(iter(reader)).value] == [1, 2, 4]
 
 
@@ -398,10 +398,10 @@ def test_an_unknown_topic_is_waited_for_and_read_once_it_is_there(kafka_cluster:
 
 
 def test_M03_a_name_no_topic_may_have_is_raised_by_poll_while_others_go_on(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, numbers(3))
     with consumer(kafka_cluster) as reader:
-        reader.assign([TopicPartition("no/such", 0), where])
+        reader.assign([TopicPartition("no/such", 0), tp])
         seen: list[object] = []
         while len(seen) < 4:
             try:
@@ -415,9 +415,9 @@ def test_M03_a_name_no_topic_may_have_is_raised_by_poll_while_others_go_on(kafka
 
 
 def test_wakeup_ends_a_poll_that_waits_or_else_the_next_one(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     with consumer(kafka_cluster) as reader:
-        reader.assign([where])
+        reader.assign([tp])
         waker = threading.Thread(target=wake_when_busy, args=[reader])
         waker.start()
         with pytest.raises(WakeupError):
@@ -430,14 +430,14 @@ def test_wakeup_ends_a_poll_that_waits_or_else_the_next_one(kafka_cluster: Local
 
 
 def test_a_second_thread_gets_an_error_instead_of_a_queue(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     with consumer(kafka_cluster) as reader:
-        reader.assign([where])
+        reader.assign([tp])
         other = threading.Thread(target=swallow, args=[reader])
         other.start()
         eventually(reader._alone.taken)
         calls: list[Callable[[], object]] = [
-            lambda: reader.poll(0), lambda: reader.pause(where), lambda: reader.seek(where, 0), reader.close]
+            lambda: reader.poll(0), lambda: reader.pause(tp), lambda: reader.seek(tp, 0), reader.close]
         for call in calls:
             with pytest.raises(ConcurrentUseError, match="wakeup"):
                 call()
@@ -492,12 +492,12 @@ def test_ctrl_c_ends_a_poll_without_timeout(kafka_cluster: LocalCluster, topic: 
 
 
 def test_a_cancelled_async_poll_loses_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
 
     async def main() -> list[bytes | None]:
         seen: list[bytes | None] = []
         async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest") as reader:
-            reader.assign([where])
+            reader.assign([tp])
             storing = asyncio.create_task(asyncio.to_thread(produce, kafka_cluster, topic, numbers(300), batch_size=200))
             patience = 0.0
             while len(seen) < 300:
@@ -515,29 +515,29 @@ def test_a_cancelled_async_poll_loses_nothing(kafka_cluster: LocalCluster, topic
 
 
 def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, numbers(100))
 
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers=kafka_cluster.bootstrap_servers, auto_offset_reset="earliest",
                                  group_id=topic) as reader:
-            reader.assign([where])
+            reader.assign([tp])
             async for record in reader:
                 if record.offset == 5:
-                    reader.seek(where, 50)
+                    reader.seek(tp, 50)
                 if record.offset == 60:
                     await reader.commit()
                     break
-            assert (await reader.committed([where]))[where] == OffsetAndMetadata(61, leader_epoch=0)
+            assert (await reader.committed([tp]))[tp] == OffsetAndMetadata(61, leader_epoch=0)
             assert (await reader.poll(20))[0].offset == 61
-            reader.pause(where)
+            reader.pause(tp)
             assert not await reader.poll(0.1)
-            reader.resume(where)
-            assert await reader.lag() == {where: 0}, "the poll between counted what the one before had returned"
-            assert await reader.position(where) == 100
+            reader.resume(tp)
+            assert await reader.lag() == {tp: 0}, "the poll between counted what the one before had returned"
+            assert await reader.position(tp) == 100
             told: list[object] = []
-            reader.commit_async({where: 9}, lambda offsets, error: told.append(error))
-            await reader.commit({where: 10})
+            reader.commit_async({tp: 9}, lambda offsets, error: told.append(error))
+            await reader.commit({tp: 10})
             assert told == [None]
             reader.wakeup()
             with pytest.raises(WakeupError):
@@ -556,7 +556,7 @@ def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: st
 def test_C05_read_committed_hides_what_was_aborted(kafka_cluster: LocalCluster, topic: str) -> None:
     from confluent_kafka import Producer as Transactional
 
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     writer = Transactional({"bootstrap.servers": kafka_cluster.bootstrap_servers, "transactional.id": topic})
     writer.init_transactions(30)
     for n in range(6):
@@ -566,10 +566,10 @@ def test_C05_read_committed_hides_what_was_aborted(kafka_cluster: LocalCluster, 
         writer.flush(30)
         writer.commit_transaction(30) if n % 2 else writer.abort_transaction(30)
     kept_values = [b"%d-%d" % (n, i) for n in (1, 3, 5) for i in range(3)]
-    assert [record.value for record in read(kafka_cluster, [where], 9, isolation_level="read_committed")] == kept_values
-    assert len(read(kafka_cluster, [where], 18)) == 18
+    assert [record.value for record in read(kafka_cluster, [tp], 9, isolation_level="read_committed")] == kept_values
+    assert len(read(kafka_cluster, [tp], 18)) == 18
     with consumer(kafka_cluster, isolation_level="read_committed") as reader:
-        reader.assign([where])
+        reader.assign([tp])
         while reader.poll(0.5):
             pass
-        assert reader.position(where) == reader.end_offsets([where])[where]
+        assert reader.position(tp) == reader.end_offsets([tp])[tp]

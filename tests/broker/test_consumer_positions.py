@@ -37,27 +37,27 @@ def make_anew(cluster: LocalCluster, topic: str) -> None:
 
 
 def test_C10_after_a_reset_to_the_end_the_position_is_there_though_no_record_comes(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, where):
-        reader.seek(where, 5000)
-        eventually(lambda: (reader.poll(0.1), reader.position(where))[1] == 100)
+    with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, tp):
+        reader.seek(tp, 5000)
+        eventually(lambda: (reader.poll(0.1), reader.position(tp))[1] == 100)
         reader.commit()
-        assert reader.committed([where]) == {where: OffsetAndMetadata(100)}
+        assert reader.committed([tp]) == {tp: OffsetAndMetadata(100)}
 
 
 def test_C20_a_consumer_that_begins_at_the_end_and_leaves_with_nothing_comes_back_there(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, where):
-        assert reader.position(where) == 100
+    with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, tp):
+        assert reader.position(tp) == 100
         reader.poll(0.1)
     produce(kafka_cluster, topic, [b"sent while nobody read"])
     with consumer(kafka_cluster, auto_offset_reset="latest", group_id=topic) as again:
-        again.assign([where])
+        again.assign([tp])
         assert again.poll(20)[0].value == b"sent while nobody read"
 
 
 def test_a_position_that_is_not_found_is_told_in_the_words_of_the_poll(kafka_cluster: LocalCluster, topic: str) -> None:
-    with reading(kafka_cluster, topic, auto_offset_reset="none") as (reader, where):
+    with reading(kafka_cluster, topic, auto_offset_reset="none") as (reader, tp):
         with pytest.raises(NoOffsetForPartitionError) as polled:
             reader.poll(20)
         with pytest.raises(NoOffsetForPartitionError) as asked:
-            reader.position(where)
+            reader.position(tp)
         assert str(asked.value) == str(polled.value)

@@ -25,11 +25,11 @@ class Counts(dict[TopicPartition, int]):
         super().__init__()
         self.coin = coin
 
-    def __getitem__(self, where: TopicPartition) -> int:
-        return self.coin.around(super().__getitem__)(where)
+    def __getitem__(self, tp: TopicPartition) -> int:
+        return self.coin.around(super().__getitem__)(tp)
 
-    def get(self, where: TopicPartition, default: Any = None) -> Any:
-        return self.coin.around(super().get)(where, default)
+    def get(self, tp: TopicPartition, default: Any = None) -> Any:
+        return self.coin.around(super().get)(tp, default)
 
 
 class Filler:
@@ -44,8 +44,8 @@ class Filler:
         self.wake = threading.Event()
         self.ended = False
         buffer.on_room = self.wake.set
-        for where in WHERES:
-            buffer.renew(where, 0)
+        for tp in WHERES:
+            buffer.renew(tp, 0)
 
     def do(self, work: Callable[[], object]) -> None:
         """Have the loop do *work*; called by the user's thread, which waits for it."""
@@ -54,10 +54,10 @@ class Filler:
         self.wake.set()
         watched(done, "the end of a command")
 
-    def seek(self, where: TopicPartition, position: int) -> None:
-        self.generations[where] += 1
-        self.positions[where] = position
-        self.buffer.renew(where, self.generations[where])
+    def seek(self, tp: TopicPartition, position: int) -> None:
+        self.generations[tp] += 1
+        self.positions[tp] = position
+        self.buffer.renew(tp, self.generations[tp])
 
     def run(self) -> None:
         wanting = dict.fromkeys(WHERES)
@@ -69,19 +69,19 @@ class Filler:
                 wanting.update(dict.fromkeys(WHERES))
                 done.set()
             wanting.update(dict.fromkeys(self.buffer.take_drained()))
-            for where in list(wanting):
-                self.fill(where)
-                del wanting[where]
+            for tp in list(wanting):
+                self.fill(tp)
+                del wanting[tp]
             watched(self.wake, "room in the buffer")
 
-    def fill(self, where: TopicPartition) -> None:
-        generation = self.generations[where]
-        while not self.buffer.is_full(where, AHEAD):
-            position = self.positions[where]
-            self.positions[where] = position + 1
+    def fill(self, tp: TopicPartition) -> None:
+        generation = self.generations[tp]
+        while not self.buffer.is_full(tp, AHEAD):
+            position = self.positions[tp]
+            self.positions[tp] = position + 1
             self.coin()
-            self.buffer.put(Chunk(where, generation - 1, position, (), position + 1, 10))  # the answer to a fetch from before the seek
-            self.buffer.put(Chunk(where, generation, position, (), position + 1, 10))
+            self.buffer.put(Chunk(tp, generation - 1, position, (), position + 1, 10))  # the answer to a fetch from before the seek
+            self.buffer.put(Chunk(tp, generation, position, (), position + 1, 10))
 
 
 class Reader:
@@ -115,17 +115,17 @@ class Reader:
         if entry is None:
             return
         assert isinstance(entry, Chunk)
-        assert (entry.generation, entry.position) == (self.filler.generations[entry.where], self.expected[entry.where])
+        assert (entry.generation, entry.position) == (self.filler.generations[entry.tp], self.expected[entry.tp])
         if self.chance.random() < 0.2:
             self.buffer.give_back(entry)
         else:
-            self.expected[entry.where] += 1
+            self.expected[entry.tp] += 1
             self.taken += 1
             self.buffer.use_up(entry)
 
-    def seek(self, where: TopicPartition, position: int) -> None:
-        self.expected[where] = position
-        self.filler.do(lambda: self.filler.seek(where, position))
+    def seek(self, tp: TopicPartition, position: int) -> None:
+        self.expected[tp] = position
+        self.filler.do(lambda: self.filler.seek(tp, position))
 
     def pause(self, wheres: list[TopicPartition]) -> None:
         self.filler.do(lambda: self.buffer.pause(wheres))
@@ -150,7 +150,7 @@ def test_C03_data_comes_in_order_and_none_from_before_a_seek_and_every_wakeup_is
     team.add("read", reader.run)
     team.add("loop", filler.run)
     team.run()
-    for where in WHERES:
-        buffer.renew(where, None)
+    for tp in WHERES:
+        buffer.renew(tp, None)
     assert (len(buffer), buffer.bytes) == (0, 0)
-    assert [buffer.count(where) for where in WHERES] == [0, 0, 0]
+    assert [buffer.count(tp) for tp in WHERES] == [0, 0, 0]

@@ -15,26 +15,26 @@ def is_for_the_user(error: KafkaError) -> bool:
 def no_offset(position: Position) -> NoOffsetForPartitionError:
     """Nothing says where to begin."""
     return NoOffsetForPartitionError(
-        f"no committed offset for {position.where} and auto_offset_reset=none: seek() to where reading shall begin.",
-        topic_partition=position.where)
+        f"no committed offset for {position.tp} and auto_offset_reset=none: seek() to where reading shall begin.",
+        topic_partition=position.tp)
 
 
 def not_in_log(position: Position, why: str) -> OffsetOutOfRangeError:
     """The log does not hold the position, and nothing says where to go on."""
     return OffsetOutOfRangeError(
-        f"offset {position.offset} of {position.where} {why} and auto_offset_reset=none: seek() to an offset "
-        "between beginning_offsets() and end_offsets().", topic_partition=position.where)
+        f"offset {position.offset} of {position.tp} {why} and auto_offset_reset=none: seek() to an offset "
+        "between beginning_offsets() and end_offsets().", topic_partition=position.tp)
 
 
 def too_large(position: Position, limit: int) -> RecordTooLargeError:
     """Not one whole batch fits the answer."""
     return RecordTooLargeError(
-        f"the batch at offset {position.offset} of {position.where} does not fit max_partition_fetch_bytes={limit}: raise it.",
-        topic_partition=position.where)
+        f"the batch at offset {position.offset} of {position.tp} does not fit max_partition_fetch_bytes={limit}: raise it.",
+        topic_partition=position.tp)
 
 
 def damaged(position: Position, error: CorruptRecordError) -> CorruptRecordError:
     """What follows the position cannot be told apart."""
     return CorruptRecordError(
-        f"the data of {position.where} at offset {position.offset} is damaged: {error.message}. seek() past it to go on.",
-        topic_partition=position.where)
+        f"the data of {position.tp} at offset {position.offset} is damaged: {error.message}. seek() past it to go on.",
+        topic_partition=position.tp)

@@ -79,60 +79,60 @@ class Fetcher:
     def assign(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """Read exactly these partitions; those kept go on where they are."""
         wanted = dict.fromkeys(partitions)
-        for where in wanted:
-            check_topic_name(where.topic)
-        self.remove([where for where in self.positions if where not in wanted])
-        self.add([where for where in wanted if where not in self.positions], now)
+        for tp in wanted:
+            check_topic_name(tp.topic)
+        self.remove([tp for tp in self.positions if tp not in wanted])
+        self.add([tp for tp in wanted if tp not in self.positions], now)
 
     def add(self, partitions: Sequence[TopicPartition], now: float, *, held: bool = False) -> None:
         """Read these too. *held*: only from `release` on; nothing is looked up for them before, unless somebody asks where they stand."""
-        for where in partitions:
+        for tp in partitions:
             self._generation += 1
-            self.positions[where] = Position(where, self._generation)
-            self._buffer.renew(where, self._generation)
-        self._metadata.pin(where.topic for where in self.positions)
+            self.positions[tp] = Position(tp, self._generation)
+            self._buffer.renew(tp, self._generation)
+        self._metadata.pin(tp.topic for tp in self.positions)
         if held:
             self._held.update(partitions)
         else:
-            self._initialize([self.positions[where] for where in partitions], now)
+            self._initialize([self.positions[tp] for tp in partitions], now)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these no more, and forget where they stood."""
-        for where in partitions:
-            self._forget(where)
+        for tp in partitions:
+            self._forget(tp)
         self._buffer.pause(self._paused)
-        self._metadata.pin(where.topic for where in self.positions)
+        self._metadata.pin(tp.topic for tp in self.positions)
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch nothing of these any more."""
-        held = [where for where in partitions if where in self.positions]
+        held = [tp for tp in partitions if tp in self.positions]
         self._held.update(held)
-        for where in held:
-            self._place(where)
+        for tp in held:
+            self._place(tp)
 
     def release(self, partitions: Iterable[TopicPartition], now: float) -> None:
         """End `hold`: read these from where they stand."""
-        released = [where for where in partitions if where in self.positions]
+        released = [tp for tp in partitions if tp in self.positions]
         self._held.difference_update(released)
-        for where in released:
-            self.locate(where, now)
-            self._place(where)
+        for tp in released:
+            self.locate(tp, now)
+            self._place(tp)
 
-    def locate(self, where: TopicPartition, now: float) -> None:
+    def locate(self, tp: TopicPartition, now: float) -> None:
         """Begin to look for the position, if nobody does."""
-        position = self.positions[where]
-        if position.phase is Phase.INITIALIZING and where not in self._searches and where not in self._resting:
+        position = self.positions[tp]
+        if position.phase is Phase.INITIALIZING and tp not in self._searches and tp not in self._resting:
             self._initialize([position], now)
 
-    def seek(self, where: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         """Read on at *offset*; whatever was fetched before is dropped."""
-        position = self._renew(where)
+        position = self._renew(tp)
         position.found(offset)
-        self._place(where)
+        self._place(tp)
 
-    def reset(self, where: TopicPartition, timestamp: int, now: float) -> None:
+    def reset(self, tp: TopicPartition, timestamp: int, now: float) -> None:
         """Read on at the offset of *timestamp* (or of the start or end of the log)."""
-        position = self._renew(where)
+        position = self._renew(tp)
         position.advance(Event.SOUGHT)
         position.reset_to = timestamp
         self._look_up(position, now)
@@ -142,16 +142,16 @@ class Fetcher:
         paused = list(partitions)
         self._paused.update(paused)
         self._buffer.pause(self._paused)
-        for where in paused:
-            self._place(where)
+        for tp in paused:
+            self._place(tp)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """End `pause` for these."""
         resumed = list(partitions)
         self._paused.difference_update(resumed)
         self._buffer.pause(self._paused)
-        for where in resumed:
-            self._place(where)
+        for tp in resumed:
+            self._place(tp)
 
     def largest_lag(self) -> int | None:
         """Offsets between what was fetched and the end of the log, where that is most; None while no end is known. For any thread."""
@@ -174,8 +174,8 @@ class Fetcher:
         drained = self._buffer.take_drained()
         if drained:
             self._pace.drained(now)
-        for where in (*drained, *self._near.expire(now), *self._near.give_up(now)):
-            self._place(where)
+        for tp in (*drained, *self._near.expire(now), *self._near.give_up(now)):
+            self._place(tp)
         for node in self._sources.idle():
             room = self._room()
             if room and self._reaches(node, now, ready):
@@ -202,15 +202,15 @@ class Fetcher:
             for position in positions:
                 self._committed(position, None, None, now)
         elif positions:
-            begun = {position.where: position for position in positions}
+            begun = {position.tp: position for position in positions}
             unwanted = self._find_committed(
-                list(begun), lambda where, found, error, now: self._committed(begun[where], found, error, now))
-            self._searches.update((where, functools.partial(unwanted, where)) for where in begun)
+                list(begun), lambda tp, found, error, now: self._committed(begun[tp], found, error, now))
+            self._searches.update((tp, functools.partial(unwanted, tp)) for tp in begun)
 
     def _committed(self, position: Position, found: OffsetAndMetadata | None, error: KafkaError | None, now: float) -> None:
         if not self._is_current(position) or position.phase is not Phase.INITIALIZING:
             return
-        self._searches.pop(position.where, None)
+        self._searches.pop(position.tp, None)
         if error is not None:
             self._refuse(position, error, now)
         elif found is None:
@@ -228,16 +228,16 @@ class Fetcher:
             return
         generation = position.generation
 
-        def found(where: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, now: float) -> None:
+        def found(tp: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, now: float) -> None:
             if self._is_current(position) and position.generation == generation and position.phase is Phase.AWAIT_RESET:
                 self._looked_up(position, timestamp, answer, error, now)
 
-        (search,) = self._lookups.submit({position.where: timestamp}, found, deadline=None, now=now)
-        self._searches[position.where] = functools.partial(self._lookups.cancel, search)
+        (search,) = self._lookups.submit({position.tp: timestamp}, found, deadline=None, now=now)
+        self._searches[position.tp] = functools.partial(self._lookups.cancel, search)
 
     def _looked_up(self, position: Position, timestamp: int, answer: OffsetAndTimestamp | None, error: KafkaError | None,
                    now: float) -> None:
-        self._searches.pop(position.where, None)
+        self._searches.pop(position.tp, None)
         if error is not None:
             self._refuse(position, error, now)
         elif answer is None and timestamp != LATEST:
@@ -249,85 +249,85 @@ class Fetcher:
 
     def _show(self, position: Position) -> None:
         """No record may come for long: the user's position must not stay where the log does not reach any more."""
-        self._buffer.put(Chunk(position.where, position.generation, position.offset, (), position.offset, 0, position.epoch))
+        self._buffer.put(Chunk(position.tp, position.generation, position.offset, (), position.offset, 0, position.epoch))
 
     def _found(self, position: Position, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
         position.found(offset, epoch)
-        self.obstacles.pop(position.where, None)
-        self._place(position.where)
+        self.obstacles.pop(position.tp, None)
+        self._place(position.tp)
 
     def _refuse(self, position: Position, error: KafkaError, now: float) -> None:
         """C20: a look-up that waiting will hardly cure is raised by poll, and yet repeated: it may be granted meanwhile."""
         self._fail(position, error, lasting=False)
-        self.obstacles[position.where] = error
+        self.obstacles[position.tp] = error
         self._pause_after_failure(now, position)
 
-    def _renew(self, where: TopicPartition) -> Position:
+    def _renew(self, tp: TopicPartition) -> Position:
         self._generation += 1
-        position = self.positions[where]
+        position = self.positions[tp]
         position.generation = self._generation
         position.failures = 0
-        self._buffer.renew(where, position.generation)
-        self._unplace(where)
-        self._end_search(where)
+        self._buffer.renew(tp, position.generation)
+        self._unplace(tp)
+        self._end_search(tp)
         return position
 
-    def _forget(self, where: TopicPartition) -> None:
-        del self.positions[where]
-        self._paused.discard(where)
-        self._held.discard(where)
-        self._near.end(where)
-        self._buffer.renew(where, None)
-        self._unplace(where)
-        self._end_search(where)
+    def _forget(self, tp: TopicPartition) -> None:
+        del self.positions[tp]
+        self._paused.discard(tp)
+        self._held.discard(tp)
+        self._near.end(tp)
+        self._buffer.renew(tp, None)
+        self._unplace(tp)
+        self._end_search(tp)
 
-    def _end_search(self, where: TopicPartition) -> None:
+    def _end_search(self, tp: TopicPartition) -> None:
         """Nobody wants the answer any more: without this a question that cannot be answered would be asked for good."""
-        self.obstacles.pop(where, None)
-        self._topic_ids.pop(where, None)
-        end = self._searches.pop(where, None)
+        self.obstacles.pop(tp, None)
+        self._topic_ids.pop(tp, None)
+        end = self._searches.pop(tp, None)
         if end is not None:
             end()
 
     def _is_current(self, position: Position) -> bool:
-        return self.positions.get(position.where) is position
+        return self.positions.get(position.tp) is position
 
     def _fail(self, position: Position, error: KafkaError, *, lasting: bool) -> None:
         if lasting:
-            self.obstacles[position.where] = error
-        if lasting or not self._buffer.count(position.where):
-            self._buffer.put(Failure(position.where, position.generation, error, lasting))
+            self.obstacles[position.tp] = error
+        if lasting or not self._buffer.count(position.tp):
+            self._buffer.put(Failure(position.tp, position.generation, error, lasting))
 
     # ---- where partitions stand -------------------------------------------------------------------------------------
 
-    def _place(self, where: TopicPartition) -> None:
+    def _place(self, tp: TopicPartition) -> None:
         """Queue the partition where it is to be read, if it may be fetched now; if not, it leaves the session it stands in."""
-        position = self.positions.get(where)
+        position = self.positions.get(tp)
         if position is None or not self._fetchable(position):
-            self._sources.take(where)
+            self._sources.take(tp)
             return
-        node = self._source(where)
+        node = self._source(tp)
         if node is None:
-            self._sources.take(where)
-            self._leaderless[where] = None
+            self._sources.take(tp)
+            self._leaderless[tp] = None
             self._metadata.request_update()
         else:
-            self._sources.put(where, node)
+            self._sources.put(tp, node)
 
-    def _source(self, where: TopicPartition) -> int | None:
+    def _source(self, tp: TopicPartition) -> int | None:
         """The node to read from: a near replica, else the leader."""
-        near = self._near.of(where)
-        return self._metadata.cluster.leader(where) if near is None else near
+        near = self._near.of(tp)
+        return self._metadata.cluster.leader(tp) if near is None else near
 
     def _fetchable(self, position: Position) -> bool:
-        where = position.where
-        return (position.known and where not in self._paused and where not in self._held and where not in self._resting
-                and not self._buffer.is_full(where, AHEAD))
+        tp = position.tp
+        return (position.known and tp not in self._paused and tp not in self._held and tp not in self._resting
+                and not self._buffer.is_full(tp, AHEAD))
 
-    def _unplace(self, where: TopicPartition) -> None:
-        self._leaderless.pop(where, None)
-        self._resting.pop(where, None)
-        self._sources.take(where)
+    def _unplace(self, tp: TopicPartition) -> None:
+        self._leaderless.pop(tp, None)
+        self._resting.pop(tp, None)
+        self._sources.take(tp)
 
     def _follow_leaders(self) -> None:
         if self._view == self._metadata.cluster.version:
@@ -335,32 +335,32 @@ class Fetcher:
         self._view = self._metadata.cluster.version
         waiting = [*self._leaderless, *self._sources.wanted()]
         self._leaderless.clear()
-        for where in waiting:
-            self._surface_topic_error(where)
-        for where in (*waiting, *self._near.follow(self._metadata.cluster), *self._sources.outdated(self._is_true)):
-            self._place(where)
+        for tp in waiting:
+            self._surface_topic_error(tp)
+        for tp in (*waiting, *self._near.follow(self._metadata.cluster), *self._sources.outdated(self._is_true)):
+            self._place(tp)
         self._sources.forget_nodes(self._metadata.cluster.nodes.__contains__)
 
-    def _is_true(self, where: TopicPartition, node: int, wish: Wish) -> bool:
+    def _is_true(self, tp: TopicPartition, node: int, wish: Wish) -> bool:
         """Whether the view of the cluster still says what a broker was told."""
-        known = self._metadata.cluster.partition(where)
-        return (known is not None and node == self._source(where) and wish.leader_epoch == known.epoch
-                and wish.topic_id == self._metadata.cluster.topics[where.topic].id)
+        known = self._metadata.cluster.partition(tp)
+        return (known is not None and node == self._source(tp) and wish.leader_epoch == known.epoch
+                and wish.topic_id == self._metadata.cluster.topics[tp.topic].id)
 
-    def _surface_topic_error(self, where: TopicPartition) -> None:
+    def _surface_topic_error(self, tp: TopicPartition) -> None:
         """M03: an error of the topic that waiting cannot cure is raised by poll, once for each time it is told."""
-        topic, position = self._metadata.cluster.topics.get(where.topic), self.positions.get(where)
+        topic, position = self._metadata.cluster.topics.get(tp.topic), self.positions.get(tp)
         if topic is not None and position is not None and topic.error and not error_for(topic.error).retriable:
-            self._fail(position, error_of(Api.METADATA, topic.error, where=where), lasting=False)
+            self._fail(position, error_of(Api.METADATA, topic.error, where=tp), lasting=False)
 
     def _wake(self, now: float) -> None:
         if not self._resting:
             return
-        awake = [where for where, until in self._resting.items() if now >= until]
-        for where in awake:
-            del self._resting[where]
-            self._place(where)
-        self._search_again([self.positions[where] for where in awake if where not in self._searches], now)
+        awake = [tp for tp, until in self._resting.items() if now >= until]
+        for tp in awake:
+            del self._resting[tp]
+            self._place(tp)
+        self._search_again([self.positions[tp] for tp in awake if tp not in self._searches], now)
 
     def _search_again(self, positions: list[Position], now: float) -> None:
         for position in positions:
@@ -393,12 +393,12 @@ class Fetcher:
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def _wish(self, now: float, where: TopicPartition) -> Wish | None:
+    def _wish(self, now: float, tp: TopicPartition) -> Wish | None:
         """What to ask for of a partition now; None if it is not to be fetched any more."""
-        position, known = self.positions.get(where), self._metadata.cluster.partition(where)
+        position, known = self.positions.get(tp), self._metadata.cluster.partition(tp)
         if position is None or known is None or not (self._fetchable(position) and self._stands_in_its_topic(position, now)):
             return None
-        return Wish(position.offset, position.generation, known.epoch, position.epoch, self._metadata.cluster.topics[where.topic].id)
+        return Wish(position.offset, position.generation, known.epoch, position.epoch, self._metadata.cluster.topics[tp.topic].id)
 
     def _request(self, node: int, asking: Asking, room: int, now: float) -> Request:
         reserved = min(room, len(self._sources.session(node).partitions) * self._limits.max_partition_bytes)
@@ -425,8 +425,8 @@ class Fetcher:
             self._refused(now, node, asking, error_of(Api.FETCH, code))
         else:
             self._read(now, node, outcome.message)
-        for where in moving:
-            self._place(where)
+        for tp in moving:
+            self._place(tp)
 
     def _refused(self, now: float, node: int, asking: Asking, error: KafkaError) -> None:
         """C07: an error of the session is none of its partitions: all are asked for again, at once if that can be another request."""
@@ -437,8 +437,8 @@ class Fetcher:
     def _read(self, now: float, node: int, message: Any) -> None:
         nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack)
                  for each in getattr(message, "node_endpoints", ())}
-        for where, wish, part in self._sources.session(node).answered(message):
-            position = self.positions.get(where)
+        for tp, wish, part in self._sources.session(node).answered(message):
+            position = self.positions.get(tp)
             if position is None or (position.generation, position.offset) != (wish.generation, wish.offset):
                 continue  # C03: a seek or a new assignment overtook this answer
             if not position.known:
@@ -447,7 +447,7 @@ class Fetcher:
                 self._on_error(now, node, position, part, nodes)
             else:
                 self._on_data(now, position, part)
-            self._place(where)
+            self._place(tp)
 
     def _on_data(self, now: float, position: Position, part: Any) -> None:
         diverging = getattr(part, "diverging_epoch", None)  # since version 12; without a divergence both are -1
@@ -489,20 +489,20 @@ class Fetcher:
     def _buffer_up(self, position: Position, batches: list[RecordBatch], data: list[RecordBatch]) -> None:
         start = position.offset
         position.read(batches, batches[-1].next_offset)
-        self._buffer.put(Chunk(position.where, position.generation, start, data, position.offset,
+        self._buffer.put(Chunk(position.tp, position.generation, start, data, position.offset,
                                sum(batch.size for batch in batches), position.epoch))
 
     def _go_near(self, now: float, position: Position, replica: int) -> None:
         """C09: the leader wants us to read from a nearer replica."""
-        if not self._near.begin(position.where, replica, self._metadata.cluster, now):
+        if not self._near.begin(position.tp, replica, self._metadata.cluster, now):
             self._metadata.request_update()
             self._pause_after_failure(now, position)
 
     def _on_error(self, now: float, node: int, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
-        error = error_of(Api.FETCH, part.error_code, where=position.where)
+        error = error_of(Api.FETCH, part.error_code, where=position.tp)
         hint = getattr(part, "current_leader", None)
-        self._near.end(position.where)
-        if isinstance(error, OffsetOutOfRangeError) and node != self._metadata.cluster.leader(position.where):
+        self._near.end(position.tp)
+        if isinstance(error, OffsetOutOfRangeError) and node != self._metadata.cluster.leader(position.tp):
             self._pause_after_failure(now, position)  # C09: only the leader knows what the log holds
             return
         if isinstance(error, OffsetOutOfRangeError):
@@ -514,31 +514,31 @@ class Fetcher:
             return
         if error.refresh or error.retriable:
             self._metadata.request_update()
-        if hint is not None and self._follow_hint(position.where, hint, nodes):
+        if hint is not None and self._follow_hint(position.tp, hint, nodes):
             return
         if is_for_the_user(error):
             self._fail(position, error, lasting=False)
         self._pause_after_failure(now, position)
 
-    def _follow_hint(self, where: TopicPartition, hint: Any, nodes: Mapping[int, Node]) -> bool:
+    def _follow_hint(self, tp: TopicPartition, hint: Any, nodes: Mapping[int, Node]) -> bool:
         """C12: whether the answer names a newer leader; then that one is asked at once."""
         before = self._metadata.cluster
-        self._metadata.hint(before.moved(where, hint.leader_id, hint.leader_epoch, nodes.get(hint.leader_id)))
+        self._metadata.hint(before.moved(tp, hint.leader_id, hint.leader_epoch, nodes.get(hint.leader_id)))
         return self._metadata.cluster is not before
 
     def _pause_after_failure(self, now: float, position: Position) -> None:
         position.failures += 1
-        self._resting[position.where] = now + self._backoff.after(position.failures)
+        self._resting[position.tp] = now + self._backoff.after(position.failures)
 
     def _stands_in_its_topic(self, position: Position, now: float) -> bool:
         """C15: a topic that was deleted and made anew is another one, in which the position means nothing."""
-        current = self._metadata.cluster.topics[position.where.topic].id
-        known = self._topic_ids.setdefault(position.where, current)
+        current = self._metadata.cluster.topics[position.tp.topic].id
+        known = self._topic_ids.setdefault(position.tp, current)
         if known == current or known is None or current is None:
             return True
-        self._topic_ids[position.where] = current
+        self._topic_ids[position.tp] = current
         _log.warning("topic %r was deleted and made anew: offset %d of %s means nothing in it, auto_offset_reset decides",
-                     position.where.topic, position.offset, position.where)
+                     position.tp.topic, position.offset, position.tp)
         self._out_of_range(now, position, "is of a topic that was deleted and made anew")
         return False
 
@@ -561,9 +561,9 @@ class Fetcher:
         if cut >= position.offset:
             self._pause_after_failure(now, position)  # no divergence at all: not again at once
             return
-        unread = self._buffer.unread(position.where)
+        unread = self._buffer.unread(position.tp)
         reached = position.offset if unread is None else unread
-        self._renew(position.where)
+        self._renew(position.tp)
         position.advance(Event.DIVERGED)
         if reached > cut and self._reset_time() is None:
             self._truncated(position, reached, cut, epoch)
@@ -571,22 +571,22 @@ class Fetcher:
         position.back_to(min(cut, reached))
         if reached > cut:
             _log.warning("the log of %s was cut back to offset %d (leader epoch %d): what was read from there on, up to offset %d, "
-                         "is not in it any more; reading goes on at %d", position.where, cut, epoch, reached, position.offset)
+                         "is not in it any more; reading goes on at %d", position.tp, cut, epoch, reached, position.offset)
         self._show(position)
 
     def _truncated(self, position: Position, reached: int, cut: int, epoch: int) -> None:
         position.advance(Event.NO_POLICY)
-        self._fail(position, LogTruncationError(position.where, offset=reached, divergent_offset=cut, leader_epoch=epoch), lasting=True)
+        self._fail(position, LogTruncationError(position.tp, offset=reached, divergent_offset=cut, leader_epoch=epoch), lasting=True)
 
     def _give_up(self, now: float, node: int, cause: KafkaError) -> None:
         """All that was asked of a node: it is asked again later, or somebody else is."""
         session = self._sources.session(node)
         session.renew()
-        for where in list(session.partitions):
-            position = self.positions.get(where)
+        for tp in list(session.partitions):
+            position = self.positions.get(tp)
             if position is not None:
-                self._near.end(where)
+                self._near.end(tp)
                 self._pause_after_failure(now, position)
                 if is_for_the_user(cause):
                     self._fail(position, cause, lasting=False)
-                self._place(where)
+                self._place(tp)

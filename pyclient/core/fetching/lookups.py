@@ -25,7 +25,7 @@ Found: TypeAlias = Callable[[TopicPartition, OffsetAndTimestamp | None, KafkaErr
 class Lookup:
     """One partition's question; *found* is told (partition, answer or None, error or None, now) exactly once."""
 
-    where: TopicPartition
+    tp: TopicPartition
     timestamp: int
     found: Found
     deadline: float | None
@@ -47,10 +47,10 @@ class OffsetLookups:
 
     def submit(self, targets: Mapping[TopicPartition, int], found: Found, *, deadline: float | None, now: float) -> list[Lookup]:
         """Ask for the offset at each timestamp (ms, or `LATEST`, `EARLIEST`)."""
-        lookups = [Lookup(where, timestamp, found, deadline) for where, timestamp in targets.items()]
+        lookups = [Lookup(tp, timestamp, found, deadline) for tp, timestamp in targets.items()]
         for lookup in lookups:
             self._open[lookup] = None
-            self._metadata.want(lookup.where.topic, now)
+            self._metadata.want(lookup.tp.topic, now)
         return lookups
 
     def cancel(self, lookup: Lookup) -> None:
@@ -77,13 +77,13 @@ class OffsetLookups:
         groups: dict[int, list[Lookup]] = {}
         for lookup in [each for each in self._open if not each.in_flight and now >= each.not_before]:
             lookup.not_before = 0.0  # the pause is over: from here on it waits for a node, not for the clock
-            topic = self._metadata.cluster.topics.get(lookup.where.topic)
-            leader = self._metadata.cluster.leader(lookup.where)
+            topic = self._metadata.cluster.topics.get(lookup.tp.topic)
+            leader = self._metadata.cluster.leader(lookup.tp)
             if leader is not None:
                 groups.setdefault(leader, []).append(lookup)
             elif topic is not None and topic.error and not error_for(topic.error).retriable:
                 self._metadata.request_update()  # it may be cured before the next question
-                self._end(lookup, None, error_of(Api.METADATA, topic.error, where=lookup.where), now)
+                self._end(lookup, None, error_of(Api.METADATA, topic.error, where=lookup.tp), now)
             else:
                 self._metadata.request_update()
         return groups
@@ -92,7 +92,7 @@ class OffsetLookups:
         # A request names a partition once; a second question about it, for another time, waits for the next request.
         asked: dict[TopicPartition, int] = {}
         for lookup in lookups:
-            lookup.in_flight = asked.setdefault(lookup.where, lookup.timestamp) == lookup.timestamp
+            lookup.in_flight = asked.setdefault(lookup.tp, lookup.timestamp) == lookup.timestamp
         under_way = [lookup for lookup in lookups if lookup.in_flight]
 
         def fields(version: int) -> dict[str, object]:
@@ -103,10 +103,10 @@ class OffsetLookups:
 
     def _topics(self, asked: Mapping[TopicPartition, int]) -> list[dict[str, object]]:
         topics: dict[str, list[dict[str, object]]] = {}
-        for where, timestamp in asked.items():
-            known = self._metadata.cluster.partition(where)
-            topics.setdefault(where.topic, []).append({
-                "partition_index": where.partition, "timestamp": timestamp,
+        for tp, timestamp in asked.items():
+            known = self._metadata.cluster.partition(tp)
+            topics.setdefault(tp.topic, []).append({
+                "partition_index": tp.partition, "timestamp": timestamp,
                 "current_leader_epoch": known.epoch if known is not None else -1})
         return [{"name": name, "partitions": parts} for name, parts in topics.items()]
 
@@ -120,15 +120,15 @@ class OffsetLookups:
             if lookup not in self._open:
                 continue
             if isinstance(outcome, Reply):
-                self._judge(now, lookup, answers.get(lookup.where))
+                self._judge(now, lookup, answers.get(lookup.tp))
             else:
                 self._again(now, lookup, outcome.cause)
 
     def _judge(self, now: float, lookup: Lookup, answer: Any) -> None:
         if answer is None:
-            self._again(now, lookup, UnknownServerError(f"the answer leaves out {lookup.where}"))
+            self._again(now, lookup, UnknownServerError(f"the answer leaves out {lookup.tp}"))
         elif answer.error_code:
-            self._again(now, lookup, error_of(Api.LIST_OFFSETS, answer.error_code, where=lookup.where))
+            self._again(now, lookup, error_of(Api.LIST_OFFSETS, answer.error_code, where=lookup.tp))
         elif answer.offset < 0:
             self._end(lookup, None, None, now)  # no record that late
         else:
@@ -147,10 +147,10 @@ class OffsetLookups:
     def _end(self, lookup: Lookup, answer: OffsetAndTimestamp | None, error: KafkaError | None, now: float) -> None:
         if lookup in self._open:
             del self._open[lookup]
-            lookup.found(lookup.where, answer, error, now)
+            lookup.found(lookup.tp, answer, error, now)
 
     def _too_late(self, lookup: Lookup) -> KafkaError:
         cause = lookup.last_error or self._metadata.last_error
         reason = f"last error: {cause}" if cause else "its leader is not known or did not answer"
-        return KafkaTimeoutError(f"the offset of {lookup.where} could not be looked up in time ({reason}). "
+        return KafkaTimeoutError(f"the offset of {lookup.tp} could not be looked up in time ({reason}). "
                             "Check that the topic and partition exist and that its leader is up.")

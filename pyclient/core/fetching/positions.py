@@ -57,7 +57,7 @@ class FromEpoch(NamedTuple):
 class Position:
     """One assigned partition: where the next fetch begins, and for which generation of the assignment or seek."""
 
-    where: TopicPartition
+    tp: TopicPartition
     generation: int
     phase: Phase = Phase.INITIALIZING
     offset: int = -1

@@ -42,28 +42,28 @@ class NearReplicas:
         """Where we are; nothing while a replica that leaders would name cannot be reached: they serve us themselves then."""
         return self._rack if now >= self._alone_until else ""
 
-    def of(self, where: TopicPartition) -> int | None:
+    def of(self, tp: TopicPartition) -> int | None:
         """The replica to read instead of the leader."""
-        return self._at.get(where)
+        return self._at.get(tp)
 
-    def begin(self, where: TopicPartition, replica: int, cluster: Cluster, now: float) -> bool:
+    def begin(self, tp: TopicPartition, replica: int, cluster: Cluster, now: float) -> bool:
         """The leader says: read from this one. False when nobody knows where that is."""
-        self.end(where)
-        known = cluster.partition(where)
+        self.end(tp)
+        known = cluster.partition(tp)
         if known is None or known.leader is None or replica not in cluster.nodes or replica in known.offline:
             return False
         if replica != known.leader:
-            self._at[where] = replica
-            self._leases.setdefault(replica, {})[where] = Lease(now + self._lease, known.leader, known.epoch)
+            self._at[tp] = replica
+            self._leases.setdefault(replica, {})[tp] = Lease(now + self._lease, known.leader, known.epoch)
         return True
 
-    def end(self, where: TopicPartition) -> None:
+    def end(self, tp: TopicPartition) -> None:
         """Read from the leader again."""
-        replica = self._at.pop(where, None)
+        replica = self._at.pop(tp, None)
         if replica is None:
             return
         leases = self._leases[replica]
-        del leases[where]
+        del leases[tp]
         if not leases:
             del self._leases[replica]
             self._missed.pop(replica, None)
@@ -72,23 +72,23 @@ class NearReplicas:
 
     def expire(self, now: float) -> list[TopicPartition]:
         """Leases whose time is over."""
-        return self._ended([where for leases in self._leases.values() for where in _over(leases, now)])
+        return self._ended([tp for leases in self._leases.values() for tp in _over(leases, now)])
 
     def follow(self, cluster: Cluster) -> list[TopicPartition]:
         """Leases of leaders that are none any more, or to replicas that went offline."""
-        return self._ended([where for replica, leases in self._leases.items() for where, lease in leases.items()
-                            if not _holds(cluster, where, replica, lease)])
+        return self._ended([tp for replica, leases in self._leases.items() for tp, lease in leases.items()
+                            if not _holds(cluster, tp, replica, lease)])
 
     def give_up(self, now: float) -> list[TopicPartition]:
         """Leases to replicas that nobody could reach for a while. Leaders, who may, would name them again: they are not asked to."""
         lost = [replica for replica, since in self._missed.items() if now >= since + REACH_LIMIT]
         if lost:
             self._alone_until = now + self._lease
-        return self._ended([where for replica in lost for where in self._leases[replica]])
+        return self._ended([tp for replica in lost for tp in self._leases[replica]])
 
     def _ended(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        for where in partitions:
-            self.end(where)
+        for tp in partitions:
+            self.end(tp)
         return partitions
 
     # ---- who can be reached -----------------------------------------------------------------------------------------
@@ -106,13 +106,13 @@ class NearReplicas:
 
 
 def _over(leases: dict[TopicPartition, Lease], now: float) -> Iterator[TopicPartition]:
-    for where, lease in leases.items():
+    for tp, lease in leases.items():
         if now < lease.until:
             return
-        yield where
+        yield tp
 
 
-def _holds(cluster: Cluster, where: TopicPartition, replica: int, lease: Lease) -> bool:
-    known = cluster.partition(where)
+def _holds(cluster: Cluster, tp: TopicPartition, replica: int, lease: Lease) -> bool:
+    known = cluster.partition(tp)
     return (known is not None and (known.leader, known.epoch) == (lease.leader, lease.leader_epoch)
             and replica in cluster.nodes and replica not in known.offline)

@@ -33,19 +33,19 @@ def fetch_fields(asking: Asking, limits: FetchLimits, *, rack: str, max_bytes: i
 def _topics(wishes: Mapping[TopicPartition, Wish], max_bytes: int, *, by_id: bool) -> list[dict[str, object]]:
     name = "topic_id" if by_id else "topic"
     topics: dict[object, list[dict[str, object]]] = {}
-    for where, wish in wishes.items():
-        topics.setdefault(wish.topic_id if by_id else where.topic, []).append(_partition(where, wish, max_bytes))
+    for tp, wish in wishes.items():
+        topics.setdefault(wish.topic_id if by_id else tp.topic, []).append(_partition(tp, wish, max_bytes))
     return [{name: topic, "partitions": parts} for topic, parts in topics.items()]
 
 
-def _partition(where: TopicPartition, wish: Wish, max_bytes: int) -> dict[str, object]:
-    return {"partition": where.partition, "fetch_offset": wish.offset, "current_leader_epoch": wish.leader_epoch,
+def _partition(tp: TopicPartition, wish: Wish, max_bytes: int) -> dict[str, object]:
+    return {"partition": tp.partition, "fetch_offset": wish.offset, "current_leader_epoch": wish.leader_epoch,
             "last_fetched_epoch": wish.last_epoch, "partition_max_bytes": max_bytes}
 
 
 def _forgotten(asking: Asking, *, by_id: bool) -> list[dict[str, object]]:
     name = "topic_id" if by_id else "topic"
     topics: dict[object, list[int]] = {}
-    for where, wish in asking.forgets(by_id=by_id):
-        topics.setdefault(wish.topic_id if by_id else where.topic, []).append(where.partition)
+    for tp, wish in asking.forgets(by_id=by_id):
+        topics.setdefault(wish.topic_id if by_id else tp.topic, []).append(tp.partition)
     return [{name: topic, "partitions": parts} for topic, parts in topics.items()]

@@ -54,7 +54,7 @@ class Asking:
         """What the broker is to drop; a new session has nothing to drop. By name it would drop what is told in the same request with it."""
         if self.epoch == FULL:
             return []
-        return [(where, wish) for where, wish in self.forgotten.items() if by_id or where not in self.wishes]
+        return [(tp, wish) for tp, wish in self.forgotten.items() if by_id or tp not in self.wishes]
 
 
 @attrs.define(eq=False)
@@ -83,16 +83,16 @@ class Session:
 
     # ---- what shall change ------------------------------------------------------------------------------------------
 
-    def want(self, where: TopicPartition) -> None:
+    def want(self, tp: TopicPartition) -> None:
         """Read this partition from the next request on, or read it otherwise than until now."""
-        self._left.pop(where, None)
-        self._wanted[where] = None
+        self._left.pop(tp, None)
+        self._wanted[tp] = None
 
-    def leave(self, where: TopicPartition) -> None:
+    def leave(self, tp: TopicPartition) -> None:
         """Do not read this partition any more."""
-        self._wanted.pop(where, None)
-        if where in self.partitions:
-            self._left[where] = None
+        self._wanted.pop(tp, None)
+        if tp in self.partitions:
+            self._left[tp] = None
 
     @property
     def wanted(self) -> tuple[TopicPartition, ...]:
@@ -111,14 +111,14 @@ class Session:
         news = self._news(wish)
         if not news and len(self.partitions) <= len(self._left):
             return None
-        forgotten = {where: self._drop(where) for where in self._left}
+        forgotten = {tp: self._drop(tp) for tp in self._left}
         self._left = {}
-        for where, new in news.items():
-            if where in self.partitions:
-                old = self._drop(where)
+        for tp, new in news.items():
+            if tp in self.partitions:
+                old = self._drop(tp)
                 if old.topic_id != new.topic_id:
-                    forgotten[where] = old
-            self._hold(where, new)
+                    forgotten[tp] = old
+            self._hold(tp, new)
         if bool(self._nameless) != self._by_name:
             self.renew()  # a session is by name or by id for good
         if self.epoch == FULL:
@@ -130,12 +130,12 @@ class Session:
     def _news(self, wish: Callable[[TopicPartition], Wish | None]) -> dict[TopicPartition, Wish]:
         wanted, self._wanted = self._wanted, {}
         news = {}
-        for where in wanted:
-            new = wish(where)
+        for tp in wanted:
+            new = wish(tp)
             if new is None:
-                self.leave(where)
-            elif new != self.partitions.get(where):
-                news[where] = new
+                self.leave(tp)
+            elif new != self.partitions.get(tp):
+                news[tp] = new
         return news
 
     def farewell(self) -> Asking | None:
@@ -172,12 +172,12 @@ class Session:
             known = None if by_name else self._topics.get(topic.topic_id)
             name = topic.topic if by_name else known.name if known is not None else ""
             for part in topic.partitions:
-                where = TopicPartition(name, part.partition_index)
-                wish = self.partitions.get(where)
+                tp = TopicPartition(name, part.partition_index)
+                wish = self.partitions.get(tp)
                 if wish is None or not (by_name or wish.topic_id == topic.topic_id):
                     strangers += 1
                 else:
-                    told.append((where, wish, part))
+                    told.append((tp, wish, part))
         return told, strangers
 
     def refused(self, error: KafkaError) -> bool:
@@ -200,15 +200,15 @@ class Session:
 
     # ---- partitions and their topics --------------------------------------------------------------------------------
 
-    def _hold(self, where: TopicPartition, wish: Wish) -> None:
-        self.partitions[where] = wish
+    def _hold(self, tp: TopicPartition, wish: Wish) -> None:
+        self.partitions[tp] = wish
         if wish.topic_id is None:
             self._nameless += 1
         else:
-            self._topics.setdefault(wish.topic_id, _Topic(where.topic)).partitions += 1
+            self._topics.setdefault(wish.topic_id, _Topic(tp.topic)).partitions += 1
 
-    def _drop(self, where: TopicPartition) -> Wish:
-        wish = self.partitions.pop(where)
+    def _drop(self, tp: TopicPartition) -> Wish:
+        wish = self.partitions.pop(tp)
         if wish.topic_id is None:
             self._nameless -= 1
         else:

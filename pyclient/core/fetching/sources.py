@@ -18,26 +18,26 @@ class Sources:
         self._at: dict[TopicPartition, int] = {}  # where it is wanted, or was told last
         self._under_way: dict[int, dict[TopicPartition, None]] = {}  # and what moves elsewhere as soon as the answer is there
 
-    def put(self, where: TopicPartition, node: int) -> None:
+    def put(self, tp: TopicPartition, node: int) -> None:
         """Read this partition from *node*, with its next request."""
-        old = self._at.get(where, node)
+        old = self._at.get(tp, node)
         if old != node:
-            self._sessions[old].leave(where)
-            if old in self._under_way and where in self._sessions[old].partitions:
-                self._under_way[old][where] = None
+            self._sessions[old].leave(tp)
+            if old in self._under_way and tp in self._sessions[old].partitions:
+                self._under_way[old][tp] = None
                 return
-        self._at[where] = node
-        self.session(node).want(where)
+        self._at[tp] = node
+        self.session(node).want(tp)
 
-    def take(self, where: TopicPartition) -> None:
+    def take(self, tp: TopicPartition) -> None:
         """Read this partition no more."""
-        node = self._at.get(where)
+        node = self._at.get(tp)
         if node is None:
             return
         session = self._sessions[node]
-        session.leave(where)
-        if where not in session.partitions:
-            del self._at[where]
+        session.leave(tp)
+        if tp not in session.partitions:
+            del self._at[tp]
 
     def session(self, node: int) -> Session:
         """The session at a node."""
@@ -55,9 +55,9 @@ class Sources:
             return None
         self._sessions[node] = self._sessions.pop(node)
         self._under_way[node] = {}
-        for where in asking.forgotten:
-            if where not in session.partitions and self._at.get(where) == node:
-                del self._at[where]
+        for tp in asking.forgotten:
+            if tp not in session.partitions and self._at.get(tp) == node:
+                del self._at[tp]
         return asking
 
     def ended(self, node: int) -> list[TopicPartition]:
@@ -66,24 +66,24 @@ class Sources:
 
     def wanted(self) -> list[TopicPartition]:
         """What the next requests are to ask for anew, or otherwise than until now."""
-        return [where for session in self._sessions.values() for where in session.wanted]
+        return [tp for session in self._sessions.values() for tp in session.wanted]
 
     def under_way(self) -> list[TopicPartition]:
         """What nodes are being asked for."""
-        return [where for node in self._under_way for where in self._sessions[node].partitions]
+        return [tp for node in self._under_way for tp in self._sessions[node].partitions]
 
     def outdated(self, is_true: Callable[[TopicPartition, int, Wish], bool]) -> list[TopicPartition]:
         """Partitions of which (where, node, wish), as the node was told it, is not true any more."""
-        return [where for node, session in self._sessions.items() for where, wish in session.partitions.items()
-                if self._at.get(where) == node and not is_true(where, node, wish)]
+        return [tp for node, session in self._sessions.items() for tp, wish in session.partitions.items()
+                if self._at.get(tp) == node and not is_true(tp, node, wish)]
 
     def forget_nodes(self, alive: Callable[[int], bool]) -> None:
         """Drop the sessions of nodes that are gone and read nothing any more."""
         for node in [node for node, session in self._sessions.items()
                      if not alive(node) and node not in self._under_way and not session.reads]:
             del self._sessions[node]
-            for where in [where for where, at in self._at.items() if at == node]:
-                del self._at[where]
+            for tp in [tp for tp, at in self._at.items() if at == node]:
+                del self._at[tp]
 
     def farewells(self) -> Iterator[tuple[int, Asking, bool]]:
         """What ends each session there is: (node, what to say, whether a request to it is under way)."""

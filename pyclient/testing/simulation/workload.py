@@ -397,7 +397,7 @@ class ConsumingService:
         """Positions, as users see them."""
         for each in self._partitions:
             reading = self._reading(each)
-            position = self._consumer._progress.position(each)
+            position = self._consumer._consumed_positions.position(each)
             if position is None and self._leaving:
                 position = await self._consumer.position(each, timeout=5.0)
             begin = self._facts.start_for(reading, (each.topic, each.partition))

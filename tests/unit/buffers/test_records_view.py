@@ -52,10 +52,10 @@ def within(base: int, counts: Sequence[int]) -> list[int]:
     return found
 
 
-def chunk(where: TopicPartition, generation: int, base: int, counts: Sequence[int], *, behind: int = 0, position: int | None = None) -> Chunk:
+def chunk(tp: TopicPartition, generation: int, base: int, counts: Sequence[int], *, behind: int = 0, position: int | None = None) -> Chunk:
     """What one answer held; *behind* offsets after the last record hold only control records."""
     end = base + span(counts) + behind
-    return Chunk(where, generation, base if position is None else position, batches(base, counts), end, 100)
+    return Chunk(tp, generation, base if position is None else position, batches(base, counts), end, 100)
 
 
 def damaged(base: int, count: int) -> RecordBatch:
@@ -69,8 +69,8 @@ def damaged(base: int, count: int) -> RecordBatch:
 def buffer_of(*entries: Chunk | Failure) -> FetchBuffer:
     """A buffer that holds these; generation 1 of every partition."""
     buffer = FetchBuffer()
-    for where in PARTITIONS:
-        buffer.renew(where, 1)
+    for tp in PARTITIONS:
+        buffer.renew(tp, 1)
     for entry in entries:
         buffer.put(entry)
     return buffer
@@ -80,8 +80,8 @@ def offsets(records: Sequence[Record]) -> list[tuple[str, int, int]]:
     return [(record.topic, record.partition, record.offset) for record in records]
 
 
-def at(where: TopicPartition, *numbers: int) -> list[tuple[str, int, int]]:
-    return [(*where, number) for number in numbers]
+def at(tp: TopicPartition, *numbers: int) -> list[tuple[str, int, int]]:
+    return [(*tp, number) for number in numbers]
 
 
 # --- the buffer ------------------------------------------------------------------------------------------------------
@@ -105,24 +105,24 @@ class BufferRules(RuleBasedStateMachine):
         self.buffer.on_room = lambda: self.calls.append("room")
         self.buffer.on_data = lambda: self.calls.append("data")
 
-    @rule(where=st.sampled_from(PARTITIONS), stale=st.booleans(), size=st.integers(0, 100))
-    def put(self, where: TopicPartition, stale: bool, size: int) -> None:
-        current = self.generations.get(where)
-        entry = Chunk(where, (current or 0) - 1 if stale else current or 0, 0, (), 1, size)
+    @rule(tp=st.sampled_from(PARTITIONS), stale=st.booleans(), size=st.integers(0, 100))
+    def put(self, tp: TopicPartition, stale: bool, size: int) -> None:
+        current = self.generations.get(tp)
+        entry = Chunk(tp, (current or 0) - 1 if stale else current or 0, 0, (), 1, size)
         self.buffer.put(entry)
         if current is not None and not stale:
             self.model.append(entry)
             assert self.calls[-1] == "data"
 
-    @rule(where=st.sampled_from(PARTITIONS), gone=st.booleans())
-    def renew(self, where: TopicPartition, gone: bool) -> None:
+    @rule(tp=st.sampled_from(PARTITIONS), gone=st.booleans())
+    def renew(self, tp: TopicPartition, gone: bool) -> None:
         self.number += 1
-        self.buffer.renew(where, None if gone else self.number)
-        self.generations.pop(where, None)
+        self.buffer.renew(tp, None if gone else self.number)
+        self.generations.pop(tp, None)
         if not gone:
-            self.generations[where] = self.number
-        self.model = [entry for entry in self.model if entry.where != where]
-        self.drained.discard(where)
+            self.generations[tp] = self.number
+        self.model = [entry for entry in self.model if entry.tp != tp]
+        self.drained.discard(tp)
 
     @rule(paused=st.sets(st.sampled_from(PARTITIONS)))
     def pause(self, paused: set[TopicPartition]) -> None:
@@ -132,7 +132,7 @@ class BufferRules(RuleBasedStateMachine):
     @precondition(lambda self: self.out is None)
     @rule()
     def take(self) -> None:
-        expected = next((entry for entry in self.model if entry.where not in self.paused), None)
+        expected = next((entry for entry in self.model if entry.tp not in self.paused), None)
         assert self.buffer.ready() == self.buffer.wait(0) == (expected is not None)
         taken = self.buffer.take()
         assert taken is expected
@@ -147,11 +147,11 @@ class BufferRules(RuleBasedStateMachine):
         assert entry is not None
         calls = list(self.calls)
         self.buffer.give_back(entry, last=last)
-        if self.generations.get(entry.where) != entry.generation:
+        if self.generations.get(entry.tp) != entry.generation:
             self.made_room(entry, calls)
             return
         assert self.calls == calls  # a part of an entry makes no room: nobody is woken for it
-        behind = [each for each in self.model if each.where == entry.where] if last else []
+        behind = [each for each in self.model if each.tp == entry.tp] if last else []
         others = [each for each in self.model if each not in behind]
         self.model = [*others, entry, *behind] if last else [entry, *self.model]
 
@@ -166,18 +166,18 @@ class BufferRules(RuleBasedStateMachine):
 
     def made_room(self, entry: Chunk, calls: list[str]) -> None:
         """Whoever waits for it is told, once."""
-        self.drained.add(entry.where)
-        told = ["room"] if self.bytes_awaited or entry.where in self.awaited else []
+        self.drained.add(entry.tp)
+        told = ["room"] if self.bytes_awaited or entry.tp in self.awaited else []
         assert self.calls == calls + told
-        self.awaited.discard(entry.where)
+        self.awaited.discard(entry.tp)
         self.bytes_awaited = False
 
-    @rule(where=st.sampled_from(PARTITIONS), most=st.integers(1, 3))
-    def wait_for_a_partition(self, where: TopicPartition, most: int) -> None:
-        full = self.buffer.count(where) >= most
-        assert self.buffer.is_full(where, most) == full
+    @rule(tp=st.sampled_from(PARTITIONS), most=st.integers(1, 3))
+    def wait_for_a_partition(self, tp: TopicPartition, most: int) -> None:
+        full = self.buffer.count(tp) >= most
+        assert self.buffer.is_full(tp, most) == full
         if full:
-            self.awaited.add(where)
+            self.awaited.add(tp)
 
     @rule()
     def wait_for_bytes(self) -> None:
@@ -195,8 +195,8 @@ class BufferRules(RuleBasedStateMachine):
         held = [*self.model, *([self.out] if self.out is not None else [])]
         assert len(self.buffer) == len(self.model)
         assert self.buffer.bytes == sum(entry.size for entry in held)
-        for where in PARTITIONS:
-            assert self.buffer.count(where) == sum(entry.where == where for entry in held)
+        for tp in PARTITIONS:
+            assert self.buffer.count(tp) == sum(entry.tp == tp for entry in held)
 
 
 TestFetchBuffer = BufferRules.TestCase
@@ -239,10 +239,10 @@ def test_C04_every_record_is_handed_out_once_in_order_and_positions_end_behind_e
     ends = dict.fromkeys(PARTITIONS, 0)
     expected: list[tuple[str, int, int]] = []
     buffer = buffer_of()
-    for where, counts, behind in chunks:
-        buffer.put(chunk(where, 1, ends[where], counts, behind=behind))
-        expected += at(where, *within(ends[where], counts))
-        ends[where] += span(counts) + behind
+    for tp, counts, behind in chunks:
+        buffer.put(chunk(tp, 1, ends[tp], counts, behind=behind))
+        expected += at(tp, *within(ends[tp], counts))
+        ends[tp] += span(counts) + behind
     got: list[tuple[str, int, int]] = []
     reached: dict[TopicPartition, int] = {}
     for limit in limits:
@@ -250,13 +250,13 @@ def test_C04_every_record_is_handed_out_once_in_order_and_positions_end_behind_e
         assert len(records) <= limit
         got += offsets(records)
         reached.update(records.positions())
-        for where, position in records.positions().items():
-            mine = [each[2] for each in got if each[:2] == where]
-            left = [each[2] for each in expected[len(got):] if each[:2] == where]
+        for tp, position in records.positions().items():
+            mine = [each[2] for each in got if each[:2] == tp]
+            left = [each[2] for each in expected[len(got):] if each[:2] == tp]
             assert all(offset < position for offset in mine)
             assert all(offset >= position for offset in left)
     assert got == expected
-    assert reached == {where: ends[where] for where, _, _ in chunks}
+    assert reached == {tp: ends[tp] for tp, _, _ in chunks}
 
 
 def test_C04_records_before_the_position_are_skipped() -> None:
@@ -332,10 +332,10 @@ def results(draw: st.DrawFn) -> Records:
     """What a poll may have returned."""
     buffer = buffer_of()
     ends = dict.fromkeys(PARTITIONS, 0)
-    for where in draw(st.lists(st.sampled_from(PARTITIONS), max_size=6)):
+    for tp in draw(st.lists(st.sampled_from(PARTITIONS), max_size=6)):
         counts, behind = draw(st.lists(st.integers(0, 4), max_size=3)), draw(st.integers(0, 1))
-        buffer.put(chunk(where, 1, ends[where], counts, behind=behind))
-        ends[where] += span(counts) + behind
+        buffer.put(chunk(tp, 1, ends[tp], counts, behind=behind))
+        ends[tp] += span(counts) + behind
     return collect(buffer, draw(st.integers(1, 30)), None)
 
 
@@ -360,9 +360,9 @@ def test_a_split_loses_nothing_and_each_half_has_its_positions(records: Records,
     assert [*head, *tail] == list(records)
     assert len(head) == min(count, len(records))
     assert {**head.positions(), **tail.positions()} == records.positions()
-    for where, position in head.positions().items():
-        assert all(record.offset < position for record in head if here(record) == where)
-        assert all(record.offset >= position for record in tail if here(record) == where)
+    for tp, position in head.positions().items():
+        assert all(record.offset < position for record in head if here(record) == tp)
+        assert all(record.offset >= position for record in tail if here(record) == tp)
     assert {here(record) for record in head} <= set(head.positions())
     assert {here(record) for record in tail} <= set(tail.positions())
     assert list(head.joined(tail)) == list(records)
@@ -373,9 +373,9 @@ def test_a_split_loses_nothing_and_each_half_has_its_positions(records: Records,
 def test_the_parts_by_partition_are_the_whole(records: Records) -> None:
     parts = dict(records.by_partition())
     assert list(parts) == list(dict.fromkeys(here(record) for record in records)) == list(records.partitions())
-    for where, part in parts.items():
-        assert list(part) == [record for record in records if here(record) == where]
-        assert part.positions() == {where: records.positions()[where]}
+    for tp, part in parts.items():
+        assert list(part) == [record for record in records if here(record) == tp]
+        assert part.positions() == {tp: records.positions()[tp]}
 
 
 @given(results(), st.data())
@@ -389,9 +389,9 @@ def test_what_comes_after_a_record_and_the_positions_through_it(records: Records
     for inclusive in (False, True):
         positions = records.through(record, inclusive=inclusive)
         seen = model[: index + inclusive]
-        for where, position in positions.items():
-            assert all(each.offset < position.offset for each in seen if here(each) == where)
-            assert all(each.offset >= position.offset for each in model[index + inclusive :] if here(each) == where)
+        for tp, position in positions.items():
+            assert all(each.offset < position.offset for each in seen if here(each) == tp)
+            assert all(each.offset >= position.offset for each in model[index + inclusive :] if here(each) == tp)
         assert {here(each) for each in seen} <= set(positions)
 
 
@@ -458,8 +458,8 @@ def test_what_was_selected_splits_without_losing_positions(thin: tuple[Records, 
     head, tail = records.split(count)
     assert [*head, *tail] == model
     assert {**head.positions(), **tail.positions()} == records.positions()
-    for where, position in head.positions().items():
-        assert all(record.offset >= position for record in tail if here(record) == where)
+    for tp, position in head.positions().items():
+        assert all(record.offset >= position for record in tail if here(record) == tp)
 
 
 @given(thinned(), st.data())
@@ -473,9 +473,9 @@ def test_positions_through_a_selected_record_move_over_what_lies_between(thin: t
     before, behind = records.through(record, inclusive=False), records.through(record, inclusive=True)
     assert before[here(record)].offset == record.offset
     done = set(records.positions()) - {here(each) for each in model[index + 1 :]}
-    assert {where: behind[where].offset for where in done} == {where: records.positions()[where] for where in done}
-    for where, position in behind.items():
-        assert all(each.offset >= position.offset for each in model[index + 1 :] if here(each) == where)
+    assert {tp: behind[tp].offset for tp in done} == {tp: records.positions()[tp] for tp in done}
+    for tp, position in behind.items():
+        assert all(each.offset >= position.offset for each in model[index + 1 :] if here(each) == tp)
 
 
 @given(results(), st.data())
@@ -612,7 +612,7 @@ def test_C06_ctrl_c_anywhere_loses_no_record_and_no_memory() -> None:
             assert more.next_offsets(), "held, and not in line"
             found.update(offsets(more))
         assert found == {*at(A, 0, 1, 2, 3, 4, 5), *at(B, 0, 1, 2)}, point
-        assert [buffer.count(where) for where in (A, B)] == [0, 0]
+        assert [buffer.count(tp) for tp in (A, B)] == [0, 0]
     assert point > 30  # it was broken off often
 
 
@@ -638,7 +638,7 @@ def test_positions_that_moved_over_no_records_are_joined_too(records: Records) -
 
 @given(results())
 def test_next_offsets_is_what_a_commit_stores(records: Records) -> None:
-    assert {where: each.offset for where, each in records.next_offsets().items()} == records.positions()
+    assert {tp: each.offset for tp, each in records.next_offsets().items()} == records.positions()
 
 
 def test_nothing_comes_after_a_record_that_is_not_here() -> None:

@@ -37,7 +37,7 @@ class Watching:
         return records.filter(self.keeps)
 
     def on_commit(self, offsets: Offsets) -> None:
-        self.told.append({where: position.offset for where, position in offsets.items()})
+        self.told.append({tp: position.offset for tp, position in offsets.items()})
 
     def close(self) -> None:
         self.closed += 1
@@ -107,7 +107,7 @@ def polled(consumer: Consumer, count: int, **options: Any) -> list[int]:
 
 
 def committed(cluster: FakeCluster) -> dict[TopicPartition, int]:
-    return {where: position.offset for where, position in cluster.committed("g").items()}
+    return {tp: position.offset for tp, position in cluster.committed("g").items()}
 
 
 # ---- which they are -----------------------------------------------------------------------------------------------------

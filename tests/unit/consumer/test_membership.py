@@ -195,7 +195,7 @@ def test_a_listener_may_seek_pause_ask_for_positions_and_commit(cluster: FakeClu
         assert seen["position"] == 0
     with member(cluster, topics=None) as witness:
         found = witness.committed([P0, P1])
-    assert {where: position and position.offset for where, position in found.items()} == {P0: 10, P1: 3}
+    assert {tp: position and position.offset for tp, position in found.items()} == {P0: 10, P1: 3}
 
 
 @pytest.mark.parametrize("call", [
@@ -414,9 +414,9 @@ def test_C24_a_commit_before_partitions_go_follows_one_that_was_just_begun(clust
             async with asyncio.timeout(20):
                 while not owned(consumer):
                     await consumer.poll(0.1)
-            consumer._commit_soon({P0: OffsetAndMetadata(3)}, lambda _offsets, _error: None)
-            consumer._progress.start_at(P0, 8)
-            consumer._progress.commits_itself = True
+            consumer._submit_commit({P0: OffsetAndMetadata(3)}, lambda _offsets, _error: None)
+            consumer._consumed_positions.start_at(P0, 8)
+            consumer._consumed_positions.auto_commits = True
             await consumer.unsubscribe()
 
     asyncio.run(main())

@@ -48,8 +48,8 @@ class Fetching:
         self.knows()
 
     def _find_committed(self, partitions: Sequence[TopicPartition], tell: TellNow) -> Callable[[TopicPartition], None]:
-        self.asked_for.append((partitions, lambda where, found, error: tell(
-            where, OffsetAndMetadata(found) if isinstance(found, int) else found, error, self.world.now)))
+        self.asked_for.append((partitions, lambda tp, found, error: tell(
+            tp, OffsetAndMetadata(found) if isinstance(found, int) else found, error, self.world.now)))
         return self.unwanted.append
 
     def knows(self, *topics: dict[str, object], nodes: Iterable[int] = (1, 2, 3)) -> None:
@@ -60,8 +60,8 @@ class Fetching:
     def reads(self, *partitions: TopicPartition, at: int = 0) -> None:
         """Assign these and begin at an offset."""
         self.fetcher.assign(partitions, self.world.now)
-        for where in partitions:
-            self.fetcher.seek(where, at)
+        for tp in partitions:
+            self.fetcher.seek(tp, at)
 
     def turn(self) -> list[Sent]:
         """What the fetcher and its look-ups send now."""
@@ -79,11 +79,11 @@ class Fetching:
         assert sent.api is Api.LIST_OFFSETS
         return sent, {TopicPartition(each.name, part.partition_index): part.timestamp for each in sent.body.topics for part in each.partitions}
 
-    def found(self, where: TopicPartition, offset: int, *, error: int = 0) -> None:
+    def found(self, tp: TopicPartition, offset: int, *, error: int = 0) -> None:
         """Answer the look-up that comes now."""
         sent, _ = self.looks_up()
-        sent.reply(topics=[{"name": where.topic, "partitions": [
-            {"partition_index": where.partition, "offset": offset, "timestamp": -1, "error_code": error}]}])
+        sent.reply(topics=[{"name": tp.topic, "partitions": [
+            {"partition_index": tp.partition, "offset": offset, "timestamp": -1, "error_code": error}]}])
 
     def values(self) -> list[tuple[TopicPartition, int, bytes | None]]:
         """What the user gets now; errors are raised."""
@@ -118,10 +118,10 @@ def marker(offset: int, producer: int, kind: int) -> bytes:
 def gives(sent: Sent, told: Mapping[TopicPartition, bytes | int | dict[str, object]], **more: object) -> None:
     """Answer a fetch: bytes are data, a number is an error, a mapping is the fields."""
     responses = []
-    for where, what in told.items():
+    for tp, what in told.items():
         fields = {"records": what} if isinstance(what, bytes) else {"error_code": what} if isinstance(what, int) else what
-        part = {"partition_index": where.partition, "records": b"", "aborted_transactions": None, **fields}
-        responses.append({"topic": where.topic, "topic_id": topic_id(where.topic), "partitions": [part]})
+        part = {"partition_index": tp.partition, "records": b"", "aborted_transactions": None, **fields}
+        responses.append({"topic": tp.topic, "topic_id": topic_id(tp.topic), "partitions": [part]})
     sent.reply(responses=responses, **more)
 
 

@@ -264,7 +264,7 @@ def test_C08_one_topic_without_an_id_and_the_request_goes_by_name(fetching: Fetc
     sent = nameless.fetches()
     assert (sent.version, asks(sent)) == (12, {A0: 0, B0: 0})
     gives(sent, {A0: batch(0), B0: batch(0)})
-    assert [where for where, _, _ in nameless.values()] == [A0, B0]
+    assert [tp for tp, _, _ in nameless.values()] == [A0, B0]
     fetching.reads(A0, B0)
     assert {each.version for each in fetching.turn()} == {SPOKEN[Api.FETCH].high}
 
@@ -321,7 +321,7 @@ def test_C03_an_answer_for_a_partition_that_was_given_up_is_dropped(fetching: Fe
     if again:
         fetching.reads(A1, A0)
     gives(late, {A0: batch(0), A1: batch(0)})
-    assert all(where == A1 for where, _, _ in fetching.values())
+    assert all(tp == A1 for tp, _, _ in fetching.values())
     assert fetching.buffer.bytes == 0
 
 
@@ -339,7 +339,7 @@ def test_C01_what_is_paused_is_not_fetched_and_C03_keeps_what_is_buffered(fetchi
     fetching.fetcher.pause([A0])
     assert fetching.fetcher.paused == {A0}
     assert asks(fetching.fetches()) == {A1: 1}
-    assert [where for where, _, _ in fetching.values()] == [A1]
+    assert [tp for tp, _, _ in fetching.values()] == [A1]
     fetching.fetcher.resume([A0])
     assert fetching.values() == [(A0, 0, b"0")]
 
@@ -442,7 +442,7 @@ def test_C14_all_answers_under_way_together_fit_the_buffer() -> None:
     sent = fetching.turn()
     assert sum(min(each.body.max_bytes, PARTITION_BYTES * len(asks(each))) for each in sent) <= 4000
     for each in sent:
-        gives(each, {where: encode_values([b"x" * 900], base_offset=0) for where in asks(each)})
+        gives(each, {tp: encode_values([b"x" * 900], base_offset=0) for tp in asks(each)})
     assert fetching.buffer.bytes <= 4000
 
 

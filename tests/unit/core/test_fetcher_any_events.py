@@ -38,24 +38,24 @@ class AnyEvents(RuleBasedStateMachine):
 
     @rule(partitions=st.sets(PLACES))
     def assign(self, partitions: set[TopicPartition]) -> None:
-        fresh = [where for where in partitions if where not in self.next]
+        fresh = [tp for tp in partitions if tp not in self.next]
         self.fetching.fetcher.assign(partitions, self.fetching.world.now)
-        for where in fresh:
-            self.fetching.fetcher.seek(where, 0)
-        self.next = {where: self.next.get(where, 0) for where in partitions}
+        for tp in fresh:
+            self.fetching.fetcher.seek(tp, 0)
+        self.next = {tp: self.next.get(tp, 0) for tp in partitions}
 
     @precondition(lambda self: self.next)
     @rule(data=st.data(), offset=st.integers(0, 50))
     def seek(self, data: st.DataObject, offset: int) -> None:
-        where = data.draw(st.sampled_from(sorted(self.next)))
-        self.fetching.fetcher.seek(where, offset)
-        self.next[where] = offset
+        tp = data.draw(st.sampled_from(sorted(self.next)))
+        self.fetching.fetcher.seek(tp, offset)
+        self.next[tp] = offset
 
     @precondition(lambda self: self.next)
     @rule(data=st.data(), paused=st.booleans())
     def pause_or_resume(self, data: st.DataObject, paused: bool) -> None:
-        where = data.draw(st.sampled_from(sorted(self.next)))
-        (self.fetching.fetcher.pause if paused else self.fetching.fetcher.resume)([where])
+        tp = data.draw(st.sampled_from(sorted(self.next)))
+        (self.fetching.fetcher.pause if paused else self.fetching.fetcher.resume)([tp])
 
     @rule(limit=st.integers(1, 10))
     def poll(self, limit: int) -> None:
@@ -65,10 +65,10 @@ class AnyEvents(RuleBasedStateMachine):
         except RecordTooLargeError:
             return
         for record in records:
-            where = TopicPartition(record.topic, record.partition)
-            assert where not in paused
-            assert record.offset == self.next[where], f"{where} is at {self.next[where]}"
-            self.next[where] += 1
+            tp = TopicPartition(record.topic, record.partition)
+            assert tp not in paused
+            assert record.offset == self.next[tp], f"{tp} is at {self.next[tp]}"
+            self.next[tp] += 1
 
     # the cluster
 
@@ -77,27 +77,27 @@ class AnyEvents(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, counts: list[Any]) -> None:
         sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
         told: dict[TopicPartition, bytes | int | dict[str, object]] = {}
-        for (where, offset), count in zip(self.reads(sent).items(), counts, strict=False):
+        for (tp, offset), count in zip(self.reads(sent).items(), counts, strict=False):
             if count == "error":
-                told[where] = NOT_LEADER
+                told[tp] = NOT_LEADER
             elif count == "cut":
-                told[where] = batch(offset)[:-1]
+                told[tp] = batch(offset)[:-1]
             elif count is not None:
-                told[where] = batch(offset, count) if count else b""
+                told[tp] = batch(offset, count) if count else b""
         self.tell(sent, told)
 
     @precondition(lambda self: self.fetching.world.in_flight)
     @rule(data=st.data(), replica=st.sampled_from([1, 2, 3, 9]))
     def name_a_nearer_replica(self, data: st.DataObject, replica: int) -> None:
         sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
-        self.tell(sent, {where: {"preferred_read_replica": replica} for where in self.reads(sent)})
+        self.tell(sent, {tp: {"preferred_read_replica": replica} for tp in self.reads(sent)})
 
     @precondition(lambda self: self.fetching.world.in_flight)
     @rule(data=st.data())
     def a_follower_has_not_got_it(self, data: st.DataObject) -> None:
         sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
         leader = self.fetching.metadata.cluster.leader
-        self.tell(sent, {where: OUT_OF_RANGE for where in self.reads(sent) if leader(where) != sent.node})
+        self.tell(sent, {tp: OUT_OF_RANGE for tp in self.reads(sent) if leader(tp) != sent.node})
 
     @precondition(lambda self: self.fetching.world.in_flight)
     @rule(lost=st.booleans())
@@ -148,15 +148,15 @@ class AnyEvents(RuleBasedStateMachine):
         self.hear()
         under_way = [sent.node for sent in fetching.world.in_flight]
         assert len(under_way) == len(set(under_way))
-        asked = [where for sent in fetching.world.in_flight for where in self.reads(sent)]
+        asked = [tp for sent in fetching.world.in_flight for tp in self.reads(sent)]
         assert len(asked) == len(set(asked))
-        assert all(fetching.buffer.count(where) <= 3 for where in ALL)
+        assert all(fetching.buffer.count(tp) <= 3 for tp in ALL)
 
     @invariant()
     def a_broker_reads_what_is_to_be_read_of_it(self) -> None:
         in_flight = self.fetching.world.in_flight
         if not any(self.heard[sent].code for sent in in_flight):
-            assert {where for sent in in_flight for where in self.reads(sent)} == set(self.fetching.fetcher.under_way)
+            assert {tp for sent in in_flight for tp in self.reads(sent)} == set(self.fetching.fetcher.under_way)
 
     def teardown(self) -> None:
         """Once nothing fails any more, every partition is read on."""
@@ -164,18 +164,18 @@ class AnyEvents(RuleBasedStateMachine):
         fetching.world.nodes = {1, 2, 3}
         fetching.knows(topic("a", 1, 2, 3, epoch=1000), topic("b", 1, epoch=1000))
         fetching.fetcher.resume(self.next)
-        goal = {where: offset + 3 for where, offset in self.next.items()}
+        goal = {tp: offset + 3 for tp, offset in self.next.items()}
         for _ in range(30):
             fetching.world.after(64.0)
             fetching.turn()
             self.hear()
             for sent in list(fetching.world.in_flight):
-                self.tell(sent, {where: batch(offset) for where, offset in self.reads(sent).items()})
+                self.tell(sent, {tp: batch(offset) for tp, offset in self.reads(sent).items()})
             fetching.turn()
             self.hear()
             for _ in range(5):
                 self.poll(1000)
-        assert all(self.next[where] >= offset for where, offset in goal.items())
+        assert all(self.next[tp] >= offset for tp, offset in goal.items())
 
 
 TestAnyEvents = AnyEvents.TestCase

@@ -22,7 +22,7 @@ def fetching() -> Fetching:
 def goes_near(fetching: Fetching, *partitions: TopicPartition, replica: int = 3) -> Sent:
     """These are read, their leader names the replica, which is asked."""
     fetching.reads(*partitions)
-    gives(fetching.fetches(), {where: {"preferred_read_replica": replica} for where in partitions})
+    gives(fetching.fetches(), {tp: {"preferred_read_replica": replica} for tp in partitions})
     sent = fetching.fetches()
     assert (sent.node, asks(sent)) == (replica, dict.fromkeys(partitions, 0))
     return sent
@@ -251,8 +251,8 @@ def test_C09_what_is_given_up_holds_no_lease(fetching: Fetching) -> None:
 def test_leases_end_one_by_one_and_a_new_one_begins_its_time_anew() -> None:
     cluster = Fetching().metadata.cluster
     near = NearReplicas("r1", LEASE)
-    for number, where in enumerate((A0, A1, A2)):
-        assert near.begin(where, 3, cluster, 10.0 * number)
+    for number, tp in enumerate((A0, A1, A2)):
+        assert near.begin(tp, 3, cluster, 10.0 * number)
     assert near.begin(A0, 3, cluster, 15.0)
     assert (len(near), near.of(A0), near.of(TopicPartition("b", 0))) == (3, 3, None)
     assert near.expire(LEASE + 9) == []

@@ -120,7 +120,7 @@ def test_C03_a_seek_while_the_session_is_asked_is_told_next_and_what_comes_meanw
     assert fetching.turn() == []
     gives(late, {A0: batch(0), A1: batch(0)}, session_id=SESSION)
     assert asks(fetching.fetches()) == {A0: 40, A1: 1}
-    assert [where for where, _, _ in fetching.values()] == [A1]
+    assert [tp for tp, _, _ in fetching.values()] == [A1]
 
 
 def test_C13_a_partition_with_an_error_rests_outside_of_the_session(fetching: Fetching) -> None:
@@ -274,7 +274,7 @@ def test_C07_after_an_unknown_outcome_a_new_session_begins_and_ends_the_old_one(
 def test_C07_what_is_told_beside_a_stranger_is_taken_and_a_new_session_begins(fetching: Fetching) -> None:
     begins(fetching, A0, A1)
     gives(fetching.fetches(), {A0: batch(0), B0: batch(0)}, session_id=SESSION)
-    assert [where for where, _, _ in fetching.values()] == [A0]
+    assert [tp for tp, _, _ in fetching.values()] == [A0]
     sent = fetching.fetches()
     assert (of_session(sent), asks(sent)) == ((SESSION, FULL), {A1: 0, A0: 1})
 

@@ -40,7 +40,7 @@ class Asking:
 
     def ask(self, targets: Mapping[TopicPartition, int], timeout: float | None = None) -> list[Lookup]:
         deadline = None if timeout is None else self.world.now + timeout
-        return self.lookups.submit(targets, lambda where, found, error, _now: self.ended.append((where, found, error)), deadline=deadline, now=self.world.now)
+        return self.lookups.submit(targets, lambda tp, found, error, _now: self.ended.append((tp, found, error)), deadline=deadline, now=self.world.now)
 
     def turn(self) -> list[Sent]:
         return self.world.turn(self.lookups)
@@ -60,9 +60,9 @@ def asking() -> Asking:
 
 def offsets(sent: Sent, told: Mapping[TopicPartition, tuple[int, int]], code: int = 0) -> None:
     """Answer (offset, timestamp) for these partitions, in the error *code*."""
-    parts = [{"name": where.topic, "partitions": [
-        {"partition_index": where.partition, "offset": offset, "timestamp": timestamp, "leader_epoch": 4, "error_code": code}]}
-        for where, (offset, timestamp) in told.items()]
+    parts = [{"name": tp.topic, "partitions": [
+        {"partition_index": tp.partition, "offset": offset, "timestamp": timestamp, "leader_epoch": 4, "error_code": code}]}
+        for tp, (offset, timestamp) in told.items()]
     sent.reply(topics=parts)
 
 
@@ -173,7 +173,7 @@ def test_C13_an_error_that_waiting_cannot_cure_ends_the_question_and_no_other(as
     sent.reply(topics=[
         {"name": "a", "partitions": [{"partition_index": 0, "error_code": code}]},
         {"name": "b", "partitions": [{"partition_index": 0, "offset": 3, "timestamp": -1, "error_code": 0}]}])
-    ends = {where: (found, error) for where, found, error in asking.ended}
+    ends = {tp: (found, error) for tp, found, error in asking.ended}
     assert isinstance(ends[A0][1], type(error_for(code)))
     assert str(A0) in str(ends[A0][1])
     assert ends[B0] == (OffsetAndTimestamp(3, -1, None), None)
@@ -227,8 +227,8 @@ def test_a_question_ends_at_its_deadline_wherever_it_stands_and_names_the_cause(
     assert asking.lookups.next_deadline() == asking.world.now + 10
     asking.world.after(10.0)
     asking.turn()
-    ((where, _, error),) = asking.ended
-    assert where == A0
+    ((tp, _, error),) = asking.ended
+    assert tp == A0
     assert isinstance(error, KafkaTimeoutError)
     assert "a-0" in str(error)
     for each in sent:
@@ -281,8 +281,8 @@ class AnyEvents(RuleBasedStateMachine):
         self.open: dict[int, tuple[Lookup, float | None]] = {}
         self.ends: dict[int, int] = {}
 
-    @rule(where=PLACES, timestamp=st.sampled_from([EARLIEST, LATEST, 5]), timeout=st.none() | st.sampled_from([0.0, 1.0, 20.0]))
-    def ask(self, where: TopicPartition, timestamp: int, timeout: float | None) -> None:
+    @rule(tp=PLACES, timestamp=st.sampled_from([EARLIEST, LATEST, 5]), timeout=st.none() | st.sampled_from([0.0, 1.0, 20.0]))
+    def ask(self, tp: TopicPartition, timestamp: int, timeout: float | None) -> None:
         number = len(self.ends)
         self.ends[number] = 0
         deadline = None if timeout is None else self.asking.world.now + timeout
@@ -291,7 +291,7 @@ class AnyEvents(RuleBasedStateMachine):
             self.ends[number] += 1
             self.open.pop(number, None)
 
-        (lookup,) = self.asking.lookups.submit({where: timestamp}, found, deadline=deadline, now=self.asking.world.now)
+        (lookup,) = self.asking.lookups.submit({tp: timestamp}, found, deadline=deadline, now=self.asking.world.now)
         self.open[number] = (lookup, deadline)
 
     @precondition(lambda self: self.open)
@@ -320,8 +320,8 @@ class AnyEvents(RuleBasedStateMachine):
     @rule(data=st.data(), codes=st.lists(st.sampled_from([0, 0, 6, -1, 29, None]), min_size=3, max_size=3))
     def answer(self, data: st.DataObject, codes: list[int | None]) -> None:
         sent = data.draw(st.sampled_from(self.asking.world.in_flight))
-        told = [{"name": where.topic, "partitions": [{"partition_index": where.partition, "offset": 5, "timestamp": -1, "error_code": code}]}
-                for where, code in zip(asked(sent), codes, strict=False) if code is not None]
+        told = [{"name": tp.topic, "partitions": [{"partition_index": tp.partition, "offset": 5, "timestamp": -1, "error_code": code}]}
+                for tp, code in zip(asked(sent), codes, strict=False) if code is not None]
         sent.reply(topics=told)
 
     @precondition(lambda self: self.asking.world.in_flight)

@@ -28,14 +28,14 @@ class Reader:
     wishes: dict[TopicPartition, Wish] = attrs.field(factory=dict)
 
     def wants(self, *partitions: TopicPartition, offset: int = 0, **more: Any) -> None:
-        for where in partitions:
-            self.wishes[where] = wish(where, offset, **more)
-            self.session.want(where)
+        for tp in partitions:
+            self.wishes[tp] = wish(tp, offset, **more)
+            self.session.want(tp)
 
     def leaves(self, *partitions: TopicPartition) -> None:
-        for where in partitions:
-            self.wishes.pop(where)
-            self.session.leave(where)
+        for tp in partitions:
+            self.wishes.pop(tp)
+            self.session.leave(tp)
 
     def asks(self) -> Asking:
         asking = self.session.next(self.wishes.get)
@@ -49,15 +49,15 @@ class Reader:
         self.session.answered(says(*partitions))
 
 
-def wish(where: TopicPartition, offset: int = 0, **more: Any) -> Wish:
-    return Wish(**{"offset": offset, "generation": 1, "leader_epoch": 3, "last_epoch": -1, "topic_id": topic_id(where.topic), **more})
+def wish(tp: TopicPartition, offset: int = 0, **more: Any) -> Wish:
+    return Wish(**{"offset": offset, "generation": 1, "leader_epoch": 3, "last_epoch": -1, "topic_id": topic_id(tp.topic), **more})
 
 
 def says(*partitions: TopicPartition, session: int | None = SESSION, by_name: bool = False, ids: dict[str, UUID] | None = None) -> Any:
     """An answer that tells of these; a version without sessions when *session* is None."""
-    topics = [SimpleNamespace(partitions=[SimpleNamespace(partition_index=where.partition)],
-                              **({"topic": where.topic} if by_name else {"topic_id": (ids or {}).get(where.topic, topic_id(where.topic))}))
-              for where in partitions]
+    topics = [SimpleNamespace(partitions=[SimpleNamespace(partition_index=tp.partition)],
+                              **({"topic": tp.topic} if by_name else {"topic_id": (ids or {}).get(tp.topic, topic_id(tp.topic))}))
+              for tp in partitions]
     return SimpleNamespace(responses=topics, **({} if session is None else {"session_id": session}))
 
 
@@ -236,7 +236,7 @@ def test_an_answer_is_read_by_what_was_asked(reader: Reader) -> None:
     reader.asks()
     reader.wants(A0, offset=9)  # a seek meanwhile
     told = reader.session.answered(says(B0, A0))
-    assert [(where, wish.offset, part.partition_index) for where, wish, part in told] == [(B0, 4, 0), (A0, 4, 0)]
+    assert [(tp, wish.offset, part.partition_index) for tp, wish, part in told] == [(B0, 4, 0), (A0, 4, 0)]
 
 
 @pytest.mark.parametrize("by_name", [True, False])
@@ -246,7 +246,7 @@ def test_C07_a_full_answer_that_misses_a_partition_or_has_a_stranger_ends_the_se
         reader.wants(A0, A1)
         reader.asks()
         told = reader.session.answered(says(*partitions, by_name=by_name))
-        assert [where for where, _, _ in told] == [where for where in partitions if where != B0]
+        assert [tp for tp, _, _ in told] == [tp for tp in partitions if tp != B0]
         asking = reader.asks()
         assert (asking.id, asking.epoch, list(asking.wishes)) == (SESSION, FULL, [A0, A1])
 
@@ -255,7 +255,7 @@ def test_C07_an_incremental_answer_with_a_stranger_begins_another_session(reader
     reader.begins(A0, A1)
     reader.asks()
     told = reader.session.answered(says(B0, A1))
-    assert [where for where, _, _ in told] == [A1]
+    assert [tp for tp, _, _ in told] == [A1]
     asking = reader.asks()
     assert (asking.id, asking.epoch, list(asking.wishes)) == (SESSION, FULL, [A0, A1])
 
@@ -271,7 +271,7 @@ def test_C07_the_old_id_of_a_topic_made_anew_is_a_stranger(reader: Reader) -> No
     reader.begins(A0, A1)
     reader.wants(A0, topic_id=ANEW)
     reader.asks()
-    assert [where for where, _, _ in reader.session.answered(says(A0, A1))] == [A1]
+    assert [tp for tp, _, _ in reader.session.answered(says(A0, A1))] == [A1]
 
 
 def test_C07_an_empty_full_answer_of_a_broker_that_throttles_changes_nothing(reader: Reader) -> None:
@@ -352,11 +352,11 @@ def test_a_session_says_what_it_is(reader: Reader) -> None:
 def test_topics_that_nothing_is_read_of_any_more_are_not_remembered(reader: Reader) -> None:
     reader.begins(A0)
     for number in range(5):
-        where = TopicPartition(f"t{number}", 0)
-        reader.wants(where)
+        tp = TopicPartition(f"t{number}", 0)
+        reader.wants(tp)
         reader.asks()
         reader.session.answered(says())
-        reader.leaves(where)
+        reader.leaves(tp)
     reader.asks()
     assert reader.session.answered(says(TopicPartition("t3", 0))) == []
     assert list(reader.session.partitions) == [A0]

@@ -71,28 +71,28 @@ class AnyEvents(RuleBasedStateMachine):
 
     # the user
 
-    @rule(where=PLACES, offset=st.integers(0, 3), epoch=st.integers(0, 1))
-    def want(self, where: TopicPartition, offset: int, epoch: int) -> None:
-        self.wants[where] = Wish(offset, 0, epoch, -1, self.ids[where.topic])
-        self.session.want(where)
+    @rule(tp=PLACES, offset=st.integers(0, 3), epoch=st.integers(0, 1))
+    def want(self, tp: TopicPartition, offset: int, epoch: int) -> None:
+        self.wants[tp] = Wish(offset, 0, epoch, -1, self.ids[tp.topic])
+        self.session.want(tp)
 
-    @rule(where=PLACES)
-    def leave(self, where: TopicPartition) -> None:
-        self.wants.pop(where, None)
-        self.session.leave(where)
+    @rule(tp=PLACES)
+    def leave(self, tp: TopicPartition) -> None:
+        self.wants.pop(tp, None)
+        self.session.leave(tp)
 
-    @rule(where=PLACES)
-    def is_not_to_be_read_after_all(self, where: TopicPartition) -> None:
-        self.wants.pop(where, None)
-        self.session.want(where)
+    @rule(tp=PLACES)
+    def is_not_to_be_read_after_all(self, tp: TopicPartition) -> None:
+        self.wants.pop(tp, None)
+        self.session.want(tp)
 
     @rule(topic=st.sampled_from("abc"), how=st.sampled_from(["anew", "nameless"]))
     def another_id(self, topic: str, how: str) -> None:
         self.generation += 1
         self.ids[topic] = uuid5(topic_id(topic), str(self.generation)) if how == "anew" else None
-        for where in [where for where in self.wants if where.topic == topic]:
-            self.wants[where] = self.wants[where]._replace(topic_id=self.ids[topic])
-            self.session.want(where)
+        for tp in [tp for tp in self.wants if tp.topic == topic]:
+            self.wants[tp] = self.wants[tp]._replace(topic_id=self.ids[topic])
+            self.session.want(tp)
 
     # the broker
 
@@ -130,7 +130,7 @@ class AnyEvents(RuleBasedStateMachine):
         else:
             strangers = ((topic_id("z") if version >= TOPIC_IDS_SINCE else "z", 0),) if what == "stranger" else ()
             read = self.session.answered(self.message(version, answer.session, (*told, *strangers)))
-            assert [wish for _, wish, _ in read] == [self.wants[where] for where, _, _ in read]
+            assert [wish for _, wish, _ in read] == [self.wants[tp] for tp, _, _ in read]
             assert len(read) == len(told)
 
     def ask(self, body: dict[str, Any], version: int) -> Answer:
@@ -139,8 +139,8 @@ class AnyEvents(RuleBasedStateMachine):
         return self.broker.answer(body, version)
 
     def reads_what_is_wanted(self, answer: Answer, version: int) -> None:
-        wanted = {(wish.topic_id if version >= TOPIC_IDS_SINCE else where.topic, where.partition): Want(wish.offset, wish.leader_epoch)
-                  for where, wish in self.wants.items()}
+        wanted = {(wish.topic_id if version >= TOPIC_IDS_SINCE else tp.topic, tp.partition): Want(wish.offset, wish.leader_epoch)
+                  for tp, wish in self.wants.items()}
         assert answer.reads == wanted
 
     def message(self, version: int, session: int, told: tuple[Key, ...]) -> Any:

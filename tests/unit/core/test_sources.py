@@ -62,7 +62,7 @@ def test_C02_a_topic_made_anew_is_forgotten_under_its_old_id_and_read_where_it_w
     sources.ended(1)
     sources.put(A0, 1)
     new = wish(A0)._replace(topic_id=UUID(int=1))
-    assert sources.ask(1, lambda where: new) is not None
+    assert sources.ask(1, lambda tp: new) is not None
     sources.put(A0, 2)
     assert sources.idle() == []
     assert sources.ended(1) == [A0]
