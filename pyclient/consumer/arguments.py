@@ -1,4 +1,4 @@
-"""Partitions, offsets and topics as users may write them: checked before anything is done with them."""
+"""Checks of partitions, offsets and topics that users pass, before anything is done with them."""
 from __future__ import annotations
 
 import re
@@ -12,26 +12,30 @@ from pyclient.records import OffsetAndMetadata, SubscriptionPattern, TopicPartit
 MAX_OFFSET: Final = 2**63 - 1
 MAX_PARTITION: Final = 2**31 - 1
 MAX_EPOCH: Final = 2**31 - 1
-MAX_NOTE_BYTES: Final = 2**15 - 1
-"""A broker hangs up on a longer string instead of refusing it."""
+MAX_METADATA_BYTES: Final = 2**15 - 1
+"""Brokers close the connection on a longer string instead of answering with an error."""
 
 
 def as_partition(given: object) -> TopicPartition:
-    """A partition as users may write it, checked: what cannot be sent would stop every request it is part of."""
+    """A checked partition: one that cannot be encoded would fail every request that contains it."""
     match given:
         case (str(topic), int(number)) if topic and 0 <= number <= MAX_PARTITION:
             return TopicPartition(topic, number)
-    raise ValueError(f"{given!r} is no partition: give TopicPartition(topic, number), with a number from 0 on")
+    raise ValueError(f"expected TopicPartition(topic, partition >= 0), got {type(given).__name__} {given!r}")
 
 
 def as_partitions(given: Iterable[object]) -> list[TopicPartition]:
-    """Partitions as users may write them, checked."""
     return [as_partition(each) for each in given]
 
 
 def as_offsets(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Plain numbers or `OffsetAndMetadata`, checked."""
     return {as_partition(tp): _as_position(tp, given) for tp, given in offsets.items()}
+
+
+def as_times(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Times in ms since the epoch, checked."""
+    return {as_partition(tp): _as_time(time) for tp, time in times.items()}
 
 
 def _as_position(tp: TopicPartition, given: object) -> OffsetAndMetadata:
@@ -41,45 +45,46 @@ def _as_position(tp: TopicPartition, given: object) -> OffsetAndMetadata:
         case OffsetAndMetadata(offset=int(), metadata=str(), leader_epoch=None | int()):
             position = given
         case _:
-            raise ValueError(f"{given!r} is no position of {tp}: give an offset or OffsetAndMetadata")
+            raise ValueError(f"the position of {tp} must be an offset or OffsetAndMetadata, got {type(given).__name__} {given!r}")
     if not 0 <= position.offset <= MAX_OFFSET:
-        raise ValueError(f"offset {position.offset} of {tp} is negative or too large: commit the offset of the next record to read")
+        raise ValueError(f"offset {position.offset} of {tp} is not between 0 and {MAX_OFFSET}: commit the offset of the next record to read")
     if position.leader_epoch is not None and not 0 <= position.leader_epoch <= MAX_EPOCH:
-        raise ValueError(f"leader epoch {position.leader_epoch} of {tp} is negative or too large: leave it out when it is not known")
-    if len(position.metadata.encode()) > MAX_NOTE_BYTES:
-        raise ValueError(f"the metadata of {tp} is longer than {MAX_NOTE_BYTES} bytes: brokers take at most "
+        raise ValueError(f"leader epoch {position.leader_epoch} of {tp} is not between 0 and {MAX_EPOCH}: leave it out when it is not known")
+    if len(position.metadata.encode()) > MAX_METADATA_BYTES:
+        raise ValueError(f"the metadata of {tp} is longer than {MAX_METADATA_BYTES} bytes: brokers accept at most "
                          "offset.metadata.max.bytes, by default 4096")
     return position
 
 
 def check_offset(offset: object) -> None:
     if not isinstance(offset, int) or not 0 <= offset <= MAX_OFFSET:
-        raise ValueError(f"offset {offset!r} is not between 0 and {MAX_OFFSET}; seek_to_beginning() and seek_to_end() go to the ends")
+        raise ValueError(f"offset {offset!r} is not an integer between 0 and {MAX_OFFSET}; for the ends call seek_to_beginning() or seek_to_end()")
 
 
-def as_time(when: object) -> int:
-    if not isinstance(when, int) or not 0 <= when <= MAX_OFFSET:
-        raise ValueError(f"time {when!r} is not a number from 0 to {MAX_OFFSET}: give ms since the epoch; beginning_offsets() and end_offsets() give the ends")
-    return when
+def _as_time(time: object) -> int:
+    if not isinstance(time, int) or not 0 <= time <= MAX_OFFSET:
+        raise ValueError(f"time {time!r} is not an integer between 0 and {MAX_OFFSET}: give ms since the epoch; "
+                         "for the ends call beginning_offsets() or end_offsets()")
+    return time
 
 
 def as_subscription(given: object, *, internal: bool) -> Subscription:
-    """What a consumer is to read: names, or a pattern that has to match a topic's whole name; *internal* topics too, if the client matches it.
+    """A checked subscription: names, or a pattern that has to match a topic's whole name. *internal*: the pattern may match internal topics.
 
     Raises:
-        TypeError, ValueError, InvalidTopicError: it is neither, or a name that no topic can have.
+        TypeError, ValueError, InvalidTopicError: it is neither, or a name is not valid for a topic.
     """
     if isinstance(given, re.Pattern):
         if not isinstance(given.pattern, str):
-            raise TypeError(f"{given!r} matches bytes, and topics have names of text: compile a str")
+            raise TypeError(f"{given!r} matches bytes, but topic names are str: compile a str pattern")
         return Subscription(pattern=given, internal=internal)
     if isinstance(given, SubscriptionPattern):
         return Subscription(brokers_pattern=given)
     if isinstance(given, str) or not isinstance(given, Iterable):
-        raise TypeError(f'{given!r} is no list of topics: give ["name", ...], or a compiled pattern (re.compile)')
+        raise TypeError(f'expected a list of topics ["name", ...] or a compiled pattern (re.compile), got {type(given).__name__} {given!r}')
     names = list(given)
     for name in names:
         check_topic_name(name)
     if not names:
-        raise ValueError("no topics are given: name at least one, or unsubscribe()")
+        raise ValueError("the list of topics is empty: name at least one, or call unsubscribe()")
     return Subscription(frozenset(names))

@@ -1,4 +1,4 @@
-"""Commits of one consumer, in the order they were asked for (C24), and what is committed already."""
+"""Commits of one consumer, sent in the order in which they were started (C24), and lookups of committed offsets."""
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +16,7 @@ from pyclient.client.core import ClientCore
 
 
 class Commits:
-    """Commits for a group, as its member or, without a subscription, as nobody."""
+    """Commits for a group: as its member, or without a subscription as a consumer outside of it."""
 
     def __init__(self, core: ClientCore, config: ConsumerConfig, membership: Membership | None) -> None:
         self._core = core
@@ -29,19 +29,19 @@ class Commits:
         """The group id.
 
         Raises:
-            IllegalStateError: there is none.
+            IllegalStateError: the consumer has none.
         """
         if not self._group_id:
-            raise IllegalStateError("committing needs a group: give the consumer a group_id")
+            raise IllegalStateError("committed offsets belong to a group: give the consumer a group_id")
         return self._group_id
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, as_member: bool,
                      automatic: bool = False) -> None:
-        """Store *offsets*, after all commits asked for before; an *automatic* one does not wait for topics that brokers do not know.
+        """Store *offsets*, after all commits started before. An *automatic* one does not wait for topics that brokers do not know.
 
         Raises:
-            CommitFailedError: they are not this member's to commit (any more).
-            RebalanceInProgressError: the group was rebalancing all the time.
+            CommitFailedError: a partition is not assigned to this member (any more).
+            RebalanceInProgressError: the group was rebalancing until the timeout.
             KafkaError: not stored, or (`KafkaTimeoutError`) not known to be.
         """
         self._core.check_open()
@@ -62,7 +62,7 @@ class Commits:
             async with asyncio.timeout(timeout):
                 await self._order.acquire()
         except TimeoutError:
-            raise KafkaTimeoutError(f"commits asked for before this one have not ended after {timeout} s; nothing was sent for it") from None
+            raise KafkaTimeoutError(f"earlier commits have not ended after {timeout} s; this one was not sent") from None
 
     async def _as_member(self, commit: MemberCommit, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None, *,
                          automatic: bool) -> None:
@@ -85,35 +85,35 @@ class Commits:
         return None if deadline is None else max(0.0, deadline - self._core.clock())
 
     def _rebalancing(self) -> KafkaError:
-        return RebalanceInProgressError(f"group {self._group_id!r} was rebalancing all the time: nothing was committed. poll(), then commit again "
+        return RebalanceInProgressError(f"group {self._group_id!r} was rebalancing until the timeout: nothing was committed. poll(), then commit again "
                                         "what is still assigned.")
 
-    # ---- what is committed ------------------------------------------------------------------------------------------
+    # ---- committed offsets ------------------------------------------------------------------------------------------
 
     async def committed(self, partitions: Iterable[TopicPartition], timeout: float | None) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where nothing is."""
+        """The committed position of each partition; None where nothing is committed."""
         group, wanted = self.group(), list(partitions)
         found: dict[TopicPartition, OffsetAndMetadata | None] = await self._core.call(
             lambda finish, deadline: committed_call(group, wanted, finish, deadline), timeout)
         return found
 
-    def find(self, partitions: Sequence[TopicPartition],
-             tell: Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]) -> Callable[[TopicPartition], None]:
-        """Look up what is committed, as `Fetcher` wants to be told; the function given back ends it for one partition."""
+    def look_up(self, partitions: Sequence[TopicPartition],
+                found: Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]) -> Callable[[TopicPartition], None]:
+        """Look up committed positions, as `FindCommitted` describes; the returned function cancels it for one partition."""
         wanted = set(partitions)
 
-        def finish(found: Any, error: BaseException | None) -> None:
+        def finish(committed: Any, error: BaseException | None) -> None:
             for tp in partitions:
                 if isinstance(error, KafkaError):
-                    tell(tp, None, error, self._core.clock())
-                elif found is not None:
-                    tell(tp, found[tp], None, self._core.clock())
+                    found(tp, None, error, self._core.clock())
+                elif committed is not None:
+                    found(tp, committed[tp], None, self._core.clock())
 
-        def unwanted(tp: TopicPartition) -> None:
+        def cancel(tp: TopicPartition) -> None:
             wanted.discard(tp)
             if not wanted:
                 self._core.calls.cancel(call)
 
         call = committed_call(self.group(), partitions, finish, None)
         self._core.calls.submit(call)
-        return unwanted
+        return cancel

@@ -1,63 +1,66 @@
-"""What a consumer's facades remember between calls: what was handed out, and what counts as consumed."""
+"""Which records a consumer has returned, which count as consumed, and which positions are committed.
+
+Belongs to the one thread or task that uses the consumer. The page docs/internals/consuming.md shows all positions of a
+partition with their owners.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pyclient.buffers.records_view import Decode, Records, collect
 from pyclient.buffers.record_iterator import RecordCursor
+from pyclient.buffers.records_view import Decode, Records, collect
+from pyclient.client.interceptors import consumer_interceptors
 from pyclient.codec.record import Record, decoded
 from pyclient.config import ConsumerConfig
+from pyclient.consumer.core import ConsumerCore
 from pyclient.errors import SerializationError
 from pyclient.metrics import RECORDS_CONSUMED
 from pyclient.plugins import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, TopicPartition
-from pyclient.consumer.uncommitted import Uncommitted
-from pyclient.consumer.core import ConsumerCore
-from pyclient.client.interceptors import consumer_interceptors
 
 
 class ConsumedPositions:
-    """What was handed out and what counts as consumed. Belongs to the one thread that uses the consumer.
+    """What was returned to the user and what counts as consumed.
 
-    A result of poll counts as consumed when the next poll, a commit or a clean close follows; a record of an iteration
-    when the next one is asked for, or at a commit inside the loop's body.
+    The result of a poll counts as consumed when the next poll, a commit or a clean close follows. A record of an
+    iteration counts when the next one is requested, or at a commit inside the loop's body.
     """
 
     def __init__(self, core: ConsumerCore) -> None:
         self._core = core
         self._decode = decoder(core.config)
         self._interceptors = consumer_interceptors(core.config.interceptors)
-        self._consumed = Uncommitted()
-        self._handed: dict[TopicPartition, OffsetAndMetadata] = {}
-        self._save_at = core.clock() + core.config.auto_commit_interval_ms / 1000
-        self._rest = Records()  # ready to be handed out; interceptors have seen it
-        self._unseen = Records()  # taken, and not yet through the interceptors: what Ctrl-C in a user's function left behind
-        self._out: Records | None = None  # taken, and not yet in the user's hands: Ctrl-C may come between
+        self._consumed = CommitState()
+        self._returned: dict[TopicPartition, OffsetAndMetadata] = {}  # positions after what the last poll returned
+        self._next_auto_commit = core.clock() + core.config.auto_commit_interval_ms / 1000
+        self._leftover = Records()  # seen by the interceptors, not returned yet
+        self._not_intercepted = Records()  # taken from the buffer before Ctrl-C was raised in a user's function
+        self._in_transit: Records | None = None  # taken, but Ctrl-C may come before the caller has it
         self._iterated = Records()
-        self._walk: RecordCursor | None = None
+        self._cursor: RecordCursor | None = None
         self.auto_commits = bool(core.config.enable_auto_commit and core.config.group_id)
         """Whether enable_auto_commit applies."""
 
     # ---- poll -------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int) -> Records:
-        """What is there now, at most *limit* records; positions may move even if there is none.
+        """At most *limit* records of those that are there now. Positions may move even if there are none.
 
-        Unless `hand`, `begin` or `pass_over` follows, it comes first the next time.
+        The records come first in the next call, unless `mark_returned`, `begin_iteration` or `skip` follows.
         """
-        if self._interceptors is None and not self._rest and not self._unseen:
-            self._out = records = self._collect(limit)
+        if self._interceptors is None and not self._leftover and not self._not_intercepted:
+            self._in_transit = records = self._collect(limit)
             return records
-        return self._rest_first(limit, self._core.fetcher.paused)
+        return self._take_leftover_first(limit, self._core.fetcher.paused)
 
-    def _rest_first(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
-        rest = self._rest.without(paused)
-        if rest:
-            records, later = rest.split(limit)
-            # Nothing can come between what one line stores.
-            self._out, self._rest = records, later.joined(self._rest.only(paused))
-        elif self._interceptors is None and not self._unseen:
-            self._out = records = self._collect(limit)
+    def _take_leftover_first(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
+        leftover = self._leftover.without(paused)
+        if leftover:
+            records, later = leftover.split(limit)
+            # One statement: no interrupt can come between the two.
+            self._in_transit, self._leftover = records, later.joined(self._leftover.only(paused))
+        elif self._interceptors is None and not self._not_intercepted:
+            self._in_transit = records = self._collect(limit)
         else:
             records = self._intercepted(limit, paused)
         return records
@@ -66,93 +69,93 @@ class ConsumedPositions:
         return collect(self._core.buffer, limit, self._decode, self._keep)
 
     def _keep(self, records: Records) -> None:
-        self._unseen = self._unseen.joined(records)
+        self._not_intercepted = self._not_intercepted.joined(records)
 
     def _intercepted(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
-        """What interceptors leave of what is there. Until they have ended nothing of it is off the line."""
-        if not self._unseen.without(paused):
+        """What the interceptors leave of the next records. Those stay in `_not_intercepted` until the interceptors have returned."""
+        if not self._not_intercepted.without(paused):
             self._keep(self._collect(limit))
-        records, later = self._unseen.without(paused).split(limit)
+        records, later = self._not_intercepted.without(paused).split(limit)
         shown = records if self._interceptors is None else self._interceptors.on_consume(records)
-        self._out, self._unseen = shown, later.joined(self._unseen.only(paused))
+        self._in_transit, self._not_intercepted = shown, later.joined(self._not_intercepted.only(paused))
         return shown
 
-    def hand(self, records: Records) -> None:
+    def mark_returned(self, records: Records) -> None:
         """A poll returns *records*."""
         self._core.metrics.add(RECORDS_CONSUMED, len(records))
-        self._handed, self._out = {**self._handed, **records.next_offsets()}, None
+        self._returned, self._in_transit = {**self._returned, **records.next_offsets()}, None
 
     def _put_back(self) -> None:
-        """What a poll took that was broken off is the first in line."""
-        if self._out is not None:
-            self._rest, self._out = self._out.joined(self._rest), None
+        """The records that an interrupted poll took come first in the next one."""
+        if self._in_transit is not None:
+            self._leftover, self._in_transit = self._in_transit.joined(self._leftover), None
 
     @property
     def may_drop_records(self) -> bool:
-        """Whether records may be taken that nobody is handed."""
+        """Whether records may be taken that the user never gets."""
         return self._interceptors is not None or self._core.config.on_deserialization_error is not None
 
     def skip(self, records: Records) -> None:
-        """A poll goes on behind *records*, of which nothing is left: they count as consumed at once, for nobody has anything to do with them."""
+        """A poll goes on after *records*, all of which were dropped: they count as consumed at once."""
         self._consumed.update(records.next_offsets())
-        self._out = None
+        self._in_transit = None
 
     def settle(self) -> None:
-        """What was handed out counts as consumed from now on; an iteration under way gives back what it has not shown."""
+        """What was returned counts as consumed from now on. An iteration gives back the records it has not shown."""
         self._put_back()
-        self.interrupt()
-        self._consume_handed()
+        self.stop_iteration()
+        self._consume_returned()
 
-    def _consume_handed(self) -> None:
-        if self._handed:
-            self._consumed.update(self._handed)
-            self._handed = {}
+    def _consume_returned(self) -> None:
+        if self._returned:
+            self._consumed.update(self._returned)
+            self._returned = {}
 
     def discard_returned(self) -> None:
-        """What was handed out last does not count: the user was not done with it."""
-        self.interrupt()
-        self._handed.clear()
+        """What was returned last does not count as consumed: the user's code raised while it processed it."""
+        self.stop_iteration()
+        self._returned.clear()
 
     # ---- iteration --------------------------------------------------------------------------------------------------
 
     @property
     def current(self) -> Record | None:
-        """The record that the iteration under way has handed out last."""
-        return None if self._walk is None else self._walk.current
+        """The record that the running iteration has returned last."""
+        return None if self._cursor is None else self._cursor.current
 
-    def begin(self, records: Records) -> RecordCursor:
-        """An iteration goes through *records*; positions that moved while it waited for them lie behind it."""
-        self._consume_handed()  # or they would come later than those of *records*, and take them back
-        self._iterated, self._walk, self._out = records, (walk := RecordCursor(records.runs())), None
-        return walk
+    def begin_iteration(self, records: Records) -> RecordCursor:
+        """Iterate over *records*. Positions that moved while it waited for them are behind them, so they count first."""
+        self._consume_returned()
+        self._iterated, self._cursor, self._in_transit = records, (cursor := RecordCursor(records.runs())), None
+        return cursor
 
     def _end_iteration(self) -> None:
-        self._iterated, self._walk = Records(), None
+        self._iterated, self._cursor = Records(), None
 
     def exhausted(self) -> None:
-        """The iteration asks for more: all of it is consumed."""
+        """The iteration needs more records: all it had are consumed."""
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated))
         self._consumed.update(self._iterated.next_offsets())
         self._end_iteration()
 
-    def abandon(self, walk: RecordCursor) -> None:
-        """*walk* is left early; one that was interrupted before has nothing to say any more."""
-        if walk is self._walk:
-            self.interrupt()
+    def abandon(self, cursor: RecordCursor) -> None:
+        """The loop over *cursor* was left early; nothing to do if it was stopped before."""
+        if cursor is self._cursor:
+            self.stop_iteration()
 
-    def interrupt(self) -> None:
-        """The iteration under way, if any, ends here: its last record counts like a poll's, the others come first in the next poll."""
-        if self._walk is None:
+    def stop_iteration(self) -> None:
+        """End the running iteration: its last record counts as returned by a poll, the others come first in the next poll."""
+        if self._cursor is None:
             return
-        self._walk.stop()
+        self._cursor.stop()
         rest = self._iterated
         if self.current is not None:
             tp = TopicPartition(self.current.topic, self.current.partition)
             self._consumed.update(self._iterated.through(self.current, inclusive=False))
-            self._handed[tp] = self._iterated.through(self.current, inclusive=True)[tp]
+            self._returned[tp] = self._iterated.through(self.current, inclusive=True)[tp]
             rest = self._iterated.after(self.current)
         self._core.metrics.add(RECORDS_CONSUMED, len(self._iterated) - len(rest))
-        self._rest = rest.joined(self._rest)
+        self._leftover = rest.joined(self._leftover)
         self._end_iteration()
 
     # ---- positions --------------------------------------------------------------------------------------------------
@@ -164,75 +167,128 @@ class ConsumedPositions:
         return None if consumed is None else consumed.offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What ``commit()`` stores: everything handed out, of an iteration up to and with the current record."""
+        """What ``commit()`` stores: the positions after everything returned, including the current record of an iteration."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
-        self._consume_handed()
+        self._consume_returned()
         return {**self._consumed.all(), **inside}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These were assigned anew or sought: nothing from before counts."""
+        """These were assigned again or sought: no earlier record or position of them counts."""
         gone = set(partitions)
         self._put_back()
-        self.interrupt()  # in the body of a loop: its next record comes from the new position
-        self._rest, self._unseen = self._rest.without(gone), self._unseen.without(gone)
+        self.stop_iteration()  # the next record of a running loop comes from the new position
+        self._leftover, self._not_intercepted = self._leftover.without(gone), self._not_intercepted.without(gone)
         for tp in gone:
             self._consumed.forget(tp)
-            self._handed.pop(tp, None)
+            self._returned.pop(tp, None)
 
     def start_at(self, tp: TopicPartition, offset: int) -> None:
         """A seek: the position is *offset*."""
         self.forget([tp])
         self._consumed.update({tp: OffsetAndMetadata(offset)})
 
-    # ---- automatic commits ------------------------------------------------------------------------------------------
+    # ---- commits ----------------------------------------------------------------------------------------------------
 
     def due(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Positions to commit automatically now; empty most of the time."""
-        if not self.auto_commits or (now := self._core.clock()) < self._save_at:
+        """Positions for an automatic commit now; empty while the interval has not passed."""
+        if not self.auto_commits or (now := self._core.clock()) < self._next_auto_commit:
             return {}
-        self._save_at = now + self._core.config.auto_commit_interval_ms / 1000
+        self._next_auto_commit = now + self._core.config.auto_commit_interval_ms / 1000
         return self.uncommitted()
 
     def auto_commit_in(self) -> float | None:
-        """Seconds until `due` has something; None when it will not, as long as nothing more is consumed."""
+        """Seconds until an automatic commit is due; None while there is nothing to commit."""
         if not self.auto_commits or not self._consumed.any_uncommitted:
             return None
-        return max(0.0, self._save_at - self._core.clock())
+        return max(0.0, self._next_auto_commit - self._core.clock())
 
     def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Consumed positions that were not committed yet."""
+        """Consumed positions that are not committed yet."""
         return self._consumed.uncommitted()
 
     def note_commits(self) -> None:
-        """Hear what was committed since the last time; interceptors are told in that order (C24)."""
-        while (offsets := self._next_stored()) is not None:
-            self._consumed.note_commits(offsets)
+        """Record the commits that succeeded since the last call, and report them to the interceptors in order (C24)."""
+        while (offsets := self._next_finished()) is not None:
+            self._consumed.committed(offsets)
             if self._interceptors is not None:
                 self._interceptors.on_commit(offsets)
 
-    def _next_stored(self) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+    def _next_finished(self) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
         try:
             return self._core.finished_commits.popleft()
-        except IndexError:  # at the end, or a second thread, on its way to hear that it must not be here, was quicker
+        except IndexError:  # the end; or a second thread, which is about to get a ConcurrentUseError, took it
             return None
 
     def close(self) -> None:
-        """The consumer was closed, and the last commit told."""
+        """Close the interceptors, after the last commit was reported."""
         chain, self._interceptors = self._interceptors, None
         if chain is not None:
             chain.close()
 
 
-def decoder(config: ConsumerConfig) -> Decode | None:
-    """A function that applies the deserializers to a record; None when there are none.
+class CommitState:
+    """For each partition: the consumed position, and whether it is committed.
 
-    It raises for a record they refuse; or tells ``on_deserialization_error`` of it, and gives None.
+    Every poll looks for uncommitted positions, so they are kept apart.
+    """
+
+    def __init__(self) -> None:
+        self._positions: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._uncommitted: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._committed: dict[TopicPartition, int] = {}
+
+    def get(self, tp: TopicPartition) -> OffsetAndMetadata | None:
+        """The consumed position; None before anything of the partition was consumed."""
+        return self._positions.get(tp)
+
+    def all(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every consumed position."""
+        return dict(self._positions)
+
+    def update(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """These partitions are consumed up to there."""
+        self._positions.update(positions)
+        for tp, position in positions.items():
+            self._compare(tp, position)
+
+    def uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Positions that are not committed yet."""
+        return dict(self._uncommitted)
+
+    @property
+    def any_uncommitted(self) -> bool:
+        """Whether there are such."""
+        return bool(self._uncommitted)
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """A commit of these succeeded."""
+        for tp, position in offsets.items():
+            self._committed[tp] = position.offset
+            if tp in self._positions:
+                self._compare(tp, self._positions[tp])
+
+    def _compare(self, tp: TopicPartition, position: OffsetAndMetadata) -> None:
+        if self._committed.get(tp) == position.offset:
+            self._uncommitted.pop(tp, None)
+        else:
+            self._uncommitted[tp] = position
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition has no position any more."""
+        for each in (self._positions, self._uncommitted, self._committed):
+            each.pop(tp, None)
+
+
+def decoder(config: ConsumerConfig) -> Decode | None:
+    """A function that applies the deserializers to a record; None without deserializers.
+
+    For a record they reject it raises, or calls ``on_deserialization_error`` and returns None.
     """
     if config.key_deserializer is None and config.value_deserializer is None:
         return None
     key = _unchanged if config.key_deserializer is None else as_deserializer(config.key_deserializer)
     value = _unchanged if config.value_deserializer is None else as_deserializer(config.value_deserializer)
-    skip = config.on_deserialization_error
+    on_error = config.on_deserialization_error
 
     def decode(record: Record) -> Record | None:
         what = "key"
@@ -241,17 +297,17 @@ def decoder(config: ConsumerConfig) -> Decode | None:
             what = "value"
             return decoded(record, made, value(record.topic, record.value, record.headers))
         except SerializationError as error:
-            refused = _refused(record, what, error)
-            if skip is None:
-                raise refused from error
-            refused.__cause__ = error
-        skip(record, refused)  # what it raises is raised in the error's place, and the record stays in line
+            rejected = _rejected(record, what, error)
+            if on_error is None:
+                raise rejected from error
+            rejected.__cause__ = error
+        on_error(record, rejected)  # an exception of the handler replaces this one, and the record is not skipped
         return None
 
     return decode
 
 
-def _refused(record: Record, what: str, error: SerializationError) -> SerializationError:
+def _rejected(record: Record, what: str, error: SerializationError) -> SerializationError:
     return SerializationError(f"the {what} of the record at offset {record.offset}: {error.message}. seek() past it to go on.",
                               topic_partition=TopicPartition(record.topic, record.partition), record=record)
 

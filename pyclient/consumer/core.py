@@ -1,4 +1,4 @@
-"""The asynchronous heart of a consumer: positions, fetches, and its part in a group."""
+"""The part of a consumer that runs on the client's loop: positions, fetches and group membership."""
 from __future__ import annotations
 
 import asyncio
@@ -28,13 +28,13 @@ from pyclient.runtime.offload import Offload
 
 _log = logging.getLogger(__name__)
 LEAVE_TIMEOUT: Final = 5.0
-"""Seconds to wait for a coordinator to hear that a member leaves: a courtesy, it would notice by itself."""
+"""Seconds to wait for the coordinator's answer to a LeaveGroup. Without one the member's session times out there."""
 SESSION_CLOSE_TIMEOUT: Final = 0.1
-"""Seconds that brokers may take to answer to the end of a fetch session: what is written reaches them all the same."""
+"""Seconds to wait for the answers to the requests that close fetch sessions. The requests reach the brokers in any case."""
 
 
 class ConsumerCore(ClientCore):
-    """Everything of a consumer that runs on the loop."""
+    """The consumer's managers, and what its facade calls on the loop."""
 
     config: ConsumerConfig
 
@@ -49,9 +49,9 @@ class ConsumerCore(ClientCore):
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups, _limits(config, isolation), backoff=self.backoff,
             reset_time=lambda: reset_time(config, self.environment.wall()),
-            find_committed=self.commits.find if config.group_id else None)
+            find_committed=self.commits.look_up if config.group_id else None)
         self.finished_commits: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
-        """What was committed, in that order, for the user's thread to hear of."""
+        """Commits that succeeded, in order; the user's thread takes them from here."""
         self._subscribed = False
         self._new_data = asyncio.Event()
         self._unanswered_since: float | None = None
@@ -60,17 +60,17 @@ class ConsumerCore(ClientCore):
         self.metrics.watch(RECORDS_LAG, self.fetcher.largest_lag)
 
     def managers(self) -> Sequence[Manager]:
-        """The group, whose requests are calls, and the fetcher first: what they want to know is asked in the same turn."""
+        """The group and the fetcher come first: the calls and lookups that they submit are sent in the same turn."""
         group = [] if self.membership is None else [self.membership]
         return [*group, self.fetcher, *super().managers(), self.lookups]
 
     async def start(self) -> None:
-        """Begin; taking data makes room for more."""
+        """Connect, and fetch again when the user takes data from a full buffer."""
         await super().start()
         self.buffer.on_room = self.driver.wake_from_anywhere
 
-    async def data(self, timeout: float | None) -> bool:
-        """Wait for data, a wakeup or news of the group; False when *timeout* seconds passed without."""
+    async def wait_for_data(self, timeout: float | None) -> bool:
+        """Wait for data, a wakeup or a rebalance; False when *timeout* seconds passed without."""
         self.check_open()
         try:
             async with asyncio.timeout(timeout):
@@ -81,11 +81,11 @@ class ConsumerCore(ClientCore):
             return False
         return True
 
-    def patience(self) -> float | None:
-        """Seconds that reading may go on waiting for a first broker to answer; None when one has.
+    def bootstrap_time_left(self) -> float | None:
+        """Seconds that polls may still wait for a first broker to answer; None once one has answered.
 
         Raises:
-            BootstrapError: none has for ``default_api_timeout_ms``, counted from the first poll that waited for it.
+            BootstrapError: none has answered for ``default_api_timeout_ms``, counted from the first poll that waited for it.
         """
         if self.refused is not None:
             raise raisable(self.refused)
@@ -96,12 +96,12 @@ class ConsumerCore(ClientCore):
         since = self._unanswered_since = now if self._unanswered_since is None else self._unanswered_since
         left = since + self.config.default_api_timeout_ms / 1000 - now
         if left <= 0:
-            self._unanswered_since = None  # whoever polls on waits as long again
+            self._unanswered_since = None  # a further poll waits as long again
             raise BootstrapError(self.connections.troubles(), waited_s=now - since)
         return left
 
-    def tell(self) -> None:
-        """There is data, or a wakeup; called by any thread."""
+    def notify_data(self) -> None:
+        """There is data, or a wakeup. Any thread may call it."""
         if self.loop is not None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self._new_data.set)
 
@@ -113,19 +113,19 @@ class ConsumerCore(ClientCore):
         self.driver.wake()
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read on at *offset*."""
+        """Continue at *offset*."""
         self.check_assigned(tp)
         self.fetcher.seek(tp, offset)
         self.driver.wake()
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        """Read on at the start or the end of the log."""
+        """Continue at the start or the end of the log."""
         for tp in self._all_assigned(partitions):
             self.fetcher.reset(tp, timestamp, self.clock())
         self.driver.wake()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out nothing of these for now."""
+        """Return no records of these until `resume`."""
         self.fetcher.pause(self._all_assigned(partitions))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -134,26 +134,26 @@ class ConsumerCore(ClientCore):
         self.driver.wake()
 
     async def position(self, tp: TopicPartition, timeout: float | None) -> int:
-        """Where reading began, once that is known."""
+        """Where reading begins, once that is known."""
         self.check_open()
         self.check_assigned(tp)
 
         def known() -> int | None:
-            obstacle = self.fetcher.obstacles.get(tp)
-            if obstacle is not None:
-                raise raisable(obstacle)
+            error = self.fetcher.lookup_errors.get(tp)
+            if error is not None:
+                raise raisable(error)
             position = self.fetcher.positions[tp]
             self.fetcher.locate(tp, self.clock())
             return position.start if position.known else None
 
         return await self.driver.until(known, timeout, lambda: KafkaTimeoutError(
-            f"the position of {tp} is not known after {timeout} s; {self.metadata.last_error or 'its leader did not answer'}"))
+            f"the position of {tp} is not known after {timeout} s: {self.metadata.last_error or 'its leader did not answer'}"))
 
     def check_assigned(self, tp: TopicPartition) -> None:
         """Raise when the partition is not assigned."""
         if tp not in self.fetcher.positions:
-            first = "it has what the last poll's rebalance gave it" if self._subscribed else "assign([...]) it first"
-            raise IllegalStateError(f"{tp} is not assigned to this consumer: {first}")
+            cause = "the group assigns partitions, in poll()" if self._subscribed else "assign([...]) it first"
+            raise IllegalStateError(f"{tp} is not assigned to this consumer: {cause}")
 
     def _all_assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         wanted = list(partitions)
@@ -169,13 +169,13 @@ class ConsumerCore(ClientCore):
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         errors: list[KafkaError] = []
 
-        def note(tp: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, _now: float) -> None:
+        def on_found(tp: TopicPartition, answer: OffsetAndTimestamp | None, error: KafkaError | None, _now: float) -> None:
             found[tp] = answer
             errors.extend([error] if error is not None else [])
 
         now = self.clock()
         deadline = None if timeout is None else now + timeout
-        lookups = self.lookups.submit(targets, note, deadline=deadline, now=now)
+        lookups = self.lookups.submit(targets, on_found, deadline=deadline, now=now)
         try:
             await self.driver.until(lambda: True if errors or len(found) == len(targets) else None, None, _never)
         finally:
@@ -189,15 +189,15 @@ class ConsumerCore(ClientCore):
 
     @property
     def subscribed(self) -> bool:
-        """Whether the group decides what is read."""
+        """Whether partitions come from a subscription."""
         return self._subscribed
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Read what the group gives this member of *subscription*; the next poll joins."""
+        """Read the partitions of *subscription* that the group assigns to this member; the next poll joins."""
         group = self.member()
         if subscription.brokers_pattern is not None and self.config.group_protocol != "consumer":
-            raise ConfigurationError("a SubscriptionPattern is matched by brokers, which groups of the classic protocol cannot ask for: set "
-                                     "group_protocol=consumer, or give a compiled pattern (re.compile)", option="topics")
+            raise ConfigurationError("brokers match a SubscriptionPattern only for groups of the consumer protocol: set group_protocol=consumer, "
+                                     "or give a compiled pattern (re.compile), which the client matches", option="topics")
         group.subscribe(subscription)
         self._subscribed = True
         self.driver.wake()
@@ -206,11 +206,11 @@ class ConsumerCore(ClientCore):
         """The membership.
 
         Raises:
-            ConfigurationError: there is no group to be a member of.
+            ConfigurationError: the consumer has no ``group_id``.
         """
         if self.membership is None:
-            raise ConfigurationError("subscribing needs a group: give the consumer a group_id, or assign([TopicPartition(...)]) the "
-                                     "partitions to read without one", option="group_id")
+            raise ConfigurationError("subscribe() needs a group: give the consumer a group_id, or read without one by "
+                                     "assign([TopicPartition(...)])", option="group_id")
         return self.membership
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, automatic: bool = False) -> None:
@@ -221,17 +221,17 @@ class ConsumerCore(ClientCore):
 
     @property
     def may_auto_commit(self) -> bool:
-        """Whether an automatic commit makes sense now: in the middle of a rebalance it would only disturb (C22)."""
+        """Whether an automatic commit may be sent now: not during a rebalance, which it would delay (C22)."""
         group = self.membership
         return not self._subscribed or (group is not None and group.identity.joined and group.accepts_commits and not group.generation_in_doubt)
 
     def join(self) -> None:
-        """The user polls, and is no member (any more)."""
+        """A poll of a consumer that is not a member (any more): join the group."""
         self.member().polled()
         self.driver.wake()
 
     def begin_change(self) -> Change | None:
-        """What the user's thread has to carry out now, begun."""
+        """Begin the next change that the user's thread must carry out; None if there is none."""
         group = self.member()
         change = group.change
         if change is None or not group.begin(change):
@@ -253,33 +253,33 @@ class ConsumerCore(ClientCore):
         self.fetcher.release(kept, self.clock())
         self.driver.wake()
 
-    def part(self) -> Change:
-        """The member is about to leave: what it gives up, or has lost already (C26)."""
+    def begin_leave(self) -> Change:
+        """The member is about to leave: the partitions that it gives up, or has lost already (C26)."""
         kind = ChangeKind.REVOKED if self.member().identity.joined else ChangeKind.LOST
         partitions = tuple(self.fetcher.positions)
         self.fetcher.hold(partitions)
         return Change(kind, partitions)
 
     async def leave(self, reason: str, timeout: float | None) -> None:
-        """Be no member any more, and tell the coordinator; that it does not answer in time does no harm."""
+        """Leave the group and report it to the coordinator, whose answer is not needed."""
         self._subscribed = False
         self.fetcher.remove(list(self.fetcher.positions))
         if self.refused is not None:
             return
-        told = asyncio.get_running_loop().create_future()
+        left = asyncio.get_running_loop().create_future()
 
         def finish(_result: object, error: BaseException | None) -> None:
             if error is not None:
                 _log.info("leaving group %r: %s", self.config.group_id, error)
-            if not told.done():
-                told.set_result(None)
+            if not left.done():
+                left.set_result(None)
 
         self.member().leave(reason, finish, self.clock() + (LEAVE_TIMEOUT if timeout is None else min(timeout, LEAVE_TIMEOUT)))
         self.driver.wake()
-        await told
+        await left
 
     def on_refused(self, error: AuthenticationError) -> None:
-        """A poll that waits is to raise it."""
+        """End a waiting poll, which raises the error."""
         self.buffer.nudge()
 
     async def close(self) -> None:
@@ -294,15 +294,15 @@ class ConsumerCore(ClientCore):
             self.buffer.wake()
 
     async def _close_sessions(self) -> None:
-        """C07: tell brokers that the fetch sessions are over, where that can be written at once; the answers may take a moment."""
-        for request in self.fetcher.parting.requests(self.connections.free):
+        """C07: close the fetch sessions at the brokers whose connections can take a request at once."""
+        for request in self.fetcher.session_close.requests(self.connections.free):
             self.connections.send(request)
         with contextlib.suppress(KafkaError):
-            await self.driver.until(lambda: self.fetcher.parting.over or None, SESSION_CLOSE_TIMEOUT, _late)
+            await self.driver.until(lambda: self.fetcher.session_close.answered or None, SESSION_CLOSE_TIMEOUT, _late)
 
 
 def reset_time(config: ConsumerConfig, now: int) -> int | None:
-    """What auto_offset_reset asks for: a timestamp to look up, or None for an error; *now* is in ms since the epoch."""
+    """The timestamp to look up according to auto_offset_reset, or None: raise an error. *now* is in ms since the epoch."""
     if config.reset_duration_ms is not None:
         return now - config.reset_duration_ms
     return {"earliest": EARLIEST, "latest": LATEST}.get(config.auto_offset_reset)
@@ -317,8 +317,8 @@ def _limits(config: ConsumerConfig, isolation: int) -> FetchLimits:
 
 
 def _late() -> KafkaError:
-    return KafkaTimeoutError("not every broker has answered to the end of its fetch session")
+    return KafkaTimeoutError("not every broker has answered to the close of its fetch session")
 
 
 def _never() -> KafkaError:
-    raise AssertionError("waits without a limit of its own")
+    raise AssertionError("there is no timeout to report")

@@ -1,166 +1,80 @@
-"""What the consumer's two faces share: checks, and the state of the one thread or task that uses the consumer."""
+"""What `Consumer` and `AsyncConsumer` share. Calls that wait are generators of steps, which each of them drives in its way.
+
+Holds the state of the one thread or task that uses the consumer.
+"""
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import logging
-import threading
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from typing_extensions import Unpack
-
 from pyclient.buffers.records_view import Records
-from pyclient.config import ConsumerConfig
-from pyclient.errors import ConfigurationError, IllegalStateError, WakeupError, raisable
-from pyclient.option_types import ConsumerOptions
-from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from pyclient.consumer.single_user import SingleUser
-from pyclient.consumer.core import ConsumerCore
 from pyclient.client.facade_base import Facade, left, seconds, sooner
+from pyclient.config import ConsumerConfig
 from pyclient.consumer.arguments import as_offsets, as_partition, as_partitions, as_subscription, check_offset
 from pyclient.consumer.consumed_positions import ConsumedPositions
+from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.pending_commits import CommitTask, OnCommit, PendingCommits, log_failure
 from pyclient.consumer.rebalance import Rebalancing, check_listener
+from pyclient.consumer.single_user import SingleUser
+from pyclient.consumer.steps import InCommitOrder, WaitForData
+from pyclient.core.fetching.lookups import LATEST
+from pyclient.errors import ConfigurationError, IllegalStateError, WakeupError, raisable
+from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from pyclient.runtime.steps import Step, Steps, WaitFor
 
-_log = logging.getLogger(__name__)
 T = TypeVar("T")
 Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
-OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
-Commit: TypeAlias = "concurrent.futures.Future[None] | asyncio.Task[None]"
-MIN_POLL_WAIT: Final = 0.1
-"""Seconds that a waiting poll lets pass at least before it looks whether an automatic commit is due."""
+CLOSE_TIMEOUT_MS: Final = 30_000
+MIN_WAIT: Final = 0.1
+"""A waiting poll checks at most every so many seconds whether an automatic commit is due."""
 
 
 class ConsumerBase(Facade):
-    """What both faces share: state of the one thread or task that uses the consumer."""
+    """The logic of both consumers; their public methods are in `pyclient.consumer.facade`."""
 
     _core: ConsumerCore
 
-    def __init__(self, config: Mapping[str, object] | None = None, /, *, topics: Any = None, rebalance_listener: Any = None,
-                 key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
-                 **options: Unpack[ConsumerOptions]) -> None:
-        self._config = ConsumerConfig.parse(config, {
-            **options, "key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors,
-            "interceptors": None if interceptors == () else interceptors})
-        self._core = ConsumerCore(self._config)
+    def __init__(self, config: ConsumerConfig, topics: Any, rebalance_listener: Any) -> None:
+        self._config = config
+        self._core = ConsumerCore(config)
         self._consumed_positions = ConsumedPositions(self._core)
-        self._rebalancing = Rebalancing(self._core, self._consumed_positions)
         self._single_user = SingleUser(self._open_core, self._user)
-        self._commits: deque[tuple[Commit, dict[TopicPartition, OffsetAndMetadata], OnCommit]] = deque()
-        self._callback_lock = threading.RLock()  # a callback may use the consumer, and so tell the next ones
+        self._rebalancing = Rebalancing(self._core, self._consumed_positions, self._single_user)
+        self._pending_commits = PendingCommits(self._core, self._consumed_positions)
         if topics is not None:
             self._subscribe(topics, rebalance_listener)
         elif rebalance_listener is not None:
-            raise ConfigurationError("a rebalance_listener is told of the partitions of topics=: give both, or subscribe()", option="rebalance_listener")
-        self._start()
-
-    def _start(self) -> None:
-        """What a face does before its first call."""
-
-    def _now(self, work: Callable[[], T]) -> T:
-        """Do *work*, which does not wait, on the client's loop."""
-        raise NotImplementedError
-
-    def _soon(self, make: Callable[[], Coroutine[Any, Any, None]]) -> Commit:
-        """Begin *make*'s work on the client's loop; nobody waits for it."""
-        raise NotImplementedError
-
-    # ---- without waiting --------------------------------------------------------------------------------------------
-
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The assigned partitions."""
-        self._open_core()
-        return frozenset(self._core.fetcher.positions)
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these until `resume`; what is fetched is kept."""
-        wanted = as_partitions(partitions)
-        with self._single_user:
-            self._now(lambda: self._core.pause(wanted))
-            self._consumed_positions.interrupt()
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """End `pause` for these."""
-        wanted = as_partitions(partitions)
-        with self._single_user:
-            self._now(lambda: self._core.resume(wanted))
-
-    def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions."""
-        self._open_core()
-        return self._core.fetcher.paused
-
-    def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """As `commit`, without waiting. ``callback(offsets, error)`` runs at the start of a later poll or at the end of a commit.
-
-        There it may use the consumer, whose call goes on afterwards. The close, too, tells what is left; then nothing may be called.
-        """
-        with self._single_user:
-            self._core.commits.group()
-            self._submit_commit(self._to_commit(offsets), callback or _log_failure)
-
-    def subscription(self) -> frozenset[str]:
-        """The subscribed topics; of a pattern those that match it now."""
-        self._open_core()
-        return self._core.member().topics if self._core.subscribed else frozenset()
-
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """As whom the last poll ended: what a transaction that commits these offsets is fenced by (KIP-447).
-
-        Raises:
-            IllegalStateError: the consumer has no ``group_id``.
-        """
-        self._open_core()
-        return self._rebalancing.metadata()
-
-    def wakeup(self) -> None:
-        """Make a poll that waits, or the next one, raise `WakeupError`. For any thread."""
-        self._core.check_process()
-        self._core.buffer.wake()
-
-    def metrics(self) -> dict[str, float]:
-        """Figures by Kafka's names, as they stand now."""
-        return self._core.figures()
-
-    # ---- shared by poll and iteration -------------------------------------------------------------------------------
+            raise ConfigurationError("a rebalance_listener is called for the partitions of topics=: give both, or call subscribe()",
+                                     option="rebalance_listener")
 
     def _user(self) -> object:
-        """Who calls: a thread or a task."""
+        """The caller: a thread or a task."""
         raise NotImplementedError
 
-    def _take(self, limit: int) -> Records:
-        """What is there; a pending wakeup comes first."""
-        if self._core.buffer.take_wake():
-            raise raisable(self._core.closed or WakeupError("wakeup() was called"))
-        return self._consumed_positions.take(limit)
+    def _run_on_loop(self, function: Callable[[], T]) -> T:
+        """Call *function*, which does not wait, on the client's loop."""
+        raise NotImplementedError
 
-    def _skip(self, records: Records) -> bool:
-        """A poll goes on behind what it does not hand out. Whether that may go on for long, since records are left out: that is committed meanwhile."""
-        if not (self._consumed_positions.may_drop_records and records.next_offsets()):
-            self._consumed_positions.hand(records)
-            return False
-        self._consumed_positions.skip(records)
-        self._save()
-        return True
+    def _start(self, make: Callable[[], Coroutine[Any, Any, None]]) -> CommitTask:
+        """Start a coroutine on the client's loop without waiting for it."""
+        raise NotImplementedError
 
-    def _limit(self, max_records: int | None) -> int:
-        limit = self._config.max_poll_records if max_records is None else max_records
-        if limit < 1:
-            raise ValueError(f"max_records {limit} is below 1: a poll that may return nothing never gets on")
-        return limit
+    # ---- assignment -------------------------------------------------------------------------------------------------
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         wanted = as_partitions(partitions)
         with self._single_user.outside_listeners:
             if self._core.subscribed:
-                raise IllegalStateError("this consumer is subscribed to topics, and its group gives it partitions: unsubscribe() first")
-            gone = set(self._core.fetcher.positions) - set(wanted)
-            self._now(lambda: self._core.assign(wanted))
-            self._consumed_positions.forget(gone)
+                raise IllegalStateError("this consumer is subscribed to topics, and its group assigns its partitions: unsubscribe() first")
+            self._replace_assignment(wanted)
+
+    def _replace_assignment(self, wanted: list[TopicPartition]) -> None:
+        gone = set(self._core.fetcher.positions) - set(wanted)
+        self._run_on_loop(lambda: self._core.assign(wanted))
+        self._consumed_positions.forget(gone)
 
     def _subscribe(self, topics: Any, listener: Any) -> None:
-        """On the loop, or before there is one."""
+        """Runs on the loop, or before there is one."""
         wanted = as_subscription(topics, internal=not self._config.exclude_internal_topics)
         check_listener(listener)
         if self._core.fetcher.positions and not self._core.subscribed:
@@ -168,19 +82,118 @@ class ConsumerBase(Facade):
         self._core.subscribe(wanted)
         self._rebalancing.listener = listener
 
+    def _unsubscribe(self) -> Steps[Step, None]:
+        if self._core.subscribed:
+            self._consumed_positions.settle()
+            yield from self._rebalancing.leave("unsubscribed", None, clean=True)
+        else:
+            self._replace_assignment([])
+
+    def _pause(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = as_partitions(partitions)
+        with self._single_user:
+            self._run_on_loop(lambda: self._core.pause(wanted))
+            self._consumed_positions.stop_iteration()
+
+    def _resume(self, partitions: Iterable[TopicPartition]) -> None:
+        wanted = as_partitions(partitions)
+        with self._single_user:
+            self._run_on_loop(lambda: self._core.resume(wanted))
+
+    # ---- poll and iteration -----------------------------------------------------------------------------------------
+
+    def _limit(self, max_records: int | None) -> int:
+        limit = self._config.max_poll_records if max_records is None else max_records
+        if limit < 1:
+            raise ValueError(f"max_records must be at least 1, got {limit}: a poll that may return no record makes no progress")
+        return limit
+
+    def _poll(self, limit: int, timeout: float | None) -> Steps[Step, Records]:
+        """Take at most *limit* records, as soon as there is one. `ConsumedPositions.take` says what must follow."""
+        self._consumed_positions.settle()
+        self._auto_commit()
+        deadline = None if timeout is None else self._core.clock() + timeout
+        self._rebalancing.begin_poll()
+        try:
+            while True:
+                if self._rebalancing.due:
+                    yield from self._rebalancing.carry_out()
+                records = self._take(limit)
+                if records:
+                    return records
+                skipped = self._skip(records)
+                came = yield WaitForData(self._core, self._max_wait(deadline), skipped)
+                if not came and deadline is not None and self._core.clock() >= deadline:
+                    return records
+                self._auto_commit()
+        finally:
+            self._rebalancing.end_poll()
+
+    def _take(self, limit: int) -> Records:
+        """The records that are there now; a pending wakeup is raised first."""
+        if self._core.buffer.take_wake():
+            raise raisable(self._core.closed or WakeupError("wakeup() was called"))
+        return self._consumed_positions.take(limit)
+
+    def _skip(self, records: Records) -> bool:
+        """Go on after positions that moved without records for the user. True when records were dropped.
+
+        Then this may go on for long, so their positions are committed meanwhile.
+        """
+        if not (self._consumed_positions.may_drop_records and records.next_offsets()):
+            self._consumed_positions.mark_returned(records)
+            return False
+        self._consumed_positions.skip(records)
+        self._auto_commit()
+        return True
+
+    def _max_wait(self, deadline: float | None) -> float | None:
+        """Seconds that a poll may wait before it must look after something; None: no limit."""
+        until_deadline = None if deadline is None else left(deadline, self._core.clock)
+        commit_in = self._consumed_positions.auto_commit_in()
+        until_commit = None if commit_in is None else max(commit_in, MIN_WAIT)
+        return sooner(sooner(self._core.bootstrap_time_left(), until_deadline), until_commit)
+
+    # ---- positions and offsets --------------------------------------------------------------------------------------
+
     def _seek(self, partition: TopicPartition, offset: int) -> None:
         tp = as_partition(partition)
         check_offset(offset)
         with self._single_user:
-            self._now(lambda: self._core.seek(tp, offset))
+            self._run_on_loop(lambda: self._core.seek(tp, offset))
             self._consumed_positions.start_at(tp, offset)
 
     def _reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         wanted = as_partitions(partitions)
         with self._single_user:
             chosen = wanted or list(self._core.fetcher.positions)
-            self._now(lambda: self._core.reset(chosen, timestamp))
+            self._run_on_loop(lambda: self._core.reset(chosen, timestamp))
             self._consumed_positions.forget(chosen)
+
+    def _position(self, tp: TopicPartition, timeout: float | None) -> Steps[Step, int]:
+        consumed = self._consumed_positions.position(tp)
+        if consumed is not None:
+            return consumed
+        start: int = yield WaitFor(lambda: self._core.position(tp, timeout))
+        return start
+
+    def _offsets(self, times: Mapping[TopicPartition, int], timeout: float | None,
+                 ) -> Steps[Step, dict[TopicPartition, OffsetAndTimestamp | None]]:
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = yield WaitFor(lambda: self._core.offsets(times, timeout))
+        return found
+
+    def _log_ends(self, partitions: Iterable[TopicPartition], which: int, timeout: float | None) -> Steps[Step, dict[TopicPartition, int]]:
+        """The first or last offset of each partition: *which* is EARLIEST or LATEST."""
+        found = yield from self._offsets(dict.fromkeys(partitions, which), timeout)
+        return {tp: answer.offset for tp, answer in found.items() if answer is not None}
+
+    def _lag(self, timeout: float | None) -> Steps[Step, dict[TopicPartition, int]]:
+        ends = yield from self._log_ends(self._core.fetcher.positions, LATEST, timeout)
+        lag = {}
+        for tp, end in ends.items():
+            position = yield from self._position(tp, timeout)
+            lag[tp] = max(0, end - position)
+        return lag
 
     def _timeout(self, timeout: float | None) -> float | None:
         return seconds(timeout, self._config.default_api_timeout_ms)
@@ -190,55 +203,48 @@ class ConsumerBase(Facade):
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         return as_offsets(self._consumed_positions.committable() if offsets is None else offsets)
 
-    def _save(self) -> None:
-        """Automatic commits: what earlier polls handed out, every auto_commit_interval_ms, also while a poll waits (C21)."""
-        self._tell(_log_failure)
-        if not self._commits and self._core.may_auto_commit and (due := self._consumed_positions.due()):
-            self._submit_commit(as_offsets(due), _log_failure, automatic=True)
+    def _commit(self, offsets: Offsets | None, timeout: float | None) -> Steps[Step, None]:
+        given = self._to_commit(offsets)
+        yield InCommitOrder(lambda: self._core.commit(given, timeout))
+        self._consumed_positions.note_commits()
 
-    def _patience(self, deadline: float | None) -> float | None:
-        """Seconds that a poll may wait before it has to look after something; None: without end."""
-        ends = None if deadline is None else left(deadline, self._core.clock)
-        auto_commit_in = self._consumed_positions.auto_commit_in()
-        return sooner(sooner(self._core.patience(), ends), None if auto_commit_in is None else max(auto_commit_in, MIN_POLL_WAIT))
+    def _commit_async(self, offsets: Offsets | None, callback: OnCommit | None) -> None:
+        with self._single_user:
+            self._core.commits.group()
+            self._start_commit(self._to_commit(offsets), callback or log_failure)
 
-    def _submit_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
-        limit = self._config.default_api_timeout_ms / 1000
-        self._commits.append((self._soon(lambda: self._core.commit(offsets, limit, automatic=automatic)), offsets, callback))
+    def _committed(self, partitions: list[TopicPartition], timeout: float | None,
+                   ) -> Steps[Step, dict[TopicPartition, OffsetAndMetadata | None]]:
+        found: dict[TopicPartition, OffsetAndMetadata | None] = yield WaitFor(lambda: self._core.commits.committed(partitions, timeout))
+        return found
 
-    def _tell(self, only: OnCommit | None = None) -> None:
-        """Tell the outcome of commits that have ended, in their order; while nothing else runs, so that callbacks may use the consumer.
+    def _auto_commit(self) -> None:
+        """Commit what earlier polls returned, every auto_commit_interval_ms, also while a poll waits (C21)."""
+        pending = self._pending_commits
+        pending.run_callbacks(log_failure)
+        if not pending and self._core.may_auto_commit and (due := self._consumed_positions.due()):
+            self._start_commit(as_offsets(due), log_failure, automatic=True)
 
-        In the middle of a call *only* those with this callback, which does not use it, up to the first with another one.
+    def _start_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit, *, automatic: bool = False) -> None:
+        timeout = self._config.default_api_timeout_ms / 1000
+        task = self._start(lambda: self._core.commit(offsets, timeout, automatic=automatic))
+        self._pending_commits.add(task, offsets, callback)
 
-        A second thread is told later that it must not be here: until then it leaves the telling to the first, who looks again.
-        """
-        while self._commits and self._first_is_done(only) and self._callback_lock.acquire(blocking=False):
-            try:
-                if self._first_is_done(only):
-                    self._complete_first()
-            finally:
-                self._callback_lock.release()
+    # ---- close ------------------------------------------------------------------------------------------------------
 
-    def _first_is_done(self, only: OnCommit | None) -> bool:
-        try:
-            commit, _, callback = self._commits[0]
-            return only in (None, callback) and commit.done()
-        except IndexError:
-            return False
+    def _finish(self, timeout: float | None, *, clean: bool) -> Steps[Step, None]:
+        """Before the close: leave the group and commit what is consumed. Not *clean*: the last records do not count as consumed."""
+        if clean:
+            self._consumed_positions.settle()
+        else:
+            self._consumed_positions.discard_returned()
+        if self._core.subscribed:
+            yield from self._rebalancing.leave("closed", timeout, clean=clean)
+        elif clean:
+            yield from self._last_commit(timeout)
 
-    def _complete_first(self) -> None:
-        commit, offsets, callback = self._commits.popleft()
-        error = self._core.closed if commit.cancelled() else commit.exception()
-        if error is None:
+    def _last_commit(self, timeout: float | None) -> Steps[Step, None]:
+        uncommitted = self._consumed_positions.uncommitted() if self._consumed_positions.auto_commits else {}
+        if uncommitted or self._pending_commits:
+            yield InCommitOrder(lambda: self._core.commit(as_offsets(uncommitted), timeout, automatic=True))
             self._consumed_positions.note_commits()
-        try:
-            callback(offsets, error)
-        except Exception:  # noqa: BLE001 a user's error does not undo the commit
-            _log.exception("a commit callback raised")
-
-
-def _log_failure(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None) -> None:
-    """Nobody asked for the outcome: a failure is logged, the next commit stores newer positions."""
-    if error is not None:
-        _log.warning("committing %d offsets failed: %s", len(offsets), error)

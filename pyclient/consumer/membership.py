@@ -1,4 +1,4 @@
-"""Makes the member that a consumer's options ask for."""
+"""Creates the group member that a consumer's options describe."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ USUAL_ASSIGNORS = ("range", "cooperative-sticky")
 
 
 def membership(core: ClientCore, config: ConsumerConfig, group_id: str, offload: Offload, notify_user: Callable[[], Any]) -> Membership:
-    """The member of group *group_id*; *notify_user* is called when the user's thread has something to do.
+    """The member of group *group_id*. *notify_user* is called when the user's thread has something to do.
 
     Raises:
-        ConfigurationError: an assignor is not there, or they do not go together.
+        ConfigurationError: an assignor is not installed, or two of them cannot be combined.
     """
     options = _options(config, group_id)
     if config.group_protocol == "consumer":

@@ -1,68 +1,36 @@
-"""What the thread that uses a consumer does in a rebalance: commits, tells the listener, gives up and takes over (C23, G10).
+"""What the user's thread does in a rebalance: commit, call the listener, give up partitions and take new ones (C23, G10).
 
-The steps are generators: they yield what is to be done, and sync and async consumers do it each in their way. Rule: once the
-user's thread has begun with a change, the group hears that it was carried out, whatever was raised meanwhile.
+Written as generators of steps, which sync and async consumers perform each in their way. Rule: once the user's thread has
+begun a change, the group learns that it was carried out, whatever was raised meanwhile.
 """
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-import attrs
-
+from pyclient.consumer.arguments import as_offsets
+from pyclient.consumer.consumed_positions import ConsumedPositions
+from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.single_user import SingleUser
+from pyclient.consumer.steps import CallListener, InCommitOrder
 from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.coordinator import Identity
 from pyclient.errors import KafkaError, raisable
 from pyclient.metrics import TIME_BETWEEN_POLLS
 from pyclient.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from pyclient.consumer.core import ConsumerCore
-from pyclient.consumer.arguments import as_offsets
-from pyclient.consumer.consumed_positions import ConsumedPositions
+from pyclient.runtime.steps import OnLoop, Step, Steps
 
 _log = logging.getLogger(__name__)
 
 
-@attrs.frozen
-class OnLoop:
-    """Do *work* on the client's loop; answered with its result."""
-
-    work: Callable[[], Any]
-
-
-@attrs.frozen
-class WaitFor:
-    """Wait for what *make* makes, on the client's loop; answered with its result."""
-
-    make: Callable[[], Coroutine[Any, Any, Any]]
-
-
-@attrs.frozen
-class Tell:
-    """Call the listener's *method* with *partitions*."""
-
-    method: Callable[[Sequence[TopicPartition]], Any]
-    partitions: tuple[TopicPartition, ...]
-
-
-Step: TypeAlias = OnLoop | WaitFor | Tell
-Steps: TypeAlias = Generator[Step, Any, None]
-
-
-def next_step(steps: Steps, answer: object, error: BaseException | None) -> Step | None:
-    """Answer the last step, or raise in it; the next one, or None at the end."""
-    try:
-        return steps.send(answer) if error is None else steps.throw(error)
-    except StopIteration:
-        return None
-
-
 class Rebalancing:
-    """The user's side of membership: belongs to the one thread that uses the consumer, as `ConsumedPositions` does."""
+    """The user's side of membership. Belongs to the one thread that uses the consumer, as `ConsumedPositions` does."""
 
-    def __init__(self, core: ConsumerCore, progress: ConsumedPositions) -> None:
+    def __init__(self, core: ConsumerCore, consumed_positions: ConsumedPositions, single_user: SingleUser) -> None:
         self._core = core
-        self._consumed_positions = progress
+        self._consumed_positions = consumed_positions
+        self._single_user = single_user
         self._group = core.membership
         self._identity = Identity()
         self._polled_at: float | None = None
@@ -71,7 +39,7 @@ class Rebalancing:
     # ---- around a poll ----------------------------------------------------------------------------------------------
 
     def begin_poll(self) -> None:
-        """The user polls: as long as it does, max_poll_interval_ms does not run."""
+        """A poll begins: max_poll_interval_ms does not run while it waits."""
         now = self._core.clock()
         if self._polled_at is not None:
             self._core.metrics.sample(TIME_BETWEEN_POLLS, (now - self._polled_at) * 1000, now)
@@ -80,7 +48,7 @@ class Rebalancing:
             self._group.polling = True
 
     def end_poll(self) -> None:
-        """The user goes on with what it got."""
+        """A poll ends: max_poll_interval_ms runs again."""
         if self._group is not None:
             self._group.polled_at = self._core.clock()
             self._group.polling = False
@@ -92,17 +60,18 @@ class Rebalancing:
         return self._core.buffer.nudged or (self._group is not None and (self._group.wants_poll or self._group.failure is not None))
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """As whom the last poll ended."""
+        """The member's identity at the end of the last poll."""
         group = self._core.commits.group()
         return ConsumerGroupMetadata(group, self._identity.generation, self._identity.member_id, self._core.config.group_instance_id)
 
-    # ---- the steps --------------------------------------------------------------------------------------------------
+    # ---- a rebalance ------------------------------------------------------------------------------------------------
 
-    def carry_out(self) -> Steps:
-        """All that the group wants from the user's thread now.
+    def carry_out(self) -> Steps[Step, None]:
+        """Everything that the group needs from the user's thread now.
 
         Raises:
-            BaseException: what a listener raised first, after all is done (G10); or why the group does not take this member.
+            BaseException: the first exception of a listener, after everything is done (G10); or the reason why this consumer
+                cannot be a member of the group.
         """
         self._core.buffer.nudged = False
         if self._group is None:
@@ -113,7 +82,7 @@ class Rebalancing:
             self._core.buffer.nudge()  # there may be more to do
             raise
 
-    def _carry_out(self) -> Steps:
+    def _carry_out(self) -> Steps[Step, None]:
         group = self._core.member()
         if group.wants_poll:
             yield OnLoop(self._core.join)
@@ -121,17 +90,17 @@ class Rebalancing:
         while (change := (yield OnLoop(self._core.begin_change))) is not None:
             try:
                 yield from self._change(change)
-            except Exception as error:  # noqa: BLE001 of the user's making
+            except Exception as error:  # noqa: BLE001 raised by the user's listener
                 first = first or error
         if first is None:
             first = yield OnLoop(group.take_error)
         if first is not None:
             raise raisable(first) if isinstance(first, KafkaError) else first
 
-    def _change(self, change: Change) -> Steps:
+    def _change(self, change: Change) -> Steps[Step, None]:
         error: BaseException | None = None
         try:
-            yield from self._told(change)
+            yield from self._before_change(change)
         except BaseException as raised:
             error = raised
             raise
@@ -139,72 +108,73 @@ class Rebalancing:
             self._consumed_positions.forget(change.partitions)
             yield OnLoop(lambda: self._core.end_change(change, error))
 
-    def _told(self, change: Change) -> Steps:
+    def _before_change(self, change: Change) -> Steps[Step, None]:
         if change.kind is ChangeKind.REVOKED:
-            yield from self._save()
+            yield from self._commit_consumed()
         if change.partitions or change.kind is ChangeKind.ASSIGNED:
-            yield from self._tell(change.kind, change.partitions)
+            yield from self._call_listener(change.kind, change.partitions)
         if change.kind is ChangeKind.REVOKED:
-            yield from self._flush()
+            yield from self._wait_for_commits()
 
-    def _tell(self, kind: ChangeKind, partitions: tuple[TopicPartition, ...]) -> Steps:
-        """The time that a listener takes counts as the user's own (G04)."""
+    def _call_listener(self, kind: ChangeKind, partitions: tuple[TopicPartition, ...]) -> Steps[Step, None]:
+        """The time that a listener takes counts towards max_poll_interval_ms (G04)."""
         method = _METHODS[kind](self.listener)
         if method is None:
             return
         group = self._core.member()
         polling, group.polled_at, group.polling = group.polling, self._core.clock(), False
         try:
-            yield Tell(method, partitions)
+            yield CallListener(self._single_user, method, partitions)
         finally:
             group.polling = polling
 
-    def part(self, reason: str, timeout: float | None, *, clean: bool) -> Steps:
-        """Leave the group within *timeout* seconds: every step is tried, whatever the one before raised (C26)."""
-        ends = None if timeout is None else self._core.clock() + timeout
-        self.begin_poll()  # it is at work on the group, as in a poll: max_poll_interval_ms does not run
-        change: Change = yield OnLoop(self._core.part)
+    def leave(self, reason: str, timeout: float | None, *, clean: bool) -> Steps[Step, None]:
+        """Leave the group within *timeout* seconds. Every step is tried, whatever the one before raised (C26)."""
+        deadline = None if timeout is None else self._core.clock() + timeout
+        self.begin_poll()  # as in a poll, max_poll_interval_ms does not run
+        change: Change = yield OnLoop(self._core.begin_leave)
         try:
             if change.kind is ChangeKind.REVOKED and clean:
-                yield from self._save(ends)
+                yield from self._commit_consumed(deadline)
             if change.partitions:
-                yield from self._tell(change.kind, change.partitions)
+                yield from self._call_listener(change.kind, change.partitions)
             if change.kind is ChangeKind.REVOKED:
-                yield from self._flush(ends)
+                yield from self._wait_for_commits(deadline)
         finally:
             self._consumed_positions.forget(change.partitions)
             try:
-                yield WaitFor(lambda: self._core.leave(reason, self._left(ends)))
+                yield InCommitOrder(lambda: self._core.leave(reason, self._left(deadline)))
             finally:
                 self.end_poll()
 
-    # ---- commits before partitions go -------------------------------------------------------------------------------
+    # ---- commits before partitions are given up ---------------------------------------------------------------------
 
-    def _save(self, ends: float | None = None) -> Steps:
-        """C23: what is consumed is committed before its partition goes, unless the time is over."""
+    def _commit_consumed(self, deadline: float | None = None) -> Steps[Step, None]:
+        """C23: what is consumed is committed before its partition is given up, unless the deadline has passed."""
         if self._consumed_positions.auto_commits:
-            yield from self._commit(as_offsets(self._consumed_positions.uncommitted()), ends)
+            yield from self._commit(as_offsets(self._consumed_positions.uncommitted()), deadline)
 
-    def _flush(self, ends: float | None = None) -> Steps:
-        """What `commit_async` was asked for is on its way before the next generation can begin."""
-        yield from self._commit({}, ends)
+    def _wait_for_commits(self, deadline: float | None = None) -> Steps[Step, None]:
+        """The commits of `commit_async` are sent before the next generation can begin."""
+        yield from self._commit({}, deadline)
 
-    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], ends: float | None) -> Steps:
-        left = self._left(ends)
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: float | None) -> Steps[Step, None]:
+        left = self._left(deadline)
         limit = min(self._core.config.default_api_timeout_ms, self._core.config.max_poll_interval_ms) / 1000
+        timeout = limit if left is None else min(left, limit)
         try:
-            yield WaitFor(lambda: self._core.commit(offsets, limit if left is None else min(left, limit), automatic=True))
+            yield InCommitOrder(lambda: self._core.commit(offsets, timeout, automatic=True))
             self._consumed_positions.note_commits()
         except KafkaError as error:
-            _log.warning("group %r: what is consumed could not be committed before its partitions go, and is read again: %s",
+            _log.warning("group %r: the commit before partitions are given up failed; records since the last commit are read again: %s",
                          self._core.config.group_id, error)
 
-    def _left(self, ends: float | None) -> float | None:
-        return None if ends is None else max(0.0, ends - self._core.clock())
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self._core.clock())
 
 
 def _method(*names: str) -> Callable[[object], Callable[[Sequence[TopicPartition]], Any] | None]:
-    """The first of these methods that a listener has; it need not have all."""
+    """Finds the first of these methods that a listener has; it need not have all."""
     def find(listener: object) -> Callable[[Sequence[TopicPartition]], Any] | None:
         return next((getattr(listener, name) for name in names if hasattr(listener, name)), None)
 
@@ -219,10 +189,10 @@ _METHODS = {
 
 
 def check_listener(listener: Any, names: Iterable[str] = ("on_partitions_assigned", "on_partitions_revoked", "on_partitions_lost")) -> None:
-    """Refuse what has none of a listener's methods: it would never be told anything.
+    """Reject a listener without any of the methods: it would never be called.
 
     Raises:
-        TypeError: names them.
+        TypeError: names the methods.
     """
     if listener is not None and not any(callable(getattr(listener, name, None)) for name in names):
-        raise TypeError(f"{listener!r} is no rebalance listener: it has none of {', '.join(names)}")
+        raise TypeError(f"a rebalance listener needs at least one of the methods {', '.join(names)}; got {listener!r}, which has none")

@@ -10,48 +10,48 @@ from pyclient.errors import ConcurrentUseError, IllegalStateError
 
 
 class SingleUser:
-    """``with alone:`` around each call. What a rebalance listener calls is part of the call that it runs in.
+    """``with single_user:`` around each call. A call by a rebalance listener is part of the call in which the listener runs.
 
-    *check* raises when nothing may be called any more; *user* tells who calls: a thread or a task.
+    *check* raises when the consumer is closed; *user* returns the caller: a thread or a task.
 
     Raises:
-        ConcurrentUseError: another one uses the consumer now.
+        ConcurrentUseError: another thread or task is using the consumer.
     """
 
-    __slots__ = ("_busy", "_check", "_listening", "_user", "outside_listeners")
+    __slots__ = ("_busy", "_check", "_listener_user", "_user", "outside_listeners")
 
     def __init__(self, check: Callable[[], object], user: Callable[[], object]) -> None:
         self._check = check
         self._user = user
         self._busy = threading.Lock()
-        self._listening: object = None  # who runs a listener now
+        self._listener_user: object = None  # the thread or task that runs a listener now
         self.outside_listeners = OutsideListeners(self)
-        """The same for calls that a listener may not make."""
+        """The same for calls that a listener must not make."""
 
     def taken(self) -> bool:
-        """Whether somebody uses the consumer now."""
+        """Whether a call uses the consumer now."""
         return self._busy.locked()
 
     @property
     def in_listener(self) -> bool:
-        """Whether a listener calls."""
-        return self._listening is not None and self._listening == self._user()
+        """Whether the caller is a listener."""
+        return self._listener_user is not None and self._listener_user == self._user()
 
     @contextmanager
     def as_listener(self) -> Iterator[None]:
-        """The user's listener runs."""
-        self._listening = self._user()
+        """Around a call of the user's listener."""
+        self._listener_user = self._user()
         try:
             yield
         finally:
-            self._listening = None
+            self._listener_user = None
 
-    # No generators here: every poll comes by.
+    # No generators here: every poll enters and exits.
     def __enter__(self) -> None:
         self._check()
         if not self.in_listener and not self._busy.acquire(blocking=False):
             raise ConcurrentUseError("this consumer is being used by another thread or task: only wakeup() may be called meanwhile. "
-                                "Give each its own consumer.")
+                                     "Give each its own consumer.")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not self.in_listener:
@@ -59,7 +59,7 @@ class SingleUser:
 
 
 class OutsideListeners:
-    """`SingleUser`, and not in a listener.
+    """`SingleUser` for calls that a listener must not make.
 
     Raises:
         IllegalStateError: a listener calls.
@@ -67,13 +67,13 @@ class OutsideListeners:
 
     __slots__ = ("_single_user",)
 
-    def __init__(self, alone: SingleUser) -> None:
-        self._single_user = alone
+    def __init__(self, single_user: SingleUser) -> None:
+        self._single_user = single_user
 
     def __enter__(self) -> None:
         if self._single_user.in_listener:
-            raise IllegalStateError("inside a rebalance listener the consumer is in the middle of a poll: commit, seek and pause there, but leave "
-                               "poll, subscribe, assign and close to the code around")
+            raise IllegalStateError("called inside a rebalance listener, which runs in the middle of a poll: there commit, seek and pause are "
+                                    "allowed; call poll, subscribe, assign and close outside of the listener")
         self._single_user.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

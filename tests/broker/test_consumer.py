@@ -435,7 +435,7 @@ def test_a_second_thread_gets_an_error_instead_of_a_queue(kafka_cluster: LocalCl
         reader.assign([tp])
         other = threading.Thread(target=swallow, args=[reader])
         other.start()
-        eventually(reader._alone.taken)
+        eventually(reader._single_user.taken)
         calls: list[Callable[[], object]] = [
             lambda: reader.poll(0), lambda: reader.pause(tp), lambda: reader.seek(tp, 0), reader.close]
         for call in calls:
@@ -446,7 +446,7 @@ def test_a_second_thread_gets_an_error_instead_of_a_queue(kafka_cluster: LocalCl
 
 
 def wake_when_busy(reader: Consumer) -> None:
-    eventually(reader._alone.taken)
+    eventually(reader._single_user.taken)
     reader.wakeup()
 
 
@@ -543,7 +543,7 @@ def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: st
             with pytest.raises(WakeupError):
                 await reader.poll(5)
             polling = asyncio.create_task(reader.poll())
-            await asyncio.to_thread(eventually, reader._alone.taken)
+            await asyncio.to_thread(eventually, reader._single_user.taken)
             with pytest.raises(ConcurrentUseError):
                 await reader.poll(0)
             reader.wakeup()

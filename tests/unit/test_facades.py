@@ -253,7 +253,7 @@ def test_what_is_no_partition_is_refused_before_it_can_spoil_a_request(wrong: An
         for call in (reader.position, reader.pause, reader.resume, reader.seek_to_end, lambda one: reader.seek(one, 1),
                      lambda one: reader.assign([one]), lambda one: reader.committed([one]), lambda one: reader.end_offsets([one]),
                      lambda one: reader.offsets_for_times({one: 0}), lambda one: reader.commit({one: 1})):
-            with pytest.raises(ValueError, match=r"is no partition: give TopicPartition\(topic, number\)"):
+            with pytest.raises(ValueError, match=r"expected TopicPartition\(topic, partition >= 0\), got"):
                 call(wrong)
         assert not reader.assignment()
 

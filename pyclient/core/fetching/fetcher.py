@@ -59,7 +59,7 @@ class Fetcher:
         self._find_committed = find_committed
         self.positions: dict[TopicPartition, Position] = {}
         self._generation = 0
-        self.obstacles: dict[TopicPartition, KafkaError] = {}
+        self.lookup_errors: dict[TopicPartition, KafkaError] = {}
         """Why a partition has no position; others are found, or still looked for."""
         self._searches: dict[TopicPartition, Callable[[], None]] = {}  # under way; a call ends it
         self._topic_ids: dict[TopicPartition, Any] = {}  # of the topics that positions stand in
@@ -72,7 +72,7 @@ class Fetcher:
         self._reserved = 0
         self._pace = FetchWait()
         self._view = 0
-        self.parting = SessionClose(self._sources, limits)
+        self.session_close = SessionClose(self._sources, limits)
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Fetcher:
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """One fetch per node that has partitions to fetch and none under way."""
-        if self.parting.begun:
+        if self.session_close.begun:
             return
         self._wake(now)
         self._follow_leaders()
@@ -185,7 +185,7 @@ class Fetcher:
 
     def next_deadline(self) -> float | None:
         """The end of the next pause after an error, or of the patience with a replica that cannot be reached."""
-        if self.parting.begun:
+        if self.session_close.begun:
             return None
         return earliest(min(self._resting.values()) if self._resting else None, self._near.next_deadline())
 
@@ -253,13 +253,13 @@ class Fetcher:
 
     def _found(self, position: Position, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
         position.found(offset, epoch)
-        self.obstacles.pop(position.tp, None)
+        self.lookup_errors.pop(position.tp, None)
         self._place(position.tp)
 
     def _refuse(self, position: Position, error: KafkaError, now: float) -> None:
         """C20: a look-up that waiting will hardly cure is raised by poll, and yet repeated: it may be granted meanwhile."""
         self._fail(position, error, lasting=False)
-        self.obstacles[position.tp] = error
+        self.lookup_errors[position.tp] = error
         self._pause_after_failure(now, position)
 
     def _renew(self, tp: TopicPartition) -> Position:
@@ -283,7 +283,7 @@ class Fetcher:
 
     def _end_search(self, tp: TopicPartition) -> None:
         """Nobody wants the answer any more: without this a question that cannot be answered would be asked for good."""
-        self.obstacles.pop(tp, None)
+        self.lookup_errors.pop(tp, None)
         self._topic_ids.pop(tp, None)
         end = self._searches.pop(tp, None)
         if end is not None:
@@ -294,7 +294,7 @@ class Fetcher:
 
     def _fail(self, position: Position, error: KafkaError, *, lasting: bool) -> None:
         if lasting:
-            self.obstacles[position.tp] = error
+            self.lookup_errors[position.tp] = error
         if lasting or not self._buffer.count(position.tp):
             self._buffer.put(Failure(position.tp, position.generation, error, lasting))
 

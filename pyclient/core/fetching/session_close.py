@@ -22,7 +22,7 @@ class SessionClose:
         """Whether the consumer closes."""
 
     @property
-    def over(self) -> bool:
+    def answered(self) -> bool:
         """Whether brokers have answered to all that was said."""
         return not self._unanswered
 

@@ -126,7 +126,7 @@ class MemberService:
         if ending == "dies":
             del self._facts.members[self.name]
             await consumer._core.close()  # nobody is told, and nothing is committed
-            await asyncio.gather(*(commit for commit, _, _ in consumer._commits if isinstance(commit, asyncio.Task)), return_exceptions=True)
+            await consumer._pending_commits.wait()
             return ending
         with self._inside("close"):
             try:

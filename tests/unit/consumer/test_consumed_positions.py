@@ -34,8 +34,8 @@ def test_C21_a_position_that_moved_before_the_records_of_a_loop_does_not_take_th
     assert fake_cluster.committed("g")[WHERE].offset == 2
 
 
-ON_THE_WAY = {"facade.py", "facade_base.py", "consumed_positions.py", "uncommitted.py", "records_view.py", "fetch_buffer.py"}
-IN_HANDS = {"hand", "begin"}
+ON_THE_WAY = {"facade.py", "facade_base.py", "consumed_positions.py", "steps.py", "records_view.py", "fetch_buffer.py"}
+IN_HANDS = {"mark_returned", "begin_iteration"}
 """What makes records the user's."""
 
 

@@ -454,7 +454,7 @@ def test_a_commit_that_had_ended_is_told_though_the_consumer_ends_in_an_error(fa
     watching = Watching()
     with pytest.raises(ZeroDivisionError), reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
         consumer.commit_async({WHERE: 2})
-        eventually(consumer._commits[0][0].done)
+        eventually(consumer._pending_commits.tasks[0].done)
         raise ZeroDivisionError
     assert (watching.told, watching.closed) == ([{WHERE: 2}], 1)
 
@@ -462,7 +462,7 @@ def test_a_commit_that_had_ended_is_told_though_the_consumer_ends_in_an_error(fa
 def test_C24_a_callback_never_runs_in_the_middle_of_a_poll_that_is_left_nothing(fake_cluster: FakeCluster) -> None:
     class Slow(Watching):
         def on_consume(self, records: Records) -> Records:
-            eventually(lambda: all(commit.done() for commit, *_ in consumer._commits))
+            eventually(lambda: all(task.done() for task in consumer._pending_commits.tasks))
             return super().on_consume(records)
 
     def callback(offsets: Offsets, error: BaseException | None) -> None:

@@ -86,14 +86,14 @@ def test_C20_a_refused_look_up_of_committed_offsets_is_raised_and_repeated_ever_
         fetching.asked_for[-1][1](A0, None, error_for(30, "group 'g'"))
         fetching.turn()
         assert fetching.fetcher.next_deadline() == fetching.world.now + pause
-        assert type(fetching.raises()) is type(fetching.fetcher.obstacles[A0]) is type(error_for(30))
+        assert type(fetching.raises()) is type(fetching.fetcher.lookup_errors[A0]) is type(error_for(30))
         assert fetching.values() == []
         assert len(fetching.asked_for) == times
         fetching.world.after(pause)
         fetching.turn()
         assert fetching.asked_for[-1][0] == [A0]
     fetching.asked_for[-1][1](A0, 7, None)
-    assert A0 not in fetching.fetcher.obstacles
+    assert A0 not in fetching.fetcher.lookup_errors
     (sent,) = fetching.world.in_flight
     gives(sent, {A1: b""})
     assert asks(fetching.fetches()) == {A0: 7, A1: 5}
@@ -105,7 +105,7 @@ def test_C20_a_refused_look_up_of_the_logs_start_is_raised_and_repeated_ever_lat
         fetching.found(A0, -1, error=FORBIDDEN)
         assert fetching.turn() == []
         assert fetching.fetcher.next_deadline() == fetching.world.now + pause
-        assert type(fetching.raises()) is type(fetching.fetcher.obstacles[A0]) is type(error_for(FORBIDDEN))
+        assert type(fetching.raises()) is type(fetching.fetcher.lookup_errors[A0]) is type(error_for(FORBIDDEN))
         assert fetching.values() == []
         fetching.world.after(pause)
     fetching.found(A0, 7)
@@ -125,7 +125,7 @@ def test_C20_a_seek_ends_the_repetition_of_a_refused_look_up(group: bool) -> Non
     fetching.world.after(64.0)
     assert fetching.turn() == []
     assert len(fetching.asked_for) == group
-    assert fetching.fetcher.obstacles == {}
+    assert fetching.fetcher.lookup_errors == {}
 
 
 @pytest.mark.parametrize("how", ["seek", "reset", "unassign"])

@@ -305,7 +305,7 @@ def test_C14_room_is_kept_for_all_that_a_session_may_send_not_for_what_is_told()
 
 def parts(fetching: Fetching, *uses: Use) -> list[Sent]:
     """What the fetcher says as it ends, with open connections for *uses*."""
-    sent = [Sent(fetching.world, request) for request in fetching.fetcher.parting.requests(lambda node, use: int(use in uses))]
+    sent = [Sent(fetching.world, request) for request in fetching.fetcher.session_close.requests(lambda node, use: int(use in uses))]
     fetching.world.in_flight += sent
     return sent
 
@@ -317,11 +317,11 @@ def test_C07_the_end_of_the_consumer_ends_its_sessions(fetching: Fetching) -> No
     sent = parts(fetching, Use.FETCH)
     assert [(each.node, each.request.use, of_session(each), asks(each)) for each in sent] == [
         (1, Use.FETCH, (10, FINAL), {}), (2, Use.FETCH, (20, FINAL), {})]
-    assert not fetching.fetcher.parting.over
+    assert not fetching.fetcher.session_close.answered
     gives(sent[0], {})
-    assert not fetching.fetcher.parting.over
+    assert not fetching.fetcher.session_close.answered
     sent[1].is_lost()
-    assert fetching.fetcher.parting.over
+    assert fetching.fetcher.session_close.answered
 
 
 def test_C07_behind_a_fetch_that_is_under_way_its_end_would_wait_so_it_takes_another_connection_if_there_is_one(fetching: Fetching) -> None:
@@ -331,7 +331,7 @@ def test_C07_behind_a_fetch_that_is_under_way_its_end_would_wait_so_it_takes_ano
     assert (sent.request.use, of_session(sent)) == (Use.CONTROL, (SESSION, FINAL))
     gives(sent, {})
     gives(under_way, {A0: batch(0)}, session_id=SESSION)
-    assert fetching.fetcher.parting.over
+    assert fetching.fetcher.session_close.answered
 
 
 @pytest.mark.parametrize("uses", [(), (Use.FETCH,)])
@@ -339,14 +339,14 @@ def test_C07_without_a_free_connection_a_session_is_left_to_the_broker(fetching:
     begins(fetching, A0)
     fetching.fetches()
     assert parts(fetching, *uses) == []
-    assert fetching.fetcher.parting.over
+    assert fetching.fetcher.session_close.answered
 
 
 def test_without_a_session_there_is_nothing_to_end(fetching: Fetching) -> None:
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: b""})
     assert parts(fetching, Use.FETCH) == []
-    assert fetching.fetcher.parting.over
+    assert fetching.fetcher.session_close.answered
 
 
 def test_after_its_end_the_fetcher_asks_for_nothing(fetching: Fetching) -> None:

@@ -1,0 +1,85 @@
+"""Commits that no call waits for: those of `commit_async`, and automatic ones. Their callbacks run in order (C24).
+
+Rule: a callback runs in the thread or task that uses the consumer, and may use the consumer itself.
+"""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from pyclient.consumer.consumed_positions import ConsumedPositions
+from pyclient.consumer.core import ConsumerCore
+from pyclient.records import OffsetAndMetadata, TopicPartition
+
+_log = logging.getLogger(__name__)
+OnCommit: TypeAlias = Callable[[Mapping[TopicPartition, OffsetAndMetadata], BaseException | None], object]
+CommitTask: TypeAlias = "concurrent.futures.Future[None] | asyncio.Task[None]"
+
+
+class PendingCommits:
+    """Commits that were started and whose callbacks have not run."""
+
+    def __init__(self, core: ConsumerCore, consumed_positions: ConsumedPositions) -> None:
+        self._core = core
+        self._consumed_positions = consumed_positions
+        self._pending: deque[tuple[CommitTask, dict[TopicPartition, OffsetAndMetadata], OnCommit]] = deque()
+        self._lock = threading.RLock()  # reentrant: a callback may use the consumer, which runs the next callbacks
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    @property
+    def tasks(self) -> list[CommitTask]:
+        """The commits, in the order in which they were started."""
+        return [task for task, _, _ in self._pending]
+
+    def add(self, task: CommitTask, offsets: dict[TopicPartition, OffsetAndMetadata], callback: OnCommit) -> None:
+        """*task* commits *offsets*; *callback* is called with the outcome."""
+        self._pending.append((task, offsets, callback))
+
+    def run_callbacks(self, only: OnCommit | None = None) -> None:
+        """Run the callbacks of commits that have ended, in order. Called while no other call runs, since callbacks may use the consumer.
+
+        In the middle of a call: *only* that callback, which does not use the consumer, up to the first other one.
+
+        A second thread runs none while the first is here. It gets its ConcurrentUseError later; the first one checks again.
+        """
+        while self._pending and self._first_has_ended(only) and self._lock.acquire(blocking=False):
+            try:
+                if self._first_has_ended(only):
+                    self._report_first()
+            finally:
+                self._lock.release()
+
+    def _first_has_ended(self, only: OnCommit | None) -> bool:
+        try:
+            task, _, callback = self._pending[0]
+            return only in (None, callback) and task.done()
+        except IndexError:
+            return False
+
+    def _report_first(self) -> None:
+        task, offsets, callback = self._pending.popleft()
+        error = self._core.closed if task.cancelled() else task.exception()
+        if error is None:
+            self._consumed_positions.note_commits()
+        try:
+            callback(offsets, error)
+        except Exception:  # noqa: BLE001 a user's error does not undo the commit
+            _log.exception("commit callback %r raised; the commit of %d offsets is unaffected", callback, len(offsets))
+
+    async def wait(self) -> None:
+        """Wait until all have ended (async consumers, at close)."""
+        tasks: Iterable[asyncio.Task[None]] = [task for task in self.tasks if isinstance(task, asyncio.Task)]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def log_failure(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None) -> None:
+    """The callback of a commit that has none: a failure is only logged, since the next commit stores newer positions."""
+    if error is not None:
+        _log.warning("committing %d offsets failed: %s", len(offsets), error)

@@ -1,0 +1,70 @@
+"""Steps of a consumer's calls, each performed in the sync and in the async way (`pyclient.runtime.steps`)."""
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import attrs
+
+from pyclient.consumer.core import ConsumerCore
+from pyclient.consumer.single_user import SingleUser
+from pyclient.records import TopicPartition
+from pyclient.runtime.loop_thread import Portal
+from pyclient.runtime.steps import WaitFor
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class WaitForData:
+    """Wait until there is data, a wakeup or a rebalance, at most *timeout* seconds; the result says whether it came.
+
+    *yield_first*: let other tasks run first. A poll that drops records (interceptors may) must not hold the loop.
+    """
+
+    core: ConsumerCore
+    timeout: float | None
+    yield_first: bool
+
+    def run(self, portal: Portal) -> bool:
+        """As `Step.run`. The loop is not involved: putting data into the buffer ends the wait."""
+        buffer = self.core.buffer
+        return buffer.wait(self.timeout) or buffer.woken
+
+    async def run_async(self) -> bool:
+        """As `Step.run_async`."""
+        if self.yield_first:
+            await asyncio.sleep(0)
+        return await self.core.wait_for_data(self.timeout)
+
+
+@attrs.frozen
+class InCommitOrder(WaitFor[T]):
+    """As `WaitFor`, after the commits that `commit_async` started before (C24)."""
+
+    async def run_async(self) -> T:
+        """As `Step.run_async`. The task of a commit_async takes its place in the order when it runs first."""
+        await asyncio.sleep(0)
+        return await self.make()
+
+
+@attrs.frozen
+class CallListener:
+    """Call the user's rebalance listener, in the thread or task that polls."""
+
+    single_user: SingleUser
+    method: Callable[[Sequence[TopicPartition]], Any]
+    partitions: tuple[TopicPartition, ...]
+
+    def run(self, portal: Portal) -> Any:
+        """As `Step.run`."""
+        with self.single_user.as_listener():
+            return self.method(self.partitions)
+
+    async def run_async(self) -> Any:
+        """As `Step.run_async`. The method may be a plain function or a coroutine function."""
+        with self.single_user.as_listener():
+            result = self.method(self.partitions)
+            return await result if inspect.isawaitable(result) else result
