@@ -121,7 +121,7 @@ class Consumer(ConsumerBase):
         limit, wait = self._limit(max_records), seconds(timeout, 0)
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
-            records = self._drive(self._poll(limit, wait))
+            records = self._poll_records(limit, wait)
             self._consumed_positions.mark_returned(records)
             return records
 
@@ -136,7 +136,11 @@ class Consumer(ConsumerBase):
         """The records of an iteration until the next poll. A seek, pause, poll or other loop in its body ends it there."""
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
-            return self._consumed_positions.begin_iteration(self._drive(self._poll(self._config.max_poll_records, None)))
+            return self._consumed_positions.begin_iteration(self._poll_records(self._config.max_poll_records, None))
+
+    def _poll_records(self, limit: int, timeout: float | None) -> Records:
+        taken = self._take_at_once(limit)
+        return taken or self._drive(self._wait_for_records(taken, limit, timeout))
 
     def wakeup(self) -> None:
         """Make a waiting poll, or the next one, raise `WakeupError`. Any thread may call it."""
@@ -345,7 +349,7 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
         self._core.check_open()
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
-            records = await self._drive(self._poll(limit, wait))
+            records = await self._poll_records(limit, wait)
             self._consumed_positions.mark_returned(records)
             return records
 
@@ -367,7 +371,11 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
         self._core.check_open()
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
-            return self._consumed_positions.begin_iteration(await self._drive(self._poll(self._config.max_poll_records, None)))
+            return self._consumed_positions.begin_iteration(await self._poll_records(self._config.max_poll_records, None))
+
+    async def _poll_records(self, limit: int, timeout: float | None) -> Records:
+        taken = self._take_at_once(limit)
+        return taken or await self._drive(self._wait_for_records(taken, limit, timeout))
 
     def wakeup(self) -> None:
         """As `Consumer.wakeup`."""

@@ -108,24 +108,32 @@ class ConsumerBase(Facade):
             raise ValueError(f"max_records must be at least 1, got {limit}: a poll that may return no record makes no progress")
         return limit
 
-    def _poll(self, limit: int, timeout: float | None) -> Steps[Step, Records]:
-        """Take at most *limit* records, as soon as there is one. `ConsumedPositions.take` says what must follow."""
+    def _take_at_once(self, limit: int) -> Records:
+        """Begin a poll: take the records that are there, unless a rebalance comes first. Most polls need no more than this."""
         self._consumed_positions.settle()
         self._auto_commit()
-        deadline = None if timeout is None else self._core.clock() + timeout
         self._rebalancing.begin_poll()
         try:
-            while True:
+            return Records() if self._rebalancing.due else self._take(limit)
+        finally:
+            self._rebalancing.end_poll()
+
+    def _wait_for_records(self, taken: Records, limit: int, timeout: float | None) -> Steps[Step, Records]:
+        """Go on after `_take_at_once`, which has *taken* no record (but positions may have moved), until there is a record."""
+        deadline = None if timeout is None else self._core.clock() + timeout
+        self._rebalancing.continue_poll()
+        try:
+            while not taken:
+                dropped = self._skip(taken)
+                if not self._rebalancing.due:
+                    came = yield WaitForData(self._core, self._max_wait(deadline), dropped)
+                    if not came and deadline is not None and self._core.clock() >= deadline:
+                        break
+                    self._auto_commit()
                 if self._rebalancing.due:
                     yield from self._rebalancing.carry_out()
-                records = self._take(limit)
-                if records:
-                    return records
-                skipped = self._skip(records)
-                came = yield WaitForData(self._core, self._max_wait(deadline), skipped)
-                if not came and deadline is not None and self._core.clock() >= deadline:
-                    return records
-                self._auto_commit()
+                taken = self._take(limit)
+            return taken
         finally:
             self._rebalancing.end_poll()
 

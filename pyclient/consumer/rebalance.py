@@ -44,6 +44,10 @@ class Rebalancing:
         if self._polled_at is not None:
             self._core.metrics.sample(TIME_BETWEEN_POLLS, (now - self._polled_at) * 1000, now)
         self._polled_at = now
+        self.continue_poll()
+
+    def continue_poll(self) -> None:
+        """The poll found no record, and waits."""
         if self._group is not None:
             self._group.polling = True
 
