@@ -1,4 +1,5 @@
-"""The harness for a member under the consumer protocol (KIP-848): the test plays the coordinator and the polling user."""
+"""The harness for a member under the consumer protocol (KIP-848): the test plays the coordinator and the polling user.
+"""
 from __future__ import annotations
 
 import datetime

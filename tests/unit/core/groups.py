@@ -1,4 +1,7 @@
-"""Harnesses for members of groups: the test plays the coordinator and the polling user. The base class, and the one of the classic protocol."""
+"""Harnesses for members of groups: the test plays the coordinator and the polling user.
+
+The base class, and the one of the classic protocol.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -451,7 +451,9 @@ def test_the_assignments_of_an_older_generation_are_not_sent_for_a_newer_one() -
 
 
 def test_G02_the_assignments_of_an_older_generation_with_the_same_number_are_not_sent() -> None:
-    """Found by simulation: a coordinator moved before the assignments were stored, and the new one counted from the generation before."""
+    """Found by simulation: a coordinator moved before the assignments were stored, and the new one counted from the
+    generation before.
+    """
     member = ClassicHarness(offload_now=False)
     lead(member)
     member.turn()
@@ -533,7 +535,9 @@ def test_a_fenced_instance_loses_its_partitions_and_does_not_join_again() -> Non
 
 
 def test_G05_a_static_member_that_returns_to_a_cooperative_group_starts_one_rebalance() -> None:
-    """Found by simulation: it was lost between revoking and joining again, got the rest without a rebalance, and no member got the others."""
+    """Found by simulation: it was lost between revoking and joining again, got the rest without a rebalance, and no
+    member got the others.
+    """
     member = ClassicHarness(OneByOne(protocols=("cooperative",)), instance="i")
     member.becomes_stable(*tps(0, 1))
     member.reply_joined(member.sends(Api.JOIN_GROUP), generation=2)

@@ -1,4 +1,6 @@
-"""A member of a classic group under any sequence of events: no busy loop, no deadlock, and it owns only assigned partitions (G01 to G10)."""
+"""A member of a classic group under any sequence of events: no busy loop, no deadlock, and it owns only assigned
+partitions (G01 to G10).
+"""
 from __future__ import annotations
 
 from typing import Any
@@ -132,7 +134,9 @@ class GroupRules(RuleBasedStateMachine):
             assert self.member.group.change is None
 
     def teardown(self) -> None:
-        """From any state: with a polling user and a responding coordinator, the member becomes stable or reports why it cannot."""
+        """From any state: with a polling user and a responding coordinator, the member becomes stable or reports why it
+        cannot.
+        """
         member = self.member
         member.group.polling = False
         for _ in range(60):

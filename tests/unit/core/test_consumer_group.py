@@ -1,4 +1,5 @@
-"""A member under the consumer protocol: one test for each rule of how it joins, sends heartbeats, reconciles and leaves (N01 to N10).
+"""A member under the consumer protocol: one test for each rule of how it joins, sends heartbeats, reconciles and leaves
+(N01 to N10).
 
 The rules of both protocols are in `test_membership`.
 """

@@ -1,4 +1,6 @@
-"""A member under the consumer protocol with any sequence of events: no busy loop, no deadlock, and it owns only what it may (N01 to N10)."""
+"""A member under the consumer protocol with any sequence of events: no busy loop, no deadlock, and it owns only what it
+may (N01 to N10).
+"""
 from __future__ import annotations
 
 from typing import Any
@@ -36,7 +38,9 @@ class ConsumerRules(RuleBasedStateMachine):
         self.assignment: set[TopicPartition] = set()
         """The coordinator's newest assignment."""
         self.in_doubt = True
-        """The member has stated its partitions, and there is no response: the coordinator may have assigned the others to another member."""
+        """The member has stated its partitions, and there is no response: the coordinator may have assigned the others
+        to another member.
+        """
         self.member.subscribes()
 
     # ---- the user -----------------------------------------------------------------------------------------------
@@ -181,7 +185,9 @@ class ConsumerRules(RuleBasedStateMachine):
         assert self.member.group.identity.joined == (self.member.group.state in MEMBERS)
 
     def teardown(self) -> None:
-        """From any state: with a polling user and a responding coordinator, the member owns its assignment or reports why it cannot."""
+        """From any state: with a polling user and a responding coordinator, the member owns its assignment or reports
+        why it cannot.
+        """
         member = self.member
         member.group.polling = False
         member.metadata_shows(t=4, new=2)

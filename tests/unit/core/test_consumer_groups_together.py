@@ -1,4 +1,6 @@
-"""Members under the consumer protocol with the fake cluster's coordinator: no partition ever has two readers, and finally each has one (N01 to N10)."""
+"""Members under the consumer protocol with the fake cluster's coordinator: no partition ever has two readers, and
+finally each has one (N01 to N10).
+"""
 from __future__ import annotations
 
 import re
