@@ -1,7 +1,8 @@
 """Group assignors: which member of a group reads which partitions, as pure functions over plain data.
 
-The group's leader runs one for all. Groups mix clients of several languages, and any member may be the leader: so each of these gives
-what Java's assignor of that name gives. docs/assignors.md lists them, and where they differ from Java's.
+The group's leader runs one for all members. Groups mix clients of several languages, and any member may lead. So each
+assignor returns what Java's assignor of the same name returns. docs/assignors.md lists them and the differences from
+Java.
 """
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Sticky shares for members that want different topics: as even as their wishes allow, with as little moved as that takes.
+"""Sticky assignment for unequal subscriptions: as balanced as the subscriptions allow, with as few moves as that takes.
 
-Each keeps what it had. What is free goes to whoever has least; then partitions move, one by one, from members that have more than one
-more than somebody else who wants the topic, until none does. If all that moving made nothing more even, it is taken back.
+Members keep their partitions, and free partitions go to the subscriber with the fewest. Then partitions move, one by
+one, while a member has at least two more than another subscriber of the topic. If all moves together did not improve
+the balance, they are undone.
 """
 from __future__ import annotations
 
@@ -20,13 +21,16 @@ from pyclient.assignors.racks import Racks
 from pyclient.records import TopicPartition
 
 BY_TOPIC: Final = itemgetter(0)
-PATIENCE: Final = 10
-"""Rounds of moves that may make nothing more even. Moves that undo others (`Movements.better`) can, and might then go on for ever."""
+MAX_IDLE_ROUNDS: Final = 10
+"""How many rounds of moves may go without an improvement.
+
+Moves that undo others (`Movements.preferred`) could go on forever.
+"""
 Owners: TypeAlias = dict[TopicPartition, str]
 
 
 class Balance:
-    """One sharing out; `made` gives it, once."""
+    """One assignment; `build` returns it, once."""
 
     def __init__(
         self, members: Members, topics: Mapping[str, Sequence[TopicPartition]], owned: Mapping[str, Iterable[TopicPartition]],
@@ -43,40 +47,42 @@ class Balance:
         self._owners: Owners = {}
         self._loads = dict.fromkeys(members, 0)
         self._movements = Movements()
-        self._last_line = _Line((), self._loads, self._rank, {})
+        self._last_heap = _LoadHeap((), self._loads, self._rank, {})
 
-    def made(self, *, moving: bool = True) -> Shares:
-        """Every partition given to one member that wants its topic; without *moving*, only of what is free."""
+    def build(self, *, moving: bool = True) -> Shares:
+        """Assign every partition to one subscriber of its topic; without *moving*, assign only free partitions."""
         everything_kept = self._keep()
         free = [partition for partition in self._partitions if partition not in self._owners]
-        self._give(free)
-        self._level(free, everything_kept=everything_kept or not moving, moving=moving)
+        self._assign(free)
+        self._balance(free, everything_kept=everything_kept or not moving, moving=moving)
         shares: Shares = {member: [] for member in self._members}
         for partition, member in self._owners.items():
             shares[member].append(partition)
         return shares
 
-    def _level(self, free: list[TopicPartition], *, everything_kept: bool, moving: bool) -> None:
-        """Until nobody has more than one more than somebody else who wants the topic; if that makes nothing more even, it is taken back."""
-        before, unevenness = dict(self._owners), self._unevenness()
+    def _balance(self, free: list[TopicPartition], *, everything_kept: bool, moving: bool) -> None:
+        """Move partitions until none should move; undo all moves if they did not improve the balance."""
+        before, imbalance = dict(self._owners), self._imbalance()
         if everything_kept:
-            self._even_out(self._shared(free))  # who is to lose something should lose what it has not begun to read
+            self._move_while_better(self._movable(free))  # a member should rather lose a partition that it has not begun to read
         if moving:
-            self._even_out(self._shared(self._partitions))
-        if self._unevenness() >= unevenness:
+            self._move_while_better(self._movable(self._partitions))
+        if self._imbalance() >= imbalance:
             self._owners = before
 
     def _fewest_subscribers(self, topic: str) -> tuple[int, str]:
         return len(self._subscribers.of(topic)), topic
 
-    def _shared(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that could go to another member."""
+    def _movable(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """The partitions that could move to another member."""
         return [partition for partition in partitions if len(self._subscribers.of(partition.topic)) > 1]
 
-    # ── giving ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── assigning ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _keep(self) -> bool:
-        """Let members have what they had, but for topics they do not want now and partitions in other racks; whether that was all."""
+        """Let members keep their partitions, except of topics they no longer subscribe to and in other racks; whether
+        they keep all.
+        """
         all_kept = True
         for member, partitions in self._owned.items():
             wanted = set(self._members[member].topics)
@@ -88,82 +94,89 @@ class Balance:
                     all_kept = False
         return all_kept
 
-    def _give(self, partitions: Sequence[TopicPartition]) -> None:
-        """To whoever has least; where racks count, first to whoever has least of those near the partition."""
+    def _assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Assign to the subscriber with the fewest partitions; if racks count, first to the one with the fewest in a
+        rack of the partition.
+        """
         if self._racks.used:
-            partitions = self._given(partitions, near=True)
-        self._given(partitions, near=False)
+            partitions = self._assign_to_least(partitions, near=True)
+        self._assign_to_least(partitions, near=False)
 
-    def _given(self, partitions: Iterable[TopicPartition], *, near: bool) -> list[TopicPartition]:
-        """Give out *partitions*; returns those that no member is near."""
+    def _assign_to_least(self, partitions: Iterable[TopicPartition], *, near: bool) -> list[TopicPartition]:
+        """Assign *partitions*; returns those without a subscriber in one of their racks."""
         rest = []
         for topic, several in groupby(partitions, key=BY_TOPIC):
-            line = self._line(topic)
+            heap = self._heap(topic)
             for partition in several:
-                member = line.least_near(self._racks.of(partition)) if near else line.least()
+                member = heap.least_near(self._racks.of(partition)) if near else heap.least()
                 if member is None:
                     rest.append(partition)
                 else:
                     self._owners[partition] = member
                     self._loads[member] += 1
-                    line.changed(member)
+                    heap.changed(member)
         return rest
 
-    def _line(self, topic: str) -> _Line:
-        """The subscribers of *topic*. All loads that change while a topic is looked at are theirs, so the last line is still right."""
+    def _heap(self, topic: str) -> _LoadHeap:
+        """The subscribers of *topic* by load.
+
+        Only their loads change while a topic is handled, so the last heap stays correct.
+        """
         members = self._subscribers.of(topic)
-        if self._last_line.members is not members:
-            self._last_line = _Line(members, self._loads, self._rank, self._racks.of_member)
-        return self._last_line
+        if self._last_heap.members is not members:
+            self._last_heap = _LoadHeap(members, self._loads, self._rank, self._racks.of_member)
+        return self._last_heap
 
-    # ── evening out ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── balancing ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _even_out(self, partitions: Sequence[TopicPartition]) -> None:
-        """Move *partitions* until no move helps."""
-        patience, least = PATIENCE, self._unevenness()
-        while patience and self._round(partitions):
-            unevenness = self._unevenness()
-            patience = PATIENCE if unevenness < least else patience - 1
-            least = min(least, unevenness)
+    def _move_while_better(self, partitions: Sequence[TopicPartition]) -> None:
+        """Move *partitions* until no move improves the balance."""
+        idle_rounds_left, least = MAX_IDLE_ROUNDS, self._imbalance()
+        while idle_rounds_left and self._round(partitions):
+            imbalance = self._imbalance()
+            idle_rounds_left = MAX_IDLE_ROUNDS if imbalance < least else idle_rounds_left - 1
+            least = min(least, imbalance)
 
-    def _unevenness(self) -> int:
-        """Every move to a member that has less by two or more lowers it."""
+    def _imbalance(self) -> int:
+        """A number that every move to a member with at least two partitions fewer reduces."""
         return sum(load * load for load in self._loads.values())
 
     def _round(self, partitions: Iterable[TopicPartition]) -> bool:
         any_moved = False
         for topic, several in groupby(partitions, key=BY_TOPIC):
-            line = self._line(topic)
+            heap = self._heap(topic)
             for partition in several:
-                target = self._better_owner(partition, line)
+                target = self._better_owner(partition, heap)
                 if target is not None:
-                    self._move(partition, target, line)
+                    self._move(partition, target, heap)
                     any_moved = True
         return any_moved
 
-    def _better_owner(self, partition: TopicPartition, line: _Line) -> str | None:
-        """Who has less by two or more: its owner of an earlier generation, else whoever has least."""
+    def _better_owner(self, partition: TopicPartition, heap: _LoadHeap) -> str | None:
+        """A subscriber with at least two partitions fewer: the owner of an earlier generation, else the one with the
+        fewest.
+        """
         most = self._loads[self._owners[partition]] - 2
         earlier = self._earlier.get(partition)
         if earlier is not None and self._loads[earlier] <= most and partition.topic in self._members[earlier].topics:
             return earlier
-        least = line.least()
+        least = heap.least()
         return least if least is not None and self._loads[least] <= most else None
 
-    def _move(self, partition: TopicPartition, target: str, line: _Line) -> None:
-        """Give *target* the partition, or one of the topic that had come from there."""
-        moving = self._movements.better(partition, self._owners[partition], target)
+    def _move(self, partition: TopicPartition, target: str, heap: _LoadHeap) -> None:
+        """Move the partition to *target*, or one of the same topic that had come from there."""
+        moving = self._movements.preferred(partition, self._owners[partition], target)
         source = self._owners[moving]
         self._movements.moved(moving, source, target)
         self._owners[moving] = target
         self._loads[source] -= 1
         self._loads[target] += 1
-        line.changed(source)
-        line.changed(target)
+        heap.changed(source)
+        heap.changed(target)
 
 
-class _Line:
-    """Some members by their load, the least loaded first, by rack; among equals by id."""
+class _LoadHeap:
+    """Some members by rack and by load, the least loaded first; among equals by id."""
 
     def __init__(self, members: tuple[str, ...], loads: Mapping[str, int], rank: Mapping[str, int], rack_of: Mapping[str, str]) -> None:
         self.members = members
@@ -175,15 +188,15 @@ class _Line:
             self.changed(member)
 
     def changed(self, member: str) -> None:
-        """*member* has another load now. What was entered before is passed over when it is met."""
+        """*member* has another load now. Its outdated entries are skipped later."""
         heappush(self._heaps[self._rack_of.get(member)], (self._loads[member], self._rank[member], member))
 
     def least(self) -> str | None:
-        """Who has least."""
+        """The member with the fewest partitions."""
         return self._least_of(self._heaps)
 
     def least_near(self, racks: frozenset[str]) -> str | None:
-        """Who has least of those in *racks*, or in none."""
+        """The member with the fewest partitions of those in *racks* or without a rack."""
         return self._least_of(rack for rack in (*racks, None) if rack in self._heaps)
 
     def _least_of(self, racks: Iterable[str | None]) -> str | None:

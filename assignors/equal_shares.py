@@ -1,7 +1,9 @@
-"""Sticky shares for members that all want the same topics: each keeps what it had up to its quota, the rest goes round.
+"""Sticky assignment for equal subscriptions: each member keeps its partitions up to its quota, the rest is assigned in
+turn.
 
-Every member ends with ``low`` partitions, and ``extra`` of them with one more. Racks are matched as far as the quotas allow: what a member
-had in another rack it does not keep, what is free goes to a member near it first.
+Every member ends with ``low`` partitions, and ``extra`` members with one more. Racks are matched as far as the quotas
+allow: a member does not keep partitions outside its rack, and a free partition goes to a member in one of its racks
+first.
 """
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from pyclient.assignors.racks import Racks
 from pyclient.records import TopicPartition
 
 BY_NUMBER: Final = itemgetter(1, 0)
-"""The order in which a member gives up what is too much: high numbers first, whatever their topic."""
+"""A member over its quota gives up high partition numbers first, of any topic."""
 
 
 class EqualShares:
-    """One sharing out; `made` gives it, once.
+    """One assignment; `build` returns it, once.
 
-    *members* are asked in their order whether they keep one more than ``low``: where more could than may, the first ones do.
+    If more members could keep ``low`` + 1 partitions than may, the first of *members* do.
     """
 
     def __init__(self, members: Sequence[str], partitions: Sequence[TopicPartition], owned: Mapping[str, Iterable[TopicPartition]], racks: Racks) -> None:
@@ -32,12 +34,12 @@ class EqualShares:
         self._racks = racks
         self._shares: Shares = {member: [] for member in members}
         self._low, self._extra = divmod(len(partitions), len(members))
-        self._full = 0  # members that have more than low; extra at last
-        self._below: list[str] = []  # members that have less than low
-        self._ready: list[str] = []  # members that have low, and get one more while there is any
+        self._full = 0  # members with more than low; in the end equal to extra
+        self._below: list[str] = []  # members with less than low
+        self._ready: list[str] = []  # members with exactly low, which may get one more
 
-    def made(self) -> Shares:
-        """Every partition given to one member."""
+    def build(self) -> Shares:
+        """Assign every partition to one member."""
         for member in self._shares:
             self._keep(member)
         kept = set(chain.from_iterable(self._shares.values()))
@@ -45,12 +47,12 @@ class EqualShares:
         self._below.sort(key=text_key)
         self._ready.sort(key=text_key)
         if self._racks.used:
-            left = self._give_within_racks(sorted(left, key=self._racks.members_near))  # the hardest to place first
-        self._give_in_turn(left)
+            left = self._assign_within_racks(sorted(left, key=self._racks.members_near))  # the hardest to place first
+        self._assign_in_turn(left)
         return self._shares
 
     def _keep(self, member: str) -> None:
-        """Let a member have of its own what it may."""
+        """Let *member* keep its partitions up to its quota."""
         mine = sorted((each for each in self._owned[member] if self._racks.match(member, each)), key=BY_NUMBER)
         quota = self._low
         if len(mine) < self._low:
@@ -62,14 +64,14 @@ class EqualShares:
             self._ready.append(member)
         self._shares[member] += mine[:quota]
 
-    def _give_within_racks(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """To each of *partitions* the next member near it that may take more; returns those that found none."""
+    def _assign_within_racks(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Assign each partition to the next member in one of its racks that has room; returns the rest."""
         rest = []
         turn = 0
         for partition in partitions:
             at = self._next_near(partition, self._below, turn)
             if at is not None:
-                turn = self._give_below(at, partition)
+                turn = self._assign_below(at, partition)
             elif self._full < self._extra and (at := self._next_near(partition, self._ready, 0)) is not None:
                 self._shares[self._ready.pop(at)].append(partition)
                 self._full += 1
@@ -77,17 +79,17 @@ class EqualShares:
                 rest.append(partition)
         return rest
 
-    def _next_near(self, partition: TopicPartition, line: Sequence[str], begin: int) -> int | None:
-        """The place in *line*, from *begin* on and then from its head, of a member in a rack of *partition*."""
+    def _next_near(self, partition: TopicPartition, candidates: Sequence[str], begin: int) -> int | None:
+        """The index in *candidates*, from *begin* on and then from 0, of a member in a rack of *partition*."""
         racks = self._racks.of(partition)
         of_member = self._racks.of_member
-        for at in chain(range(begin, len(line)), range(begin)):
-            if of_member.get(line[at]) in racks:
+        for at in chain(range(begin, len(candidates)), range(begin)):
+            if of_member.get(candidates[at]) in racks:
                 return at
         return None
 
-    def _give_below(self, at: int, partition: TopicPartition) -> int:
-        """Give to a member that has less than low; returns whose turn is next."""
+    def _assign_below(self, at: int, partition: TopicPartition) -> int:
+        """Assign to the member at this index of those below low; returns the index whose turn is next."""
         member = self._below[at]
         self._shares[member].append(partition)
         if len(self._shares[member]) < self._low:
@@ -97,8 +99,8 @@ class EqualShares:
             self._ready.append(member)
         return at % len(self._below) if self._below else 0
 
-    def _give_in_turn(self, partitions: Iterable[TopicPartition]) -> None:
-        """One to each member below low in turn until none is, then one more to those that are ready."""
+    def _assign_in_turn(self, partitions: Iterable[TopicPartition]) -> None:
+        """Assign to members below low in turn until there are none, then one more to those that are ready."""
         below, ready = deque(self._below), deque(self._ready)
         for partition in partitions:
             member = (below or ready).popleft()

@@ -1,7 +1,7 @@
-"""Who takes part: the members in their order, what each topic has, and who wants it.
+"""The input of an assignment: members in order, the partitions of each topic, and its subscribers.
 
-What is odd in a group ends here: topics that the cluster does not have, topics named twice, members that want nothing. Decides nothing about
-who gets what.
+Odd input is cleaned here: topics that do not exist, topics named twice, members without a subscription. Assigns
+nothing.
 """
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ Members: TypeAlias = Mapping[str, MemberView]
 Topics: TypeAlias = Mapping[str, Sequence[PartitionDescription]]
 
 
-def in_turn(members: Members) -> list[str]:
-    """Member ids as range and round robin take them: static members by their instance ids, then the others by member id (KIP-345)."""
+def in_member_order(members: Members) -> list[str]:
+    """Member ids in the order of range and round robin: static members by instance id, then the others by member id
+    (KIP-345).
+    """
     return sorted(members, key=lambda member: (*_rank(member, members[member]), text_key(member)))
 
 
@@ -26,21 +28,24 @@ def _rank(member: str, view: MemberView) -> tuple[bool, bytes]:
     return view.instance_id is None, text_key(member if view.instance_id is None else view.instance_id)
 
 
-def wanted_topics(cluster: ClusterView, members: Members) -> dict[str, list[PartitionDescription]]:
-    """The topics that somebody wants and that have partitions, by name; the partitions by number."""
-    wanted = set[str]().union(*{view.topics for view in members.values()})  # most members want the same: few sets to unite
+def subscribed_topics(cluster: ClusterView, members: Members) -> dict[str, list[PartitionDescription]]:
+    """The topics that have subscribers and partitions, sorted by name; their partitions sorted by number."""
+    wanted = set[str]().union(*{view.topics for view in members.values()})  # most members subscribe to the same topics: few sets to unite
     return {
         topic: sorted(cluster.topics[topic], key=lambda each: each.partition) for topic in sorted(wanted) if cluster.topics.get(topic)
     }
 
 
-def want_the_same(members: Members) -> bool:
-    """Whether all members have named the same topics, there or not."""
+def same_subscriptions(members: Members) -> bool:
+    """Whether all members subscribe to the same topics, existing or not."""
     return len({frozenset(topics) for topics in {view.topics for view in members.values()}}) == 1
 
 
 class Subscribers:
-    """The members that want a topic, in the order of *turns*. Topics that the same members want get the very same tuple."""
+    """The subscribers of each topic, in the order of *turns*.
+
+    Topics with the same subscribers get the identical tuple.
+    """
 
     def __init__(self, members: Members, turns: Sequence[str]) -> None:
         self._turn = {member: turn for turn, member in enumerate(turns)}
@@ -55,7 +60,7 @@ class Subscribers:
         self._found: dict[tuple[int, ...], tuple[str, ...]] = {}
 
     def of(self, topic: str) -> tuple[str, ...]:
-        """Who wants *topic*; somebody must."""
+        """The subscribers of *topic*, which must have one."""
         key = tuple(self._of_topic[topic])
         found = self._found.get(key)
         if found is None:
@@ -65,5 +70,5 @@ class Subscribers:
 
 
 def assignments(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
-    """Plain assignments, partitions sorted."""
+    """The assignments without user data, partitions sorted."""
     return {member: Assignment(tuple(sorted(partitions))) for member, partitions in shares.items()}

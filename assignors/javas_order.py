@@ -1,8 +1,8 @@
-"""Java's orders of texts and partitions, where they decide who gets what in its assignors.
+"""Java's orders of strings and partitions, where they decide assignments.
 
-Where several members could keep a partition more than the others, Java's HashMap decides who does. The same group must get the same
-answer whoever leads it, so the order of that map is made again here: by bucket, and within a bucket as things were put in.
-(Chains of nine and more in one bucket become trees in Java, and are then gone through in another order: not made again.)
+When several members could keep one partition more than the others, the iteration order of Java's HashMap decides. A
+group must get the same assignment from every leader, so that order is reproduced here: by bucket, and within a bucket
+by insertion. (Java turns nine or more entries in one bucket into a tree with another order; that is not reproduced.)
 """
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Final, TypeVar
 from pyclient.records import TopicPartition
 
 T = TypeVar("T")
-SMALLEST_TABLE: Final = 16
-FULLEST: Final = 0.75  # a table that holds more doubles its buckets
+MIN_BUCKETS: Final = 16
+LOAD_FACTOR: Final = 0.75  # the load factor above which a table doubles its buckets
 
 
 def text_key(text: str) -> bytes:
-    """Sorts texts as ``String.compareTo``: by UTF-16 units, so that what lies beyond U+FFFF comes before U+E000."""
+    """Sort key for ``String.compareTo``: by UTF-16 code units, so that characters above U+FFFF come before U+E000."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
@@ -36,24 +36,24 @@ def partition_hash(partition: TopicPartition) -> int:
 
 
 def table_size(count: int) -> int:
-    """The buckets of a HashMap that *count* keys were put into one by one."""
-    size = SMALLEST_TABLE
-    while count > FULLEST * size:
+    """The number of buckets of a HashMap into which *count* keys were put one by one."""
+    size = MIN_BUCKETS
+    while count > LOAD_FACTOR * size:
         size *= 2
     return size
 
 
 def bucket(hashed: int, size: int) -> int:
-    """Where a hash code stands in a table of *size* buckets."""
+    """The bucket of a hash code in a table of *size* buckets."""
     return (hashed ^ hashed >> 16) & size - 1
 
 
 def hash_order(keys: Collection[T], hashed: Callable[[T], int]) -> list[T]:
-    """Distinct *keys* in the order in which a HashMap goes through them that they were put into in this order."""
+    """Distinct *keys* in the iteration order of a HashMap into which they were put in the given order."""
     size = table_size(len(keys))
     return sorted(keys, key=lambda key: bucket(hashed(key), size))
 
 
 def members_in_hash_order(members: Iterable[str]) -> list[str]:
-    """Member ids as a leader written in Java goes through them, when the coordinator named them in sorted order."""
+    """Member ids in the iteration order of a Java leader, if the coordinator listed them sorted."""
     return hash_order(sorted(members, key=text_key), hash_code)

@@ -1,25 +1,28 @@
-"""What changed hands while a group is balanced, so that of one topic nothing goes back and forth between two members."""
+"""The moves made while an assignment is balanced, so that partitions of one topic are not swapped between two members.
+"""
 from __future__ import annotations
 
-from pyclient.assignors.javas_order import SMALLEST_TABLE, bucket, partition_hash, table_size
+from pyclient.assignors.javas_order import MIN_BUCKETS, bucket, partition_hash, table_size
 from pyclient.records import TopicPartition
 
 
 class Movements:
-    """Each partition that moved: from whom, over all its moves, to whom."""
+    """Each moved partition with its first and its current owner."""
 
     def __init__(self) -> None:
         self._of: dict[TopicPartition, tuple[str, str]] = {}
         self._between: dict[tuple[str, str, str], _HashSet] = {}
 
-    def better(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
-        """What to move to *target* in place of *partition*: one of its topic that came from there to where *partition* was, if any."""
+    def preferred(self, partition: TopicPartition, source: str, target: str) -> TopicPartition:
+        """The partition to move to *target*: one of the same topic that earlier from there to the first owner of
+        *partition*, else *partition*.
+        """
         origin = self._of[partition][0] if partition in self._of else source
-        came = self._between.get((partition.topic, target, origin))
-        return came.first() if came else partition
+        earlier = self._between.get((partition.topic, target, origin))
+        return earlier.first() if earlier else partition
 
     def moved(self, partition: TopicPartition, source: str, target: str) -> None:
-        """*partition* went from *source* to *target*. One that is back where it was at first has not moved."""
+        """Record a move. A partition that is back at its first owner has not moved."""
         before = self._of.pop(partition, None)
         origin = before[0] if before else source
         if before:
@@ -30,24 +33,24 @@ class Movements:
 
 
 class _HashSet:
-    """A Java HashSet, as far as to tell which element comes first."""
+    """A Java HashSet, as far as needed to find its first element."""
 
     def __init__(self) -> None:
         self._items: dict[TopicPartition, None] = {}
-        self._size = SMALLEST_TABLE
+        self._size = MIN_BUCKETS
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
     def add(self, item: TopicPartition) -> None:
-        """It has been added; the table grows, and never shrinks."""
+        """Add *item*; the table grows, and never shrinks."""
         self._items[item] = None
         self._size = max(self._size, table_size(len(self._items)))
 
     def discard(self, item: TopicPartition) -> None:
-        """It is gone."""
+        """Remove *item*."""
         del self._items[item]
 
     def first(self) -> TopicPartition:
-        """The first one in the first bucket that has any."""
+        """The first item of the first bucket that is not empty."""
         return min(self._items, key=lambda item: bucket(partition_hash(item), self._size))

@@ -1,7 +1,7 @@
-"""Who had which partition before, by what the members say; they may all say the same one.
+"""Which member owned which partition, judged by the members' claims, which may contradict each other.
 
-A partition belongs to the member that claims it in the highest generation; claimed by two in the same generation, to neither. Claims of
-partitions that are not there count for nothing, nor does claiming one twice.
+A partition belongs to the member that claims it in the highest generation; if two claim it in the same generation, to
+neither. Claims of partitions that do not exist are ignored, and so are repeated claims.
 """
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ Shares: TypeAlias = dict[str, list[TopicPartition]]
 
 
 class Claim(NamedTuple):
-    """What one member says it had, and in which generation (-1: it does not know)."""
+    """The partitions that one member claims to have owned, and in which generation (-1: unknown)."""
 
     partitions: Sequence[TopicPartition]
     generation: int
 
 
 class Ownership(NamedTuple):
-    """Each member's rightful partitions, and those that several have claimed in one generation."""
+    """Each member's partitions, and those that several members claimed in one generation."""
 
     owned: Shares
     disputed: set[TopicPartition]
 
     def without_disputed(self) -> Ownership:
-        """Nobody has owned what was ever disputed."""
+        """The same, with disputed partitions owned by no member."""
         if not self.disputed:
             return self
         return Ownership({member: [each for each in mine if each not in self.disputed] for member, mine in self.owned.items()}, self.disputed)
 
 
-def settled(claims: Mapping[str, Claim], existing: Container[TopicPartition]) -> Ownership:
+def resolve_claims(claims: Mapping[str, Claim], existing: Container[TopicPartition]) -> Ownership:
     """Judge the claims in their order.
 
-    It matters only where three members claim one partition. Then a dispute that a member of a higher generation ends afterwards stays
-    in ``disputed``, as in Java, whose assignors differ in what they make of it.
+    The order matters only if three members claim one partition: a dispute that a claim of a higher generation ends
+    later stays in ``disputed``. Java does the same, and its assignors treat such partitions differently.
     """
     owned: dict[str, dict[TopicPartition, None]] = {member: {} for member in claims}
     holders: dict[TopicPartition, str] = {}
@@ -60,7 +60,9 @@ def settled(claims: Mapping[str, Claim], existing: Container[TopicPartition]) ->
 
 
 def earlier_owners(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """Who says to have had a partition before the newest generation that anybody tells of: the latest of them, the first among equals."""
+    """Which member claims a partition in a generation before the newest one: that of the latest generation, the first
+    among equals.
+    """
     newest = max((claim.generation for claim in claims.values()), default=NO_GENERATION)
     found: dict[TopicPartition, tuple[int, str]] = {}
     for member, claim in claims.items():

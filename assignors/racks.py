@@ -1,6 +1,7 @@
-"""Whether a member can read a partition within its own rack, and whether it is worth looking (KIP-881).
+"""Whether a member can read a partition within its own rack, and whether racks make a difference (KIP-881).
 
-All replicas count, also those that are offline or out of sync: they are expected back, and groups do not rebalance for them.
+All replicas count, also those that are offline or out of sync: they are expected to return, and groups do not rebalance
+for them.
 """
 from __future__ import annotations
 
@@ -13,18 +14,18 @@ from pyclient.records import TopicPartition
 
 
 def worth_matching(member_racks: Collection[str], partition_racks: Collection[frozenset[str]]) -> bool:
-    """Some member shares a rack with some partition, and not every partition is in all racks anyway."""
+    """Whether some member shares a rack with some partition, and not every partition is in all racks."""
     everywhere = frozenset[str]().union(*partition_racks)
     return not everywhere.isdisjoint(member_racks) and any(racks != everywhere for racks in partition_racks)
 
 
 def racks_of_members(members: Members) -> dict[str, str]:
-    """The members that tell their rack."""
+    """The members with a rack, and their racks."""
     return {member: view.rack for member, view in members.items() if view.rack}
 
 
 class Racks:
-    """The racks of a group whose partitions are shared out all together; nobody has one when it is not worth matching them."""
+    """The racks of a group; no member has one if racks make no difference."""
 
     def __init__(self, cluster: ClusterView, members: Members, topics: Topics) -> None:
         self.of_member = racks_of_members(members)
@@ -41,7 +42,7 @@ class Racks:
         return self._of_partition[partition]
 
     def match(self, member: str, partition: TopicPartition) -> bool:
-        """*member* has no rack, or *partition* has a replica in it."""
+        """Whether *member* has no rack, or *partition* has a replica in it."""
         rack = self.of_member.get(member)
         return rack is None or rack in self._of_partition[partition]
 

@@ -1,7 +1,8 @@
-"""Range: each topic by itself, cut into as many ranges as it has members.
+"""Range: each topic is divided separately, into one range of partitions for each subscriber.
 
-Topics with as many partitions and the same members are cut alike, so that a member gets the same numbers of each: who joins topics by key
-counts on that. Racks are matched first where they can be (KIP-881), as far as neither that nor the balance suffers.
+Topics with the same subscribers and number of partitions are co-partitioned: a member gets the same partition numbers
+of each, as joins by key require. Racks are matched first (KIP-881), as far as neither co-partitioning nor the balance
+suffers.
 """
 from __future__ import annotations
 
@@ -9,35 +10,39 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from pyclient.assignors.group import Subscribers, assignments, in_turn, wanted_topics
+from pyclient.assignors.group import Subscribers, assignments, in_member_order, subscribed_topics
 from pyclient.assignors.racks import racks_of_members, worth_matching
 from pyclient.plugins import Assignment, ClusterView, MemberView
 from pyclient.records import PartitionDescription, TopicPartition
 
 
 class RangeAssignor:
-    """Each topic's partitions in ranges, one for each of its members in order; the first ones get one more if it does not divide."""
+    """A range of each topic's partitions for each subscriber, in order; if they do not divide evenly, the first members
+    get one more.
+    """
 
     name: str = "range"
     protocols: Sequence[str] = ("eager",)
 
     def assign(self, cluster: ClusterView, members: Mapping[str, MemberView], /) -> Mapping[str, Assignment]:
-        """Members take as many of a topic as each other, give or take one; over several topics the first ones may have more."""
-        subscribers = Subscribers(members, in_turn(members))
+        """Of each topic members get equally many partitions, plus or minus one; over several topics the first members
+        may get more.
+        """
+        subscribers = Subscribers(members, in_member_order(members))
         rack_of = racks_of_members(members)
-        topics = [_Topic(name, partitions, subscribers.of(name), rack_of, cluster) for name, partitions in wanted_topics(cluster, members).items()]
+        topics = [_Topic(name, partitions, subscribers.of(name), rack_of, cluster) for name, partitions in subscribed_topics(cluster, members).items()]
         if any(topic.rack_aware for topic in topics):
             _match_racks(topics)
         shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
         for topic in topics:
-            topic.share_out()
+            topic.assign()
             for member, numbers in topic.given.items():
                 shares[member] += [TopicPartition(topic.name, number) for number in numbers]
         return assignments(shares)
 
 
 class _Topic:
-    """A topic that is being shared out: who takes part, what is left, and how many more each may take."""
+    """A topic that is being assigned: its subscribers, the partitions left, and how many more each member may get."""
 
     def __init__(
         self, name: str, partitions: Sequence[PartitionDescription], members: tuple[str, ...], rack_of: Mapping[str, str], cluster: ClusterView,
@@ -51,14 +56,14 @@ class _Topic:
         self.racks = {each.partition: cluster.racks(each) for each in partitions} if member_racks else {}
         self.rack_aware = worth_matching(member_racks, self.racks.values())
         self._left = dict.fromkeys(self.numbers)
-        self._least, self._larger = divmod(len(self.numbers), len(members))  # _larger: how many may still take one more
+        self._least, self._larger = divmod(len(self.numbers), len(members))  # _larger: how many members may still get one more
 
     def room(self, member: str) -> int:
-        """How many more *member* may take."""
+        """How many more partitions *member* may get."""
         return max(0, self._least + (self._larger > 0) - len(self.given.get(member, ())))
 
     def give(self, member: str, numbers: Sequence[int]) -> None:
-        """These are no longer left; no more than there is room."""
+        """Assign partitions *numbers* to *member*, not more than it has room for."""
         if not numbers:
             return
         mine = self.given.setdefault(member, [])
@@ -68,8 +73,8 @@ class _Topic:
         if len(mine) > self._least:
             self._larger -= 1
 
-    def share_out(self, *, by_rack: bool = False) -> None:
-        """To each member the next that are left; *by_rack* only of its own rack, if it has one."""
+    def assign(self, *, by_rack: bool = False) -> None:
+        """Assign each member the next partitions left; *by_rack* only those in its own rack, if it has one."""
         rows: dict[str | None, Iterator[int]] = {}
         for member in self.members:
             if not self._left:
@@ -84,34 +89,34 @@ class _Topic:
 
 
 def _match_racks(topics: Sequence[_Topic]) -> None:
-    """Give out what can be read within a rack; what is cut alike stays so."""
-    alike: dict[tuple[tuple[str, ...], int], list[_Topic]] = defaultdict(list)
+    """Assign partitions that can be read within a rack; co-partitioned topics stay co-partitioned."""
+    co_partitioned: dict[tuple[tuple[str, ...], int], list[_Topic]] = defaultdict(list)
     for topic in topics:
-        alike[topic.members, len(topic.numbers)].append(topic)
-    for several in alike.values():
+        co_partitioned[topic.members, len(topic.numbers)].append(topic)
+    for several in co_partitioned.values():
         if len(several) > 1 and several[0].racks:
-            _match_together(several)
+            _match_co_partitioned(several)
         elif several[0].rack_aware:
-            several[0].share_out(by_rack=True)
+            several[0].assign(by_rack=True)
 
 
-def _match_together(topics: Sequence[_Topic]) -> None:
-    """Each number to the first member that has room and finds that number of every topic in its rack."""
-    first = topics[0]  # there is as much room in each of the others
-    lines: dict[str | None, deque[tuple[int, str]]] = defaultdict(deque)
+def _match_co_partitioned(topics: Sequence[_Topic]) -> None:
+    """Assign each number to the first member that has room and has that partition of every topic in its rack."""
+    first = topics[0]  # the others have the same room
+    queues: dict[str | None, deque[tuple[int, str]]] = defaultdict(deque)
     for turn, member in enumerate(first.members):
-        lines[first.rack_of.get(member)].append((turn, member))
+        queues[first.rack_of.get(member)].append((turn, member))
     for numbers in zip(*(topic.numbers for topic in topics), strict=True):
         common = frozenset.intersection(*(topic.racks[number] for topic, number in zip(topics, numbers, strict=True)))
-        waiting = [line[0] for rack in (*common, None) if (line := _with_room(lines[rack], first))]
+        waiting = [queue[0] for rack in (*common, None) if (queue := _with_room(queues[rack], first))]
         if waiting:
             _turn, member = min(waiting)
             for topic, number in zip(topics, numbers, strict=True):
                 topic.give(member, [number])
 
 
-def _with_room(line: deque[tuple[int, str]], topic: _Topic) -> deque[tuple[int, str]]:
-    """*line* without those at its head that may take no more: they never will."""
-    while line and not topic.room(line[0][1]):
-        line.popleft()
-    return line
+def _with_room(queue: deque[tuple[int, str]], topic: _Topic) -> deque[tuple[int, str]]:
+    """*queue* without members at its head that have no room left."""
+    while queue and not topic.room(queue[0][1]):
+        queue.popleft()
+    return queue

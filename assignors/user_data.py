@@ -1,7 +1,8 @@
-"""The bytes that sticky assignors send along with a subscription, and read from other members: Java's, librdkafka's, anybody's.
+"""The user data that sticky assignors send with a subscription, and read from members of any client.
 
-``sticky`` sends what its member had, and in which generation; ``cooperative-sticky`` the generation only, for the partitions stand in the
-subscription itself. What cannot be read counts as nothing: a member must not be able to stop its group.
+``sticky`` sends the partitions that its member owned, and their generation. ``cooperative-sticky`` sends only the
+generation, as the subscription itself lists the partitions. Data that cannot be decoded counts as none: one member must
+not stop its group.
 """
 # No `from __future__ import annotations` here: codec.entities reads the types of the fields.
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from pyclient.records import NO_GENERATION, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousV0:
-    """What a member had, from clients that do not tell when."""
+    """The partitions that a member owned, from clients that do not send the generation."""
 
     __type__: ClassVar = EntityType.data
     __version__: ClassVar[i16] = i16(0)
@@ -31,7 +32,7 @@ class PreviousV0:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviousV1(PreviousV0):
-    """What a member had, and in which generation."""
+    """The partitions that a member owned, and in which generation."""
 
     __version__: ClassVar[i16] = i16(1)
     generation: i32 = field(metadata={"kafka_type": "int32"})
@@ -41,7 +42,7 @@ GENERATION_SIZE: Final = 4
 
 
 def encode_previous(partitions: Sequence[TopicPartition], generation: int) -> bytes:
-    """As Java's StickyAssignor: the topics in the order of a HashMap, their numbers as they were given."""
+    """Encode like Java's StickyAssignor: topics in the order of a HashMap, partitions in the given order."""
     numbers: dict[str, list[int]] = {}
     for topic, number in partitions:
         numbers.setdefault(topic, []).append(number)
@@ -53,7 +54,7 @@ def encode_previous(partitions: Sequence[TopicPartition], generation: int) -> by
 
 
 def decode_previous(data: bytes | None) -> Claim:
-    """What a member of ``sticky`` says it had: of either version, or nothing."""
+    """The claim of a member that uses ``sticky``, of either version; empty if it cannot be decoded."""
     for version in (PreviousV1, PreviousV0):
         try:
             read = Reader(data or b"").read(version)
@@ -65,12 +66,12 @@ def decode_previous(data: bytes | None) -> Claim:
 
 
 def encode_generation(generation: int) -> bytes:
-    """As Java's CooperativeStickyAssignor."""
+    """Encode like Java's CooperativeStickyAssignor."""
     return generation.to_bytes(GENERATION_SIZE, "big", signed=True)
 
 
 def decode_generation(data: bytes | None) -> int:
-    """The generation that a member of ``cooperative-sticky`` says it was in; -1 when it does not."""
+    """The generation that a member sends with ``cooperative-sticky``; -1 if there is none."""
     if data is None or len(data) < GENERATION_SIZE:
         return NO_GENERATION
     return int.from_bytes(data[:GENERATION_SIZE], "big", signed=True)

@@ -1,4 +1,4 @@
-"""The assignors of one consumer: the subscriptions they send to the leader, and the assignments they receive (G06, G07)."""
+"""One consumer's assignors: the subscriptions they send to the leader, the assignments they receive (G06, G07)."""
 from __future__ import annotations
 
 import logging

@@ -1,9 +1,10 @@
 """The steps of a rebalance that the user's thread carries out, and the queue in which they wait for it.
 
-A group decides on the client's loop. What involves the user's code is a `Change`; the user's thread carries it out inside ``poll``.
-Until it has, the group waits and keeps sending heartbeats.
+A group decides on the client's loop. What involves the user's code is a `Change`; the user's thread carries it out
+inside ``poll``. Until it has, the group waits and keeps sending heartbeats.
 
-Rule: the user's thread carries out one change at a time. A change that it has begun is completed; one that it has not may be withdrawn.
+Rule: the user's thread carries out one change at a time. A change that it has begun is completed; one that it has not
+may be withdrawn.
 """
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ class Change:
 
 
 class ChangeQueue:
-    """One member's changes in order, and the partitions that it owns by those carried out. True while any change waits or is begun."""
+    """One member's changes in order, and the partitions that it owns by those carried out.
+
+    True while any change waits or is begun.
+    """
 
     def __init__(self) -> None:
         self.owned: dict[TopicPartition, int] = {}
@@ -84,7 +88,10 @@ class ChangeQueue:
         self._lose_rest = False
 
     def lose(self) -> None:
-        """All partitions are lost. A change that is begun is completed first; then what is still owned is reported as lost."""
+        """All partitions are lost.
+
+        A change that is begun is completed first; then what is still owned is reported as lost.
+        """
         self.withdraw()
         self._lose_rest = bool(self._queue)
         if self.owned and not self._queue:

@@ -97,7 +97,9 @@ def heartbeat_call(options: GroupOptions, identity: Identity, finish: Finish) ->
 
 
 def describe_group_call(options: GroupOptions, finish: Finish) -> Call:
-    """All partitions assigned to members, a frozenset; None while the group rebalances, or if an assignment cannot be decoded."""
+    """All partitions assigned to members, a frozenset; None while the group rebalances, or if an assignment cannot be
+    decoded.
+    """
 
     def judge(message: Any) -> CallOutcome:
         (group,) = message.groups

@@ -1,4 +1,4 @@
-"""The heartbeats of a member of a classic group: when they are sent, and when a silent coordinator is looked up again (G03).
+"""The heartbeats of a member of a classic group (G03): when they are sent, and when a silent coordinator is replaced.
 
 Knows no states: the member polls it only in those that send heartbeats.
 """

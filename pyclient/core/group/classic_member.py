@@ -1,8 +1,8 @@
 """A member of a classic group: joins, syncs, sends heartbeats, leaves (G01–G10).
 
-The state table comes first. The leader's own work is in `leader`, when heartbeats are sent in `classic_heartbeat`. Runs on the client's loop
-and never blocks: what the user's thread has to do is a `Change`, and until it has done it the member waits and stays alive. Knows no sockets
-and no clock.
+The state table comes first. The leader's own work is in `leader`, when heartbeats are sent in `classic_heartbeat`. Runs
+on the client's loop and never blocks: what the user's thread has to do is a `Change`, and until it has done it the
+member waits and stays alive. Knows no sockets and no clock.
 
 Rule: a response counts only in the generation in which its request was sent (G02).
 """
@@ -91,9 +91,14 @@ _FATAL: Final = (
     FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError, InvalidGroupIdError, GroupMaxSizeReachedError,
     AuthorizationError, UnsupportedVersionError,
 )
-"""Joining again without a change would not help, or would harm other members: a fenced instance would fence its successor (G03)."""
+"""Joining again without a change would not help, or would harm other members: a fenced instance would fence its
+successor (G03).
+"""
 _ABOUT_THE_MEMBER: Final = (UnknownMemberIdError, IllegalGenerationError, FencedInstanceIdError)
-"""Errors of a commit that concern membership. Others concern the offsets: after losing the right to one topic the member still reads the others."""
+"""Errors of a commit that concern membership.
+
+Others concern the offsets: after losing the right to one topic the member still reads the others.
+"""
 
 
 class JoinBackoff:
@@ -162,7 +167,9 @@ class ClassicMember(Membership):
         return bool(self._topics) and (self.state is State.OUT or (self.state is State.FAILED and self._may_retry))
 
     def polled(self) -> None:
-        """The user polls: join, or join again after the user was away (G04) or, after a pause, when a right was missing."""
+        """The user polls: join, or join again after the user was away (G04) or, after a pause, when a right was
+        missing.
+        """
         if self.wants_poll:
             if self.state is State.FAILED:
                 self._advance(Event.LEFT)
@@ -188,7 +195,8 @@ class ClassicMember(Membership):
         return self.state is State.JOINING
 
     def on_commit_refused(self, error: KafkaError, sent_as: Identity) -> None:
-        """The coordinator refused a commit: it may know more about this member than the heartbeats have reported (C25)."""
+        """The coordinator refused a commit: it may know more about this member than the heartbeats have reported (C25).
+        """
         if sent_as != self.identity or self.state not in SENDS_HEARTBEATS:
             return
         if isinstance(error, RebalanceInProgressError):
@@ -230,7 +238,9 @@ class ClassicMember(Membership):
             self._rejoin_reason = self._rejoin_reason or reason
 
     def _rejoin(self, reason: str) -> None:
-        """Give up what may not be kept, then join: all partitions, or cooperatively those of topics not subscribed to any more (G06)."""
+        """Give up what may not be kept, then join: all partitions, or cooperatively those of topics not subscribed to
+        any more (G06).
+        """
         self._rejoin_reason, self._reason = "", reason
         self._advance(Event.REJOIN)
         kept = self.topics if self._assignors.cooperative else frozenset[str]()
@@ -277,7 +287,8 @@ class ClassicMember(Membership):
 
     def _begin_generation(self, joined: Joined) -> None:
         if self._assignors.cooperative and self._options.instance_id is not None and not self.identity.joined:
-            # KIP-345: a static member that comes back gets its old assignment without a rebalance. If it had given partitions up just before,
+            # KIP-345: a static member that comes back gets its old assignment without a rebalance. If it had given
+            # partitions up just before,
             # no other member starts the rebalance that assigns them.
             self._rejoin_when_stable("a static member came back")
         self.identity = joined.identity
@@ -296,7 +307,8 @@ class ClassicMember(Membership):
     def _on_assignments(self, joined: Joined, assignments: Mapping[str, bytes], error: BaseException | None) -> None:
         """The leader's assignments count only in their own generation.
 
-        Generation numbers are no proof of that: a coordinator that moves forgets a generation without assignments, and uses its number again.
+        Generation numbers are no proof of that: a coordinator that moves forgets a generation without assignments, and
+        uses its number again.
         """
         if self.state is not State.ASSIGNING or joined is not self._leads:
             return
@@ -412,7 +424,8 @@ class ClassicMember(Membership):
 
     def _refuse(self, error: BaseException) -> None:
         self._fail_with(error)
-        # A missing right may be granted again: with a new member id the group would wait until the session of the old one times out.
+        # A missing right may be granted again: with a new member id the group would wait until the session of the old
+        # one times out.
         self.identity = self.identity.without_generation() if isinstance(error, AuthorizationError) else Identity()
         self._leader.end()
         self._advance(Event.REFUSED)

@@ -51,7 +51,10 @@ class HeartbeatResponse:
 
 
 def heartbeat_call(options: GroupOptions, identity: Identity, heartbeat: HeartbeatFields, finish: Finish) -> Call:
-    """Join, or stay a member; the result is a `HeartbeatResponse`. It is not retried: after a failure its fields may be outdated."""
+    """Join, or stay a member; the result is a `HeartbeatResponse`.
+
+    It is not retried: after a failure its fields may be outdated.
+    """
 
     def judge(message: Any) -> CallOutcome:
         if message.error_code:
@@ -65,7 +68,10 @@ def heartbeat_call(options: GroupOptions, identity: Identity, heartbeat: Heartbe
 
 
 def leave_call(options: GroupOptions, member_id: str, finish: Finish, deadline: float | None) -> Call:
-    """Leave, a static member temporarily; the result is None. A coordinator that does not know the member counts as success."""
+    """Leave, a static member temporarily; the result is None.
+
+    A coordinator that does not know the member counts as success.
+    """
 
     def judge(message: Any) -> CallOutcome:
         code = message.error_code

@@ -1,7 +1,8 @@
-"""The heartbeats of a member under the consumer protocol (KIP-848): when the next one is due, and what it has to state (N03, N04).
+"""The heartbeats of a member under the consumer protocol (KIP-848): when the next one is due, and what it has to state
+(N03, N04).
 
-Knows no states: the member polls it only in those that send heartbeats. Rule: after a failed heartbeat the next one states everything,
-as the coordinator may or may not have processed the failed one.
+Knows no states: the member polls it only in those that send heartbeats. Rule: after a failed heartbeat the next one
+states everything, as the coordinator may or may not have processed the failed one.
 """
 from __future__ import annotations
 
@@ -38,11 +39,14 @@ class ConsumerHeartbeat:
 
     @property
     def in_sync(self) -> bool:
-        """Whether the last heartbeat succeeded, so that the coordinator's next assignment is relative to what it knows."""
+        """Whether the last heartbeat succeeded, so that the coordinator's next assignment is relative to what it knows.
+        """
         return self._confirmed is not None
 
     def fields(self, owned: frozenset[TopicIdPartition], *, acknowledges: bool) -> HeartbeatFields:
-        """What has changed since the last successful heartbeat, or everything; *owned* also when it *acknowledges* an assignment."""
+        """What has changed since the last successful heartbeat, or everything; *owned* also when it *acknowledges* an
+        assignment.
+        """
         now, before = self.subscription, self._confirmed
         return HeartbeatFields(
             full=before is None,
@@ -67,7 +71,9 @@ class ConsumerHeartbeat:
         return self._not_before if has_news else max(self._not_before, self._sent_at + self.interval)
 
     def poll(self, now: float, make_call: Callable[[], Call], *, acknowledges: bool) -> None:
-        """Submit the call of *make_call* if it is due; look the coordinator up again if it has been silent for a session timeout."""
+        """Submit the call of *make_call* if it is due; look the coordinator up again if it has been silent for a
+        session timeout.
+        """
         if self._pause is not None:
             backoff = min(self._backoff.after(self._failures), self.interval)  # a longer pause could end the session
             self._not_before = now + max(self._pause, backoff)
@@ -85,7 +91,9 @@ class ConsumerHeartbeat:
     # ---- its outcome ------------------------------------------------------------------------------------------------
 
     def succeeded(self, subscription: SubscriptionFields, interval: float) -> None:
-        """The coordinator knows *subscription*, and sets the *interval*; one that is not positive means the configured one."""
+        """The coordinator knows *subscription*, and sets the *interval*; one that is not positive means the configured
+        one.
+        """
         self._call = None
         self._confirmed, self._failures = subscription, 0
         self.interval = interval if interval > 0 else self._options.heartbeat_interval
@@ -121,7 +129,10 @@ class Registration:
         self._member_id = member_id
         self._leave_call: Call | None = None
         self.exists = False
-        """Whether the coordinator may count this as a member. After a heartbeat without a response this is not certain."""
+        """Whether the coordinator may count this as a member.
+
+        After a heartbeat without a response this is not certain.
+        """
 
     @property
     def holds_instance_id(self) -> bool:

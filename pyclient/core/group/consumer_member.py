@@ -1,10 +1,11 @@
 """A member of a group under the consumer protocol (KIP-848): joins, sends heartbeats, reconciles, leaves (N01–N10).
 
-The state table comes first. When heartbeats are sent is in `consumer_heartbeat`, what an assignment requires in `reconciliation`.
-Runs on the client's loop and never blocks: what the user's thread has to do is a `Change`; heartbeats go on meanwhile. Knows no sockets
-and no clock.
+The state table comes first. When heartbeats are sent is in `consumer_heartbeat`, what an assignment requires in
+`reconciliation`. Runs on the client's loop and never blocks: what the user's thread has to do is a `Change`; heartbeats
+go on meanwhile. Knows no sockets and no clock.
 
-Rule: once a heartbeat states which partitions are owned, no new change begins before its response, because the coordinator relies on it.
+Rule: once a heartbeat states which partitions are owned, no new change begins before its response, because the
+coordinator relies on it.
 """
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ _log = logging.getLogger(__name__)
 
 
 class State(enum.Enum):
-    """The member's place in the protocol (N02). There is no state for revoking before it leaves: the consumer does that before `leave`."""
+    """The member's place in the protocol (N02).
+
+    There is no state for revoking before it leaves: the consumer does that before `leave`.
+    """
 
     OUT = "not a member, or it has left, perhaps because the user did not poll; the next poll joins if there is a subscription"
     LOSING = "the user's thread learns that its partitions are lost, before the member joins"
@@ -121,7 +125,9 @@ class ConsumerMember(Membership):
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics subscribed to; of a pattern those that match it now, or, if brokers match it, those of the assignment."""
+        """The topics subscribed to; of a pattern those that match it now, or, if brokers match it, those of the
+        assignment.
+        """
         return self._topics.topics if not self._heartbeat.subscription.pattern else self._reconciliation.topics()
 
     @property
@@ -134,8 +140,8 @@ class ConsumerMember(Membership):
         return bool(self._topics) and (self.state is State.OUT or (self.state is State.FAILED and self._may_retry))
 
     def polled(self) -> None:
-        """The user polls: join, join again after the user was away (N08) or, after a pause, when a right was missing, or
-        call the listener again that raised (N06).
+        """The user polls: join, join again after the user was away (N08) or, after a pause, when a right was missing,
+        or call the listener again that raised (N06).
         """
         if self._wants_to_join:
             was_refused = self.state is State.FAILED
@@ -151,7 +157,10 @@ class ConsumerMember(Membership):
             self._reconcile()
 
     def complete(self, change: Change, error: BaseException | None = None) -> None:
-        """The user's thread has carried out *change*. Partitions are not owned if the listener raised when they were assigned (N06)."""
+        """The user's thread has carried out *change*.
+
+        Partitions are not owned if the listener raised when they were assigned (N06).
+        """
         if change.kind is ChangeKind.ASSIGNED and error is not None:
             self._changes.drop(change.partitions)
         if self._changes.complete(change):
@@ -160,7 +169,10 @@ class ConsumerMember(Membership):
             self._next_change()
 
     def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
-        """Leave permanently, a static member temporarily; partitions must have been given up. The protocol carries no reason."""
+        """Leave permanently, a static member temporarily; partitions must have been given up.
+
+        The protocol carries no reason.
+        """
         _log.debug("group %r: leaving: %s", self._options.group_id, reason)
         super().leave(reason, finish, deadline)
 
@@ -177,7 +189,9 @@ class ConsumerMember(Membership):
         return False
 
     def on_commit_refused(self, error: KafkaError, sent_as: Identity) -> None:
-        """The coordinator refused a commit: it may know more about this member than the heartbeats have reported (C25, N10)."""
+        """The coordinator refused a commit: it may know more about this member than the heartbeats have reported (C25,
+        N10).
+        """
         if sent_as != self.identity or self.state not in MEMBERS:
             return
         if isinstance(error, StaleMemberEpochError):
@@ -275,7 +289,8 @@ class ConsumerMember(Membership):
     def _on_forbidden_topic(self, error: BaseException, subscription: SubscriptionFields | None) -> None:
         """N07: for one topic that may not be described, the coordinator refuses the whole subscription.
 
-        Metadata shows which topic it is, and the next heartbeat leaves it out. If metadata does not, the refusal itself is reported.
+        Metadata shows which topic it is, and the next heartbeat leaves it out. If metadata does not, the refusal itself
+        is reported.
         """
         if subscription == self._forbidden:
             self._report(error)

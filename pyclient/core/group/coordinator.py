@@ -1,4 +1,6 @@
-"""What every request to a group's coordinator needs: the member's identity, the group's options, and the meaning of error codes."""
+"""What every request to a group's coordinator needs: the member's identity, the group's options, and the meaning of
+error codes.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +20,9 @@ _COORDINATOR_MOVED: Final = (NotCoordinatorError, CoordinatorNotAvailableError, 
 
 @attrs.frozen
 class Identity:
-    """What a member's requests carry: its generation (KIP-848: its member epoch; -1 outside of a group) and its member id."""
+    """What a member's requests carry: its generation (KIP-848: its member epoch; -1 outside of a group) and its member
+    id.
+    """
 
     generation: int = NO_GENERATION
     member_id: str = NO_MEMBER
@@ -40,7 +44,9 @@ class GroupOptions:
     group_id: str
     instance_id: str | None
     session_timeout: float
-    """How long a coordinator may be silent before it is looked up again; in a classic group also the member's session timeout."""
+    """How long a coordinator may be silent before it is looked up again; in a classic group also the member's session
+    timeout.
+    """
     heartbeat_interval: float
     """KIP-848: only until the broker sets another one."""
     rebalance_timeout: float

@@ -1,4 +1,5 @@
-"""The work of a classic group's leader besides being a member: assigns partitions to members, and watches the topics (G07, G08).
+"""The work of a classic group's leader besides being a member: assigns partitions to members, and watches the topics
+(G07, G08).
 
 The assignor runs on another thread (*offload*), because it may take seconds; heartbeats go on meanwhile.
 """
@@ -35,7 +36,10 @@ Layout: TypeAlias = Mapping[str, tuple[Any, ...]]
 
 @attrs.frozen
 class Generation:
-    """One generation that this member leads. *on_assignments* receives the assignments, once; None: all members keep theirs."""
+    """One generation that this member leads.
+
+    *on_assignments* receives the assignments, once; None: all members keep theirs.
+    """
 
     joined: Joined
     assignor: Assignor
@@ -72,7 +76,8 @@ class GroupLeader:
     def begin(self, joined: Joined, on_assignments: OnAssignments) -> None:
         """Lead this generation. *on_assignments* is called, now or later, with all assignments or an error.
 
-        When the coordinator keeps the assignments (KIP-814), it is not called; they are looked up, as topics may have changed meanwhile.
+        When the coordinator keeps the assignments (KIP-814), it is not called; they are looked up, as topics may have
+        changed meanwhile.
         """
         assignor = self._assignors.find(joined.assignor)
         if assignor is None:
@@ -99,7 +104,10 @@ class GroupLeader:
             self._lookup = None
 
     def assign_when_ready(self) -> bool:
-        """Assign partitions as soon as all topics are known. True when inherited assignments do not match the topics' partitions."""
+        """Assign partitions as soon as all topics are known.
+
+        True when inherited assignments do not match the topics' partitions.
+        """
         self._remember_nodes()
         current = self._generation
         if current is None or self._layout is not None or self._inherits:
@@ -165,7 +173,10 @@ class GroupLeader:
 
 
 def _decoded(member: str, instance: str | None, data: bytes) -> MemberView:
-    """A member's subscription. One that cannot be decoded gets no partitions, and does not keep the other members from reading."""
+    """A member's subscription.
+
+    One that cannot be decoded gets no partitions, and does not keep the other members from reading.
+    """
     try:
         return decode_subscription(data, instance)
     except ProtocolError as error:
@@ -174,7 +185,9 @@ def _decoded(member: str, instance: str | None, data: bytes) -> MemberView:
 
 
 def _valid_names(topics: Iterable[str]) -> list[str]:
-    """Without names that no request can carry: one such name must not keep the other topics out of the metadata request."""
+    """Without names that no request can carry: one such name must not keep the other topics out of the metadata
+    request.
+    """
     return [name for name in sorted(topics) if _is_valid(name)]
 
 
@@ -216,7 +229,9 @@ def _check(current: Generation, assignments: Mapping[str, Assignment], *, cooper
 
 
 def _check_moves(current: Generation, assignments: Mapping[str, Assignment]) -> None:
-    """KIP-429: a partition may be assigned to a new owner only in the rebalance after the one in which its old owner gave it up."""
+    """KIP-429: a partition may be assigned to a new owner only in the rebalance after the one in which its old owner
+    gave it up.
+    """
     newest = max((member.generation for member in current.members.values()), default=-1)
     owners = {tp: member for member, view in current.members.items() if view.generation == newest for tp in view.owned}
     for member, assignment in assignments.items():

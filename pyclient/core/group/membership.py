@@ -1,7 +1,8 @@
-"""A consumer's membership of a group, by either protocol: what the consumer may call, and the half that both protocols share.
+"""A consumer's membership of a group, by either protocol: what the consumer may call, and the half that both protocols
+share.
 
-Decisions are made on the client's loop and nothing here blocks. Rule: whenever the user's thread has a change to carry out or an error
-to raise, *notify_user* is called.
+Decisions are made on the client's loop and nothing here blocks. Rule: whenever the user's thread has a change to carry
+out or an error to raise, *notify_user* is called.
 """
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _log = logging.getLogger(__name__)
 class Membership(abc.ABC):
     """One consumer's membership; a manager. The subclasses are the two group protocols.
 
-    All belongs to the client's loop, except `polling`, `polled_at`, `wants_poll` and `failure`, which the user's thread uses too.
+    All belongs to the client's loop, except `polling`, `polled_at`, `wants_poll` and `failure`, which the user's thread
+    uses too.
     """
 
     identity: Identity
@@ -77,7 +79,9 @@ class Membership(abc.ABC):
         """Resolve the subscription in the newest view."""
 
     def _follow_metadata(self) -> bool:
-        """Resolve the subscription again if the view has changed, and report topics that cannot be read; whether it has changed."""
+        """Resolve the subscription again if the view has changed, and report topics that cannot be read; whether it has
+        changed.
+        """
         if not self._topics.view_changed():
             return False
         self._resolve()
@@ -107,7 +111,10 @@ class Membership(abc.ABC):
         return deadline is not None and now >= deadline
 
     def _expire(self) -> None:
-        """G04, N08: leave, so that others get the partitions of a user that does not poll. The next poll joins again."""
+        """G04, N08: leave, so that others get the partitions of a user that does not poll.
+
+        The next poll joins again.
+        """
         _log.warning("group %r: no poll for %.0f s (max_poll_interval_ms): leaving the group until the next one. Process fewer records per "
                      "poll, or raise it.", self._options.group_id, self._options.rebalance_timeout)
         self._changes.withdraw()
@@ -164,7 +171,9 @@ class Membership(abc.ABC):
         self._notify_user()
 
     def _fail_with(self, error: BaseException) -> None:
-        """Stop being a member until the next `subscribe`; for a missing right, which may be granted, until the next poll."""
+        """Stop being a member until the next `subscribe`; for a missing right, which may be granted, until the next
+        poll.
+        """
         if isinstance(error, AuthorizationError):
             self._report(error)
         else:
@@ -189,7 +198,8 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def on_commit_refused(self, error: KafkaError, sent_as: Identity) -> None:
-        """The coordinator refused a commit: it may know more about this member than the heartbeats have reported (C25)."""
+        """The coordinator refused a commit: it may know more about this member than the heartbeats have reported (C25).
+        """
 
     # ---- leaving ----------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ def commit_call(
 ) -> Call:
     """Store *offsets* for *group*, as the member that *identity* names; the result is None.
 
-    An *automatic* commit has no waiter, so it is not retried for a topic that brokers do not know: it fails once the other offsets are stored.
+    An *automatic* commit has no waiter, so it is not retried for a topic that brokers do not know: it fails once the
+    other offsets are stored.
     """
 
     def fields(version: int) -> dict[str, object]:
@@ -55,7 +56,9 @@ def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, fin
 
 
 def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Finish, deadline: float | None) -> Call:
-    """Look up what *group* has committed; the result maps each partition to `OffsetAndMetadata`, or None where nothing is committed."""
+    """Look up what *group* has committed; the result maps each partition to `OffsetAndMetadata`, or None where nothing
+    is committed.
+    """
     wanted = list(dict.fromkeys(partitions))
 
     def fields(version: int) -> dict[str, object]:

@@ -1,4 +1,5 @@
-"""What a consumer subscribes to, the topics this means in the newest view of the cluster, and the errors of those topics.
+"""What a consumer subscribes to, the topics this means in the newest view of the cluster, and the errors of those
+topics.
 
 Rule: a subscription is resolved again with every new view, because a pattern may match other topics.
 """
@@ -49,7 +50,10 @@ class Subscription:
 
 
 class TopicSubscription:
-    """A member's subscription, resolved to topics that stay in the view of the cluster. False while it subscribes to nothing."""
+    """A member's subscription, resolved to topics that stay in the view of the cluster.
+
+    False while it subscribes to nothing.
+    """
 
     def __init__(self, group_id: str, metadata: Metadata) -> None:
         self.subscription = Subscription()
@@ -99,7 +103,10 @@ class TopicErrors:
         self._reported: set[str] = set()
 
     def check(self, topics: Iterable[str], cluster: Cluster) -> KafkaError | None:
-        """The next error that ``poll`` has to raise because waiting will not cure it. A topic that does not exist is only logged: it may be created."""
+        """The next error that ``poll`` has to raise because waiting will not cure it.
+
+        A topic that does not exist is only logged: it may be created.
+        """
         for name in sorted(topics):
             topic = cluster.topics.get(name)
             if topic is None or not topic.error:

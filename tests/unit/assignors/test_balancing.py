@@ -13,34 +13,34 @@ T0, T1, T2 = partitions("t-0 t-1 t-2")
 
 def test_of_a_topic_that_went_from_one_member_to_another_something_goes_back_rather_than_something_else() -> None:
     movements = Movements()
-    assert movements.better(T0, "b", "a") == T0
+    assert movements.preferred(T0, "b", "a") == T0
     movements.moved(T1, "a", "b")
-    assert movements.better(T0, "b", "a") == T1
-    assert movements.better(T0, "c", "a") == T0, "nothing went from a to c"
-    assert movements.better(TopicPartition("u", 0), "b", "a") == TopicPartition("u", 0), "nor of that topic"
+    assert movements.preferred(T0, "b", "a") == T1
+    assert movements.preferred(T0, "c", "a") == T0, "nothing went from a to c"
+    assert movements.preferred(TopicPartition("u", 0), "b", "a") == TopicPartition("u", 0), "nor of that topic"
 
 
 def test_what_went_back_has_not_moved() -> None:
     movements = Movements()
     movements.moved(T1, "a", "b")
     movements.moved(T1, "b", "a")
-    assert movements.better(T0, "b", "a") == T0
-    assert movements.better(T0, "a", "b") == T0
+    assert movements.preferred(T0, "b", "a") == T0
+    assert movements.preferred(T0, "a", "b") == T0
 
 
 def test_what_went_on_came_from_where_it_was_at_first() -> None:
     movements = Movements()
     movements.moved(T1, "a", "b")
     movements.moved(T1, "b", "c")
-    assert movements.better(T0, "b", "a") == T0
-    assert movements.better(T0, "c", "a") == T1
+    assert movements.preferred(T0, "b", "a") == T0
+    assert movements.preferred(T0, "c", "a") == T1
 
 
 def test_what_has_moved_itself_counts_as_where_it_was_at_first() -> None:
     movements = Movements()
     movements.moved(T1, "a", "b")
     movements.moved(T2, "c", "a")
-    assert movements.better(T1, "b", "c") == T2
+    assert movements.preferred(T1, "b", "c") == T2
 
 
 def test_of_several_the_first_of_javas_hash_set_goes_back_however_many_there_were() -> None:
@@ -53,7 +53,7 @@ def test_of_several_the_first_of_javas_hash_set_goes_back_however_many_there_wer
     movements.moved(several[9], "a", "b")
     left = [*several[:4], several[9]]
     first, in_a_small_table = (min(left, key=lambda each: bucket(partition_hash(each), size)) for size in (64, 16))  # used at once
-    assert movements.better(TopicPartition("orders", 99), "b", "a") == first != in_a_small_table
+    assert movements.preferred(TopicPartition("orders", 99), "b", "a") == first != in_a_small_table
 
 
 @pytest.fixture
@@ -61,11 +61,11 @@ def spiteful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Whatever is to be moved, the least sensible of its topic is."""
     moves: list[int] = []
 
-    def better(self: Movements, partition: TopicPartition, source: str, target: str) -> TopicPartition:
+    def preferred(self: Movements, partition: TopicPartition, source: str, target: str) -> TopicPartition:
         moves.append(len(moves))
         return TopicPartition("t", len(moves) % 2 * 2)
 
-    monkeypatch.setattr(Movements, "better", better)
+    monkeypatch.setattr(Movements, "preferred", preferred)
     return moves
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from pyclient.assignors.group import assignments
 from pyclient.assignors.ownership import Claim
-from pyclient.assignors.sticky import given_now
+from pyclient.assignors.sticky import assignable_now
 from pyclient.assignors.user_data import decode_generation, decode_previous
 from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView, SeesAssignment, SendsUserData
 from pyclient.records import Node, PartitionDescription, TopicPartition
@@ -123,7 +123,7 @@ def given_at_once(each: Round, java: Javas) -> dict[str, set[TopicPartition]]:
 
 def whatever_follows(each: Round) -> Javas:
     """What ours would give if it did not look whether the rebalances that follow come to an end."""
-    shares, _complete = given_now(each.group.cluster, each.group.members)
+    shares, _complete = assignable_now(each.group.cluster, each.group.members)
     return {member: list(assignment.partitions) for member, assignment in assignments(shares).items()}
 
 

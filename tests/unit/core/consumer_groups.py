@@ -1,4 +1,5 @@
-"""A member of a group of the next generation in its world: the test is the coordinator, and the user who polls."""
+"""The harness for a member under the consumer protocol (KIP-848): the test plays the coordinator and the polling user.
+"""
 from __future__ import annotations
 
 import datetime
@@ -13,16 +14,16 @@ from pyclient.core.group.consumer_member import ConsumerMember
 from pyclient.core.group.coordinator import GroupOptions
 from pyclient.core.group.subscription import Subscription
 from pyclient.records import SubscriptionPattern, TopicPartition
-from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, Rig
+from tests.unit.core.groups import HEARTBEAT, REBALANCE, SESSION, MemberHarness
 from tests.unit.core.world import DOUBLING, Sent, topic_id
 
 INTERVAL: Final = 5.0
-"""What the coordinator says; what the options say is `HEARTBEAT`."""
-BEAT: Final = Api.CONSUMER_GROUP_HEARTBEAT
+"""The heartbeat interval that the coordinator sets; that of the options is `HEARTBEAT`."""
+HEARTBEAT_API: Final = Api.CONSUMER_GROUP_HEARTBEAT
 
 
-class Consumer(Rig):
-    """One of a group ``g``."""
+class ConsumerHarness(MemberHarness):
+    """A member of a group ``g``."""
 
     group: ConsumerMember
 
@@ -32,79 +33,79 @@ class Consumer(Rig):
         self.group = ConsumerMember(
             GroupOptions(group_id="g", instance_id=instance, session_timeout=SESSION, heartbeat_interval=HEARTBEAT,
                          rebalance_timeout=REBALANCE, request_timeout=30.0, **options),
-            self.calls, self.metadata, random=Random(seed), backoff=DOUBLING, notify_user=self.told)
+            self.calls, self.metadata, random=Random(seed), backoff=DOUBLING, notify_user=self.notified)
 
     # ---- the user -----------------------------------------------------------------------------------------------
 
-    def matches(self, pattern: str) -> None:
-        """It subscribes to what brokers match."""
+    def subscribes_broker_pattern(self, pattern: str) -> None:
+        """Subscribe to a pattern that brokers match."""
         self.group.subscribe(Subscription(brokers_pattern=SubscriptionPattern(pattern)))
 
-    def matches_itself(self, pattern: str) -> None:
-        """It subscribes to what the client matches."""
+    def subscribes_client_pattern(self, pattern: str) -> None:
+        """Subscribe to a pattern that the client matches."""
         self.group.subscribe(Subscription(pattern=re.compile(pattern)))
 
     # ---- the coordinator ----------------------------------------------------------------------------------------
 
-    def beats(self, after: float = 0.0) -> Sent:
-        """The one heartbeat that goes out, so many seconds later."""
+    def heartbeat(self, after: float = 0.0) -> Sent:
+        """The one heartbeat that is sent *after* so many seconds."""
         self.world.after(after)
-        return self.sends(BEAT)
+        return self.sends(HEARTBEAT_API)
 
-    def told_to_have(self, sent: Sent, *partitions: TopicPartition, epoch: int | None = None, interval: float = INTERVAL) -> None:
-        """A heartbeat is answered with an assignment."""
-        self.heard(sent, assignment={"topic_partitions": by_topic(partitions)}, epoch=epoch, interval=interval)
+    def reply_assignment(self, sent: Sent, *partitions: TopicPartition, epoch: int | None = None, interval: float = INTERVAL) -> None:
+        """Answer a heartbeat with an assignment."""
+        self.reply_heartbeat(sent, assignment={"topic_partitions": by_topic(partitions)}, epoch=epoch, interval=interval)
 
-    def heard(self, sent: Sent, *, epoch: int | None = None, assignment: Mapping[str, object] | None = None, interval: float = INTERVAL) -> None:
-        """A heartbeat is answered."""
-        told = self.epoch + 1 if epoch is None else epoch
-        self.epoch = max(told, self.epoch)
-        sent.reply(member_id=self.group.identity.member_id, member_epoch=told, heartbeat_interval=datetime.timedelta(seconds=interval),
+    def reply_heartbeat(self, sent: Sent, *, epoch: int | None = None, assignment: Mapping[str, object] | None = None, interval: float = INTERVAL) -> None:
+        """Answer a heartbeat."""
+        epoch = self.epoch + 1 if epoch is None else epoch
+        self.epoch = max(epoch, self.epoch)
+        sent.reply(member_id=self.group.identity.member_id, member_epoch=epoch, heartbeat_interval=datetime.timedelta(seconds=interval),
                    assignment=assignment)
 
-    def refused(self, sent: Sent, code: int, said: str | None = None) -> None:
-        sent.reply(error_code=code, error_message=said, member_id=None, member_epoch=0, heartbeat_interval=datetime.timedelta(0), assignment=None)
+    def reply_error(self, sent: Sent, code: int, message: str | None = None) -> None:
+        sent.reply(error_code=code, error_message=message, member_id=None, member_epoch=0, heartbeat_interval=datetime.timedelta(0), assignment=None)
 
-    def lost(self, sent: Sent) -> None:
-        """No answer comes; the group makes a pause."""
+    def no_reply(self, sent: Sent) -> None:
+        """No response comes; a pause begins."""
         sent.is_lost()
         self.sends_nothing()
 
-    def joins(self) -> Sent:
-        """It subscribes to ``t``, polls, and asks to be taken in."""
+    def sends_join(self) -> Sent:
+        """Subscribe to ``t`` and poll; the heartbeat that joins."""
         self.subscribes()
         self.polls()
-        return self.beats()
+        return self.heartbeat()
 
-    def is_joining(self) -> Sent:
-        """It asks to be taken in."""
-        join = self.beats()
+    def expect_join(self) -> Sent:
+        """The heartbeat that joins is sent now."""
+        join = self.heartbeat()
         assert (join.body.group_id, join.body.member_epoch) == ("g", 0)
         return join
 
-    def is_leaving(self, why: str) -> Sent:
-        """It tells that it goes, and nothing else: there is no place for the reason."""
-        leave = self.beats()
-        assert (leave.body.member_id, leave.body.member_epoch, said(leave)) == (self.group.identity.member_id, -1, set())
+    def expect_leave(self, why: str) -> Sent:
+        """The heartbeat that leaves is sent now. It states nothing else: the protocol carries no reason."""
+        leave = self.heartbeat()
+        assert (leave.body.member_id, leave.body.member_epoch, changed_fields(leave)) == (self.group.identity.member_id, -1, set())
         return leave
 
-    def has_left(self, leave: Sent) -> None:
-        self.heard(leave, epoch=-1)
+    def reply_left(self, leave: Sent) -> None:
+        self.reply_heartbeat(leave, epoch=-1)
 
-    def shows_life(self) -> None:
-        """A heartbeat goes out now."""
-        assert self.beats().body.member_epoch == self.epoch
+    def expect_heartbeat(self) -> None:
+        """A heartbeat is sent now."""
+        assert self.heartbeat().body.member_epoch == self.epoch
 
-    def is_given(self, *partitions: TopicPartition) -> None:
-        """A member whose user has these to take over."""
-        self.told_to_have(self.joins(), *partitions)
+    def receives_assignment(self, *partitions: TopicPartition) -> None:
+        """Join, and receive this assignment, which the user's thread has not carried out yet."""
+        self.reply_assignment(self.sends_join(), *partitions)
         self.turn()
 
-    def stable(self, *partitions: TopicPartition) -> None:
-        """A member that has taken these over, of which the coordinator has heard."""
-        self.is_given(*partitions)
-        self.takes(ChangeKind.ASSIGNED, *partitions)
-        self.heard(self.beats(), epoch=self.epoch)
+    def becomes_stable(self, *partitions: TopicPartition) -> None:
+        """Join, carry this assignment out, and acknowledge it."""
+        self.receives_assignment(*partitions)
+        self.carries_out(ChangeKind.ASSIGNED, *partitions)
+        self.reply_heartbeat(self.heartbeat(), epoch=self.epoch)
         self.sends_nothing()
 
 
@@ -116,17 +117,17 @@ def by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, object]]:
 
 
 def owned(sent: Sent) -> set[tuple[Any, int]] | None:
-    """What a heartbeat says that the member has."""
-    said = sent.body.topic_partitions
-    return None if said is None else {(each.topic_id, number) for each in said for number in each.partitions}
+    """The partitions in a heartbeat; None if it states none."""
+    stated = sent.body.topic_partitions
+    return None if stated is None else {(each.topic_id, number) for each in stated for number in each.partitions}
 
 
-def places(*partitions: TopicPartition) -> set[tuple[Any, int]]:
-    return {(topic_id(where.topic), where.partition) for where in partitions}
+def with_ids(*partitions: TopicPartition) -> set[tuple[Any, int]]:
+    return {(topic_id(tp.topic), tp.partition) for tp in partitions}
 
 
-def said(sent: Sent) -> set[str]:
-    """What a heartbeat says besides who it is of."""
+def changed_fields(sent: Sent) -> set[str]:
+    """The fields that a heartbeat states besides the member's identity."""
     body = sent.body
     return {name for name in ("subscribed_topic_names", "subscribed_topic_regex", "topic_partitions", "rack_id", "server_assignor")
             if getattr(body, name) is not None} | ({"rebalance_timeout"} if body.rebalance_timeout.total_seconds() >= 0 else set())

@@ -1,4 +1,7 @@
-"""A member of a group in its world: the test is the coordinator, and the user who polls. Of either protocol, then of a classic group."""
+"""Harnesses for members of groups: the test plays the coordinator and the polling user.
+
+The base class, and the one of the classic protocol.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +28,12 @@ REBALANCE: Final = 300.0
 UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCING, MEMBER_ID_REQUIRED, FENCED_INSTANCE = 25, 22, 27, 79, 82
 
 
-def parts(*numbers: int, name: str = "t") -> tuple[TopicPartition, ...]:
+def tps(*numbers: int, name: str = "t") -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(name, number) for number in numbers)
 
 
 class OneByOne:
-    """Gives the partitions to the members in turn; may fail."""
+    """An assignor that gives the partitions to the members in turn; raises `error` if it is set."""
 
     def __init__(self, name: str = "turns", protocols: Sequence[str] = ("eager",)) -> None:
         self.name = name
@@ -42,14 +45,14 @@ class OneByOne:
             raise self.error
         shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
         for name, known in cluster.topics.items():
-            takers = sorted(member for member, view in members.items() if name in view.topics)
+            subscribers = sorted(member for member, view in members.items() if name in view.topics)
             for number in range(len(known)):
-                shares[takers[number % len(takers)]].append(TopicPartition(name, number))
+                shares[subscribers[number % len(subscribers)]].append(TopicPartition(name, number))
         return {member: Assignment(tuple(share)) for member, share in shares.items()}
 
 
-class Rig:
-    """A group's manager with its calls, a topic ``t`` of four partitions, and a coordinator on node 1."""
+class MemberHarness:
+    """A member with its calls, a topic ``t`` of four partitions, and a coordinator on node 1."""
 
     group: Membership
 
@@ -57,26 +60,26 @@ class Rig:
         self.world = World()
         self.metadata = make_metadata()
         self.calls = Calls(self.metadata, request_timeout=30.0, backoff=DOUBLING)
-        self.news = 0
-        self.tells(t=4)
+        self.notifications = 0
+        self.metadata_shows(t=4)
 
-    def told(self) -> None:
-        self.news += 1
+    def notified(self) -> None:
+        self.notifications += 1
 
     # ---- the cluster --------------------------------------------------------------------------------------------
 
-    def tells(self, **counts: int) -> None:
-        """Brokers tell of these topics."""
-        told = answer(Api.METADATA, 13, **view(*(topic(name, *[1] * count) for name, count in counts.items())))
-        self.metadata.hint(self.metadata.cluster.updated(told, everything=True))
+    def metadata_shows(self, **counts: int) -> None:
+        """A metadata response has these topics, with so many partitions, and no others."""
+        response = answer(Api.METADATA, 13, **view(*(topic(name, *[1] * count) for name, count in counts.items())))
+        self.metadata.hint(self.metadata.cluster.updated(response, everything=True))
 
-    def tells_error(self, code: int, name: str = "t") -> None:
-        """Brokers tell of one topic that something is wrong with it."""
-        told = answer(Api.METADATA, 13, **view(topic(name, error=code)))
-        self.metadata.hint(self.metadata.cluster.updated(told, everything=False))
+    def metadata_shows_error(self, code: int, name: str = "t") -> None:
+        """A metadata response has an error for one topic."""
+        response = answer(Api.METADATA, 13, **view(topic(name, error=code)))
+        self.metadata.hint(self.metadata.cluster.updated(response, everything=False))
 
     def turn(self) -> list[Sent]:
-        """What the group sends now; look-ups of the coordinator are answered, metadata is left alone."""
+        """What the member sends now. Look-ups of the coordinator are answered; no metadata requests are sent."""
         sent = self.world.turn(self.group, self.calls)
         for each in list(sent):
             if each.api is Api.FIND_COORDINATOR:
@@ -103,8 +106,8 @@ class Rig:
         self.group.polled_at = self.world.now
         self.group.polled()
 
-    def takes(self, kind: ChangeKind, *expected: TopicPartition, error: BaseException | None = None) -> None:
-        """The user's thread carries out the change that is due, which is this one; its listener raises *error*."""
+    def carries_out(self, kind: ChangeKind, *expected: TopicPartition, error: BaseException | None = None) -> None:
+        """The user's thread carries out the change that is due, which must be this one; its listener raises *error*."""
         change = self.group.change
         assert change is not None, "there is nothing to carry out"
         assert (change.kind, set(change.partitions)) == (kind, set(expected))
@@ -113,16 +116,16 @@ class Rig:
 
     # ---- the view of the cluster --------------------------------------------------------------------------------
 
-    def asks_for_topics(self) -> list[str] | None:
-        """Those that brokers are asked about now; None: all."""
+    def requested_topics(self) -> list[str] | None:
+        """The topics of the metadata request that is sent now; None: all."""
         (sent,) = self.world.turn(self.metadata)
         topics = sent.body.topics
         sent.is_lost()
         return None if topics is None else [each.name for each in topics]
 
 
-class Member(Rig):
-    """One of a classic group."""
+class ClassicHarness(MemberHarness):
+    """A member of a classic group ``g``."""
 
     group: ClassicMember
 
@@ -136,7 +139,7 @@ class Member(Rig):
             request_timeout=30.0)
         leader = GroupLeader(options, group_assignors, self.calls, self.metadata, self._offload)
         self.group = ClassicMember(
-            options, group_assignors, self.calls, self.metadata, leader, backoff=DOUBLING, notify_user=self.told)
+            options, group_assignors, self.calls, self.metadata, leader, backoff=DOUBLING, notify_user=self.notified)
 
     def _offload(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         self.offloaded.append((work, done))
@@ -155,69 +158,69 @@ class Member(Rig):
 
     # ---- the coordinator ----------------------------------------------------------------------------------------
 
-    def joined(self, join: Sent, *, generation: int = 1, leader: str = "other", members: Mapping[str, bytes] | None = None, assignor: str = "turns",
+    def reply_joined(self, join: Sent, *, generation: int = 1, leader: str = "other", members: Mapping[str, bytes] | None = None, assignor: str = "turns",
                skips: bool = False, **more: object) -> None:
         join.reply(
             generation_id=generation, protocol_type="consumer", protocol_name=assignor, leader=leader, member_id=MEMBER, skip_assignment=skips,
             members=[{"member_id": member, "group_instance_id": None, "metadata": data} for member, data in (members or {}).items()], **more)
 
-    def refused(self, sent: Sent, code: int) -> None:
-        """JoinGroup or SyncGroup is answered with an error."""
+    def reply_error(self, sent: Sent, code: int) -> None:
+        """Answer JoinGroup or SyncGroup with an error."""
         if sent.api is Api.JOIN_GROUP:
             sent.reply(error_code=code, generation_id=-1, protocol_name="", leader="", member_id="", members=[])
         else:
             sent.reply(error_code=code, protocol_name="", assignment=b"")
 
-    def synced(self, sync: Sent, *partitions: TopicPartition) -> None:
+    def reply_assignment(self, sync: Sent, *partitions: TopicPartition) -> None:
         sync.reply(protocol_type="consumer", protocol_name="turns", assignment=encode_assignment(Assignment(partitions)))
 
-    def is_given(self, *partitions: TopicPartition, generation: int = 1, assignor: str = "turns") -> None:
-        """A member whose user has these to take over."""
+    def receives_assignment(self, *partitions: TopicPartition, generation: int = 1, assignor: str = "turns") -> None:
+        """Subscribe, join, and receive this assignment, which the user's thread has not carried out yet."""
         self.subscribes()
         self.polls()
-        self.joined(self.sends(Api.JOIN_GROUP), generation=generation, assignor=assignor)
-        self.synced(self.sends(Api.SYNC_GROUP), *partitions)
+        self.reply_joined(self.sends(Api.JOIN_GROUP), generation=generation, assignor=assignor)
+        self.reply_assignment(self.sends(Api.SYNC_GROUP), *partitions)
 
-    def stable(self, *partitions: TopicPartition, generation: int = 1, assignor: str = "turns") -> None:
-        """A member that has taken these over."""
-        self.is_given(*partitions, generation=generation, assignor=assignor)
-        self.takes(ChangeKind.ASSIGNED, *partitions)
+    def becomes_stable(self, *partitions: TopicPartition, generation: int = 1, assignor: str = "turns") -> None:
+        """Subscribe, join, and carry this assignment out."""
+        self.receives_assignment(*partitions, generation=generation, assignor=assignor)
+        self.carries_out(ChangeKind.ASSIGNED, *partitions)
 
-    def is_joining(self) -> Sent:
-        """It asks to be taken in."""
+    def expect_join(self) -> Sent:
+        """The JoinGroup request that is sent now."""
         join = self.sends(Api.JOIN_GROUP)
         assert join.body.group_id == "g"
         return join
 
-    def is_leaving(self, why: str) -> Sent:
-        """It tells that it goes."""
+    def expect_leave(self, why: str) -> Sent:
+        """The LeaveGroup request that is sent now, with this reason."""
         leave = self.sends(Api.LEAVE_GROUP)
         assert [(each.member_id, each.reason) for each in leave.body.members] == [(MEMBER, why)]
         return leave
 
-    def has_left(self, leave: Sent) -> None:
+    def reply_left(self, leave: Sent) -> None:
         leave.reply(members=[{"member_id": MEMBER, "group_instance_id": None, "error_code": 0}])
 
-    def shows_life(self) -> None:
-        """A heartbeat goes out now."""
+    def expect_heartbeat(self) -> None:
+        """A heartbeat is sent now."""
         self.sends(Api.HEARTBEAT)
 
-    def beats(self) -> Sent:
-        """The next heartbeat."""
+    def heartbeat(self) -> Sent:
+        """The next heartbeat, one interval later; the user polls meanwhile."""
         self.world.after(HEARTBEAT)
         self.group.polled_at = self.world.now
         return self.sends(Api.HEARTBEAT)
 
-    def is_rebalancing(self) -> None:
-        """A heartbeat is answered so."""
-        self.beats().reply(error_code=REBALANCING)
+    def rebalances(self) -> None:
+        """The next heartbeat's response says that the group rebalances."""
+        self.heartbeat().reply(error_code=REBALANCING)
 
 
-def wishes(*topics: str, owned: Sequence[TopicPartition] = (), generation: int = -1) -> bytes:
-    """A member's subscription."""
+def subscription_of(*topics: str, owned: Sequence[TopicPartition] = (), generation: int = -1) -> bytes:
+    """An encoded subscription."""
     return encode_subscription(MemberView(topics or ("t",), tuple(owned), generation))
 
 
-def read_wishes(join: Sent) -> dict[str, MemberView]:
-    """What a member says in JoinGroup, by assignor."""
+def subscriptions_in(join: Sent) -> dict[str, MemberView]:
+    """The subscriptions in a JoinGroup request, by assignor."""
     return {each.name: decode_subscription(bytes(each.metadata)) for each in join.body.protocols}

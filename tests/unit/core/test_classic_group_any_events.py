@@ -1,4 +1,6 @@
-"""A member of a classic group through any sequence of events: it never spins, never gets stuck, and owns only what it was given (G01 to G10)."""
+"""A member of a classic group under any sequence of events: no busy loop, no deadlock, and it owns only assigned
+partitions (G01 to G10).
+"""
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +14,7 @@ from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.classic_member import SENDS_HEARTBEATS, State
 from pyclient.records import TopicPartition
 from tests.unit.core.groups import (
-    FENCED_INSTANCE, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCING, UNKNOWN_MEMBER, Member, OneByOne, parts, wishes,
+    FENCED_INSTANCE, ILLEGAL_GENERATION, MEMBER, MEMBER_ID_REQUIRED, REBALANCING, UNKNOWN_MEMBER, ClassicHarness, OneByOne, tps, subscription_of,
 )
 from tests.unit.core.world import Sent
 
@@ -23,13 +25,13 @@ WAITING = (Api.JOIN_GROUP, Api.SYNC_GROUP)
 
 
 class GroupRules(RuleBasedStateMachine):
-    """The coordinator answers as it likes, the user's thread comes when it likes."""
+    """The coordinator may send any response, and the user's thread may run at any time."""
 
     cooperative = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.member = Member(OneByOne("turns", ("cooperative", "eager") if self.cooperative else ("eager",)))
+        self.member = ClassicHarness(OneByOne("turns", ("cooperative", "eager") if self.cooperative else ("eager",)))
         self.generation = 0
         self.begun: Change | None = None
         self.owned: set[TopicPartition] = set()
@@ -81,8 +83,8 @@ class GroupRules(RuleBasedStateMachine):
         self.member.world.after(seconds)
 
     @rule(count=st.integers(1, 6))
-    def partitions_come(self, count: int) -> None:
-        self.member.tells(t=count)
+    def partitions_are_added(self, count: int) -> None:
+        self.member.metadata_shows(t=count)
 
     @rule()
     def turns(self) -> None:
@@ -92,20 +94,20 @@ class GroupRules(RuleBasedStateMachine):
         return next((each for each in self.member.world.in_flight if each.api in apis), None)
 
     @rule(code=ANSWERS, leads=st.booleans(), needs_id=st.booleans(), share=SHARES)
-    def answers_what_waits(self, code: int, leads: bool, needs_id: bool, share: list[int]) -> None:
+    def answers_the_waiting_request(self, code: int, leads: bool, needs_id: bool, share: list[int]) -> None:
         self.member.turn()
         sent = self._first(*WAITING)
         if sent is None:
             return
         if code:
-            self.member.refused(sent, code)
+            self.member.reply_error(sent, code)
         elif sent.api is Api.SYNC_GROUP:
-            self.member.synced(sent, *parts(*share))
+            self.member.reply_assignment(sent, *tps(*share))
         elif needs_id and not sent.body.member_id:
-            self.member.joined(sent, error_code=MEMBER_ID_REQUIRED)
+            self.member.reply_joined(sent, error_code=MEMBER_ID_REQUIRED)
         else:
             self.generation += 1
-            self.member.joined(sent, generation=self.generation, leader=MEMBER if leads else "other", members={MEMBER: wishes()} if leads else {})
+            self.member.reply_joined(sent, generation=self.generation, leader=MEMBER if leads else "other", members={MEMBER: subscription_of()} if leads else {})
 
     @rule(code=ANSWERS | st.just(FENCED_INSTANCE))
     def answers_the_heartbeat(self, code: int) -> None:
@@ -122,17 +124,19 @@ class GroupRules(RuleBasedStateMachine):
     # ---- what always holds --------------------------------------------------------------------------------------
 
     @invariant()
-    def it_owns_what_the_user_was_given_and_nothing_else(self) -> None:
+    def it_owns_exactly_the_assigned_partitions(self) -> None:
         assert set(self.member.group.owned) == self.owned
 
     @invariant()
-    def one_request_waits_for_the_others_at_a_time(self) -> None:
-        assert sum(each.api in WAITING for each in self.member.world.in_flight) <= 2  # one of them given up: its answer counts no more
+    def one_request_waits_for_the_other_members_at_a_time(self) -> None:
+        assert sum(each.api in WAITING for each in self.member.world.in_flight) <= 2  # one of them was cancelled: its response does not count
         if self.member.group.state in (State.JOINING, State.SYNCING):
             assert self.member.group.change is None
 
     def teardown(self) -> None:
-        """However it stands: with a user who polls and a coordinator that answers, it becomes stable, or said why it does not."""
+        """From any state: with a polling user and a responding coordinator, the member becomes stable or reports why it
+        cannot.
+        """
         member = self.member
         member.group.polling = False
         for _ in range(60):
@@ -146,7 +150,7 @@ class GroupRules(RuleBasedStateMachine):
             member.turn()
             for sent in list(member.world.in_flight):
                 if sent.api in WAITING:
-                    self.answers_what_waits(0, False, False, [0])
+                    self.answers_the_waiting_request(0, False, False, [0])
                 elif sent.api is Api.HEARTBEAT:
                     sent.reply()
                 elif sent.api is Api.LEAVE_GROUP:

@@ -1,4 +1,6 @@
-"""A member of a group of the next generation through any sequence of events: it never spins, never gets stuck, and owns only what it may (N01 to N10)."""
+"""A member under the consumer protocol with any sequence of events: no busy loop, no deadlock, and it owns only what it
+may (N01 to N10).
+"""
 from __future__ import annotations
 
 from typing import Any
@@ -11,32 +13,34 @@ from pyclient.core.group.changes import Change, ChangeKind
 from pyclient.core.group.consumer_member import MEMBERS, State
 from pyclient.errors import FencedMemberEpochError, StaleMemberEpochError, UnknownServerError
 from pyclient.records import TopicPartition
-from tests.unit.core.consumer_groups import BEAT, Consumer, owned, places
-from tests.unit.core.groups import parts
+from tests.unit.core.consumer_groups import HEARTBEAT_API, ConsumerHarness, owned, with_ids
+from tests.unit.core.groups import tps
 from tests.unit.core.world import Sent
 
 UNKNOWN_SERVER, LOADING, NOT_COORDINATOR, UNKNOWN_MEMBER, TOPIC_AUTHORIZATION, FENCED_INSTANCE, FENCED_EPOCH = -1, 14, 16, 25, 29, 82, 110
 ERRORS = st.sampled_from([LOADING, NOT_COORDINATOR, UNKNOWN_MEMBER, FENCED_EPOCH, UNKNOWN_SERVER, TOPIC_AUTHORIZATION])
-LEAVES = (-1, -2)
-T, NEW = parts(0, 1, 2), parts(0, 1, name="new")
+LEAVE_EPOCHS = (-1, -2)
+T, NEW = tps(0, 1, 2), tps(0, 1, name="new")
 SHARES = st.lists(st.sampled_from([*T, *NEW]), unique=True)
 
 
 class ConsumerRules(RuleBasedStateMachine):
-    """The coordinator answers as it likes, the user's thread comes when it likes."""
+    """The coordinator may send any response, and the user's thread may run at any time."""
 
     instance: str | None = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.member = Consumer(instance=self.instance)
+        self.member = ConsumerHarness(instance=self.instance)
         self.seen: list[Sent] = []
         self.begun: Change | None = None
         self.owned: set[TopicPartition] = set()
-        self.told: set[TopicPartition] = set()
-        """What the coordinator said last that the member is to have."""
+        self.assignment: set[TopicPartition] = set()
+        """The coordinator's newest assignment."""
         self.in_doubt = True
-        """The member has said what it has, and there is no answer: the coordinator may have given away the rest."""
+        """The member has stated its partitions, and there is no response: the coordinator may have assigned the others
+        to another member.
+        """
         self.member.subscribes()
 
     # ---- the user -----------------------------------------------------------------------------------------------
@@ -58,19 +62,19 @@ class ConsumerRules(RuleBasedStateMachine):
         assert change is not None
         assert self.member.group.begin(change)
         self.begun = change
-        given = set(change.partitions)
-        assert len(given) == len(change.partitions)
+        partitions = set(change.partitions)
+        assert len(partitions) == len(change.partitions)
         if change.kind is ChangeKind.ASSIGNED:
-            assert self.owned.isdisjoint(given)
-            assert not given or not self.in_doubt, "it may be somebody else's by now"
-            assert given <= self.told
-            self.owned |= given
+            assert self.owned.isdisjoint(partitions)
+            assert not partitions or not self.in_doubt, "another member may own it"
+            assert partitions <= self.assignment
+            self.owned |= partitions
         else:
-            assert given
-            assert given <= self.owned
+            assert partitions
+            assert partitions <= self.owned
         if change.kind is ChangeKind.LOST:
-            assert given == self.owned
-            self.owned -= given
+            assert partitions == self.owned
+            self.owned -= partitions
 
     @precondition(lambda self: self.begun is not None)
     @rule(raises=st.booleans())
@@ -87,12 +91,12 @@ class ConsumerRules(RuleBasedStateMachine):
 
     @rule(broker=st.booleans())
     def subscribes_to_a_pattern(self, broker: bool) -> None:
-        (self.member.matches if broker else self.member.matches_itself)("[tu].*")
+        (self.member.subscribes_broker_pattern if broker else self.member.subscribes_client_pattern)("[tu].*")
 
     @precondition(lambda self: self.begun is None)
     @rule()
     def leaves_and_subscribes_again(self) -> None:
-        """As unsubscribe does: the partitions were given up before."""
+        """Like unsubscribe: the partitions were revoked before."""
         self.owned = set()
         self.member.group.leave("unsubscribed", lambda result, error: None, self.member.world.now + 10.0)
         self.member.subscribes()
@@ -110,50 +114,50 @@ class ConsumerRules(RuleBasedStateMachine):
     @rule(knows=st.booleans())
     def the_view_changes(self, knows: bool) -> None:
         if knows:
-            self.member.tells(t=4, new=2)
+            self.member.metadata_shows(t=4, new=2)
         else:
-            self.member.tells(t=4)
+            self.member.metadata_shows(t=4)
 
     @rule()
     def turns(self) -> None:
         for sent in self.member.turn():
-            said = owned(sent) if sent.api is BEAT else None
-            if said is not None:
-                assert said >= places(*self.owned), "what it has, and does not say, others will get"
+            stated = owned(sent) if sent.api is HEARTBEAT_API else None
+            if stated is not None:
+                assert stated >= with_ids(*self.owned), "an owned partition that is not stated is assigned to another member"
                 self.in_doubt = True
 
     def _first(self) -> Sent | None:
-        return next((each for each in self.member.world.in_flight if each.api is BEAT), None)
+        return next((each for each in self.member.world.in_flight if each.api is HEARTBEAT_API), None)
 
-    @rule(share=SHARES, news=st.booleans(), interval=st.sampled_from([-1.0, 0.0, 2.0, 5.0]))
-    def the_coordinator_answers(self, share: list[TopicPartition], news: bool, interval: float) -> None:
-        """Who says all is told all; the others only what is new to them."""
+    @rule(share=SHARES, new=st.booleans(), interval=st.sampled_from([-1.0, 0.0, 2.0, 5.0]))
+    def the_coordinator_answers(self, share: list[TopicPartition], new: bool, interval: float) -> None:
+        """A full heartbeat always gets the assignment, others only when it is *new*."""
         self.turns()
         sent = self._first()
         if sent is None:
             return
-        if sent.body.member_epoch in LEAVES:
-            self.member.heard(sent, epoch=sent.body.member_epoch)
+        if sent.body.member_epoch in LEAVE_EPOCHS:
+            self.member.reply_heartbeat(sent, epoch=sent.body.member_epoch)
             return
         counts = self._counts(sent)
-        if news or sent.body.subscribed_topic_names is not None:
-            self.member.told_to_have(sent, *share, interval=interval)
-            self.told = set(share) if counts else self.told
+        if new or sent.body.subscribed_topic_names is not None:
+            self.member.reply_assignment(sent, *share, interval=interval)
+            self.assignment = set(share) if counts else self.assignment
         else:
-            self.member.heard(sent, interval=interval)
+            self.member.reply_heartbeat(sent, interval=interval)
         self.in_doubt = self.in_doubt and not counts
 
     def _counts(self, sent: Sent) -> bool:
-        """Whether it is the newest: the answers to older ones were given up."""
-        return sent is [each for each in self.member.world.in_flight if each.api is BEAT and each.body.member_epoch not in LEAVES][-1] and self.member.group.state not in (
-            State.OUT, State.LOSING, State.FAILED)
+        """Whether it is the newest: responses to older ones do not count."""
+        newest = [each for each in self.member.world.in_flight if each.api is HEARTBEAT_API and each.body.member_epoch not in LEAVE_EPOCHS][-1]
+        return sent is newest and self.member.group.state not in (State.OUT, State.LOSING, State.FAILED)
 
     @rule(code=ERRORS | st.just(FENCED_INSTANCE))
     def the_coordinator_refuses(self, code: int) -> None:
         self.turns()
         sent = self._first()
         if sent is not None:
-            self.member.refused(sent, code)
+            self.member.reply_error(sent, code)
 
     @rule(data=st.data())
     def a_connection_breaks(self, data: Any) -> None:
@@ -167,24 +171,26 @@ class ConsumerRules(RuleBasedStateMachine):
     # ---- what always holds --------------------------------------------------------------------------------------
 
     @invariant()
-    def it_owns_what_the_user_was_given_and_nothing_else(self) -> None:
+    def it_owns_exactly_the_assigned_partitions(self) -> None:
         assert set(self.member.group.owned) == self.owned
 
     @invariant()
-    def who_joins_has_nothing(self) -> None:
+    def a_joining_member_owns_nothing(self) -> None:
         if self.member.group.state is State.JOINING:
             assert not self.owned
             assert self.member.group.change is None
 
     @invariant()
-    def the_epoch_is_a_members(self) -> None:
+    def only_a_member_has_an_epoch(self) -> None:
         assert self.member.group.identity.joined == (self.member.group.state in MEMBERS)
 
     def teardown(self) -> None:
-        """However it stands: with a user who polls and a coordinator that answers, it has what it is to have, or said why it has not."""
+        """From any state: with a polling user and a responding coordinator, the member owns its assignment or reports
+        why it cannot.
+        """
         member = self.member
         member.group.polling = False
-        member.tells(t=4, new=2)
+        member.metadata_shows(t=4, new=2)
         for _ in range(80):
             if self.begun is not None:
                 self.carries_out(raises=False)
@@ -195,7 +201,7 @@ class ConsumerRules(RuleBasedStateMachine):
             member.world.after(1.0)
             member.group.polled_at = member.world.now
             self.turns()
-            for sent in [each for each in member.world.in_flight if each.api is not BEAT]:
+            for sent in [each for each in member.world.in_flight if each.api is not HEARTBEAT_API]:
                 sent.is_lost()
             if self._first() is not None:
                 self.the_coordinator_answers([T[0], NEW[1]], True, 5.0)

@@ -1,4 +1,6 @@
-"""Members of a group of the next generation with the fake cluster's coordinator: nothing is read by two, and in the end all is (N01 to N10)."""
+"""Members under the consumer protocol with the fake cluster's coordinator: no partition ever has two readers, and
+finally each has one (N01 to N10).
+"""
 from __future__ import annotations
 
 import re
@@ -24,14 +26,14 @@ from tests.unit.testing.fake.consumer_members import ConsumerMembers
 
 REBALANCE_S = 300.0
 SOON = WaitPolicy(wait_exponential(multiplier=0.1, max=1.0))
-"""As usual: with longer pauses a session may end for bad luck alone."""
+"""Like the default: with longer pauses a session may time out by chance."""
 SUBSCRIPTIONS = (
     Subscription(frozenset({"t"})), Subscription(frozenset({"t", "u"})), Subscription(pattern=re.compile("[tu]+")),
     Subscription(brokers_pattern=SubscriptionPattern("[tu].*")))
 
 
-class Seat:
-    """One consumer: its manager with what that needs, and a user who polls now and then."""
+class SimulatedConsumer:
+    """One consumer: its member with calls and metadata, and a user that polls now and then."""
 
     def __init__(self, members: ConsumerMembers, name: int, subscription: Subscription, instance: str | None = None) -> None:
         self.members = members
@@ -49,7 +51,7 @@ class Seat:
     # ---- the user -----------------------------------------------------------------------------------------------
 
     def polls(self, *, raises: bool = False) -> None:
-        """One call of poll, which begins or ends one change."""
+        """One call of poll, which begins or completes one change."""
         if self.begun is None:
             self.group.polled_at = self.members.loop.time()
             if self.group.wants_poll:
@@ -78,7 +80,7 @@ class Seat:
     # ---- the network --------------------------------------------------------------------------------------------
 
     def turn(self, *, loses: float = 0.0, chance: Random | None = None) -> None:
-        """Everything that is to be sent is, and answered by the cluster, unless the request or the answer is lost."""
+        """Send all requests that are due, and get the cluster's responses, unless a request or a response is lost."""
         self.world.now = self.members.loop.time()
         while sent := self.world.turn(self.metadata, self.group, self.calls):
             for each in sent:
@@ -95,83 +97,83 @@ class Seat:
         else:
             sent.end(Reply(sent.version, answer))
 
-    # ---- the truth ----------------------------------------------------------------------------------------------
+    # ---- what it reads -------------------------------------------------------------------------------------------
 
-    def places(self) -> set[Place]:
-        """What it reads, by the ids that the cluster gave the topics. Who was lost reads nothing, though the user may not know yet."""
-        return {(self.members.kafka.topics[where.topic].id, where.partition) for where in self.reads} if self.group.identity.joined else set()
+    def partitions(self) -> set[Place]:
+        """The partitions it reads, by topic id. A fenced member reads nothing, though its user may not know yet."""
+        return {(self.members.kafka.topics[tp.topic].id, tp.partition) for tp in self.reads} if self.group.identity.joined else set()
 
 
-class Together(ConsumerMembers):
-    """Several of them, and what is true of all."""
+class SimulatedGroup(ConsumerMembers):
+    """Several consumers of one group, and what must hold for all of them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seats: list[Seat] = []
+        self.clients: list[SimulatedConsumer] = []
         self.made = 0
         self.do(lambda: self.kafka.create_topic("u", replicas=[[1, 2]] * 3))
 
-    def enters(self, subscription: Subscription = SUBSCRIPTIONS[0], instance: str | None = None) -> Seat:
+    def adds(self, subscription: Subscription = SUBSCRIPTIONS[0], instance: str | None = None) -> SimulatedConsumer:
         self.made += 1
-        self.seats.append(Seat(self, self.made, subscription, instance))
-        return self.seats[-1]
+        self.clients.append(SimulatedConsumer(self, self.made, subscription, instance))
+        return self.clients[-1]
 
-    def leaves(self, seat: Seat) -> None:
-        """As close does it: it waits for the answer."""
-        self.seats.remove(seat)
+    def removes(self, consumer: SimulatedConsumer) -> None:
+        """Like close: wait for the response."""
+        self.clients.remove(consumer)
         ended: list[object] = []
-        seat.group.leave("closed", lambda result, error: ended.append(error), None)
+        consumer.group.leave("closed", lambda result, error: ended.append(error), None)
         while not ended:
-            seat.turn()
+            consumer.turn()
             self.advance(0.1)
 
     def check(self) -> None:
-        """Nobody reads what another one may, whatever the members believe."""
-        readers = Counter(place for seat in self.seats for place in seat.places())
+        """No partition has two readers, and each reader is the owner at the coordinator."""
+        readers = Counter(each for consumer in self.clients for each in consumer.partitions())
         assert all(count == 1 for count in readers.values()), readers
         owners = self.consumers.owners() if readers else {}
-        for seat in self.seats:
-            assert all(owners.get(place) == seat.group.identity.member_id for place in seat.places())
+        for consumer in self.clients:
+            assert all(owners.get(each) == consumer.group.identity.member_id for each in consumer.partitions())
 
     def rounds(self, count: int, seconds: float = 1.0) -> None:
-        """Everybody polls and is heard."""
+        """All users poll, and all requests are answered."""
         for _ in range(count):
-            for seat in self.seats:
-                seat.polls()
-                seat.turn()
+            for consumer in self.clients:
+                consumer.polls()
+                consumer.turn()
                 self.check()
             self.advance(seconds)
 
     def check_all_is_read(self, *topics: str) -> None:
         wanted = {(self.kafka.topics[name].id, number) for name in topics for number in range(len(self.kafka.topics[name].partitions))}
-        assert set().union(*(seat.places() for seat in self.seats)) == wanted
+        assert set().union(*(consumer.partitions() for consumer in self.clients)) == wanted
         assert self.consumers.state.value == "Stable"
-        for seat in self.seats:
-            assert seat.group.state is State.STABLE
-            assert seat.places() == set(self.consumers.members[seat.group.identity.member_id].assigned)
+        for consumer in self.clients:
+            assert consumer.group.state is State.STABLE
+            assert consumer.partitions() == set(self.consumers.members[consumer.group.identity.member_id].assigned)
 
 
-def test_one_member_reads_all_and_shares_with_those_who_come_and_takes_over_from_those_who_go() -> None:
-    with Together() as group:
-        group.enters()
+def test_partitions_are_rebalanced_as_members_join_and_leave() -> None:
+    with SimulatedGroup() as group:
+        group.adds()
         group.rounds(8)
-        assert [len(seat.reads) for seat in group.seats] == [4]
-        group.enters()
-        group.enters()
+        assert [len(consumer.reads) for consumer in group.clients] == [4]
+        group.adds()
+        group.adds()
         group.rounds(30)
-        assert sorted(len(seat.reads) for seat in group.seats) == [1, 1, 2]
+        assert sorted(len(consumer.reads) for consumer in group.clients) == [1, 1, 2]
         group.check_all_is_read("t")
-        group.leaves(group.seats[0])
+        group.removes(group.clients[0])
         group.rounds(15)
-        assert [len(seat.reads) for seat in group.seats] == [2, 2]
+        assert [len(consumer.reads) for consumer in group.clients] == [2, 2]
         group.check_all_is_read("t")
 
 
-def test_nothing_is_given_to_another_before_the_slow_user_has_given_it_up() -> None:
-    with Together() as group:
-        slow = group.enters()
+def test_a_partition_is_not_assigned_before_its_slow_owner_has_revoked_it() -> None:
+    with SimulatedGroup() as group:
+        slow = group.adds()
         group.rounds(8)
-        other = group.enters()
+        other = group.adds()
         for _ in range(60):
             slow.turn()
             other.polls()
@@ -183,12 +185,12 @@ def test_nothing_is_given_to_another_before_the_slow_user_has_given_it_up() -> N
         assert (len(slow.reads), len(other.reads)) == (2, 2)
 
 
-def test_N07_who_does_not_give_up_in_time_is_fenced_and_comes_back() -> None:
-    with Together() as group:
-        slow = group.enters()
+def test_N07_a_member_that_does_not_revoke_in_time_is_fenced_and_joins_again() -> None:
+    with SimulatedGroup() as group:
+        slow = group.adds()
         group.rounds(8)
         slow.group.polling = True
-        other = group.enters()
+        other = group.adds()
         for _ in range(int(REBALANCE_S) + 20):
             slow.turn()
             other.polls()
@@ -201,9 +203,9 @@ def test_N07_who_does_not_give_up_in_time_is_fenced_and_comes_back() -> None:
         assert (len(slow.reads), len(other.reads)) == (2, 2)
 
 
-def test_N08_who_does_not_poll_makes_room_and_comes_back_with_the_next_poll() -> None:
-    with Together() as group:
-        away, other = group.enters(), group.enters()
+def test_N08_a_member_that_does_not_poll_leaves_and_joins_again_with_the_next_poll() -> None:
+    with SimulatedGroup() as group:
+        away, other = group.adds(), group.adds()
         group.rounds(20)
         for _ in range(int(REBALANCE_S) + 20):
             away.turn()
@@ -215,10 +217,10 @@ def test_N08_who_does_not_poll_makes_room_and_comes_back_with_the_next_poll() ->
         group.check_all_is_read("t")
 
 
-def test_N09_a_topic_that_comes_to_match_is_read_though_the_client_never_named_it() -> None:
-    with Together() as group:
-        group.enters(SUBSCRIPTIONS[3])
-        group.enters(SUBSCRIPTIONS[3])
+def test_N09_a_new_topic_that_matches_the_brokers_pattern_is_read() -> None:
+    with SimulatedGroup() as group:
+        group.adds(SUBSCRIPTIONS[3])
+        group.adds(SUBSCRIPTIONS[3])
         group.rounds(20)
         group.check_all_is_read("t", "u")
         group.do(lambda: group.kafka.create_topic("tu", replicas=[[1, 2]] * 2))
@@ -226,22 +228,22 @@ def test_N09_a_topic_that_comes_to_match_is_read_though_the_client_never_named_i
         group.check_all_is_read("t", "u", "tu")
 
 
-def test_N01_a_static_member_that_was_restarted_gets_what_it_had_and_nobody_else_notices() -> None:
-    with Together() as group:
-        static, other = group.enters(instance="i-1"), group.enters()
+def test_N01_a_restarted_static_member_gets_its_partitions_without_a_rebalance() -> None:
+    with SimulatedGroup() as group:
+        static, other = group.adds(instance="i-1"), group.adds()
         group.rounds(20)
         had, others = set(static.reads), set(other.reads)
-        group.leaves(static)
+        group.removes(static)
         group.rounds(5)
-        again = group.enters(instance="i-1")
+        again = group.adds(instance="i-1")
         group.rounds(10)
         assert again.group.identity.member_id != static.group.identity.member_id
         assert (again.reads, other.reads) == (had, others)
 
 
-def test_a_static_member_whose_join_was_answered_to_nobody_joins_all_the_same() -> None:
-    with Together() as group:
-        static = group.enters(instance="i-1")
+def test_a_static_member_whose_join_response_was_lost_joins_again() -> None:
+    with SimulatedGroup() as group:
+        static = group.adds(instance="i-1")
         static.polls()
         while Api.CONSUMER_GROUP_HEARTBEAT not in {each.api for each in static.world.in_flight}:
             for sent in static.world.turn(static.metadata, static.group, static.calls):
@@ -254,45 +256,45 @@ def test_a_static_member_whose_join_was_answered_to_nobody_joins_all_the_same() 
 
 
 class AlwaysLate(Random):
-    """The request arrives, the answer does not."""
+    """The request arrives, the response is lost."""
 
     def __init__(self) -> None:
         super().__init__(0)
-        self.asked = 0
+        self.calls = 0
 
     def random(self) -> float:
-        self.asked += 1
-        return 1.0 if self.asked == 1 else 0.0
+        self.calls += 1
+        return 1.0 if self.calls == 1 else 0.0
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_is_lost_and_whoever_is_slow_nothing_is_read_by_two_and_in_the_end_all_is_read(seed: int) -> None:
-    with Together() as group:
+def test_with_losses_and_slow_users_no_partition_has_two_readers_and_finally_each_has_one(seed: int) -> None:
+    with SimulatedGroup() as group:
         chance = Random(seed)
         for _ in range(150):
             something_happens(group, chance)
-            for seat in group.seats:
+            for consumer in group.clients:
                 if chance.random() < 0.5:
-                    seat.polls(raises=chance.random() < 0.1)
+                    consumer.polls(raises=chance.random() < 0.1)
                 if chance.random() < 0.7:
-                    seat.turn(loses=0.3 if seed % 2 else 0.0, chance=chance)
+                    consumer.turn(loses=0.3 if seed % 2 else 0.0, chance=chance)
                 group.check()
             group.advance(chance.choice([0.1, 1.0, 2.0]))
-        group.enters(SUBSCRIPTIONS[1])
+        group.adds(SUBSCRIPTIONS[1])
         group.rounds(60)
         group.check_all_is_read("t", "u")
 
 
-def something_happens(group: Together, chance: Random) -> None:
-    """Somebody comes, goes or wants something else; a topic grows; the group's coordinator moves."""
+def something_happens(group: SimulatedGroup, chance: Random) -> None:
+    """A consumer joins, leaves or changes its subscription; a topic gets partitions; the coordinator moves."""
     match chance.randrange(16):
-        case 0 if len(group.seats) < 4:
-            instance = chance.choice([None, "i-1"]) if not any(seat.instance for seat in group.seats) else None
-            group.enters(chance.choice(SUBSCRIPTIONS), instance)
-        case 1 if len(group.seats) > 1:
-            group.leaves(chance.choice(group.seats))
-        case 2 if group.seats:
-            chance.choice(group.seats).group.subscribe(chance.choice(SUBSCRIPTIONS))
+        case 0 if len(group.clients) < 4:
+            instance = chance.choice([None, "i-1"]) if not any(consumer.instance for consumer in group.clients) else None
+            group.adds(chance.choice(SUBSCRIPTIONS), instance)
+        case 1 if len(group.clients) > 1:
+            group.removes(chance.choice(group.clients))
+        case 2 if group.clients:
+            chance.choice(group.clients).group.subscribe(chance.choice(SUBSCRIPTIONS))
         case 3 if len(group.kafka.topics["u"].partitions) < 6:
             group.do(lambda: group.kafka.add_partitions(group.kafka.topics["u"], [[1, 2]]))
         case 4:

@@ -1,4 +1,4 @@
-"""Committed offsets without membership: requests in every version, and what each answer means (C20, C24, C25)."""
+"""Committed offsets without membership: requests in every version, and what each response means (C20, C24, C25)."""
 from __future__ import annotations
 
 import datetime
@@ -24,45 +24,45 @@ def versions(api: Api) -> range:
     return range(SPOKEN[api].low, SPOKEN[api].high + 1)
 
 
-def nobody(result: object, error: object) -> None:
-    """Nobody waits."""
+def ignore_result(result: object, error: object) -> None:
+    """For calls without a waiter."""
 
 
 def commit(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Call:
-    return commit_call("g", offsets, nobody, None)
+    return commit_call("g", offsets, ignore_result, None)
 
 
 def committed(*partitions: TopicPartition) -> Call:
-    return committed_call("g", partitions, nobody, None)
+    return committed_call("g", partitions, ignore_result, None)
 
 
 def body(call: Call, version: int) -> Any:
-    """What a broker reads."""
+    """The request as a broker decodes it."""
     return read_request(Request(node=1, use=Use.COORDINATION, api=call.api, fields=call.fields, timeout=1.0,
                                 done=lambda now, outcome: None), version)
 
 
-def committed_answer(version: int, *parts: tuple[TopicPartition, int, int], error: int = 0) -> Any:
-    """An OffsetFetch answer of (partition, offset, error code)."""
+def committed_response(version: int, *partitions: tuple[TopicPartition, int, int], error: int = 0) -> Any:
+    """An OffsetFetch response of (partition, offset, error code)."""
     topics: dict[str, list[dict[str, object]]] = {}
-    for where, offset, code in parts:
-        topics.setdefault(where.topic, []).append({
-            "partition_index": where.partition, "committed_offset": offset, "committed_leader_epoch": 3 if offset >= 0 else -1,
+    for tp, offset, code in partitions:
+        topics.setdefault(tp.topic, []).append({
+            "partition_index": tp.partition, "committed_offset": offset, "committed_leader_epoch": 3 if offset >= 0 else -1,
             "metadata": "note" if offset >= 0 else "", "error_code": code})
-    told = [{"name": name, "partitions": each} for name, each in topics.items()]
-    return answer(Api.OFFSET_FETCH, version, topics=told, error_code=error, groups=[{"group_id": "g", "topics": told, "error_code": error}])
+    response_topics = [{"name": name, "partitions": each} for name, each in topics.items()]
+    return answer(Api.OFFSET_FETCH, version, topics=response_topics, error_code=error, groups=[{"group_id": "g", "topics": response_topics, "error_code": error}])
 
 
-def commit_answer(version: int, *parts: tuple[TopicPartition, int]) -> Any:
-    told = [{"name": where.topic, "partitions": [{"partition_index": where.partition, "error_code": code}]} for where, code in parts]
-    return answer(Api.OFFSET_COMMIT, version, topics=told)
+def commit_response(version: int, *partitions: tuple[TopicPartition, int]) -> Any:
+    response_topics = [{"name": tp.topic, "partitions": [{"partition_index": tp.partition, "error_code": code}]} for tp, code in partitions]
+    return answer(Api.OFFSET_COMMIT, version, topics=response_topics)
 
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_COMMIT))
-def test_C25_a_commit_says_offset_epoch_and_metadata_and_no_membership_in_every_version(version: int) -> None:
+def test_C25_a_commit_without_membership_carries_offset_epoch_and_metadata_in_every_version(version: int) -> None:
     read = body(commit({A0: OffsetAndMetadata(5, "note", 7), A1: OffsetAndMetadata(6), B2: OffsetAndMetadata(0)}), version)
     assert (read.group_id, read.generation_id_or_member_epoch, read.member_id) == ("g", -1, "")
     assert getattr(read, "group_instance_id", None) is None
@@ -75,7 +75,7 @@ def test_C25_a_commit_says_offset_epoch_and_metadata_and_no_membership_in_every_
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
-def test_C20_a_look_up_asks_for_each_partition_once_and_for_stable_offsets(version: int) -> None:
+def test_C20_a_look_up_requests_each_partition_once_and_stable_offsets(version: int) -> None:
     read = body(committed(A0, B2, A1, A0), version)
     group = read.groups[0] if version >= 8 else read
     assert group.group_id == "g"
@@ -84,17 +84,17 @@ def test_C20_a_look_up_asks_for_each_partition_once_and_for_stable_offsets(versi
 
 
 @pytest.mark.parametrize("call", [commit({A0: OffsetAndMetadata(5)}), committed(A0)], ids=["commit", "committed"])
-def test_offsets_are_the_business_of_the_groups_coordinator(call: Call) -> None:
+def test_offset_requests_go_to_the_groups_coordinator(call: Call) -> None:
     assert call.target == Coordinator("g")
     assert "'g'" in call.what
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
-def test_C20_what_is_committed_is_found_and_nothing_is_None(version: int) -> None:
-    verdict = committed(A0, A1, B2).judge(committed_answer(version, (B2, 0, 0), (A0, 7, 0), (A1, -1, 0)))
+def test_C20_a_look_up_returns_committed_offsets_and_None_without_one(version: int) -> None:
+    verdict = committed(A0, A1, B2).judge(committed_response(version, (B2, 0, 0), (A0, 7, 0), (A1, -1, 0)))
     epoch = 3 if version >= 5 else None
     assert verdict == Done({A0: OffsetAndMetadata(7, "note", epoch), A1: None, B2: OffsetAndMetadata(0, "note", epoch)})
     assert isinstance(verdict, Done)
@@ -102,27 +102,27 @@ def test_C20_what_is_committed_is_found_and_nothing_is_None(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
-def test_C20_a_partition_that_the_answer_leaves_out_is_not_taken_for_nothing_committed(version: int) -> None:
-    verdict = committed(A0, A1).judge(committed_answer(version, (A0, 7, 0)))
+def test_C20_a_partition_missing_in_the_response_does_not_count_as_nothing_committed(version: int) -> None:
+    verdict = committed(A0, A1).judge(committed_response(version, (A0, 7, 0)))
     assert isinstance(verdict, Again)
     assert isinstance(verdict.error, UnknownServerError)
     assert "a-1" in str(verdict.error)
 
 
-def test_an_answer_without_the_group_is_asked_for_again() -> None:
+def test_a_response_without_the_group_is_retried() -> None:
     verdict = committed(A0).judge(answer(Api.OFFSET_FETCH, 9, groups=[]))
     assert isinstance(verdict, Again)
     assert "no entry for group 'g'" in str(verdict.error)
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_COMMIT))
-def test_C25_a_commit_is_done_when_every_partition_is_stored(version: int) -> None:
-    assert commit({A0: OffsetAndMetadata(5)}).judge(commit_answer(version, (A0, 0))) == Done(None)
+def test_C25_a_commit_succeeds_when_every_partition_is_stored(version: int) -> None:
+    assert commit({A0: OffsetAndMetadata(5)}).judge(commit_response(version, (A0, 0))) == Done(None)
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_COMMIT))
-def test_C25_a_partition_that_the_answer_to_a_commit_leaves_out_is_not_taken_for_stored(version: int) -> None:
-    verdict = commit({A0: OffsetAndMetadata(5), A1: OffsetAndMetadata(6)}).judge(commit_answer(version, (A0, 0)))
+def test_C25_a_partition_missing_in_the_commit_response_does_not_count_as_stored(version: int) -> None:
+    verdict = commit({A0: OffsetAndMetadata(5), A1: OffsetAndMetadata(6)}).judge(commit_response(version, (A0, 0)))
     assert isinstance(verdict, UnknownServerError)
     assert all(word in str(verdict) for word in ("group 'g'", "a-1", "may or may not be stored"))
 
@@ -133,22 +133,22 @@ REFUSED = [UNKNOWN_SERVER, ILLEGAL_GENERATION, UNKNOWN_MEMBER, TOPIC_FORBIDDEN, 
 
 
 @pytest.mark.parametrize("code", ELSEWHERE)
-def test_C25_a_commit_that_another_coordinator_may_take_is_tried_there(code: int) -> None:
-    tried_again(commit({A0: OffsetAndMetadata(5)}).judge(commit_answer(9, (A0, code))), code, elsewhere=True)
+def test_C25_a_commit_refused_by_an_old_coordinator_is_retried_at_the_new_one(code: int) -> None:
+    is_retried(commit({A0: OffsetAndMetadata(5)}).judge(commit_response(9, (A0, code))), code, elsewhere=True)
 
 
 @pytest.mark.parametrize("code", HERE_AGAIN)
-def test_C25_a_commit_that_the_coordinator_may_take_later_is_tried_there_again(code: int) -> None:
-    tried_again(commit({A0: OffsetAndMetadata(5)}).judge(commit_answer(9, (A0, code))), code, elsewhere=False)
+def test_C25_a_commit_that_the_coordinator_may_accept_later_is_retried(code: int) -> None:
+    is_retried(commit({A0: OffsetAndMetadata(5)}).judge(commit_response(9, (A0, code))), code, elsewhere=False)
 
 
 @pytest.mark.parametrize("code", REFUSED)
-def test_C25_a_commit_that_the_broker_refuses_raises_what_it_refused(code: int) -> None:
-    verdict = commit({A0: OffsetAndMetadata(5), B2: OffsetAndMetadata(6)}).judge(commit_answer(9, (A0, 0), (B2, code)))
+def test_C25_a_commit_that_the_broker_refuses_raises_its_error(code: int) -> None:
+    verdict = commit({A0: OffsetAndMetadata(5), B2: OffsetAndMetadata(6)}).judge(commit_response(9, (A0, 0), (B2, code)))
     refused(verdict, code, "b-2")
 
 
-def tried_again(verdict: CallOutcome, code: int, *, elsewhere: bool) -> None:
+def is_retried(verdict: CallOutcome, code: int, *, elsewhere: bool) -> None:
     assert isinstance(verdict, Again)
     assert (type(verdict.error), verdict.elsewhere) == (type(error_for(code)), elsewhere)
 
@@ -160,25 +160,25 @@ def refused(verdict: CallOutcome, code: int, *words: str) -> None:
 
 
 @pytest.mark.parametrize("version", [version for version in versions(Api.OFFSET_FETCH) if version >= 2])
-def test_C20_an_error_of_the_whole_group_is_told_by_its_kind(version: int) -> None:
-    tried_again(committed(A0).judge(committed_answer(version, error=NOT_COORDINATOR)), NOT_COORDINATOR, elsewhere=True)
-    tried_again(committed(A0).judge(committed_answer(version, error=LOADING)), LOADING, elsewhere=False)
-    refused(committed(A0).judge(committed_answer(version, error=GROUP_FORBIDDEN)), GROUP_FORBIDDEN)
+def test_C20_an_error_of_the_whole_group_decides_whether_to_retry(version: int) -> None:
+    is_retried(committed(A0).judge(committed_response(version, error=NOT_COORDINATOR)), NOT_COORDINATOR, elsewhere=True)
+    is_retried(committed(A0).judge(committed_response(version, error=LOADING)), LOADING, elsewhere=False)
+    refused(committed(A0).judge(committed_response(version, error=GROUP_FORBIDDEN)), GROUP_FORBIDDEN)
 
 
 @pytest.mark.parametrize("version", versions(Api.OFFSET_FETCH))
-def test_C20_an_error_of_one_partition_is_told_by_its_kind(version: int) -> None:
+def test_C20_an_error_of_one_partition_decides_whether_to_retry(version: int) -> None:
     def verdict(code: int) -> CallOutcome:
-        return committed(A0, A1).judge(committed_answer(version, (A0, 4, 0), (A1, -1, code)))
+        return committed(A0, A1).judge(committed_response(version, (A0, 4, 0), (A1, -1, code)))
 
-    tried_again(verdict(UNSTABLE), UNSTABLE, elsewhere=False)
+    is_retried(verdict(UNSTABLE), UNSTABLE, elsewhere=False)
     refused(verdict(TOPIC_FORBIDDEN), TOPIC_FORBIDDEN, "a-1")
 
 
 # --- in order --------------------------------------------------------------------------------------------------------
 
 
-def test_C24_commits_leave_in_the_order_they_were_asked_for() -> None:
+def test_C24_commits_are_sent_in_the_order_they_were_requested() -> None:
     world, metadata = World(), make_metadata()
     calls = Calls(metadata, request_timeout=30.0, backoff=DOUBLING)
     metadata.hint(metadata.cluster.updated(answer(Api.METADATA, 13, **view())))

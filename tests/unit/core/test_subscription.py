@@ -13,7 +13,7 @@ from tests.unit.core.world import answer, topic, view
 CLUSTER = Cluster().updated(answer(Api.METADATA, 13, **view(topic("a", 1), topic("aa", 1), topic("__a", 1, is_internal=True))))
 
 
-def test_names_are_what_they_are_whether_such_topics_exist_or_not() -> None:
+def test_names_are_kept_whether_such_topics_exist_or_not() -> None:
     assert Subscription(frozenset({"a", "missing"})).topics(CLUSTER) == {"a", "missing"}
 
 
@@ -22,7 +22,7 @@ def test_a_pattern_of_the_client_matches_whole_names_of_topics_that_are_not_inte
     assert Subscription(pattern=re.compile("_*a"), internal=True).topics(CLUSTER) == {"a", "__a"}
 
 
-def test_N09_what_a_pattern_for_the_brokers_matches_is_not_for_the_client_to_say() -> None:
+def test_N09_the_client_does_not_know_what_a_pattern_for_the_brokers_matches() -> None:
     assert Subscription(brokers_pattern=SubscriptionPattern("a.*")).topics(CLUSTER) == frozenset()
 
 
@@ -33,7 +33,7 @@ def test_a_subscription_to_nothing_is_false() -> None:
     assert Subscription(brokers_pattern=SubscriptionPattern("a"))
 
 
-def test_a_pattern_for_the_brokers_is_a_text_that_shows_what_it_is_and_can_be_pickled() -> None:
+def test_a_pattern_for_the_brokers_has_a_readable_repr_and_can_be_pickled() -> None:
     pattern = SubscriptionPattern("orders-.*")
     assert pattern == "orders-.*"
     assert repr(pattern) == "SubscriptionPattern('orders-.*')"
