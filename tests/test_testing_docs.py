@@ -17,7 +17,7 @@ from pyclient.codec.apis import Api
 from pyclient.testing import FakeCluster
 from pyclient.testing.broker_security import LISTENERS
 from pyclient.testing.fake.control import Verdict
-from pyclient.testing.fake.profiles import PROFILES
+from pyclient.testing.fake.model.profiles import PROFILES
 from pyclient.testing.simulation.faults import KINDS
 from tests.broker.conformance.allowed import ALLOWED
 from tests.distribution import ROOT, run

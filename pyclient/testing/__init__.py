@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyclient.testing.assignor_laws import check_assignor
-    from pyclient.testing.certificates import Certificate, CertificateAuthority
+    from pyclient.testing.common.certificates import Certificate, CertificateAuthority
     from pyclient.testing.cluster import LocalCluster
     from pyclient.testing.credentials import ClientCertificate, Credentials, Pem, User
-    from pyclient.testing.errors import (
+    from pyclient.testing.common.errors import (
         BrokerStartError,
         ContainersUnavailableError,
         FakeClusterError,
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "Answer": "fake.control",
-    "BrokerStartError": "errors",
+    "BrokerStartError": "common.errors",
     "ClientCertificate": "credentials",
-    "Certificate": "certificates",
-    "CertificateAuthority": "certificates",
-    "ContainersUnavailableError": "errors",
+    "Certificate": "common.certificates",
+    "CertificateAuthority": "common.certificates",
+    "ContainersUnavailableError": "common.errors",
     "Credentials": "credentials",
     "Cut": "fake.control",
     "Delay": "fake.control",
     "Drop": "fake.control",
     "Fail": "fake.control",
     "FakeCluster": "fake.cluster",
-    "FakeClusterError": "errors",
+    "FakeClusterError": "common.errors",
     "Fault": "simulation.faults",
     "FaultProxy": "proxy",
     "GroupView": "fake.view",
-    "JarsUnavailableError": "errors",
-    "JavaNotFoundError": "errors",
+    "JarsUnavailableError": "common.errors",
+    "JavaNotFoundError": "common.errors",
     "LocalCluster": "cluster",
-    "LocalClusterError": "errors",
+    "LocalClusterError": "common.errors",
     "MemberView": "fake.view",
-    "NotControllableError": "errors",
+    "NotControllableError": "common.errors",
     "Pem": "credentials",
     "Security": "security",
     "Silence": "fake.control",

@@ -13,8 +13,8 @@ from typing import Final
 
 from pyclient.testing.broker_security import LISTENERS
 from pyclient.testing.cluster import MODES, MOST_BROKERS, LocalCluster
-from pyclient.testing.errors import LocalClusterError
-from pyclient.testing.fake.profiles import PROFILES
+from pyclient.testing.common.errors import LocalClusterError
+from pyclient.testing.fake.model.profiles import PROFILES
 from pyclient.testing.lockfile import DEFAULT_VERSION, ROOTS
 from pyclient.testing.security import Security
 

@@ -26,7 +26,7 @@ from kio.schema.describe_user_scram_credentials.v0 import response as known_resp
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8, i32
 
-from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.common.errors import LocalClusterError
 from pyclient.testing.probe import Address, Alive, NotReadyError, ask, check, poll
 
 Operation: TypeAlias = Literal[

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.common.errors import LocalClusterError
 
 LOCK_TIMEOUT_S: Final = 600.0
 """Longest wait for another process that downloads or builds the same thing: a slow link takes minutes."""

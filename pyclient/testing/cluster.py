@@ -19,7 +19,7 @@ from pyclient.records import Node
 from pyclient.testing.backend import Backend, Kind, Wanted
 from pyclient.testing.broker_config import Config, normalized
 from pyclient.testing.broker_security import LISTENERS, PLAINTEXT, BrokerSecurity
-from pyclient.testing.errors import ContainersUnavailableError, LocalClusterError
+from pyclient.testing.common.errors import ContainersUnavailableError, LocalClusterError
 from pyclient.testing.lockfile import DEFAULT_VERSION
 from pyclient.testing.security import Security
 

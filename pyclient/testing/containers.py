@@ -30,7 +30,7 @@ from pyclient.records import Node
 from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import for_node, new_cluster_id, one_line, shared_config
 from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, java_flags, protocol_map
-from pyclient.testing.errors import BrokerStartError, ContainersUnavailableError
+from pyclient.testing.common.errors import BrokerStartError, ContainersUnavailableError
 from pyclient.testing.image import RUN, broker_image
 from pyclient.testing.owners import Owner, is_dead
 from pyclient.testing.ports import release_ports, reserve_ports

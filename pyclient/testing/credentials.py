@@ -18,7 +18,7 @@ from typing import Final
 import attrs
 
 from pyclient.testing.broker_security import BrokerSecurity, KeyStore
-from pyclient.testing.certificates import EXPIRED, Certificate, CertificateAuthority
+from pyclient.testing.common.certificates import EXPIRED, Certificate, CertificateAuthority
 from pyclient.testing.security import Security
 from pyclient.testing.tokens import AUDIENCE, LIFETIME_S, TokenIssuer, unsecured_token
 

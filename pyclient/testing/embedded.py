@@ -18,7 +18,7 @@ from pyclient.testing.archive import Training
 from pyclient.testing.backend import Kind, Wanted, tail
 from pyclient.testing.broker_config import for_node, new_cluster_id, render_properties, shared_config
 from pyclient.testing.broker_security import INTERNAL, LISTENERS, PLAINTEXT, java_flags, protocol_map
-from pyclient.testing.errors import BrokerStartError, NotControllableError
+from pyclient.testing.common.errors import BrokerStartError, NotControllableError
 from pyclient.testing.jvm import BROKER, FORMATTER, SERVER_HEAP, Jvm, prepare_jvm
 from pyclient.testing.process_guard import ProcessGuard, kill_group, pause
 from pyclient.testing.ports import release_ports, reserve_ports

@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from pyclient.records import Node
 from pyclient.testing.backend import Kind, Wanted
-from pyclient.testing.errors import BrokerStartError, NotControllableError
+from pyclient.testing.common.errors import BrokerStartError, NotControllableError
 from pyclient.testing.probe import Address, discover, wait_until_ready
 
 

@@ -25,7 +25,7 @@ from typing import IO, Any, Final
 import docker.errors
 
 from pyclient.testing.cache import FileLock, cache_directory
-from pyclient.testing.errors import ContainersUnavailableError
+from pyclient.testing.common.errors import ContainersUnavailableError
 from pyclient.testing.jars import Jars, ensure_jars
 from pyclient.testing.java import pip_java
 

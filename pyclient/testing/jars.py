@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import tenacity
 
 from pyclient.testing.cache import FileLock, cache_directory, written_whole
-from pyclient.testing.errors import JarsUnavailableError
+from pyclient.testing.common.errors import JarsUnavailableError
 from pyclient.testing.lockfile import DEFAULT_VERSION, Jar, Lock, load_lock
 from pyclient.testing.progress import Progress
 

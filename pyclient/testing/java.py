@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyclient.testing.errors import JavaNotFoundError
+from pyclient.testing.common.errors import JavaNotFoundError
 
 OLDEST_JAVA: Final = 17  # what Kafka 4 brokers need
 PROBE_TIMEOUT_S: Final = 30.0

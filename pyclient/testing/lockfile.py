@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.common.errors import LocalClusterError
 
 DEFAULT_VERSION: Final = "4.3.1"
 

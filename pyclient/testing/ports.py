@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.common.errors import LocalClusterError
 
 LOWEST_PORT: Final = 10_000
 HIGHEST_PORT: Final = 32_768  # exclusive; lower when the ephemeral range starts earlier

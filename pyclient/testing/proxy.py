@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Self, TypeVar
 
-from pyclient.testing.listener import Listener
+from pyclient.testing.common.listener import Listener
 
 CHUNK: Final = 64 * 1024
 COMMAND_TIMEOUT_S: Final = 10.0

@@ -12,13 +12,12 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from pyclient.errors import ConfigurationError, IllegalStateError
-from pyclient.testing.broker_config import for_node
-from pyclient.testing.errors import FakeClusterError
+from pyclient.testing.common.errors import FakeClusterError
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
-from pyclient.testing.fake.model import Broker, Kafka
-from pyclient.testing.fake.profiles import NEWEST, PROFILES
-from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.model.kafka import Broker, Kafka
+from pyclient.testing.fake.model.profiles import NEWEST, PROFILES
+from pyclient.testing.fake.model.settings import Settings
 from pyclient.testing.fake.sockets import LOCALHOST, Listeners, LoopThread
 from pyclient.testing.fake.wire import Front
 
@@ -83,7 +82,7 @@ class FakeCluster(Controls):
         if self._kafka is not None:
             raise IllegalStateError("this cluster was started before: make another one")
         sockets = {number: socket.create_server((LOCALHOST, 0)) for number in range(1, self._count + 1)}
-        nodes = [Broker(number, LOCALHOST, sock.getsockname()[1], rack=for_node(self._settings.broker_rack, number) or None)
+        nodes = [Broker(number, LOCALHOST, sock.getsockname()[1], rack=self._settings.rack_of(number))
                  for number, sock in sockets.items()]
         self._thread = thread = LoopThread("pyclient-fake-cluster")
         self._kafka = Kafka(nodes, clock=thread.loop.time, wall=_wall_ms, random=self._random, settings=self._settings,

@@ -7,7 +7,7 @@ from typing import Self, TypeAlias
 import attrs
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.model.request import Request, Fields
 
 
 @attrs.frozen

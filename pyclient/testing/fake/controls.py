@@ -11,11 +11,11 @@ from pyclient.codec.apis import Api
 from pyclient.codec.record import Record
 from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
 from pyclient.testing.fake import view
-from pyclient.testing.fake.request import Request
+from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.control import Decide, Rule, Throttle, Verdict
-from pyclient.testing.fake.coordinator import GROUP, Coordinator
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import Partition
+from pyclient.testing.fake.model.coordinator import GROUP, Coordinator
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.fake.wire import Front
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from pyclient.testing.fake.wire import Front
-from pyclient.testing.listener import Listener
+from pyclient.testing.common.listener import Listener
 
 T = TypeVar("T")
 LOCALHOST: Final = "127.0.0.1"

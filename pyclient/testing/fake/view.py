@@ -10,18 +10,18 @@ from pyclient.codec.record import Record
 from pyclient.errors import IllegalStateError
 from pyclient.partitioners import murmur2_partition
 from pyclient.records import Header, OffsetAndMetadata, RecordMetadata, TopicPartition
-from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup
+from pyclient.testing.fake.model.coordinator import AnyGroup, Coordinator
 from pyclient.testing.fake.handlers.topics import name_problem
-from pyclient.testing.fake.group import Member
-from pyclient.testing.fake.heartbeats import ConsumerMembership
-from pyclient.testing.fake.membership import Membership
-from pyclient.testing.fake.model import Kafka, Topic
-from pyclient.testing.fake.partition import NO_LEADER, Partition
-from pyclient.testing.fake.reconciliation import ConsumerMember, Place
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.subscription import Malformed, assigned
-from pyclient.testing.fake.topic_config import check
+from pyclient.testing.fake.model.group import Member
+from pyclient.testing.fake.model.heartbeats import ConsumerMembership
+from pyclient.testing.fake.model.membership import Membership
+from pyclient.testing.fake.model.kafka import Kafka, Topic
+from pyclient.testing.fake.model.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.reconciliation import ConsumerMember, Place
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.subscription import Malformed, assigned
+from pyclient.testing.fake.model.topic_config import check
 
 Content = tuple[int | None, bytes | None, bytes | None, Sequence[Header]]
 """Timestamp, key, value, headers."""

@@ -13,11 +13,11 @@ from kio.schema.errors import ErrorCode
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import RequestHead, decode_request, encode_response, read_head
 from pyclient.errors import ProtocolError
-from pyclient.testing.fake.request import Request, Fields, Row
+from pyclient.testing.fake.model.request import Request, Fields, Row
 from pyclient.testing.fake.control import Answer, Control, Cut, Delay, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.handlers import HANDLERS
-from pyclient.testing.fake.model import Broker, Kafka
-from pyclient.testing.fake.sasl import Session
+from pyclient.testing.fake.model.kafka import Broker, Kafka
+from pyclient.testing.fake.model.sasl import Session
 
 _log = logging.getLogger(__name__)
 HEAD: Final = 4

@@ -12,10 +12,10 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import response_schema
 from pyclient.core.connection import State
 from pyclient.testing.fake import view
-from pyclient.testing.fake.request import Request
+from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.control import Answer, Drop, Fail, Silence, Throttle, Verdict
-from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.partition import NO_LEADER, Partition
 from pyclient.testing.simulation.network import Cut, Link
 
 if TYPE_CHECKING:

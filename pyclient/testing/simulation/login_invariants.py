@@ -8,8 +8,8 @@ from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.errors import TokenUnavailableError
 from pyclient.sasl.oauthbearer import GIVE_IN
-from pyclient.testing.fake.request import Request
-from pyclient.testing.fake.sasl import SHORTEST_S, Session, token_end
+from pyclient.testing.fake.model.request import Request
+from pyclient.testing.fake.model.sasl import SHORTEST_S, Session, token_end
 from pyclient.testing.simulation.invariants import INVARIANTS, Judge, breach, holds
 from pyclient.testing.simulation.network import Link
 

@@ -17,9 +17,9 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from pyclient.runtime.transport import Endpoint, SocketOptions, Tls, UsesTls, tls_name
-from pyclient.testing.fake.request import Request
+from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.wire import Front
-from pyclient.testing.tls import BrokerTls, ClientTls
+from pyclient.testing.common.tls import BrokerTls, ClientTls
 
 HIGH_WATER: Final = 64 * 1024
 LOW_WATER: Final = 16 * 1024

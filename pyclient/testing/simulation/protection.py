@@ -145,7 +145,7 @@ class TokenService:
 @functools.cache
 def _certified() -> tuple[ssl.SSLContext, str]:
     """The brokers' context, and the authority that clients must know; made once per process, and all sizes are the same in each."""
-    from pyclient.testing.certificates import CertificateAuthority
+    from pyclient.testing.common.certificates import CertificateAuthority
 
     authority = CertificateAuthority(key="ed25519")
     return authority.server_context(*[f"broker-{number}" for number in range(1, 10)]), authority.pem

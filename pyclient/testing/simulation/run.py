@@ -18,9 +18,9 @@ from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.transitions import TABLES
 from pyclient.errors import IllegalTransitionError
-from pyclient.testing.fake.request import Request
-from pyclient.testing.fake.batch import Batch
-from pyclient.testing.fake.partition import NO_LEADER
+from pyclient.testing.fake.model.request import Request
+from pyclient.testing.fake.model.batch import Batch
+from pyclient.testing.fake.model.partition import NO_LEADER
 from pyclient.testing.simulation import protection
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
 from pyclient.testing.simulation.faults import FELT_BY_LOGINS, FELT_BY_MEMBERS, KINDS, Fault, Strike, planned

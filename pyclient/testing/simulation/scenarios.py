@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
-from pyclient.testing.fake.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.partition import NO_LEADER, Partition
 from pyclient.testing.simulation.facts import Cut, Facts
 from pyclient.testing.simulation.invariants import Broken, Judge
 from pyclient.testing.simulation.run import LONGEST_S, Outcome, Run

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 from pyclient.consumer.facade import AsyncConsumer
 from pyclient.producer.facade import AsyncProducer
 from pyclient.runtime.environment import ASSIGNING, SEAL_INLINE_BYTES, Environment, using
-from pyclient.testing.fake.request import Request
+from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
-from pyclient.testing.fake.model import Broker, Kafka
-from pyclient.testing.fake.profiles import NEWEST, PROFILES
-from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.model.kafka import Broker, Kafka
+from pyclient.testing.fake.model.profiles import NEWEST, PROFILES
+from pyclient.testing.fake.model.settings import Settings
 from pyclient.testing.fake.wire import Front
 from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS, Fault, Strike, planned
 from pyclient.testing.simulation.journal import Journal

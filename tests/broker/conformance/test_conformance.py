@@ -10,7 +10,7 @@ from pyclient.codec.apis import Api, VersionRange
 from pyclient.testing import LocalCluster, Security
 from pyclient.testing.fake.cluster import FakeCluster
 from pyclient.testing.fake.handlers import HANDLERS
-from pyclient.testing.fake.profiles import NEWEST, PROFILES
+from pyclient.testing.fake.model.profiles import NEWEST, PROFILES
 from tests.broker.conformance import (
     scripts_admin,
     scripts_cluster,

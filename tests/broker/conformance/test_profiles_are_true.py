@@ -7,7 +7,7 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.testing import LocalCluster
-from pyclient.testing.fake.profiles import PROFILES, Profile
+from pyclient.testing.fake.model.profiles import PROFILES, Profile
 from tests.broker.conformance.peer import NAMED, Connection
 from tests.broker.conformance.script import Plain, Step
 

@@ -20,7 +20,7 @@ from pyclient.core.group.coordinator import GroupOptions
 from pyclient.core.group.subscription import Subscription
 from pyclient.core.manager import Reply
 from pyclient.records import SubscriptionPattern, TopicPartition
-from pyclient.testing.fake.reconciliation import Place
+from pyclient.testing.fake.model.reconciliation import Place
 from tests.unit.core.world import Sent, World, make_metadata
 from tests.unit.testing.fake.consumer_members import ConsumerMembers
 

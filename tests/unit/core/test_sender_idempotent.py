@@ -16,9 +16,9 @@ from pyclient.codec.batches import read_batches
 from pyclient.core.manager import Use
 from pyclient.core.sending.sequencing import LAST_EPOCH, REMEMBERED, SEQUENCES, SequenceState
 from pyclient.errors import ClusterAuthorizationError, DeliveryTimeoutError, InvalidRecordError, KafkaError, NotEnoughReplicasError, RecordTooLargeError
-from pyclient.testing.fake.batch import Batch as Stored
-from pyclient.testing.fake.producers import Producers
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.batch import Batch as Stored
+from pyclient.testing.fake.model.producers import Producers
+from pyclient.testing.fake.model.refusal import RefusalError
 from tests.unit.core.test_sender import DELIVERY_TIMEOUT, Producing, body, partitions, produced
 from tests.unit.core.world import Sent, topic_id
 

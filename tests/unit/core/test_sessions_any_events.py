@@ -19,7 +19,7 @@ from pyclient.errors import error_for
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.handlers.sessions import Key, Sessions
 from pyclient.testing.fake.handlers.sessions import Wish as FakeWish
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.refusal import RefusalError
 from tests.unit.core.fetch_sessions import Answer, Broker, Model, Want, forgotten, name, wishes
 from tests.unit.core.fetching import LIMITS
 from tests.unit.core.world import topic_id

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeAlias
 
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.messages import encode_response
-from pyclient.testing.listener import Listener
+from pyclient.testing.common.listener import Listener
 
 NO_THROTTLE = datetime.timedelta()
 

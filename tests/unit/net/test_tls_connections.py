@@ -36,7 +36,7 @@ from pyclient.net.security import Security
 from pyclient.net.tls import Contexts
 from pyclient.net.tls_errors import handshake_failed, lost_early
 from pyclient.testing import CertificateAuthority, FaultProxy
-from pyclient.testing.certificates import FIRST_DAY, LAST_DAY
+from pyclient.testing.common.certificates import FIRST_DAY, LAST_DAY
 from tests.unit.net import raw_peers
 from tests.unit.net.peers import Conversation, Peer, Question, Script, broker, metadata, silence, versions
 

@@ -7,7 +7,7 @@ from pyclient.testing import LocalCluster, LocalClusterError, NotControllableErr
 from pyclient.testing import cluster as cluster_module
 from pyclient.testing.backend import Wanted, tail
 from pyclient.testing.cluster import MODES, Mode
-from pyclient.testing.errors import BrokerStartError
+from pyclient.testing.common.errors import BrokerStartError
 from pyclient.testing.external import ExternalCluster, parse_addresses
 
 WANTED = Wanted(1, "4.3.1", {}, 60.0)

@@ -14,7 +14,7 @@ import pytest
 
 from pyclient.testing import jars as jars_module
 from pyclient.testing.cache import cache_directory
-from pyclient.testing.errors import JarsUnavailableError
+from pyclient.testing.common.errors import JarsUnavailableError
 from pyclient.testing.jars import ensure_jars
 from pyclient.testing.lockfile import Jar, Lock
 

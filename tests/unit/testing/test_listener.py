@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyclient.testing import listener as listener_module
-from pyclient.testing.listener import Listener
+from pyclient.testing.common.listener import Listener
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:

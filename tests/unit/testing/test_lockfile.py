@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.common.errors import LocalClusterError
 from pyclient.testing.lockfile import DEFAULT_VERSION, ROOTS, Jar, load_lock, parse_lock, render_lock
 
 words = st.text("abcdefghij.-_0123456789", min_size=1, max_size=12)

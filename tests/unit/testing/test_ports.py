@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyclient.testing import ports as ports_module
-from pyclient.testing.errors import LocalClusterError
+from pyclient.testing.common.errors import LocalClusterError
 from pyclient.testing.ports import LOWEST_PORT, release_ports, reserve_ports
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.testing import probe
-from pyclient.testing.errors import BrokerStartError
+from pyclient.testing.common.errors import BrokerStartError
 from pyclient.testing.probe import Replication, discover, one_record_batch, wait_until_ready
 
 

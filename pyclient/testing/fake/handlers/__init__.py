@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.request import Row
+from pyclient.testing.fake.model.request import Row
 from pyclient.testing.fake.handlers import (
     cluster,
     commits,

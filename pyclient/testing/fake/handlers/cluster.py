@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.handlers.metadata import node_fields
 from pyclient.testing.fake.handlers.topics import name_problem
-from pyclient.testing.fake.model import Kafka, Topic
-from pyclient.testing.fake.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.kafka import Kafka, Topic
+from pyclient.testing.fake.model.partition import NO_LEADER, Partition
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

@@ -7,16 +7,16 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
-from pyclient.testing.fake.group import Committed, Group, State
-from pyclient.testing.fake.heartbeats import NEW_EPOCHS_SINCE
-from pyclient.testing.fake.membership import Membership, current
-from pyclient.testing.fake.model import Kafka, Topic
-from pyclient.testing.fake.reconciliation import Place
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.subscription import reads
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup
+from pyclient.testing.fake.model.coordinator import AnyGroup, Coordinator
+from pyclient.testing.fake.model.group import Committed, Group, State
+from pyclient.testing.fake.model.heartbeats import NEW_EPOCHS_SINCE
+from pyclient.testing.fake.model.membership import Membership, current
+from pyclient.testing.fake.model.kafka import Kafka, Topic
+from pyclient.testing.fake.model.reconciliation import Place
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.subscription import reads
 
 EPOCHS_SINCE: Final = 9
 """From this version on members of groups of the next generation commit, with their epochs."""

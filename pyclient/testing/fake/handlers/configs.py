@@ -8,12 +8,12 @@ from typing import Any, Final
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.handlers.topics import has_eligible_leaders, name_problem
-from pyclient.testing.fake.model import Kafka, Topic
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.settings import Settings
-from pyclient.testing.fake.topic_config import (
+from pyclient.testing.fake.model.kafka import Kafka, Topic
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.settings import Settings
+from pyclient.testing.fake.model.topic_config import (
     APPEND,
     BOOLEAN,
     DEFAULT,

@@ -12,15 +12,15 @@ from uuid import UUID
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, HeartbeatRequest, ConsumerGroup
-from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, HeartbeatRequest, ConsumerGroup
+from pyclient.testing.fake.model.coordinator import Coordinator
 from pyclient.testing.fake.handlers.groups import ALL_OPERATIONS, NO_OPERATIONS
-from pyclient.testing.fake.heartbeats import NEW_EPOCHS_SINCE, ConsumerMembership
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.reconciliation import ConsumerMember, Place
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.server_assignors import ASSIGNORS
+from pyclient.testing.fake.model.heartbeats import NEW_EPOCHS_SINCE, ConsumerMembership
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.reconciliation import ConsumerMember, Place
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.server_assignors import ASSIGNORS
 
 OWN_ID_SINCE: Final = 1
 """From this version on members make their ids themselves (KIP-1082)."""

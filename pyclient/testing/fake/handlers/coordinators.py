@@ -5,9 +5,9 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import NO_LEADER
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.partition import NO_LEADER
 
 GROUP: Final = 0
 SHARE: Final = 2

@@ -10,14 +10,14 @@ from uuid import UUID
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.notifier import NotifierWatch
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import endpoints, found, leader_fields
 from pyclient.testing.fake.handlers.sessions import FINAL_EPOCH, FIRST_EPOCH, NO_SESSION, Key, Session, Wish, following, sessions_of
-from pyclient.testing.fake.log import Log
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import Partition
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.log import Log
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.partition import Partition
+from pyclient.testing.fake.model.refusal import RefusalError
 
 TOPIC_IDS_SINCE: Final = 13
 SESSIONS_SINCE: Final = 7

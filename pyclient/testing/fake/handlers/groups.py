@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
-from pyclient.testing.fake.group import Group, Member, State
-from pyclient.testing.fake.classic_members import ClassicMembers
-from pyclient.testing.fake.heartbeats import ConsumerMembership
-from pyclient.testing.fake.membership import Joining, Membership, Pending, current, join_error, sync_error
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup
+from pyclient.testing.fake.model.coordinator import AnyGroup, Coordinator
+from pyclient.testing.fake.model.group import Group, Member, State
+from pyclient.testing.fake.model.classic_members import ClassicMembers
+from pyclient.testing.fake.model.heartbeats import ConsumerMembership
+from pyclient.testing.fake.model.membership import Joining, Membership, Pending, current, join_error, sync_error
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.refusal import RefusalError
 
 MILLISECOND: Final = timedelta(milliseconds=1)
 KNOWN_ID_SINCE: Final = 4

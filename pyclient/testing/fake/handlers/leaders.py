@@ -7,11 +7,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Fields
+from pyclient.testing.fake.model.request import Fields
 from pyclient.testing.fake.handlers.metadata import node_fields
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import NO_LEADER, Partition
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.refusal import RefusalError
 
 UNKNOWN_EPOCH: Final = -1
 

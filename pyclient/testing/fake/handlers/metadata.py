@@ -8,9 +8,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.model import Broker, Kafka, Topic
-from pyclient.testing.fake.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.kafka import Broker, Kafka, Topic
+from pyclient.testing.fake.model.partition import NO_LEADER, Partition
 
 NO_OPERATIONS: Final = -(2**31)
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.handlers.leaders import found
-from pyclient.testing.fake.log import Log
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import Partition
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.log import Log
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.partition import Partition
+from pyclient.testing.fake.model.refusal import RefusalError
 
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 CONSUMER: Final = -1

@@ -11,13 +11,13 @@ import attrs
 from kio.schema.errors import ErrorCode
 
 from pyclient.codec.encode import HEADER_SIZE
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.notifier import NotifierWatch
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import endpoints, found, leader_fields
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import Appended, Partition
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.validation import is_transactional, only_batch
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.partition import Appended, Partition
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.validation import is_transactional, only_batch
 
 ALL: Final = -1
 LEADER: Final = 1

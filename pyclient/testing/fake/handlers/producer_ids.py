@@ -7,8 +7,8 @@ from typing import Final
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.kafka import Kafka
 
 BLOCK: Final = 1000
 NONE: Final = -1

@@ -9,12 +9,12 @@ from typing import Any, Final
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.notifier import NotifierWatch
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.notifier import NotifierWatch
 from pyclient.testing.fake.handlers.leaders import found
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.partition import Partition
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.partition import Partition
+from pyclient.testing.fake.model.refusal import RefusalError
 
 INVALID: Final = -1
 SECOND: Final = timedelta(seconds=1)

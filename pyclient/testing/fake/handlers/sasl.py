@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate. The login itself is the connection's (`pyclient.testing.fake.sasl`)."""
+"""SaslHandshake and SaslAuthenticate. The login itself is the connection's (`pyclient.testing.fake.model.sasl`)."""
 from __future__ import annotations
 
 import asyncio
@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.sasl import enabled, session_of
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.sasl import enabled, session_of
 
 
 @runtime_checkable

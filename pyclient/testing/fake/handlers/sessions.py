@@ -8,8 +8,8 @@ from uuid import UUID
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.refusal import RefusalError
 
 NO_SESSION: Final = 0
 FIRST_EPOCH: Final = 0

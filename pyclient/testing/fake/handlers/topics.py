@@ -8,11 +8,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Request, Fields
+from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.handlers.metadata import TOPIC_NAME
-from pyclient.testing.fake.model import Kafka, Topic
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.topic_config import Invalid, check, effective
+from pyclient.testing.fake.model.kafka import Kafka, Topic
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.topic_config import Invalid, check, effective
 
 LONGEST_NAME: Final = 249
 OMITTED: Final = -1

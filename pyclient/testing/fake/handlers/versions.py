@@ -7,10 +7,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.request import Request, Fields
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.profiles import NEWEST, PROFILES
-from pyclient.testing.fake.sasl import session_of
+from pyclient.testing.fake.model.request import Request, Fields
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.profiles import NEWEST, PROFILES
+from pyclient.testing.fake.model.sasl import session_of
 
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 NAMED_SINCE: Final = 3

@@ -5,8 +5,8 @@ import asyncio
 from typing import Any
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.group import Group
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.group import Group
 from tests.unit.testing.fake.cluster_driver import ClusterDriver
 
 SOON_S = 0.01

@@ -11,11 +11,11 @@ from typing import Any, Self, TypeVar
 from pyclient.codec.apis import Api
 from pyclient.codec.encode import encode_batch
 from pyclient.codec.messages import decode_request, decode_response, encode_request, encode_response
-from pyclient.testing.fake.request import Request
+from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.handlers import HANDLERS
-from pyclient.testing.fake.model import Broker, Kafka, Topic
-from pyclient.testing.fake.partition import Partition
-from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.model.kafka import Broker, Kafka, Topic
+from pyclient.testing.fake.model.partition import Partition
+from pyclient.testing.fake.model.settings import Settings
 from pyclient.testing.simulation.loop import SimulationLoop
 
 T = TypeVar("T")

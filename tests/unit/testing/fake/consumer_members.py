@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.coordinator import Coordinator
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup
+from pyclient.testing.fake.model.coordinator import Coordinator
 from tests.unit.testing.fake.classic_members import ClassicMembers
 
 REBALANCE_S = 20.0

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import attrs
 
-from pyclient.testing.fake.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, HeartbeatRequest, ConsumerGroup, Moment, HeartbeatResponse, TopicView
-from pyclient.testing.fake.reconciliation import Classic, Place
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.consumer_group import JOINS, LEAVES, LEAVES_FOR_NOW, HeartbeatRequest, ConsumerGroup, Moment, HeartbeatResponse, TopicView
+from pyclient.testing.fake.model.reconciliation import Classic, Place
+from pyclient.testing.fake.model.refusal import RefusalError
 
 REBALANCE_MS = 60_000
 FENCED_MEMBER_EPOCH = 110

@@ -20,7 +20,7 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import encode_request
 from pyclient.errors import ConfigurationError, IllegalStateError, KafkaError
 from pyclient.testing import Answer, Cut, Delay, Drop, Fail, FakeCluster, FakeClusterError, Silence, Throttle, World
-from pyclient.testing.fake.request import Request
+from pyclient.testing.fake.model.request import Request
 from pyclient.testing.simulation.network import Link, SimulatedTransport
 from tests.waiting import eventually
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.consumer_group import HeartbeatRequest, ConsumerGroup, ConsumerState, Moment
-from pyclient.testing.fake.reconciliation import MemberState
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.consumer_group import HeartbeatRequest, ConsumerGroup, ConsumerState, Moment
+from pyclient.testing.fake.model.reconciliation import MemberState
+from pyclient.testing.fake.model.refusal import RefusalError
 from tests.unit.testing.fake.consumers import Client, Topics, settle
 
 

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pyclient.testing.fake.consumer_group import ConsumerGroup, ConsumerState
-from pyclient.testing.fake.reconciliation import ConsumerMember
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup, ConsumerState
+from pyclient.testing.fake.model.reconciliation import ConsumerMember
+from pyclient.testing.fake.model.refusal import RefusalError
 from tests.unit.testing.fake.consumers import ClassicClient, Client, Topics, settle
 
 NAMES = ("t", "u", "tt")

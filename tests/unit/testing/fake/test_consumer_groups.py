@@ -9,9 +9,9 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.records import TopicPartition
 from pyclient.testing.fake import view
-from pyclient.testing.fake.consumer_group import ConsumerState
-from pyclient.testing.fake.group import Group
-from pyclient.testing.fake.profiles import PROFILES
+from pyclient.testing.fake.model.consumer_group import ConsumerState
+from pyclient.testing.fake.model.group import Group
+from pyclient.testing.fake.model.profiles import PROFILES
 from tests.unit.testing.fake.classic_members import SOON_S
 from tests.unit.testing.fake.consumer_members import REBALANCE_S, SESSION_S, ConsumerMembers
 

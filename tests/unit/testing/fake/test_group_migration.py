@@ -9,11 +9,11 @@ import pytest
 
 from pyclient.errors import ConfigurationError
 from pyclient.records import TopicPartition
-from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.group import Group, State
-from pyclient.testing.fake.settings import Settings
-from pyclient.testing.fake.subscription import Oversized, Subscription, assigned, notes, read_subscription, written
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.group import Group, State
+from pyclient.testing.fake.model.settings import Settings
+from pyclient.testing.fake.model.subscription import Oversized, Subscription, assigned, notes, read_subscription, written
 from tests.unit.testing.fake.classic_members import REBALANCE_S, SESSION_S, SOON_S
 from tests.unit.testing.fake.consumer_members import ConsumerMembers
 

@@ -8,8 +8,8 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.errors import IllegalTransitionError
-from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.group import TRANSITIONS, Event, Group, State
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.group import TRANSITIONS, Event, Group, State
 from tests.unit.testing.fake.classic_members import REBALANCE_S, SESSION_S, SOON_S, ClassicMembers
 
 BOTH = (("range", b"1"), ("sticky", b"2"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyclient.testing.fake.patterns import InvalidPatternError, matcher
+from pyclient.testing.fake.model.patterns import InvalidPatternError, matcher
 
 NAMES = ("orders", "Orders", "orders.eu", "orders-2", "bills", "a", "ab", "abab", "aB", "_x", "7")
 

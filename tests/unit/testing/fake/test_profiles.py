@@ -6,7 +6,7 @@ import pytest
 from pyclient.codec.apis import Api, VersionRange
 from pyclient.codec.messages import request_schema, response_schema
 from pyclient.testing.fake.handlers import HANDLERS
-from pyclient.testing.fake.profiles import NEWEST, PROFILES, Profile, read_profiles
+from pyclient.testing.fake.model.profiles import NEWEST, PROFILES, Profile, read_profiles
 
 TABLE = """\
 # a comment

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pyclient.errors import IllegalStateError
-from pyclient.testing.fake.epochs import Epochs
-from pyclient.testing.fake.partition import NO_LEADER
+from pyclient.testing.fake.model.epochs import Epochs
+from pyclient.testing.fake.model.partition import NO_LEADER
 from tests.unit.testing.fake.cluster_driver import ClusterDriver, batch, produced
 
 

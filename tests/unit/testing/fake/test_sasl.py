@@ -17,10 +17,10 @@ from pyclient.codec.apis import Api
 from pyclient.codec.messages import decode_response, encode_request
 from pyclient.errors import ConfigurationError, IllegalStateError
 from pyclient.testing import FakeCluster
-from pyclient.testing.fake.model import Broker, Kafka
-from pyclient.testing.fake.profiles import NEWEST, PROFILES
-from pyclient.testing.fake.sasl import Answer, Session, enabled
-from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.model.kafka import Broker, Kafka
+from pyclient.testing.fake.model.profiles import NEWEST, PROFILES
+from pyclient.testing.fake.model.sasl import Answer, Session, enabled
+from pyclient.testing.fake.model.settings import Settings
 
 USERS = {"anna": "marker-secret", "bert": "other"}
 ANNA = b"\0anna\0marker-secret"

@@ -7,8 +7,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyclient.testing.fake.reconciliation import Place
-from pyclient.testing.fake.server_assignors import Shares, Sizes, Subscriber, by_range, uniform
+from pyclient.testing.fake.model.reconciliation import Place
+from pyclient.testing.fake.model.server_assignors import Shares, Sizes, Subscriber, by_range, uniform
 
 T, U, V = UUID(int=1), UUID(int=2), UUID(int=3)
 

@@ -9,7 +9,7 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.errors import DisconnectError, TokenUnavailableError
-from pyclient.testing.fake.sasl import Phase, Session
+from pyclient.testing.fake.model.sasl import Phase, Session
 from pyclient.testing.simulation.facts import Facts
 from pyclient.testing.simulation.invariants import Broken, Judge
 from pyclient.testing.simulation.login_invariants import RULES_OF_LOGINS

@@ -11,7 +11,7 @@ import pytest
 from pyclient import AsyncConsumer, AsyncProducer, TopicPartition
 from pyclient.codec.apis import Api
 from pyclient.testing import Cut, Drop, Fault, World
-from pyclient.testing.fake.request import Request
+from pyclient.testing.fake.model.request import Request
 from pyclient.testing.simulation.faults import FOR_SERVICES, KINDS
 from pyclient.testing.simulation.loop import SimulationStuckError
 

@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.batch import Batch
-from pyclient.testing.fake.epochs import Epochs
-from pyclient.testing.fake.producers import Aborted, Producers
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.batch import Batch
+from pyclient.testing.fake.model.epochs import Epochs
+from pyclient.testing.fake.model.producers import Aborted, Producers
+from pyclient.testing.fake.model.refusal import RefusalError
 
 NO_TIMESTAMP: Final = -1
 

@@ -9,15 +9,15 @@ from kio.schema.errors import ErrorCode
 
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import IllegalStateError
-from pyclient.testing.fake.batch import MARKER_KEY, MARKER_VALUE, NO_PRODUCER, Batch, placed
-from pyclient.testing.fake.notifier import Notifier
-from pyclient.testing.fake.log import Log
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.replication import MS, Replication
-from pyclient.testing.fake.validation import Limits, checked
+from pyclient.testing.fake.model.batch import MARKER_KEY, MARKER_VALUE, NO_PRODUCER, Batch, placed
+from pyclient.testing.fake.model.notifier import Notifier
+from pyclient.testing.fake.model.log import Log
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.replication import MS, Replication
+from pyclient.testing.fake.model.validation import Limits, checked
 
 if TYPE_CHECKING:
-    from pyclient.testing.fake.model import Kafka, Topic
+    from pyclient.testing.fake.model.kafka import Kafka, Topic
 
 NO_LEADER: Final = -1
 HIGH_WATERMARK: Final = -1

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyclient.testing.tls import BrokerTls
+from pyclient.testing.common.tls import BrokerTls
 
 _log = logging.getLogger(__name__)
 PAUSE_S: Final = 0.1

@@ -9,7 +9,7 @@ import attrs
 from pyclient.codec.apis import Api
 
 if TYPE_CHECKING:
-    from pyclient.testing.fake.model import Kafka
+    from pyclient.testing.fake.model.kafka import Kafka
 
 Fields: TypeAlias = Mapping[str, object]
 """An answer: Kafka's field names as kio spells them, nested ones too; what a version lacks is left out, durations are ms."""

@@ -16,9 +16,9 @@ from pyclient.codec.encode import (
 )
 from pyclient.codec.record import Record
 from pyclient.errors import CorruptRecordError
-from pyclient.testing.fake.batch import ATTRIBUTES, ATTRIBUTES_AT, CRC, CRC_AT, NO_PRODUCER, Batch, timed
-from pyclient.testing.fake.refusal import RecordError, RefusalError
-from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.model.batch import ATTRIBUTES, ATTRIBUTES_AT, CRC, CRC_AT, NO_PRODUCER, Batch, timed
+from pyclient.testing.fake.model.refusal import RecordError, RefusalError
+from pyclient.testing.fake.model.settings import Settings
 
 ZSTD_SINCE: Final = 7
 SHOWN: Final = 3

@@ -68,4 +68,4 @@ def _readable(apis: Mapping[Api, VersionRange], readable: Mapping[Api, VersionRa
 
 
 PROFILES: Final[Mapping[str, Profile]] = read_profiles(
-    importlib.resources.files("pyclient.testing.fake").joinpath("releases.tsv").read_text("utf-8").splitlines())
+    importlib.resources.files("pyclient.testing.fake.model").joinpath("releases.tsv").read_text("utf-8").splitlines())

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, NamedTuple, Self
 import attrs
 
 from pyclient.errors import IllegalTransitionError
-from pyclient.testing.fake.request import Fields
+from pyclient.testing.fake.model.request import Fields
 
 
 class State(enum.Enum):

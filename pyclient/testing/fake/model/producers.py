@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.batch import NO_PRODUCER, Batch
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.batch import NO_PRODUCER, Batch
+from pyclient.testing.fake.model.refusal import RefusalError
 
 REMEMBERED: Final = 5
 """Batches of a producer whose repetition is recognised; no more may be in flight on a connection."""

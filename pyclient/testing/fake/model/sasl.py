@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from pyclient.codec.apis import Api
-from pyclient.testing.fake.model import Kafka
+from pyclient.testing.fake.model.kafka import Kafka
 
 SHORTEST_S: Final = 1.0
 """A connection that renews its login sooner than that after the last renewal is not listened to."""

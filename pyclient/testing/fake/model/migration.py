@@ -11,11 +11,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from pyclient.records import TopicPartition
-from pyclient.testing.fake.consumer_group import Catalog, ConsumerGroup
-from pyclient.testing.fake.group import Group, Member, State
-from pyclient.testing.fake.reconciliation import Classic, ConsumerMember, Place
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.subscription import Malformed, Oversized, assigned, notes, read_subscription, written
+from pyclient.testing.fake.model.consumer_group import Catalog, ConsumerGroup
+from pyclient.testing.fake.model.group import Group, Member, State
+from pyclient.testing.fake.model.reconciliation import Classic, ConsumerMember, Place
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.subscription import Malformed, Oversized, assigned, notes, read_subscription, written
 
 PROTOCOL_TYPE: Final = "consumer"
 

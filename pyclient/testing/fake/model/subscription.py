@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from pyclient.records import TopicPartition
-from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.group import Group
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup
+from pyclient.testing.fake.model.group import Group
 
 
 

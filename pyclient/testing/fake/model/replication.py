@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 import attrs
 
-from pyclient.testing.fake.batch import Batch
-from pyclient.testing.fake.log import Log
+from pyclient.testing.fake.model.batch import Batch
+from pyclient.testing.fake.model.log import Log
 
 MS: Final = 0.001
 

@@ -15,11 +15,11 @@ from uuid import UUID
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.group import Committed
-from pyclient.testing.fake.patterns import InvalidPatternError, matcher
-from pyclient.testing.fake.reconciliation import Aim, ConsumerMember, MemberState, Place, reconciled
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.server_assignors import ASSIGNORS, DEFAULT, Subscriber
+from pyclient.testing.fake.model.group import Committed
+from pyclient.testing.fake.model.patterns import InvalidPatternError, matcher
+from pyclient.testing.fake.model.reconciliation import Aim, ConsumerMember, MemberState, Place, reconciled
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.server_assignors import ASSIGNORS, DEFAULT, Subscriber
 
 JOINS: Final = 0
 LEAVES: Final = -1

@@ -7,10 +7,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.group import Group
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup
+from pyclient.testing.fake.model.group import Group
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.refusal import RefusalError
 
 GROUP: Final = 0
 """Key type of groups in FindCoordinator."""

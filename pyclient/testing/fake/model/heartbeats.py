@@ -11,14 +11,14 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.consumer_group import JOINS, LEAVES_FOR_NOW, HeartbeatRequest, Catalog, ConsumerGroup, Moment, HeartbeatResponse, TopicView
-from pyclient.testing.fake.coordinator import AnyGroup, Coordinator
-from pyclient.testing.fake.group import Group
-from pyclient.testing.fake.membership import Membership
-from pyclient.testing.fake.migration import Policy, can_downgrade, downgraded, upgraded
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.reconciliation import ConsumerMember, MemberState
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.consumer_group import JOINS, LEAVES_FOR_NOW, HeartbeatRequest, Catalog, ConsumerGroup, Moment, HeartbeatResponse, TopicView
+from pyclient.testing.fake.model.coordinator import AnyGroup, Coordinator
+from pyclient.testing.fake.model.group import Group
+from pyclient.testing.fake.model.membership import Membership
+from pyclient.testing.fake.model.migration import Policy, can_downgrade, downgraded, upgraded
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.reconciliation import ConsumerMember, MemberState
+from pyclient.testing.fake.model.refusal import RefusalError
 
 SESSION: Final = "session of"
 REVOCATION: Final = "revocation by"

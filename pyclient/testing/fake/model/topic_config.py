@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.model.settings import Settings
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 """Types, as DescribeConfigs numbers them."""

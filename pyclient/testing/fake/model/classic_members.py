@@ -9,16 +9,16 @@ import attrs
 from kio.schema.errors import ErrorCode
 
 from pyclient.records import TopicPartition
-from pyclient.testing.fake.request import Fields
-from pyclient.testing.fake.consumer_group import ConsumerGroup
-from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.heartbeats import JOIN, SYNC, ConsumerMembership, timer
-from pyclient.testing.fake.membership import Joining, join_error
-from pyclient.testing.fake.migration import PROTOCOL_TYPE, Policy, places
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.reconciliation import Classic, ConsumerMember, MemberState
-from pyclient.testing.fake.refusal import RefusalError
-from pyclient.testing.fake.subscription import Subscription, read_subscription, written
+from pyclient.testing.fake.model.request import Fields
+from pyclient.testing.fake.model.consumer_group import ConsumerGroup
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.heartbeats import JOIN, SYNC, ConsumerMembership, timer
+from pyclient.testing.fake.model.membership import Joining, join_error
+from pyclient.testing.fake.model.migration import PROTOCOL_TYPE, Policy, places
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.reconciliation import Classic, ConsumerMember, MemberState
+from pyclient.testing.fake.model.refusal import RefusalError
+from pyclient.testing.fake.model.subscription import Subscription, read_subscription, written
 
 
 class ClassicMembers:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from pyclient.testing.fake.reconciliation import Place
+from pyclient.testing.fake.model.reconciliation import Place
 
 Sizes: TypeAlias = Mapping[UUID, int]
 """How many partitions each topic has."""

@@ -10,11 +10,11 @@ from uuid import UUID
 import attrs
 from kio.schema.errors import ErrorCode
 
-from pyclient.testing.fake.request import Fields
-from pyclient.testing.fake.coordinator import Coordinator
-from pyclient.testing.fake.group import Committed, Event, Group, Member, State
-from pyclient.testing.fake.model import Kafka
-from pyclient.testing.fake.refusal import RefusalError
+from pyclient.testing.fake.model.request import Fields
+from pyclient.testing.fake.model.coordinator import Coordinator
+from pyclient.testing.fake.model.group import Committed, Event, Group, Member, State
+from pyclient.testing.fake.model.kafka import Kafka
+from pyclient.testing.fake.model.refusal import RefusalError
 
 NEW_MEMBER_TIMEOUT_S: Final = 300.0
 """How long a member that was never told its id may be waited for: it cannot beat without one."""

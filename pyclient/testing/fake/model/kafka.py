@@ -10,10 +10,10 @@ from uuid import UUID
 import attrs
 
 from pyclient.errors import IllegalStateError
-from pyclient.testing.fake.notifier import Notifier
-from pyclient.testing.fake.partition import Partition
-from pyclient.testing.fake.profiles import NEWEST, PROFILES, Profile
-from pyclient.testing.fake.settings import Settings
+from pyclient.testing.fake.model.notifier import Notifier
+from pyclient.testing.fake.model.partition import Partition
+from pyclient.testing.fake.model.profiles import NEWEST, PROFILES, Profile
+from pyclient.testing.fake.model.settings import Settings
 
 T = TypeVar("T")
 COORDINATOR_SLOTS: Final = 50

@@ -70,6 +70,10 @@ class Settings:
     coordinator_load_ms: float = 0.0
     """How long a new group coordinator answers COORDINATOR_LOAD_IN_PROGRESS. The model's own."""
 
+    def rack_of(self, broker: int) -> str | None:
+        """The rack of this broker."""
+        return self.broker_rack.replace("{node}", str(broker)) or None
+
     @classmethod
     def parse(cls, config: Mapping[str, object]) -> Self:
         """From Kafka's dotted names or these; text is converted.
