@@ -21,7 +21,7 @@ from pyclient.testing.fake.model.subscription import reads
 EPOCHS_SINCE: Final = 9
 """From this version on members of groups of the next generation commit, with their epochs."""
 IDS_SINCE: Final = 10
-NOT_FOUND_TOLD_SINCE: Final = 9
+NOT_FOUND_SINCE: Final = 9
 TOP_LEVEL_SINCE: Final = 2
 GROUPS_SINCE: Final = 8
 NOTHING: Final = -1
@@ -54,7 +54,7 @@ def _committer(kafka: Kafka, request: Request) -> AnyGroup:
     group = kafka.part(Coordinator).find(request.broker, body.group_id)
     if group is None:
         if generation >= 0:
-            raise RefusalError(ErrorCode.group_id_not_found if request.version >= NOT_FOUND_TOLD_SINCE else ErrorCode.illegal_generation)
+            raise RefusalError(ErrorCode.group_id_not_found if request.version >= NOT_FOUND_SINCE else ErrorCode.illegal_generation)
         return kafka.part(Membership).made(body.group_id)
     if generation >= 0 or not group.is_empty:
         if isinstance(group, ConsumerGroup):
@@ -137,17 +137,17 @@ def _commit_answer(parts: Iterable[tuple[Any, Fields]]) -> Fields:
 
 def offset_fetch(kafka: Kafka, request: Request) -> Fields:
     """One group's offsets, or since version 8 those of many; no topics named means all that it has."""
-    answers = [_fetched(kafka, request, each) for each in _asked_groups(request)]
+    answers = [_fetched(kafka, request, each) for each in _requested_groups(request)]
     return {"throttle_time": 0, "groups": answers} if request.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
 
 
 def refuse_offset_fetch(request: Request, code: int) -> Fields:
     """The error for every group."""
-    answers = [_fetch_error(request, each, code) for each in _asked_groups(request)]
+    answers = [_fetch_error(request, each, code) for each in _requested_groups(request)]
     return {"throttle_time": 0, "groups": answers} if request.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
 
 
-def _asked_groups(request: Request) -> list[Any]:
+def _requested_groups(request: Request) -> list[Any]:
     """What is asked of each group; before there could be several it stood in the request itself."""
     return list(request.body.groups) if request.version >= GROUPS_SINCE else [request.body]
 
@@ -173,9 +173,9 @@ def _fetchable(kafka: Kafka, request: Request, wanted: Any) -> AnyGroup | None:
 
 def _fetch_error(request: Request, wanted: Any, code: int) -> Mapping[str, object]:
     """Version 1 has no place for it but the partitions."""
-    told = [] if request.version >= TOP_LEVEL_SINCE else [
+    topics = [] if request.version >= TOP_LEVEL_SINCE else [
         {"name": topic.name, "partitions": [_offset(index, None, code) for index in topic.partition_indexes]} for topic in wanted.topics]
-    return {"group_id": wanted.group_id, "error_code": code, "topics": told}
+    return {"group_id": wanted.group_id, "error_code": code, "topics": topics}
 
 
 def _all_offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int], Committed]) -> list[Fields]:

@@ -245,16 +245,16 @@ def _refused_partition(reading: Reading, answers: Answers, partition: Partition,
 
 def _answer(kafka: Kafka, reading: Reading, answers: Answers) -> Fields:
     """All partitions, or in a session those with news."""
-    session_id, told, code = NO_SESSION, answers.partitions, 0
+    session_id, partitions, code = NO_SESSION, answers.partitions, 0
     if reading.session is not None:
         session_id = reading.session.id
         if reading.session.epoch == following(reading.request.body.session_epoch):
-            told = reading.session.news(told)
+            partitions = reading.session.news(partitions)
         else:
-            told, code = {}, ErrorCode.invalid_fetch_session_epoch
+            partitions, code = {}, ErrorCode.invalid_fetch_session_epoch
     elif reading.starts_session:
-        session_id = sessions_of(kafka, reading.request.broker).begun(reading.wishes, told, by_id=reading.by_id)
-    fields = {"throttle_time": 0, "error_code": code, "session_id": session_id, "responses": _grouped(reading.request, told)}
+        session_id = sessions_of(kafka, reading.request.broker).begun(reading.wishes, partitions, by_id=reading.by_id)
+    fields = {"throttle_time": 0, "error_code": code, "session_id": session_id, "responses": _grouped(reading.request, partitions)}
     return {**fields, "node_endpoints": endpoints(kafka, answers.leaders)} if answers.leaders else fields
 
 

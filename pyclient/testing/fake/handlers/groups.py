@@ -24,7 +24,7 @@ NAMES_SINCE: Final = 5
 NULLABLE_NAME_SINCE: Final = 7
 SKIP_SINCE: Final = 9
 LEAVE_BATCHED_SINCE: Final = 3
-NOT_FOUND_TOLD_SINCE: Final = 6
+NOT_FOUND_SINCE: Final = 6
 NO_OPERATIONS: Final = -(2**31)
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what nobody forbids."""
@@ -199,9 +199,9 @@ def _described(kafka: Kafka, request: Request, group_id: str) -> Fields:
     except RefusalError as refused:
         return _unseen(request, group_id, refused.code, None)
     if not isinstance(group, Group):
-        told = request.version >= NOT_FOUND_TOLD_SINCE
+        has_error = request.version >= NOT_FOUND_SINCE
         message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
-        return {**_unseen(request, group_id, ErrorCode.group_id_not_found if told else 0, message if told else None), "group_state": State.DEAD.value}
+        return {**_unseen(request, group_id, ErrorCode.group_id_not_found if has_error else 0, message if has_error else None), "group_state": State.DEAD.value}
     stable = group.state is State.STABLE
     return {**_unseen(request, group_id, 0, None), "group_state": group.state.value, "protocol_type": group.protocol_type or "",
             "protocol_data": group.protocol if stable else "",

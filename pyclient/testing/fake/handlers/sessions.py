@@ -42,11 +42,11 @@ class Cached:
 
     def is_news(self, fields: Mapping[str, object]) -> bool:
         """Whether the client has to be told this; what it is told is kept."""
-        told = (self.high_watermark, self.log_start)
+        before = (self.high_watermark, self.log_start)
         has_failed = fields["error_code"] != 0
         self.high_watermark = int(str(fields["high_watermark"]))
         self.log_start = int(str(fields["log_start_offset"]))
-        return bool(has_failed or fields["records"] or told != (self.high_watermark, self.log_start)
+        return bool(has_failed or fields["records"] or before != (self.high_watermark, self.log_start)
                     or "diverging_epoch" in fields or fields.get("preferred_read_replica", UNKNOWN) != UNKNOWN)
 
 
@@ -75,15 +75,15 @@ class Session:
 
     def news(self, answers: Mapping[Key, Mapping[str, object]]) -> dict[Key, Mapping[str, object]]:
         """The answers the client has to be told. A partition that had records is read last the next time."""
-        told: dict[Key, Mapping[str, object]] = {}
+        changed: dict[Key, Mapping[str, object]] = {}
         for key, fields in answers.items():
             cached = self.partitions.get(key)
             if cached is None or not cached.is_news(fields):
                 continue
-            told[key] = fields
+            changed[key] = fields
             if fields["records"]:
                 self.partitions[key] = self.partitions.pop(key)
-        return told
+        return changed
 
 
 class Sessions:

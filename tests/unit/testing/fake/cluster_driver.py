@@ -68,7 +68,7 @@ class ClusterDriver:
         """The timestamps of the batches a replica has, which tell them apart."""
         return [each.max_timestamp - WALL_MS for each in self.partition.log_of(broker).batches]
 
-    def told(self, event: str) -> list[Mapping[str, object]]:
+    def reported(self, event: str) -> list[Mapping[str, object]]:
         return [facts for kind, facts in self.events if kind == event]
 
     # ---- time -------------------------------------------------------------------------------------------------------

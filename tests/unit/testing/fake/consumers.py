@@ -55,12 +55,12 @@ class Client:
         self.instance = instance
         self.epoch = 0
         self.owned: set[Place] = set()
-        self.told: set[Place] = set()
+        self.target: set[Place] = set()
         self._topics = topics
         self._assignor = assignor
         self._most = most
-        self._says_all = True
-        self._hears = False
+        self._sends_all = True
+        self._has_new_target = False
         """It was told something, and has not done it yet."""
         self._reconciled = False
         """It has done what it was told, which it says with its next heartbeat even when that changed nothing (N03)."""
@@ -73,21 +73,21 @@ class Client:
         Who has said what it reads must not begin to read what it was told before that: the group has taken it at its word.
         """
         request = self._request()
-        told = self.group.heartbeat(request, Moment(self._topics.catalog, most=self._most))
+        response = self.group.heartbeat(request, Moment(self._topics.catalog, most=self._most))
         if lost:
-            self._says_all = True
+            self._sends_all = True
             if request.owned is not None:
-                self.told, self._hears = set(self.owned), False
-            return told
-        self.epoch, self._says_all, self._reconciled = told.member.epoch, False, False
-        if told.assignment is not None:
-            self.told, self._hears = set(told.assignment), True
-        return told
+                self.target, self._has_new_target = set(self.owned), False
+            return response
+        self.epoch, self._sends_all, self._reconciled = response.member.epoch, False, False
+        if response.assignment is not None:
+            self.target, self._has_new_target = set(response.assignment), True
+        return response
 
     def reconcile(self) -> None:
         """Give up what it is told to, and begin to read what is new."""
-        self._reconciled, self._hears = self._reconciled or self._hears, False
-        self.owned = set(self.told)
+        self._reconciled, self._has_new_target = self._reconciled or self._has_new_target, False
+        self.owned = set(self.target)
 
     def step(self) -> None:
         """As a client does it: beat, come back when fenced, and do at once what it is told."""
@@ -108,11 +108,11 @@ class Client:
 
     def abandon(self) -> None:
         """Read nothing any more, and join as if for the first time."""
-        self.epoch, self.owned, self.told = JOINS, set(), set()
-        self._says_all, self._hears, self._reconciled = True, False, False
+        self.epoch, self.owned, self.target = JOINS, set(), set()
+        self._sends_all, self._has_new_target, self._reconciled = True, False, False
 
     def resubscribe(self, *topics: str, pattern: str | None = None) -> None:
-        self.subscribed, self.pattern, self._says_all = topics, pattern, True
+        self.subscribed, self.pattern, self._sends_all = topics, pattern, True
 
     def leave(self, *, for_now: bool = False) -> None:
         self.abandon()
@@ -130,7 +130,7 @@ class Client:
     # ---- what it says -----------------------------------------------------------------------------------------------
 
     def _request(self) -> HeartbeatRequest:
-        full = self._says_all or self.epoch == JOINS
+        full = self._sends_all or self.epoch == JOINS
         return HeartbeatRequest(
             member_id=self.name, epoch=self.epoch, instance=self.instance, rebalance_timeout_ms=REBALANCE_MS if full else -1,
             topics=self.subscribed if full else None, pattern=(self.pattern or "") if full else None, assignor=self._assignor,
@@ -149,12 +149,12 @@ class ClassicClient(Client):
         member = self.group.members.get(self.name)
         if member is None:
             self.abandon()
-        if member is None or self._says_all or not member.is_reconciled(self.group.assignment_epoch):
+        if member is None or self._sends_all or not member.is_reconciled(self.group.assignment_epoch):
             old = self.group.newcomer(self.name)
             joining = attrs.evolve(old, instance=self.instance, topics=self.subscribed, rebalance_timeout_ms=REBALANCE_MS,
                                    classic=Classic(10_000, (("cooperative-sticky", b""),)))
             member = self.group.let_in(old, joining, tuple(sorted(self.owned)), Moment(self._topics.catalog, most=self._most))
-            self.epoch, self._says_all, self.told = member.epoch, False, set(member.assigned)
+            self.epoch, self._sends_all, self.target = member.epoch, False, set(member.assigned)
         return HeartbeatResponse(member, None)
 
 

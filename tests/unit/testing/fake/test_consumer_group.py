@@ -39,7 +39,7 @@ def test_a_partition_that_comes_back_to_who_is_giving_it_up_stays_there(group: C
     second.leave()
     first.reconcile()
     first.heartbeat()
-    assert topics.names(first.told) == ["t-0", "t-1", "t-2", "t-3"]  # at once: nobody else can have had it
+    assert topics.names(first.target) == ["t-0", "t-1", "t-2", "t-3"]  # at once: nobody else can have had it
     assert group.state is ConsumerState.STABLE
 
 
@@ -47,7 +47,7 @@ def test_topics_nobody_is_subscribed_to_change_nothing(group: ConsumerGroup, top
     first = Client(group, topics, "a", "t")
     first.step()
     topics.create("other", 3)
-    group.hear_of("other", is_new=True)
+    group.on_topic_change("other", is_new=True)
     settle(first)
     assert group.epoch == 1
 
@@ -56,12 +56,12 @@ def test_a_topic_that_was_deleted_is_given_up_and_made_anew_is_another_one(group
     first = Client(group, topics, "a", "t")
     first.step()
     del topics.catalog["t"]
-    group.hear_of("t", is_new=False)
+    group.on_topic_change("t", is_new=False)
     first.heartbeat()
-    assert (first.told, group.members["a"].state) == (set(), MemberState.UNREVOKED_PARTITIONS)
+    assert (first.target, group.members["a"].state) == (set(), MemberState.UNREVOKED_PARTITIONS)
     first.reconcile()
     topics.create("t", 1)
-    group.hear_of("t", is_new=True)
+    group.on_topic_change("t", is_new=True)
     settle(first)
     assert (first.has(), group.state) == (["t-0"], ConsumerState.STABLE)
 
@@ -76,7 +76,7 @@ def test_what_is_not_wanted_any_more_goes_before_it_is_known_what_is(group: Cons
     first.step()
     first.resubscribe(pattern="u")
     first.heartbeat()
-    assert (first.told, group.epoch, group.members["a"].state) == (set(), 2, MemberState.UNREVOKED_PARTITIONS)
+    assert (first.target, group.epoch, group.members["a"].state) == (set(), 2, MemberState.UNREVOKED_PARTITIONS)
     first.reconcile()
     first.heartbeat()
     assert (group.owners(), group.state) == ({}, ConsumerState.STABLE)
@@ -190,7 +190,7 @@ def test_new_topics_and_age_are_reasons_to_look_again_but_not_too_often(group: C
     Client(group, topics, "a", pattern="t.*").step()
     group.match(topics.catalog, 100)
     assert not group.wants_match(150, 10, 600)
-    group.hear_of("t2", is_new=True)
+    group.on_topic_change("t2", is_new=True)
     assert not group.wants_match(110, 10, 600)
     assert group.wants_match(111, 10, 600)
     group.match(topics.catalog, 111)

@@ -41,7 +41,7 @@ class Consumers(RuleBasedStateMachine):
         return self.clients[number % len(self.clients)]
 
     def hear(self, topic: str, *, is_new: bool) -> None:
-        self.group.hear_of(topic, is_new=is_new)
+        self.group.on_topic_change(topic, is_new=is_new)
 
     # ---- members ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Consumers(RuleBasedStateMachine):
         return self.topics.places(*client.subscribed, *(matched.topics if matched is not None else ()))
 
     def check_balance(self, wanted: dict[str, set[Any]]) -> None:
-        """Nobody has two more than somebody who could have one of them."""
+        """No member has two partitions more than another one that could take one of them."""
         for giver in self.clients:
             for taker in self.clients:
                 if giver.owned & wanted[taker.name]:

@@ -50,7 +50,7 @@ def test_a_silent_member_is_given_up_and_its_partitions_are_free(members: Consum
     assert members.given(members.heartbeat("a", owned=(0, 1))) in ([0, 1, 2, 3], None)
     assert sorted(index for _, index in members.consumers.owners()) == [0, 1, 2, 3]
     assert members.heartbeat("b").error_code == 25
-    assert [each["member"] for each in members.told("member left")] == ["b"]
+    assert [each["member"] for each in members.reported("member left")] == ["b"]
 
 
 def test_who_gave_up_in_time_is_not_fenced(members: ConsumerMembers) -> None:
@@ -212,7 +212,7 @@ def test_no_timer_of_a_group_that_became_another_one_is_left(members: ConsumerMe
     members.heartbeat("a", -1)
     members.stable(None)
     members.advance(3600)
-    assert members.told("defect") == []
+    assert members.reported("defect") == []
 
 
 # ---- admins -------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pyclient.testing.fake.model.consumer_group import ConsumerGroup
 from pyclient.testing.fake.model.coordinator import Coordinator
 from pyclient.testing.fake.model.group import Group, State
 from pyclient.testing.fake.model.settings import Settings
-from pyclient.testing.fake.model.subscription import Oversized, Subscription, assigned, notes, read_subscription, written
+from pyclient.testing.fake.model.subscription import OversizedError, Subscription, assigned, notes, read_subscription, written
 from tests.unit.testing.fake.classic_members import REBALANCE_S, SESSION_S, SOON_S
 from tests.unit.testing.fake.consumer_members import ConsumerMembers
 
@@ -149,7 +149,7 @@ def test_the_group_moves_with_its_classic_members(members: ConsumerMembers) -> N
     assert len(members.consumers.members) == 2
 
 
-# ---- and back -----------------------------------------------------------------------------------------------------------
+# ---- downgrade ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_when_it_is_given_up(members: ConsumerMembers) -> None:
@@ -177,7 +177,7 @@ def test_no_timer_of_the_group_before_is_left(members: ConsumerMembers) -> None:
     mixed(members)
     members.heartbeat("new", -1)
     members.advance(3600)
-    assert members.told("defect") == []
+    assert members.reported("defect") == []
 
 
 def test_a_mixed_group_in_which_all_leave_is_empty_and_stays_what_it_is(members: ConsumerMembers) -> None:
@@ -209,5 +209,5 @@ def test_assignments_are_written_as_they_are_read() -> None:
 
 @pytest.mark.parametrize("data", [b"\0\0" + struct.pack(">i", 1000), b"\0\0" + struct.pack(">i", -1)])
 def test_more_items_than_bytes_are_not_read(data: bytes) -> None:
-    with pytest.raises(Oversized):
+    with pytest.raises(OversizedError):
         assigned(data)

@@ -118,7 +118,7 @@ def test_a_silent_member_is_given_up_and_the_others_share_anew(members: ClassicM
     assert told == [0, 0, 27]
     assert list(members.group.members) == [loud]
     assert members.join(loud, instance="b").leader == loud
-    assert [each["member"] for each in members.told("member left")] == [silent]
+    assert [each["member"] for each in members.reported("member left")] == [silent]
 
 
 def test_commits_are_signs_of_life(members: ClassicMembers) -> None:
@@ -295,4 +295,4 @@ def test_no_timer_of_a_deleted_group_is_left(members: ClassicMembers) -> None:
     members.call(Api.DELETE_GROUPS, 2, {"groups_names": ["g"]})
     assert members.kafka.part(Coordinator).groups == {}
     members.advance(3600)
-    assert members.told("defect") == []
+    assert members.reported("defect") == []

@@ -118,7 +118,7 @@ def test_an_old_leader_comes_back_without_what_it_alone_had() -> None:
         driver.restart(1)
         driver.advance(1)
         assert driver.values(1) == driver.values(2) == [1, 3]
-        assert [(facts["broker"], facts["end"], facts["lost_to"]) for facts in driver.told("truncated")] == [(1, 1, 2)]
+        assert [(facts["broker"], facts["end"], facts["lost_to"]) for facts in driver.reported("truncated")] == [(1, 1, 2)]
 
 
 def test_logs_that_diverged_twice_agree_with_the_last_leader() -> None:
@@ -213,7 +213,7 @@ def test_an_unclean_election_loses_what_was_acknowledged() -> None:
         driver.kill(1)
         driver.restart(2)
         assert driver.partition.leader == 2
-        assert driver.told("leader")[-1]["clean"] is False
+        assert driver.reported("leader")[-1]["clean"] is False
         driver.restart(1)
         assert driver.values(1) == [1]
 
@@ -310,7 +310,7 @@ def test_the_oldest_batches_go_when_there_are_too_many_bytes() -> None:
         log = driver.partition.log
         assert log.size <= 1000
         assert log.end - log.start == len(log.batches) == 3
-        assert driver.told("retention")[-1]["start"] == log.start
+        assert driver.reported("retention")[-1]["start"] == log.start
         assert {driver.partition.log_of(each).start for each in (1, 2, 3)} == {log.start}
 
 
