@@ -180,7 +180,7 @@ def _principal(user: str) -> str:
 
 def set_passwords(brokers: Brokers, passwords: Mapping[str, str]) -> None:
     """Give each user this password for SCRAM-SHA-256 and SCRAM-SHA-512."""
-    # Brokers tell nothing of a password but its iterations: a number of its own shows that a broker has the new one.
+    # Brokers report only the iterations of a password: a distinct number shows that a broker has the new one.
     iterations = FEWEST_ITERATIONS + secrets.randbelow(FEWEST_ITERATIONS)
     requests = [  # a user may stand once in a request
         alter_request.AlterUserScramCredentialsRequest(deletions=(), upsertions=tuple(

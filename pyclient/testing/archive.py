@@ -1,7 +1,7 @@
 """The start-up archive: classes parsed and linked ahead, which halves a broker's start. Made once per Java and jars.
 
 Java 25 and later use an AOT cache (JEP 514), 17 to 24 a CDS archive (JEP 350), which needs the base archive that some
-trimmed runtimes lack. The archive is a by-product of the first broker that stops in order, so nobody waits for it
+trimmed runtimes lack. The archive is written by the first broker that stops in order, so no start waits for it
 separately. Rule: an archive speeds a start or is ignored; it never breaks one.
 """
 from __future__ import annotations

@@ -155,12 +155,12 @@ class _Trial:
     # ── the laws ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _settle(self) -> None:
-        """Rebalance until nobody owns what another one is to get."""
+        """Rebalance until no member owns a partition that is assigned to another one."""
         if all(self._rebalance() for _ in range(SETTLES_WITHIN)):
-            raise AssertionError(f"{self.assignor.name}: after {SETTLES_WITHIN} rebalances there are partitions that nobody has\n{self.group}")
+            raise AssertionError(f"{self.assignor.name}: after {SETTLES_WITHIN} rebalances there are partitions without an owner\n{self.group}")
 
     def _rebalance(self) -> set[TopicPartition]:
-        """Share out, and join again; returns what nobody was given."""
+        """Assign and rejoin; returns the unassigned partitions."""
         answer = self._answer()
         self._after(answer)
         return self.group.wanted() - set(_given(answer))
@@ -213,7 +213,7 @@ class _Trial:
                 yield f"{partition} is given to {times} members; if that is meant, check it with broadcast=True"
         for partition in sorted(self.group.wanted() - set(given)):
             if not (self.cooperative and self.group.owners(partition)):
-                yield f"nobody is given {partition}"
+                yield f"{partition} is not assigned"
 
     def _broken(self, answer: Any, fault: str) -> NoReturn:
         raise AssertionError(f"{self.assignor.name}: {fault}\n{self.group}\nanswer: {_shown(answer)}")

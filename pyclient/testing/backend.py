@@ -1,4 +1,4 @@
-"""What every way of running brokers offers, whoever runs them. `LocalCluster` is the face of it."""
+"""The interface of every way to run brokers; `LocalCluster` is its public face."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ class Backend(Protocol):
         """Put it back."""
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a broker that should run has ended by itself."""
+        """Raise BrokerStartError when a broker that should run has exited."""
 
     def logs(self, node_id: int) -> str:
         """What a broker has logged since its first start."""

@@ -108,7 +108,7 @@ class BrokerSecurity(NamedTuple):
         if mechanism == "PLAIN":
             return "".join(f" user_{name}={_quoted(password)}" for name, password in self.security.users.items())
         if mechanism == "OAUTHBEARER" and not listener.signed_tokens:
-            return ' unsecuredLoginStringClaim_sub="unused"'  # the broker's own login, which nobody uses
+            return ' unsecuredLoginStringClaim_sub="unused"'  # the broker's own login, which is not used
         return ""
 
     def _tokens(self, listener: Listener, version: str, jwks_path: str) -> Iterator[tuple[str, str]]:
@@ -123,7 +123,7 @@ class BrokerSecurity(NamedTuple):
 
 
 def java_flags(jwks_path: str) -> list[str]:
-    """What Java must be told to let Kafka read the keys: it refuses URLs that are not allowed, those of files too."""
+    """Java options that let Kafka read the keys: URLs must be allowed explicitly, also those of files."""
     return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={_url(jwks_path)}"]
 
 

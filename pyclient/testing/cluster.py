@@ -210,7 +210,7 @@ class LocalCluster:
         when most brokers are down, for without a majority none can register. ``timeout`` (s): ``startup_timeout``.
 
         Raises:
-            BrokerStartError: it ended by itself or was not in sync in time.
+            BrokerStartError: it exited or was not in sync in time.
         """
         backend = self._running
         backend.start(self._known(node_id))
@@ -245,7 +245,7 @@ class LocalCluster:
 
         Raises:
             TimeoutError: not within ``timeout`` seconds (``startup_timeout`` if left out); names what lags.
-            BrokerStartError: a broker ended by itself.
+            BrokerStartError: a broker exited.
         """
         from pyclient.testing.probe import wait_until_in_sync
 
@@ -253,7 +253,7 @@ class LocalCluster:
         wait_until_in_sync(backend.addresses, timeout_s=self._or_startup(timeout), alive=backend.check_alive)
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a broker that should run has ended by itself."""
+        """Raise BrokerStartError when a broker that should run has exited."""
         self._running.check_alive()
 
     def logs(self, node_id: int = 1) -> str:
@@ -272,7 +272,7 @@ class LocalCluster:
         """Run one of Kafka's own tools by its Java class, as an independent witness: ``stdout``, ``stderr``, ``returncode``.
 
         ``run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.bootstrap_servers, "--list")``.
-        Runs on this machine whoever runs the brokers, and needs Java here.
+        Runs on this machine, wherever the brokers run, and needs Java here.
 
         Raises:
             subprocess.TimeoutExpired: not done after ``timeout`` seconds; the tool was killed.

@@ -186,7 +186,7 @@ class ContainerCluster:
     def _command(self) -> str | list[str]:
         if self._wanted.security is None:
             return RUN
-        return ["sh", "-c", f'printf %s "$PYCLIENT_JWKS" >{KEYS} && exec {RUN}']  # nobody else can put a file there in time
+        return ["sh", "-c", f'printf %s "$PYCLIENT_JWKS" >{KEYS} && exec {RUN}']  # no other way puts a file there in time
 
     def _environment(self, node_id: int, ports: Mapping[str, int], cluster_id: str) -> dict[str, str]:
         members = range(1, self._wanted.brokers + 1)
@@ -221,9 +221,9 @@ class ContainerCluster:
         if sys.platform != "win32":
             from pyclient.testing.process_guard import ProcessGuard
 
-            leash = self._ends.enter_context(contextlib.closing(ProcessGuard("containers")))
-            self._copies = leash.directory
-            ends = leash.afterwards([sys.executable, "-m", __name__, owner.name])
+            guard = self._ends.enter_context(contextlib.closing(ProcessGuard("containers")))
+            self._copies = guard.directory
+            ends = guard.run_after_exit([sys.executable, "-m", __name__, owner.name])
             self._ends.callback(ends)  # after an orderly end there is nothing left to remove
         else:
             self._copies = Path(tempfile.mkdtemp(prefix="pyclient-containers-"))
@@ -239,7 +239,7 @@ class ContainerCluster:
                 "\n".join(f"broker {b.node_id}:\n{tail(b.log_text(), 25)}" for b in self._brokers.values())) from late
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a container ended by itself."""
+        """Raise BrokerStartError when a container exited."""
         for broker in self._brokers.values():
             if broker.expected and (state := broker.state()) in {"exited", "dead"}:
                 raise BrokerStartError(

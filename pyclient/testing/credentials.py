@@ -1,7 +1,7 @@
 """What clients of a secured cluster prove themselves with, in files and as texts, and whom they should trust.
 
 Makes certificates and the token issuer for one cluster, writes them into the cluster's folder, and knows what brokers
-must be told of them. No text of a secret is in any repr.
+must send it. No repr contains a secret.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class User:
     _issuer: TokenIssuer = attrs.field(repr=False)
 
     def unsecured_token(self, lifetime_s: float = LIFETIME_S) -> str:
-        """A token that nobody signed, for the listener SASL_PLAINTEXT."""
+        """An unsecured token, for the listener SASL_PLAINTEXT."""
         return unsecured_token(self.name, lifetime_s)
 
     def token(self, lifetime_s: float = LIFETIME_S) -> str:
@@ -94,7 +94,7 @@ class Credentials:
 def made_for(security: Security) -> Iterator[tuple[Credentials, BrokerSecurity]]:
     """Everything for one cluster: files exist, and the issuer answers, until the end of the block."""
     with _folder() as folder, TokenIssuer(security.users) as issuer:
-        authority, other = CertificateAuthority("pyclient test CA"), CertificateAuthority("CA that nobody trusts")
+        authority, other = CertificateAuthority("pyclient test CA"), CertificateAuthority("untrusted CA")
         yield _credentials(folder, security, issuer, authority, other), _for_brokers(security, issuer, authority)
 
 
@@ -165,8 +165,8 @@ def _folder() -> Iterator[Path]:
     if sys.platform != "win32":
         from pyclient.testing.process_guard import ProcessGuard
 
-        with contextlib.closing(ProcessGuard("credentials")) as leash:
-            yield leash.directory
+        with contextlib.closing(ProcessGuard("credentials")) as guard:
+            yield guard.directory
     else:
         folder = Path(tempfile.mkdtemp(prefix="pyclient-credentials-"))
         try:

@@ -56,12 +56,12 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists; one that ended by itself still counts until it is collected."""
+        """Whether the process exists; one that exited still counts until it is collected."""
         return self._process is not None
 
     @property
     def exit_code(self) -> int | None:
-        """Of a process that ended by itself; None while it runs or when it was ended from here."""
+        """Exit code of a process that exited; None while it runs or when it was ended from here."""
         return None if self._process is None else self._process.poll()
 
     @property
@@ -98,11 +98,11 @@ class EmbeddedBroker:
         }
         self.properties_file.write_text(render_properties(own | dict(security) | {name: for_node(value, self.node_id) for name, value in config.items()}), "utf-8")
 
-    def format(self, jvm: Jvm, leash: ProcessGuard, arguments: Sequence[str]) -> None:
+    def format(self, jvm: Jvm, guard: ProcessGuard, arguments: Sequence[str]) -> None:
         """Run Kafka's formatter on the folder. Raises BrokerStartError with what it printed."""
         command = jvm.command(FORMATTER, "format", *arguments, "-c", str(self.properties_file), logs=self.directory)
         with (self.directory / "output.log").open("ab") as output:
-            process = leash.lead(command, output=output, env=jvm.environment(), cwd=self.directory)
+            process = guard.start(command, output=output, env=jvm.environment(), cwd=self.directory)
             try:
                 code = process.wait(FORMAT_TIMEOUT_S)
             finally:
@@ -112,13 +112,13 @@ class EmbeddedBroker:
                 f"formatting the folder of broker {self.node_id} failed (exit code {code}): a setting that Kafka refuses "
                 "is the usual cause.", tail(self.log_text()))
 
-    def start(self, jvm: Jvm, leash: ProcessGuard, training: Training | None = None, flags: Sequence[str] = ()) -> None:
+    def start(self, jvm: Jvm, guard: ProcessGuard, training: Training | None = None, flags: Sequence[str] = ()) -> None:
         """Start the process; with *training* its orderly end makes the start-up archive."""
         flags = [*SERVER_HEAP, *flags, *(training.flags() if training else ())]
         command = jvm.command(BROKER, str(self.properties_file), logs=self.directory, flags=flags)
         self._training = training  # first: its lock is given back whatever happens next
         with (self.directory / "output.log").open("ab") as output:
-            self._process = leash.lead(command, output=output, env=jvm.environment(), cwd=self.directory)
+            self._process = guard.start(command, output=output, env=jvm.environment(), cwd=self.directory)
 
     @property
     def trains(self) -> bool:
@@ -162,14 +162,14 @@ class EmbeddedBroker:
 
 
 class EmbeddedCluster:
-    """Brokers that are also the controllers, in one quorum, each a Java process under this process's leash."""
+    """Brokers that are also controllers of one quorum, each a Java process that ends with this process."""
 
     kind: Final[Kind] = "embedded"
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self._jvm: Jvm | None = None
-        self._leash: ProcessGuard | None = None
+        self._guard: ProcessGuard | None = None
         self._brokers: dict[int, EmbeddedBroker] = {}
 
     @property
@@ -232,16 +232,16 @@ class EmbeddedCluster:
             raise
 
     def _start_all(self, deadline: float) -> None:
-        self._leash = leash = ProcessGuard("kafka")
-        self._brokers = self._drawn(leash.directory)
+        self._guard = guard = ProcessGuard("kafka")
+        self._brokers = self._drawn(guard.directory)
         config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
         controllers = [broker.controller for broker in self._brokers.values()]
-        security = self._security_settings(leash.directory)
+        security = self._security_settings(guard.directory)
         for broker in self._brokers.values():
             broker.write_properties(controllers, security, config)
-        self._format_all(leash)
+        self._format_all(guard)
         for broker in self._brokers.values():
-            broker.start(self.jvm, leash, self._training(), self._flags(leash.directory))  # one of them makes the archive, if it is wanted
+            broker.start(self.jvm, guard, self._training(), self._flags(guard.directory))  # one of them makes the archive, if it is wanted
         self._await_ready(deadline)
 
     def _security_settings(self, folder: Path) -> dict[str, str]:
@@ -264,10 +264,10 @@ class EmbeddedCluster:
     def _listeners(self) -> tuple[str, ...]:
         return (PLAINTEXT, CONTROLLER, *((INTERNAL, *LISTENERS) if self._wanted.security is not None else ()))
 
-    def _format_all(self, leash: ProcessGuard) -> None:
+    def _format_all(self, guard: ProcessGuard) -> None:
         arguments = ["-t", new_cluster_id(), *self._quorum_arguments()]
         with ThreadPoolExecutor(len(self._brokers), thread_name_prefix="pyclient-format") as pool:
-            list(pool.map(lambda broker: broker.format(self.jvm, leash, arguments), self._brokers.values()))
+            list(pool.map(lambda broker: broker.format(self.jvm, guard, arguments), self._brokers.values()))
 
     def _quorum_arguments(self) -> list[str]:
         if len(self._brokers) == 1:
@@ -284,11 +284,11 @@ class EmbeddedCluster:
                 "may need a larger startup_timeout.", self._tails()) from late
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a broker ended by itself."""
+        """Raise BrokerStartError when a broker exited."""
         for broker in self._brokers.values():
             if (code := broker.exit_code) is not None:
                 raise BrokerStartError(
-                    f"broker {broker.node_id} ended by itself with exit code {code}; its log names the reason, often a "
+                    f"broker {broker.node_id} exited with code {code}; its log names the reason, often a "
                     "setting that Kafka refuses.", tail(broker.log_text()))
 
     def _tails(self) -> str:
@@ -306,8 +306,8 @@ class EmbeddedCluster:
     def _end_all(self) -> None:
         for broker in self._brokers.values():
             broker.kill()
-        if self._leash is not None:
-            self._leash.close()
+        if self._guard is not None:
+            self._guard.close()
         release_ports(port for broker in self._brokers.values() for port in broker.ports.values())
 
     def stop(self, node_id: int) -> None:
@@ -321,10 +321,10 @@ class EmbeddedCluster:
     def start(self, node_id: int) -> None:
         """Start an ended broker again: same address, same data. Returns at once."""
         broker = self._brokers[node_id]
-        if self._leash is None or (broker.running and broker.exit_code is None):
+        if self._guard is None or (broker.running and broker.exit_code is None):
             return
         broker.kill()
-        broker.start(self.jvm, self._leash, self._training(), self._flags(self._leash.directory))
+        broker.start(self.jvm, self._guard, self._training(), self._flags(self._guard.directory))
 
     def pause(self, node_id: int) -> None:
         """SIGSTOP."""

@@ -84,7 +84,7 @@ def _probed(candidate: Path | None) -> Java:
     version = facts.get("java.version", "")
     numbers = re.match(r"(?:1\.)?(\d+)", version)  # 8 calls itself 1.8
     if numbers is None:
-        raise _Rejected(f"{candidate} did not tell its version")
+        raise _Rejected(f"{candidate} did not report its version")
     if int(numbers[1]) < OLDEST_JAVA:
         raise _Rejected(f"{candidate} is Java {version}")
     return Java(candidate, Path(facts.get("java.home", candidate.parent.parent)), int(numbers[1]), version)

@@ -1,4 +1,4 @@
-"""Whose containers are whose, so that those of a process that died without cleaning up can be told and removed.
+"""Ownership of containers, so that those of a process that died without cleaning up can be found and removed.
 
 An owner is a lock file that the system unlocks when its process dies: a pid alone could be another process's by now.
 """

@@ -1,4 +1,4 @@
-"""Which TCP ports a cluster may use, so that nobody else takes them between the draw and the broker's start.
+"""TCP ports of a cluster, reserved so that no other process takes them before the broker starts.
 
 Ports lie below the ephemeral range: from inside it, any outgoing connection of the machine could take one. All are
 bound at once, which proves they are free, and stay reserved among pyclient's processes until released, so that a

@@ -135,7 +135,7 @@ def test_a_client_that_trusts_another_authority_does_not_trust_the_brokers(kafka
 @one_and_three
 @pytest.mark.parametrize(("listener", "said"), [("EXPIRED", "certificate has expired"), ("WRONG_HOST", "Hostname mismatch|IP address mismatch")])
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_bad_certificates_are_presented_as_said(kafka_cluster: LocalCluster, brokers: int, listener: str, said: str, host: str) -> None:
+def test_bad_certificates_are_presented_as_configured(kafka_cluster: LocalCluster, brokers: int, listener: str, said: str, host: str) -> None:
     context = ssl.create_default_context(cafile=kafka_cluster.credentials.ca.path)
     with tls_connection(kafka_cluster, "SSL", context, host) as trusted:
         assert trusted.version() == "TLSv1.3"

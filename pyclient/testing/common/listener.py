@@ -59,7 +59,7 @@ class Listener:
         try:
             accepted, _ = self._sock.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # whoever it was has gone again
+            return  # the client has disconnected already
         except OSError as error:
             _log.warning("accepting a connection failed, trying again in %.1f s: %s", PAUSE_S, error)
             self._loop.remove_reader(self._sock)
@@ -83,7 +83,7 @@ class Listener:
                 shaken.cancel()
             await shaken
         except BaseException as error:
-            if not isinstance(error, ssl.SSLError):  # that one was told what is wrong, and is hung up on
+            if not isinstance(error, ssl.SSLError):  # a TLS alert was sent; the connection is closed
                 transport.abort()
             raise
         finally:

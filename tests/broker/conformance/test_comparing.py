@@ -11,7 +11,7 @@ def found(api: Api, real: Plain, fake: Plain, used: set[Allowance] | None = None
     return list(Comparison(set() if used is None else used).differences(api, real, fake))
 
 
-def test_a_difference_is_told_with_its_path_and_both_values() -> None:
+def test_a_difference_is_reported_with_its_path_and_both_values() -> None:
     (line,) = found(Api.FETCH, {"responses": [{"offset": 1}]}, {"responses": [{"offset": 2}]})
     assert line == "responses.offset: the broker says 1, the model 2"
 

@@ -1,4 +1,4 @@
-"""Which backend is chosen, and what misuse is told; brokers run in tests/broker and tests/containers."""
+"""The choice of a backend, and errors of misuse; brokers run in tests/broker and tests/containers."""
 from __future__ import annotations
 
 import pytest

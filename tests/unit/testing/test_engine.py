@@ -1,4 +1,4 @@
-"""Whether a Docker engine answers is asked without leaving anything behind, whoever answers instead of it."""
+"""The check for a Docker engine leaves nothing open, whatever answers at its address."""
 from __future__ import annotations
 
 import gc
@@ -53,12 +53,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "s"
 
 
-def test_where_nothing_is_nobody_answers(place: Path) -> None:
+def test_a_missing_socket_means_no_engine(place: Path) -> None:
     assert not place.exists()
     assert not asked()
 
 
-def test_where_nobody_listens_nobody_answers(place: Path) -> None:
+def test_a_socket_without_listener_means_no_engine(place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place))
     assert not asked()

@@ -48,7 +48,7 @@ def refuse_offset_commit(request: Request, code: int) -> Fields:
 
 
 def _committer(kafka: Kafka, request: Request) -> AnyGroup:
-    """The group, when whoever this is may commit for it."""
+    """The group, if the sender may commit to it."""
     body = request.body
     generation = body.generation_id_or_member_epoch
     group = kafka.part(Coordinator).find(request.broker, body.group_id)
@@ -85,7 +85,7 @@ def _check_epoch(kafka: Kafka, group: ConsumerGroup, request: Request) -> None:
 
 
 def _places(kafka: Kafka, request: Request) -> list[Place]:
-    """What would be committed if whoever asks may."""
+    """The partitions that the request would commit."""
     return [(found.id, part.partition_index) for topic, found in _topics(kafka, request) if found is not None for part in topic.partitions
             if 0 <= part.partition_index < len(found.partitions) and not _is_too_large(kafka, part)]
 
@@ -163,7 +163,7 @@ def _fetched(kafka: Kafka, request: Request, wanted: Any) -> Mapping[str, object
 
 
 def _fetchable(kafka: Kafka, request: Request, wanted: Any) -> AnyGroup | None:
-    """The group, when whoever this is may ask: a member of the next generation says so with its epoch, others say nothing of themselves."""
+    """The group, if the sender may fetch its offsets: KIP-848 members send their epoch, other clients send none."""
     group = kafka.part(Coordinator).find(request.broker, wanted.group_id)
     member_id, epoch = getattr(wanted, "member_id", None), getattr(wanted, "member_epoch", NOTHING)
     if isinstance(group, ConsumerGroup) and (member_id is not None or epoch >= 0):

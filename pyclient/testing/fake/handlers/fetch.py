@@ -53,7 +53,7 @@ class Answers:
     leaders: list[Fields] = attrs.field(factory=list)
     bytes_read: int = 0
     is_urgent: bool = False
-    """Whether something is to be told without waiting for records."""
+    """Whether to answer without waiting for records."""
 
 
 def fetch(kafka: Kafka, request: Request) -> Coroutine[Any, Any, Fields] | Fields:
@@ -157,7 +157,7 @@ def _read(kafka: Kafka, reading: Reading) -> Answers:
         answers.bytes_read += size
         left = max(0, left - size)
     answers.is_urgent |= len(unknown) == len(reading.wishes)
-    if unknown:  # a real broker puts what it cannot read behind what it reads, and of that first the ids nobody has
+    if unknown:  # a real broker lists failed partitions last, and of those unknown topic ids first
         answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != ErrorCode.unknown_topic_id))
     return answers
 

@@ -27,7 +27,7 @@ LEAVE_BATCHED_SINCE: Final = 3
 NOT_FOUND_SINCE: Final = 6
 NO_OPERATIONS: Final = -(2**31)
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what nobody forbids."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: there is no authorizer."""
 
 
 # ---- members ------------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def join_group(kafka: Kafka, request: Request) -> Fields | Awaitable[Fields]:
 
 
 def _joined_as_classic_member(kafka: Kafka, group: ConsumerGroup, request: Request) -> Fields:
-    """Nobody is told its id when it is refused."""
+    """A rejected member does not get its id."""
     try:
         return kafka.part(ClassicMembers).join(group, _joining(request))
     except RefusalError as refused:
@@ -148,7 +148,7 @@ def _current(group: Group | None, body: Any) -> tuple[Group, Member]:
 
 
 def leave_group(kafka: Kafka, request: Request) -> Fields:
-    """One member, or since version 3 any number; those who are left share anew."""
+    """One member, or since version 3 any number; the remaining ones rebalance."""
     try:
         group = _named(kafka, request)
     except RefusalError as refused:

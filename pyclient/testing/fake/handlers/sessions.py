@@ -34,14 +34,14 @@ class Wish(NamedTuple):
 
 @attrs.define(eq=False)
 class Cached:
-    """A partition of a session: the wish, and what the client was told last."""
+    """A partition of a session: the client's wish and the last response."""
 
     wish: Wish
     high_watermark: int = UNKNOWN
     log_start: int = UNKNOWN
 
     def is_news(self, fields: Mapping[str, object]) -> bool:
-        """Whether the client has to be told this; what it is told is kept."""
+        """Whether the response has to include this partition; its values are kept."""
         before = (self.high_watermark, self.log_start)
         has_failed = fields["error_code"] != 0
         self.high_watermark = int(str(fields["high_watermark"]))
@@ -74,7 +74,7 @@ class Session:
             self.partitions.pop(key, None)
 
     def news(self, answers: Mapping[Key, Mapping[str, object]]) -> dict[Key, Mapping[str, object]]:
-        """The answers the client has to be told. A partition that had records is read last the next time."""
+        """The partitions that the response has to include. One that had records is read last the next time."""
         changed: dict[Key, Mapping[str, object]] = {}
         for key, fields in answers.items():
             cached = self.partitions.get(key)

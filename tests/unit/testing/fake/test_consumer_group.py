@@ -1,4 +1,4 @@
-"""A group of the next generation (KIP-848), without cluster or time: epochs, who has what, and what is told to whom."""
+"""A KIP-848 group without cluster or time: epochs, assignments and answers."""
 from __future__ import annotations
 
 import pytest
@@ -39,11 +39,11 @@ def test_a_partition_that_comes_back_to_who_is_giving_it_up_stays_there(group: C
     second.leave()
     first.reconcile()
     first.heartbeat()
-    assert topics.names(first.target) == ["t-0", "t-1", "t-2", "t-3"]  # at once: nobody else can have had it
+    assert topics.names(first.target) == ["t-0", "t-1", "t-2", "t-3"]  # at once: no other member can have had it
     assert group.state is ConsumerState.STABLE
 
 
-def test_topics_nobody_is_subscribed_to_change_nothing(group: ConsumerGroup, topics: Topics) -> None:
+def test_topics_without_subscribers_change_nothing(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t")
     first.step()
     topics.create("other", 3)
@@ -52,7 +52,7 @@ def test_topics_nobody_is_subscribed_to_change_nothing(group: ConsumerGroup, top
     assert group.epoch == 1
 
 
-def test_a_topic_that_was_deleted_is_given_up_and_made_anew_is_another_one(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_deleted_topic_is_revoked_and_one_created_again_is_another_one(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t")
     first.step()
     del topics.catalog["t"]
@@ -96,7 +96,7 @@ def test_who_waits_for_partitions_that_it_does_not_want_any_more_does_not_get_th
     assert (second.has(), topics.names(group.targets["b"])) == ([], ["t-2", "t-3"])
 
 
-def test_a_full_group_takes_nobody_but_its_own_members(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_full_group_accepts_only_its_own_members(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t", most=1)
     first.step()
     assert refused(Client(group, topics, "b", "t", most=1).heartbeat) == ErrorCode.group_max_size_reached
@@ -168,7 +168,7 @@ def test_a_static_member_that_leaves_while_it_gives_something_up_frees_that(grou
 # ---- regular expressions ------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_others_name_and_one_matches_now_is_shared_anew(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_topic_that_one_names_and_another_matches_is_reassigned(group: ConsumerGroup, topics: Topics) -> None:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", pattern="t")
     settle(first, second)
     group.match(topics.catalog, 0)
@@ -176,7 +176,7 @@ def test_a_topic_that_others_name_and_one_matches_now_is_shared_anew(group: Cons
     assert (first.has(), second.has(), group.epoch) == (["t-0", "t-1"], ["t-2", "t-3"], 2)
 
 
-def test_one_that_nobody_wants_any_more_is_forgotten(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_pattern_without_subscribers_is_forgotten(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", pattern="t.*")
     first.step()
     group.match(topics.catalog, 0)

@@ -23,7 +23,7 @@ patterns = st.none() | st.sampled_from(PATTERNS)
 
 
 class Consumers(RuleBasedStateMachine):
-    """Truthful members: they read what they were told, until they gave it up; what they do is never what they should do next."""
+    """Correct members: they read their target until they revoke it; the order of their actions is random."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ class Consumers(RuleBasedStateMachine):
             self.check_balance(wanted)
 
     def something_happens(self) -> None:
-        """Until then, what a member's pattern does not match any more may stay with nobody: real brokers strand it, too (`STRANDED`)."""
+        """Before the next change, partitions that a pattern no longer matches may stay unowned, as with real brokers (`STRANDED`)."""
         if self.clients:
             visitor = Client(self.group, self.topics, "a visitor")
             visitor.heartbeat()

@@ -25,7 +25,7 @@ def members() -> Iterator[ConsumerMembers]:
 # ---- requests -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_group_takes_nobody_else() -> None:
+def test_a_full_group_rejects_a_new_member() -> None:
     with ConsumerMembers(group_consumer_max_size=1) as members:
         members.enter("a")
         assert members.enter("b").error_code == 81
@@ -143,7 +143,7 @@ def test_members_epochs_and_partitions_move_with_the_group(members: ConsumerMemb
     assert members.consumers.state is ConsumerState.STABLE
 
 
-def test_a_new_coordinator_loads_first_and_nobody_is_given_up_for_that() -> None:
+def test_a_new_coordinator_loads_first_and_no_session_expires_meanwhile() -> None:
     with ConsumerMembers(coordinator_load_ms=9000) as members:
         members.enter("a")
         members.advance(SESSION_S - 1)
@@ -164,7 +164,7 @@ def test_the_next_coordinator_notices_silent_members_and_those_that_give_nothing
     assert members.consumers.state is ConsumerState.EMPTY
 
 
-def test_what_changed_while_nobody_coordinated_is_noticed(members: ConsumerMembers) -> None:
+def test_topic_changes_during_a_move_are_noticed(members: ConsumerMembers) -> None:
     members.enter("a")
     members.do(lambda: members.kafka.move_coordinator("g", 2))
     members.do(lambda: members.kafka.add_partitions(members.topic, [[1, 2]]))
@@ -242,7 +242,7 @@ def test_classic_admins_see_that_it_is_no_classic_group(members: ConsumerMembers
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_order_members_beat_in_everything_is_shared(members: ConsumerMembers, seed: int) -> None:
+def test_every_partition_is_assigned_in_any_order_of_heartbeats(members: ConsumerMembers, seed: int) -> None:
     random = Random(seed)
     owned: dict[str, list[int]] = {}
     names = "abcde"
@@ -252,13 +252,13 @@ def test_whatever_order_members_beat_in_everything_is_shared(members: ConsumerMe
         if answer.error_code == 25 or random.random() < 0.05:
             members.heartbeat(name, -1)
             owned.pop(name, None)
-        elif (told := members.given(answer)) is not None:
-            owned[name] = told
+        elif (assigned := members.given(answer)) is not None:
+            owned[name] = assigned
         members.advance(random.random())
         assert len({index for each in owned.values() for index in each}) == sum(len(each) for each in owned.values())
     for name in [*owned, *owned, *owned, *owned]:
-        told = members.given(members.heartbeat(name, owned=owned[name]))
-        owned[name] = owned[name] if told is None else told
+        assigned = members.given(members.heartbeat(name, owned=owned[name]))
+        owned[name] = owned[name] if assigned is None else assigned
     if owned:
         assert sorted(index for each in owned.values() for index in each) == [0, 1, 2, 3]
         assert members.consumers.state is ConsumerState.STABLE

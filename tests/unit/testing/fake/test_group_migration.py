@@ -55,7 +55,7 @@ def classic(members: ConsumerMembers, *instances: str) -> list[str]:
 # ---- up -----------------------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_in_the_classic_group_is_told_to_join_again(members: ConsumerMembers) -> None:
+def test_members_that_wait_in_the_classic_group_must_rejoin_after_an_upgrade(members: ConsumerMembers) -> None:
     first, second = classic(members, "i", "j")
     waiting = members.joining(first, instance="i", protocols=protocols())
     members.soon()
@@ -64,7 +64,7 @@ def test_who_waits_in_the_classic_group_is_told_to_join_again(members: ConsumerM
     assert list(members.consumers.members) == [first, second, "new"]
 
 
-def test_a_refused_member_upgrades_nobody(members: ConsumerMembers) -> None:
+def test_a_rejected_member_does_not_upgrade_the_group(members: ConsumerMembers) -> None:
     (old,) = classic(members, "i")
     assert members.enter("new", None, subscribed_topic_regex="(").error_code == 128
     assert isinstance(members.group, Group)
@@ -80,15 +80,15 @@ def test_groups_of_something_else_than_pure_consumers_are_not_upgraded(members: 
     assert isinstance(members.group, Group)
 
 
-@pytest.mark.parametrize(("policy", "up", "down", "guest"), [
+@pytest.mark.parametrize(("policy", "up", "down", "classic_join"), [
     ("bidirectional", 0, True, 0), ("upgrade", 0, False, 0), ("downgrade", 69, True, 0), ("disabled", 69, False, 23)])
-def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: bool, guest: int) -> None:
+def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: bool, classic_join: int) -> None:
     with ConsumerMembers(group_consumer_migration_policy=policy) as members:
         classic(members, "i")
         assert members.enter("new").error_code == up
     with ConsumerMembers(group_consumer_migration_policy=policy) as members:
         members.enter("new")
-        assert members.join(instance="i", protocols=protocols()).error_code == guest
+        assert members.join(instance="i", protocols=protocols()).error_code == classic_join
         members.heartbeat("new", -1)
         assert isinstance(members.kafka.part(Coordinator).groups["g"], Group) is down
 

@@ -42,7 +42,7 @@ def test_a_new_leader_answers_no_end_before_it_knows_what_is_committed() -> None
         assert driver.list(-1, broker=2).offset == 1
 
 
-def test_the_end_of_each_epoch_is_told() -> None:
+def test_each_epoch_has_its_end_offset() -> None:
     with ClusterDriver() as driver:
         driver.produce(batch(3))
         driver.lead(2)

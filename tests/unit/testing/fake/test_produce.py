@@ -119,7 +119,7 @@ def test_acks_all_times_out_and_says_where_the_records_are() -> None:
         assert (int(answer.error_code), answer.base_offset) == (7, 1)
 
 
-def test_acks_all_waiting_at_a_leader_that_is_deposed_is_told_so() -> None:
+def test_acks_all_at_a_deposed_leader_ends_with_an_error() -> None:
     with ClusterDriver(replica_lag_ms=5000) as driver:
         driver.advance(20)
         task = driver.producing()

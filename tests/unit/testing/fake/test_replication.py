@@ -34,7 +34,7 @@ def test_followers_fetch_late_and_learn_the_high_watermark_one_fetch_later() -> 
         assert driver.marks() == {1: 1, 2: 0, 3: 0}
         driver.advance(0.11)
         assert driver.marks() == {1: 1, 2: 1, 3: 1}
-        assert driver.loop.next_timer is None  # nobody fetches for nothing
+        assert driver.loop.next_timer is None  # no follower fetches without need
 
 
 def test_a_dead_replica_holds_the_high_watermark_until_the_controller_notices() -> None:
@@ -85,7 +85,7 @@ def test_a_follower_that_missed_nothing_is_in_sync_again_all_the_same() -> None:
         assert driver.partition.isr == [1, 2, 3]
 
 
-def test_nothing_is_fetched_from_a_dead_leader_that_nobody_misses_yet() -> None:
+def test_nothing_is_fetched_from_a_dead_leader_before_the_controller_notices() -> None:
     with lagging(failure_detection_ms=5000) as driver:
         driver.produce(acks=1)
         driver.kill(1)
@@ -193,7 +193,7 @@ def _check_committed_survives(driver: ClusterDriver, random: Random, seed: int) 
 # ---- elections ---------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_leads_when_no_in_sync_replica_lives() -> None:
+def test_there_is_no_leader_without_a_live_in_sync_replica() -> None:
     with ClusterDriver() as driver:
         driver.kill(2, 3, 1)
         assert (driver.partition.leader, driver.partition.isr) == (NO_LEADER, [1])
@@ -290,7 +290,7 @@ def test_a_deleted_topic_leaves_nothing_due() -> None:
     driver.loop.close()
 
 
-def test_whoever_waits_for_a_topic_is_told_when_it_is_deleted() -> None:
+def test_a_waiting_produce_ends_when_its_topic_is_deleted() -> None:
     with ClusterDriver(replica_lag_ms=math.inf) as driver:
         task = driver.producing(timeout_ms=9000)
         driver.advance(0.1)

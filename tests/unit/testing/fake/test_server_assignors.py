@@ -29,7 +29,7 @@ def test_uniform_leaves_what_is_even_as_it_is() -> None:
     assert uniform(members("a", "b", "c", had=had), {T: 5}) == had
 
 
-def test_uniform_gives_out_first_what_nobody_had() -> None:
+def test_uniform_assigns_unowned_partitions_first() -> None:
     had = {"a": ((T, 0), (T, 1), (T, 2), (T, 3))}
     assert indexes(uniform(members("a", "b", "c", had=had), {T: 6})) == {"a": [0, 1], "b": [4, 5], "c": [2, 3]}
 
