@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyclient.testing import listener as listener_module
+from pyclient.testing.common import listener as listener_module
 from pyclient.testing.common.listener import Listener
 
 
