@@ -1,6 +1,6 @@
-"""The listeners of a secured cluster, and what brokers are configured with for them.
+"""The listeners of a secured cluster and their broker settings.
 
-Pure: PEM texts, users and names in, Kafka's settings out. Where brokers listen, those who run them decide.
+Pure: PEM texts, users and names in, Kafka's settings out. The backends choose addresses and ports.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class Listener(NamedTuple):
-    """One kind of listener: its security protocol, and what a client is shown and asked for."""
+    """One listener: its security protocol, its certificate, and what it requires of clients."""
 
     protocol: str
     presents: Presented = "valid"

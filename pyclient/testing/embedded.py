@@ -1,6 +1,6 @@
-"""Brokers as Java processes of this machine: formats them, starts them, and leaves nothing behind.
+"""Brokers as Java processes of this machine: formatted, started and removed.
 
-Decides when a start has failed, and whether it deserves another try. Start-up and end are the only blocking parts.
+Decides when a start has failed and whether to retry. Only start and end block.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STARTS: Final = 3
 FORMAT_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 _PORT_TAKEN: Final = "Address already in use"
-_REFUSED: Final = "ConfigException"  # how Kafka says that a setting is wrong: it will say so again
+_REFUSED: Final = "ConfigException"  # an invalid setting: a retry would fail again
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class EmbeddedBroker:
         return "".join(part.read_text("utf-8", "replace") for part in parts if part.is_file())
 
     def write_properties(self, controllers: Sequence[str], security: Mapping[str, str], config: Mapping[str, str]) -> None:
-        """Lay the folder out; *security* and *config* are the cluster's, this adds what is the broker's own."""
+        """Write the properties file: the cluster's *security* and *config*, and the broker's own settings."""
         self.directory.mkdir(exist_ok=True)
         at = {name: f"{name}://{HOST}:{port}" for name, port in self.ports.items()}
         own = {
@@ -113,10 +113,10 @@ class EmbeddedBroker:
                 "is the usual cause.", tail(self.log_text()))
 
     def start(self, jvm: Jvm, guard: ProcessGuard, training: Training | None = None, flags: Sequence[str] = ()) -> None:
-        """Start the process; with *training* its orderly end makes the start-up archive."""
+        """Start the process; with *training* its orderly stop writes the start-up archive."""
         flags = [*SERVER_HEAP, *flags, *(training.flags() if training else ())]
         command = jvm.command(BROKER, str(self.properties_file), logs=self.directory, flags=flags)
-        self._training = training  # first: its lock is given back whatever happens next
+        self._training = training  # first, so that its lock is always released
         with (self.directory / "output.log").open("ab") as output:
             self._process = guard.start(command, output=output, env=jvm.environment(), cwd=self.directory)
 
@@ -125,7 +125,7 @@ class EmbeddedBroker:
         return self._training is not None
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End in order, and by force when that takes longer than *timeout_s*."""
+        """Stop in order; kill after *timeout_s*."""
         if (process := self._process) is None:
             return
         process.send_signal(signal.SIGTERM)
@@ -148,7 +148,7 @@ class EmbeddedBroker:
             pause(self._process)
 
     def resume(self) -> None:
-        """Let the process go on, if it runs."""
+        """Resume the process, if it runs."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 
@@ -197,7 +197,7 @@ class EmbeddedCluster:
         return {node_id: broker.address(listener) for node_id, broker in self._brokers.items()}
 
     def open(self) -> None:
-        """Start all brokers: again with other ports when somebody took one, and without an archive that may be bad."""
+        """Start all brokers; retry with other ports when one was taken, and without a possibly bad archive."""
         jvm = self.jvm  # before the clock starts: a first download may take longer than a start may
         deadline = time.monotonic() + self._wanted.startup_timeout_s
         for _ in range(STARTS - 1):
@@ -216,7 +216,7 @@ class EmbeddedCluster:
 
     def _prepared_for_another_try(self, failed: BrokerStartError) -> bool:
         if _PORT_TAKEN in str(failed):
-            log.info("a port was taken between draw and start; drawing others")
+            log.info("a port was taken before the broker's start; choosing others")
             return True
         may_be_archive = self.jvm.archived and self.jvm.archive.usable and _REFUSED not in str(failed)
         if may_be_archive:
@@ -241,7 +241,7 @@ class EmbeddedCluster:
             broker.write_properties(controllers, security, config)
         self._format_all(guard)
         for broker in self._brokers.values():
-            broker.start(self.jvm, guard, self._training(), self._flags(guard.directory))  # one of them makes the archive, if it is wanted
+            broker.start(self.jvm, guard, self._training(), self._flags(guard.directory))  # at most one of them trains
         self._await_ready(deadline)
 
     def _security_settings(self, folder: Path) -> dict[str, str]:
@@ -295,7 +295,7 @@ class EmbeddedCluster:
         return "\n".join(f"broker {b.node_id}:\n{tail(b.log_text(), 25)}" for b in self._brokers.values())
 
     def close(self) -> None:
-        """Kill all brokers and remove the folder. The one that makes the archive is first ended in order."""
+        """Kill all brokers and remove the folder. The one that trains is stopped in order first."""
         try:
             for broker in self._brokers.values():
                 if broker.trains and broker.exit_code is None:
@@ -355,5 +355,5 @@ class EmbeddedCluster:
 
 
 def _keys(folder: Path) -> Path:
-    """Where brokers find the token issuer's keys."""
+    """The file with the token issuer's keys."""
     return folder / "jwks.json"

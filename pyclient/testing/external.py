@@ -1,4 +1,4 @@
-"""A running cluster, given by its address: used as it is, never started, stopped or configured."""
+"""A running cluster, given by its address; never started, stopped or configured."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -53,7 +53,7 @@ def reserve_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
 
 
 def release_ports(ports: Iterable[int]) -> None:
-    """Let others draw *ports* again. Ports not held here are ignored."""
+    """Release *ports*. Ports not held here are ignored."""
     with _held_guard:
         for port in ports:
             if port in _held:

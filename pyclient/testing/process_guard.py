@@ -1,4 +1,4 @@
-"""Ties processes and a work directory to the life of this process: when it ends, however it ends, they go.
+"""Ties processes and a work directory to this process: when it ends, even by SIGKILL, they are removed.
 
 One pipe per guard. This process holds the writing end and never writes; watchers wait for its end-of-file, which the
 kernel delivers on exit, SIGKILL included, and from whatever thread the processes were started. A shell starts the
@@ -43,7 +43,7 @@ _open_ends: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
 
 
 class ProcessGuard:
-    """A work directory, and the processes started in it, none of which outlive this object or its process."""
+    """A work directory and processes; none of them outlives this object or its process."""
 
     def __init__(self, name: str) -> None:
         self.directory: Final = Path(tempfile.gettempdir()).resolve() / f"pyclient-{name}-{uuid.uuid4().hex[:12]}"
@@ -71,7 +71,7 @@ class ProcessGuard:
         return process
 
     def run_after_exit(self, command: Sequence[str]) -> Callable[[], None]:
-        """Have *command* run when this process has ended without `close`; the returned function calls it off."""
+        """Run *command* when this process ends without `close`; the returned function cancels that."""
         waiting = self._spawn(["sh", "-c", _RUN_AFTER_EXIT, "sh", *command])
         return functools.partial(kill_group, waiting)
 
@@ -90,7 +90,7 @@ class ProcessGuard:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def release_in_child(self) -> None:
-        """In a forked child: let go of the pipe, so that only the parent's life counts."""
+        """Close the pipe in a forked child, so that only the parent keeps the processes alive."""
         if self._end.detach() is not None:
             _close_quietly(self._writing, self._reading)
 

@@ -41,14 +41,14 @@ with LocalCluster({brokers}, mode="embedded") as cluster:
 DYING_PROGRAM = """
 import os
 from pyclient.testing import LocalCluster, embedded
-leashes, real = [], embedded.ProcessGuard
+guards, real = [], embedded.ProcessGuard
 
 def remembered(name):
-    leashes.append(real(name))
-    return leashes[0]
+    guards.append(real(name))
+    return guards[0]
 
 def die(*_, **__):
-    print(leashes[0].directory, flush=True)
+    print(guards[0].directory, flush=True)
     os.kill(os.getpid(), 9)
 
 embedded.ProcessGuard, embedded.wait_until_ready = remembered, die

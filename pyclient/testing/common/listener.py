@@ -1,4 +1,4 @@
-"""A listening socket on a loop, whose end leaves nothing behind."""
+"""A listening socket on a loop that loses no accepted connection when it is closed."""
 from __future__ import annotations
 
 import asyncio
@@ -39,13 +39,13 @@ class Listener:
         return int(self._sock.getsockname()[1])
 
     def close(self) -> None:
-        """Accept no more. Calling again does nothing."""
+        """Stop accepting. Calling again does nothing."""
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock)
             self._sock.close()
 
     async def all_entered(self) -> None:
-        """Return when every accepted connection is its protocol's, or gone. Who is still busy with TLS is hung up on."""
+        """Return when every accepted connection has its protocol or is gone. Unfinished TLS handshakes are cut."""
         self._ending = True
         for shaken in self._shaking:
             shaken.cancel()
