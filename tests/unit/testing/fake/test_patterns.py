@@ -42,6 +42,7 @@ def test_names_are_matched_as_a_whole(pattern: str, names: list[str]) -> None:
     ("a{3,2}", "invalid repeat count"),
     (r"a\y", "invalid escape sequence"),
     (r"(a)\1", "invalid escape sequence"),
+    (r"a\C", "invalid escape sequence"),
     ("a\\", "trailing backslash at end of expression"),
     ("[a\\", "trailing backslash at end of expression"),
     ("[b-a]", "invalid character class range"),
