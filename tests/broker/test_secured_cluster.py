@@ -239,7 +239,7 @@ def test_what_is_revoked_is_the_users_own_and_may_never_have_been_granted(kafka_
 
 
 @pytest.mark.kafka(security=SHORT)
-def test_a_session_is_as_long_as_was_asked_for_and_is_cut_afterwards(kafka_cluster: LocalCluster) -> None:
+def test_a_session_has_the_configured_length_and_is_cut_afterwards(kafka_cluster: LocalCluster) -> None:
     [where] = addresses(kafka_cluster, "SASL_PLAINTEXT")
     with session(where, "PLAIN", b"\0alice\0" + SHORT.users["alice"].encode()) as logged_in:
         assert logged_in.lifetime_ms == REAUTH_MS
@@ -301,7 +301,7 @@ def test_a_listener_that_is_not_there_is_answered_with_those_that_are(kafka_clus
         kafka_cluster.bootstrap("TLS")
 
 
-def test_a_cluster_without_security_says_how_to_have_it(kafka_cluster: LocalCluster) -> None:
+def test_the_error_of_a_cluster_without_security_names_the_remedy(kafka_cluster: LocalCluster) -> None:
     with pytest.raises(ValueError, match=r"no listener 'SSL' here, but PLAINTEXT; security=Security\(\) adds others"):
         kafka_cluster.bootstrap("SSL")
     for act in (lambda: kafka_cluster.credentials, lambda: kafka_cluster.grant("bob", "ALL", topic="a"), lambda: kafka_cluster.set_password("a", "b")):

@@ -36,7 +36,7 @@ def test_a_renamed_value_keeps_its_partner_through_a_run() -> None:
     assert list(comparison.differences(Api.JOIN_GROUP, {"member_id": "w"}, {"member_id": "y"}))
 
 
-def test_what_is_absent_on_one_side_only_is_a_difference_even_where_values_are_free() -> None:
+def test_a_value_absent_on_one_side_is_a_difference_even_where_values_are_free() -> None:
     assert found(Api.FETCH, {"session_id": 0}, {"session_id": 7})
     assert found(Api.PRODUCE, {"log_append_time": None}, {"log_append_time": 7})
 

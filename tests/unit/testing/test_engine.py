@@ -65,7 +65,7 @@ def test_a_socket_without_listener_means_no_engine(place: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"no HTTP\r\n\r\n"])
-def test_who_is_no_engine_does_not_count(place: Path, answer: bytes) -> None:
+def test_another_server_is_not_an_engine(place: Path, answer: bytes) -> None:
     with answering(place, answer):
         assert not asked()
 

@@ -37,7 +37,7 @@ def said_to(client: socket.socket) -> bytes | None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_what_was_accepted_before_the_end_reaches_a_protocol_and_the_rest_is_refused(turns: int) -> None:
+def test_connections_accepted_before_the_end_reach_a_protocol_and_others_are_rejected(turns: int) -> None:
     made: list[asyncio.Transport] = []
 
     async def test() -> None:
@@ -57,7 +57,7 @@ def test_what_was_accepted_before_the_end_reaches_a_protocol_and_the_rest_is_ref
     assert len(made) == (turns > 1)
 
 
-def test_an_error_of_the_system_is_logged_and_accepting_goes_on(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_error_is_logged_and_accepting_continues(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_module, "PAUSE_S", 0.0)
     made: list[asyncio.Transport] = []
 

@@ -139,7 +139,7 @@ def test_a_command_for_afterwards_can_be_called_off(tmp_path: Path) -> None:
         assert not witness.exists()
 
 
-def test_what_the_shell_says_of_a_missing_program_stands_in_the_output() -> None:
+def test_the_shells_error_about_a_missing_program_is_in_the_output() -> None:
     with contextlib.closing(ProcessGuard("test")) as guard:
         with (guard.directory / "out").open("wb") as log:
             process = guard.start(["/nowhere/java"], output=log)

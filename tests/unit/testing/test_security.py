@@ -60,7 +60,7 @@ def test_equal_wishes_are_one_key_and_others_are_not() -> None:
         assert len({SECURITY: 1, other: 2}) == 2
 
 
-def test_a_wish_does_not_change_when_the_users_it_was_made_of_do() -> None:
+def test_a_security_request_does_not_change_with_the_users_mapping() -> None:
     users = {"alice": "one"}
     wish = Security(users=users, super_users="alice")
     users["alice"] = "two"

@@ -44,7 +44,7 @@ def reachable(fake: FakeCluster, broker: int) -> bool:
 # ---- seeding and asserting ----------------------------------------------------------------------------------------------
 
 
-def test_what_a_service_produced_is_there_to_be_asserted(fake_cluster: FakeCluster) -> None:
+def test_a_services_records_can_be_asserted(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 2)
     with producer(fake_cluster) as client:
         client.send("orders", b"first", b"key", headers=[("trace", b"1")], partition=1)
@@ -62,7 +62,7 @@ def test_compressed_records_are_read_too(fake_cluster: FakeCluster, codec: Any) 
     assert [each.value for each in fake_cluster.records("orders")] == [b"value %d" % number for number in range(50)]
 
 
-def test_what_a_test_puts_in_is_consumed_and_what_is_committed_is_seen(fake_cluster: FakeCluster) -> None:
+def test_seeded_records_are_consumed_and_committed_offsets_are_visible(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 3)
     done = fake_cluster.produce("orders", b"value", b"key", headers=[("h", None)], timestamp=1234)
     assert done.timestamp == 1234
@@ -126,7 +126,7 @@ def test_async_clients_use_it_in_an_async_block() -> None:
 
 
 @pytest.mark.parametrize("verdict", [Fail(NOT_LEADER), Drop(), Drop(applied=True), Cut(keep=5), Silence(), Delay(0.01), Throttle(5)])
-def test_a_producer_gets_over_every_kind_of_fault(fake_cluster: FakeCluster, verdict: Any) -> None:
+def test_a_producer_recovers_from_every_kind_of_fault(fake_cluster: FakeCluster, verdict: Any) -> None:
     fake_cluster.create_topic("orders")
     with fake_cluster.intercept(verdict, "Produce", times=1) as rule, producer(fake_cluster) as client:
         client.send("orders", b"value").result(20)
@@ -231,7 +231,7 @@ def test_restarting_a_running_broker_cuts_its_connections_and_keeps_its_records(
 
 
 @pytest.mark.fake_kafka(brokers=2, replica_lag_ms=3_600_000)
-def test_what_was_not_replicated_is_lost_with_the_leaders_tail(fake_cluster: FakeCluster) -> None:
+def test_unreplicated_records_are_lost_with_the_leaders_tail(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", config={"min.insync.replicas": "1"})
     with producer(fake_cluster, acks=1) as client:
         client.send("orders", b"lost").result(20)
@@ -268,7 +268,7 @@ def test_a_poll_that_a_pause_overtook_is_answered_after_it(fake_cluster: FakeClu
 
 
 @pytest.mark.fake_kafka(brokers=2)
-def test_a_moved_coordinator_keeps_what_was_committed(fake_cluster: FakeCluster) -> None:
+def test_a_moved_coordinator_keeps_committed_offsets(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
     with Consumer(bootstrap_servers=fake_cluster.bootstrap_servers, group_id="readers", auto_offset_reset="earliest") as client:
         client.assign([TopicPartition("orders", 0)])

@@ -31,7 +31,7 @@ def refused(work: object, *args: object, **options: object) -> int:
 # ---- reconciliation -----------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_that_comes_back_to_who_is_giving_it_up_stays_there(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_partition_assigned_again_during_its_revocation_stays(group: ConsumerGroup, topics: Topics) -> None:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", "t")
     first.step()
     second.step()
@@ -69,7 +69,7 @@ def test_a_deleted_topic_is_revoked_and_one_created_again_is_another_one(group: 
 # ---- subscriptions ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_wanted_any_more_goes_before_it_is_known_what_is(group: ConsumerGroup, topics: Topics) -> None:
+def test_unsubscribed_partitions_are_revoked_before_a_new_pattern_is_resolved(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", pattern="t")
     first.step()
     group.match(topics.catalog, 0)
@@ -82,7 +82,7 @@ def test_what_is_not_wanted_any_more_goes_before_it_is_known_what_is(group: Cons
     assert (group.owners(), group.state) == ({}, ConsumerState.STABLE)
 
 
-def test_who_waits_for_partitions_that_it_does_not_want_any_more_does_not_get_them(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_member_gets_no_partition_it_unsubscribed_from_while_waiting(group: ConsumerGroup, topics: Topics) -> None:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", pattern="t")
     first.step()
     second.step()
@@ -132,7 +132,7 @@ def test_a_static_member_that_is_fenced_has_to_wait_for_the_end_of_its_own_sessi
     assert refused(first.heartbeat) == ErrorCode.unreleased_instance_id
 
 
-def test_who_comes_back_has_what_it_had_since_ever(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_returning_static_member_has_its_partitions_since_epoch_0(group: ConsumerGroup, topics: Topics) -> None:
     """Offsets of any epoch are committed for it: they may be those of the member before."""
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", "t", instance="i")
     settle(first, second)

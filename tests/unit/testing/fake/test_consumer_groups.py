@@ -32,7 +32,7 @@ def test_a_full_group_rejects_a_new_member() -> None:
         assert members.heartbeat("a").error_code == 0
 
 
-def test_a_release_without_the_protocol_says_so(members: ConsumerMembers) -> None:
+def test_a_release_without_the_protocol_answers_unsupported_version(members: ConsumerMembers) -> None:
     members.kafka.profile = PROFILES["3.9"]
     assert members.enter("a", version=0).error_code == 35
     assert members.described(version=0).error_code == 35
@@ -41,7 +41,7 @@ def test_a_release_without_the_protocol_says_so(members: ConsumerMembers) -> Non
 # ---- time ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_member_is_given_up_and_its_partitions_are_free(members: ConsumerMembers) -> None:
+def test_an_expired_session_frees_the_members_partitions(members: ConsumerMembers) -> None:
     members.pair()
     for _ in range(4):
         members.advance(SESSION_S / 3)
@@ -53,14 +53,14 @@ def test_a_silent_member_is_given_up_and_its_partitions_are_free(members: Consum
     assert [each["member"] for each in members.reported("member left")] == ["b"]
 
 
-def test_who_gave_up_in_time_is_not_fenced(members: ConsumerMembers) -> None:
+def test_a_member_that_revoked_in_time_is_not_fenced(members: ConsumerMembers) -> None:
     members.pair()
     for _ in range(10):
         members.advance(REBALANCE_S / 2)
         assert [members.heartbeat(each).error_code for each in "ab"] == [0, 0]
 
 
-def test_who_gave_up_without_a_new_epoch_is_not_fenced_either(members: ConsumerMembers) -> None:
+def test_a_member_that_revoked_without_a_new_epoch_is_not_fenced(members: ConsumerMembers) -> None:
     members.enter("a", None, subscribed_topic_regex="t")
     members.soon()
     members.heartbeat("a")
@@ -75,7 +75,7 @@ def test_who_gave_up_without_a_new_epoch_is_not_fenced_either(members: ConsumerM
     assert members.heartbeat("a").error_code == 0
 
 
-def test_a_static_member_that_does_not_come_back_is_given_up(members: ConsumerMembers) -> None:
+def test_the_session_of_a_static_member_that_does_not_return_expires(members: ConsumerMembers) -> None:
     members.enter("a", instance_id="i")
     members.advance(SESSION_S / 2)
     assert members.heartbeat("a", -2, instance_id="i").member_epoch == -2
@@ -94,7 +94,7 @@ def test_a_static_member_that_comes_back_in_time_stays(members: ConsumerMembers)
     assert list(members.consumers.members) == ["b"]
 
 
-def test_the_time_of_who_came_back_is_its_own(members: ConsumerMembers) -> None:
+def test_a_member_that_returned_has_its_own_timers(members: ConsumerMembers) -> None:
     """What was set for the member of before must not end the one that has its partitions now."""
     members.enter("a")
     members.enter("b")
@@ -126,7 +126,7 @@ def test_a_real_brokers_pace_for_regular_expressions_can_be_set() -> None:
 # ---- coordinators -------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_does_not_coordinate_the_group_says_so(members: ConsumerMembers) -> None:
+def test_another_broker_answers_not_coordinator(members: ConsumerMembers) -> None:
     members.enter("a")
     assert members.heartbeat("a", broker=2).error_code == 16
     assert members.described(broker=2).error_code == 16
@@ -199,7 +199,7 @@ def test_commits_are_no_signs_of_life(members: ConsumerMembers) -> None:
 # ---- the other kind -----------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_member_changes_no_group_of_the_other_kind(members: ConsumerMembers) -> None:
+def test_a_rejected_member_converts_no_classic_group(members: ConsumerMembers) -> None:
     members.commit(5)
     assert members.enter("a", None, subscribed_topic_regex="(").error_code == 128
     assert isinstance(members.group, Group)
@@ -218,7 +218,7 @@ def test_no_timer_of_a_group_that_became_another_one_is_left(members: ConsumerMe
 # ---- admins -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_test_sees_who_may_be_using_what_and_where_everybody_is_going(members: ConsumerMembers) -> None:
+def test_a_group_view_has_owners_revocations_and_targets(members: ConsumerMembers) -> None:
     members.enter("a")
     members.enter("b")
     members.heartbeat("a")

@@ -41,7 +41,7 @@ def begin(driver: ClusterDriver, offset: int, *, idle: float = 0, **options: Any
     return task
 
 
-def test_a_long_poll_hears_of_records_that_came_before_anybody_waited_for_them() -> None:
+def test_a_long_poll_sees_records_that_arrived_before_it_waited() -> None:
     with ClusterDriver() as driver:
         task = begin(driver, 0, wait_ms=500, idle=0.1)
         driver.produce()

@@ -82,7 +82,7 @@ def test_groups_of_something_else_than_pure_consumers_are_not_upgraded(members: 
 
 @pytest.mark.parametrize(("policy", "up", "down", "classic_join"), [
     ("bidirectional", 0, True, 0), ("upgrade", 0, False, 0), ("downgrade", 69, True, 0), ("disabled", 69, False, 23)])
-def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: bool, classic_join: int) -> None:
+def test_the_policy_decides_which_conversions_are_allowed(policy: str, up: int, down: bool, classic_join: int) -> None:
     with ConsumerMembers(group_consumer_migration_policy=policy) as members:
         classic(members, "i")
         assert members.enter("new").error_code == up
@@ -114,7 +114,7 @@ def mixed(members: ConsumerMembers) -> str:
     return old
 
 
-def test_a_silent_classic_member_is_given_up_after_its_own_session_timeout(members: ConsumerMembers) -> None:
+def test_a_classic_members_session_expires_after_its_own_timeout(members: ConsumerMembers) -> None:
     mixed(members)
     members.advance(SESSION_S - SOON_S)
     assert len(members.consumers.members) == 2
@@ -122,7 +122,7 @@ def test_a_silent_classic_member_is_given_up_after_its_own_session_timeout(membe
     assert list(members.consumers.members) == ["new"]
 
 
-def test_who_does_not_join_again_in_time_is_given_up(members: ConsumerMembers) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed(members: ConsumerMembers) -> None:
     old = mixed(members)
     for _ in range(3):
         assert members.classic_heartbeat(old, 1, instance="i") == 27
@@ -130,7 +130,7 @@ def test_who_does_not_join_again_in_time_is_given_up(members: ConsumerMembers) -
     assert list(members.consumers.members) == ["new"]
 
 
-def test_who_joined_and_does_not_sync_in_time_is_given_up(members: ConsumerMembers) -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed(members: ConsumerMembers) -> None:
     members.enter("new")
     name = members.join(instance="i", protocols=protocols()).member_id
     for _ in range(3):
@@ -152,7 +152,7 @@ def test_the_group_moves_with_its_classic_members(members: ConsumerMembers) -> N
 # ---- downgrade ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_when_it_is_given_up(members: ConsumerMembers) -> None:
+def test_the_group_is_downgraded_when_the_last_new_member_expires(members: ConsumerMembers) -> None:
     old = mixed(members)
     members.join(old, protocols=protocols((0, 1, 2, 3)), instance="i")
     for _ in range(7):

@@ -151,7 +151,7 @@ def test_a_member_that_waited_for_its_assignment_has_a_whole_session_after_it(me
     assert members.classic_heartbeat(second, 2) == 0
 
 
-def test_a_member_that_joins_again_is_known_by_what_it_says_now(members: ClassicMembers) -> None:
+def test_a_rejoin_replaces_the_members_metadata(members: ClassicMembers) -> None:
     (first,) = members.stable(None)
     (described,) = members.join(first, protocols=(("range", b"new"),)).members
     assert described.metadata == b"new"
@@ -167,7 +167,7 @@ def test_a_new_member_is_waited_for_longer_than_its_session(members: ClassicMemb
     assert list(members.group.members) == [first]
 
 
-def test_who_does_not_join_again_within_the_rebalance_timeout_is_left_behind(members: ClassicMembers) -> None:
+def test_a_member_that_does_not_rejoin_within_the_rebalance_timeout_is_removed(members: ClassicMembers) -> None:
     (first,) = members.stable(None, session_s=100)
     second = members.joining(members.id())
     members.advance(REBALANCE_S - 1)
@@ -176,7 +176,7 @@ def test_who_does_not_join_again_within_the_rebalance_timeout_is_left_behind(mem
     assert first not in members.group.members
 
 
-def test_who_does_not_ask_for_its_assignment_in_time_is_given_up(members: ClassicMembers) -> None:
+def test_a_member_without_a_sync_within_the_rebalance_timeout_is_removed(members: ClassicMembers) -> None:
     (first,) = members.stable(None, session_s=100)
     joins = [members.joining(members.id(session_s=100), session_s=100), members.joining(first, session_s=100)]
     late = members.answer(joins[0]).member_id
@@ -209,7 +209,7 @@ def test_when_the_leader_leaves_another_one_leads(members: ClassicMembers) -> No
 # ---- coordinators -------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_does_not_coordinate_the_group_says_so(members: ClassicMembers) -> None:
+def test_another_broker_answers_not_coordinator(members: ClassicMembers) -> None:
     (member,) = members.stable(None)
     members.commit(5)
     assert members.join(member, broker=2).error_code == 16

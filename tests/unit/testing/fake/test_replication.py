@@ -93,7 +93,7 @@ def test_nothing_is_fetched_from_a_dead_leader_before_the_controller_notices() -
         assert driver.ends() == {1: 1, 2: 0, 3: 0}
 
 
-def test_a_follower_that_hangs_leaves_the_isr_and_the_rest_goes_on() -> None:
+def test_a_stuck_follower_leaves_the_isr() -> None:
     with lagging(replica_lag_time_max_ms=10_000) as driver:
         driver.do(lambda: driver.partition.set_lag(math.inf))
         task = driver.producing(timeout_ms=60_000)
@@ -169,7 +169,7 @@ def _live_through(driver: ClusterDriver, random: Random) -> None:
         driver.advance(random.choice((0, 0.03, 0.06, 0.2)))
 
 
-def test_what_is_committed_survives_clean_elections() -> None:
+def test_committed_records_survive_clean_elections() -> None:
     for seed in range(20):
         with lagging(50) as driver:
             _check_committed_survives(driver, Random(seed), seed)
@@ -204,7 +204,7 @@ def test_there_is_no_leader_without_a_live_in_sync_replica() -> None:
         assert driver.partition.isr == [1, 2]
 
 
-def test_an_unclean_election_loses_what_was_acknowledged() -> None:
+def test_an_unclean_election_loses_acknowledged_records() -> None:
     with ClusterDriver(unclean_leader_election_enable=True) as driver:
         driver.produce(at=1)
         driver.kill(2)
@@ -225,7 +225,7 @@ def test_a_topic_may_allow_unclean_elections_for_itself() -> None:
         assert driver.partition.leader == 3
 
 
-def test_a_forced_unclean_election_takes_a_replica_that_hangs() -> None:
+def test_a_forced_unclean_election_chooses_a_stuck_replica() -> None:
     with lagging(replica_lag_time_max_ms=1000) as driver:
         driver.produce(at=1, timeout_ms=5000)
         driver.do(lambda: driver.partition.set_lag(math.inf))
@@ -246,7 +246,7 @@ def test_leadership_moves_to_live_in_sync_replicas_only() -> None:
         assert (driver.partition.leader, driver.partition.leader_epoch) == (3, 1)
 
 
-def test_the_preferred_replica_leads_again_when_asked_to() -> None:
+def test_a_preferred_election_restores_the_first_replica() -> None:
     with ClusterDriver() as driver:
         driver.kill(1)
         assert driver.do(driver.partition.elect_preferred) is False
@@ -314,7 +314,7 @@ def test_the_oldest_batches_go_when_there_are_too_many_bytes() -> None:
         assert {driver.partition.log_of(each).start for each in (1, 2, 3)} == {log.start}
 
 
-def test_what_is_not_committed_is_kept_whatever_its_size() -> None:
+def test_uncommitted_records_are_kept_whatever_their_size() -> None:
     with lagging(math.inf, log_retention_bytes=1000) as driver:
         for _ in range(20):
             assert int(driver.produce(batch(value=bytes(200)), acks=1).error_code) == 0
