@@ -138,7 +138,7 @@ def realm() -> Iterator[Realm]:
 
 def _started_kdc(made: Realm) -> subprocess.Popen[bytes]:
     with (made.folder / "kdc.log").open("ab") as output:
-        return made.leash.lead(found(("krb5kdc", "-n")), output=output, env=os.environ | made.environment())
+        return made.leash.start(found(("krb5kdc", "-n")), output=output, env=os.environ | made.environment())
 
 
 def _answers(port: int) -> bool:

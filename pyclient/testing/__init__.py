@@ -1,4 +1,4 @@
-"""Kafka for tests and first steps, real and modelled, and faults for both. Names are loaded when first used: plugins import this."""
+"""Kafka for tests and first steps: real brokers, a fake cluster, and faults for both. Names are imported on first use."""
 from __future__ import annotations
 
 import importlib

@@ -1,4 +1,4 @@
-"""``python -m pyclient.testing broker`` serves real Kafka until Ctrl-C, with ``--fake`` a model of it; ``… prepare`` fetches what the real one needs."""
+"""``python -m pyclient.testing broker`` runs Kafka until Ctrl-C, with ``--fake`` a fake cluster; ``… prepare`` downloads Kafka."""
 from __future__ import annotations
 
 import argparse
@@ -45,9 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     broker = commands.add_parser("broker", help="serve real Kafka on a printed address until Ctrl-C")
     broker.add_argument("--brokers", type=int, default=1, metavar="N", help=f"how many, up to {MOST_BROKERS} (1)")
-    broker.add_argument("--fake", action="store_true", help="a model in this process instead: starts at once, needs no Java")
+    broker.add_argument("--fake", action="store_true", help="a fake cluster in this process: starts at once, needs no Java")
     broker.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="a topic of the fake; repeatable")
-    broker.add_argument("--mode", choices=MODES, default="auto", help="who runs them (auto: the first that works)")
+    broker.add_argument("--mode", choices=MODES, default="auto", help="how to run the brokers (auto: the first that works)")
     broker.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a broker setting; repeatable")
     broker.add_argument("--secure", action="store_true", help="listeners with TLS and SASL too, and users; their addresses and options are printed")
     broker.set_defaults(command=_serve)
@@ -86,7 +86,7 @@ def _announce(what: str, bootstrap_servers: str) -> None:
     print(f"{what}: ready", file=sys.stderr)
     print(f'use it: Producer(bootstrap_servers="{bootstrap_servers}"); tests: '
           f"PYCLIENT_BOOTSTRAP={bootstrap_servers} pytest; Ctrl-C ends it", file=sys.stderr)
-    print(f"bootstrap.servers={bootstrap_servers}", flush=True)  # last: who has read it may end this at once
+    print(f"bootstrap.servers={bootstrap_servers}", flush=True)  # last: the reader may end this process at once
 
 
 def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
@@ -105,7 +105,7 @@ def _serve_real(options: argparse.Namespace, config: dict[str, str]) -> None:
 
 
 def _announce_secured(cluster: LocalCluster) -> None:
-    """What is printed last is a whole set of options for one listener. Its users are made up: their passwords are no secrets."""
+    """Print the options for one listener last. The passwords are those of generated test users."""
     known = cluster.credentials
     for kind, listener in LISTENERS.items():
         print(f"{kind}: {cluster.bootstrap(kind)} {', '.join(listener.mechanisms)}".rstrip(), file=sys.stderr)
@@ -126,10 +126,10 @@ def _prepare(options: argparse.Namespace) -> None:
     jvm = prepare_jvm(options.version)
     print(f"{jvm.java}; Kafka {options.version} in {jvm.jars.directory}")
     if not jvm.archive.usable:
-        print("making the start-up archive (some seconds) …", flush=True)
+        print("creating the start-up archive (some seconds) …", flush=True)
         with LocalCluster(mode="embedded", version=options.version):
-            pass  # a broker's first orderly end makes it
-    print(f"start-up archive: {jvm.archive.path if jvm.archive.usable else 'none (this Java cannot make one, or another process is making it)'}")
+            pass  # the first orderly stop writes it
+    print(f"start-up archive: {jvm.archive.path if jvm.archive.usable else 'none (this Java cannot create one, or another process is creating it)'}")
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ Operation: TypeAlias = Literal[
     "IDEMPOTENT_WRITE",
 ]
 Step: TypeAlias = Callable[[Address, float], None]
-"""Something asked of the broker at an address, which may take so many seconds. Raises OSError or NotReadyError."""
+"""A request to the broker at an address, with a time limit in seconds. Raises OSError or NotReadyError."""
 
 ANSWER_TIMEOUT_S: Final = 5.0
 _OPERATIONS: Final[Mapping[str, int]] = {
@@ -49,7 +49,7 @@ FEWEST_ITERATIONS: Final = 4096
 
 
 class Resource(NamedTuple):
-    """What an ACL is about."""
+    """The resource of an ACL."""
 
     kind: str
     name: str
@@ -65,17 +65,17 @@ class Resource(NamedTuple):
 
 
 class Brokers(NamedTuple):
-    """The brokers' plaintext addresses by node id, how long to wait for them, and who says that waiting is pointless."""
+    """The brokers' plaintext addresses by node id, a timeout, and a check that the brokers are alive."""
 
     addresses: Mapping[int, Address]
     timeout_s: float
     alive: Alive
 
     def change(self, make: Step, seen: Step) -> None:
-        """Have any broker *make* a change, and return when it is *seen* by all; those that do not answer are left out.
+        """Request a change from any broker by *make*, and return when *seen* succeeds at all that answer.
 
         Raises:
-            TimeoutError: it was not made, or not seen, in time; the text says what a broker last answered.
+            TimeoutError: it was not made, or not seen, in time; the text has a broker's last answer.
         """
         deadline = time.monotonic() + self.timeout_s
         poll(lambda limit_s: self._by_any(make, limit_s), deadline, self.alive)
@@ -98,10 +98,10 @@ def _unless_gone(seen: Step, address: Address, limit_s: float) -> None:
 
 
 def resource(*, topic: str | None, group: str | None, transactional_id: str | None, cluster: bool, prefixed: bool) -> Resource:
-    """The one resource that is named.
+    """The one named resource.
 
     Raises:
-        ValueError: none is, or several are.
+        ValueError: none or several are named.
     """
     given = {"topic": topic, "group": group, "transactional_id": transactional_id, "cluster": _CLUSTER_NAME if cluster else None}
     named = [Resource(kind, name, prefixed) for kind, name in given.items() if name is not None]
@@ -131,7 +131,7 @@ def grant(brokers: Brokers, user: str, operations: Sequence[Operation], about: R
 
 
 def revoke(brokers: Brokers, user: str, operations: Sequence[Operation], about: Resource) -> None:
-    """Take back what `grant` allowed; what was not granted is left alone."""
+    """Delete the ACLs of `grant`; missing ones are ignored."""
     wanted = _codes(operations)
     request = delete_request.DeleteAclsRequest(filters=tuple(
         delete_request.DeleteAclsFilter(
@@ -151,7 +151,7 @@ def revoke(brokers: Brokers, user: str, operations: Sequence[Operation], about: 
 
 
 def _allowed(address: Address, user: str, about: Resource, limit_s: float) -> set[i8]:
-    """What the broker at *address* allows *user*, as far as ACLs say."""
+    """The operations that ACLs allow *user*, according to the broker at *address*."""
     request = describe_request.DescribeAclsRequest(
         resource_type_filter=about.code, resource_name_filter=about.name, pattern_type_filter=about.pattern,
         principal_filter=_principal(user), host_filter=_ANYWHERE, operation=i8(1), permission_type=_ALLOW)
@@ -161,7 +161,7 @@ def _allowed(address: Address, user: str, about: Resource, limit_s: float) -> se
 
 
 def _done(code: ErrorCode, doing: str, message: str | None) -> None:
-    """Raise NotReadyError for an error that passes, LocalClusterError for one that will not."""
+    """Raise NotReadyError for a retriable error, LocalClusterError for another one."""
     if code is not ErrorCode.none and not code.retriable:
         raise LocalClusterError(f"{doing}: {code.name} ({message})")
     check(code, doing, message)
@@ -180,7 +180,7 @@ def _principal(user: str) -> str:
 
 def set_passwords(brokers: Brokers, passwords: Mapping[str, str]) -> None:
     """Give each user this password for SCRAM-SHA-256 and SCRAM-SHA-512."""
-    # Brokers tell nothing of a password but its iterations: a number of its own shows that a broker has the new one.
+    # Brokers report only the iterations of a password: a distinct number shows that a broker has the new one.
     iterations = FEWEST_ITERATIONS + secrets.randbelow(FEWEST_ITERATIONS)
     requests = [  # a user may stand once in a request
         alter_request.AlterUserScramCredentialsRequest(deletions=(), upsertions=tuple(

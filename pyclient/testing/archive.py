@@ -1,7 +1,7 @@
-"""The start-up archive: classes parsed and linked ahead, which halves a broker's start. Made once per Java and jars.
+"""The start-up archive: preloaded classes, which more than halve a broker's start. Created once per Java and jars.
 
 Java 25 and later use an AOT cache (JEP 514), 17 to 24 a CDS archive (JEP 350), which needs the base archive that some
-trimmed runtimes lack. The archive is a by-product of the first broker that stops in order, so nobody waits for it
+trimmed runtimes lack. The archive is written by the first broker that stops in order, so no start waits for it
 separately. Rule: an archive speeds a start or is ignored; it never breaks one.
 """
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Archive:
-    """The start-up archive of one (Java, jars) pair: used when it is there, made when it is not."""
+    """The start-up archive of one (Java, jars) pair."""
 
     def __init__(self, java: Java, jars: Jars) -> None:
         self._aot = java.feature >= FIRST_AOT_JAVA
@@ -37,7 +37,7 @@ class Archive:
 
     @property
     def usable(self) -> bool:
-        """Whether the file is there as it was written; a truncated or replaced one is not used."""
+        """Whether the file exists unchanged; a truncated or replaced one is not used."""
         try:
             known = json.loads(self._seal.read_text("utf-8"))
             found = self.path.stat()
@@ -46,25 +46,25 @@ class Archive:
         return bool(known == _identity_of(found.st_size, found.st_mtime_ns))
 
     def flags(self) -> list[str]:
-        """What makes Java use the archive; nothing when there is none."""
+        """Java options to use the archive; empty when there is none."""
         if not self.usable:
             return []
         return [f"-XX:AOTCache={self.path}"] if self._aot else [f"-XX:SharedArchiveFile={self.path}"]
 
     def discard(self) -> None:
-        """Forget an archive with which a start failed; the next broker makes another."""
+        """Delete an archive with which a start failed; the next broker writes another."""
         self._seal.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
 
     def training(self) -> Training | None:
-        """The right to make the archive, or None: it exists, cannot be made, or another process is at it."""
+        """A lock to create the archive, or None: it exists, is not supported, or another process creates it."""
         if not self._supported or self.usable:
             return None
         lock = FileLock(self.path.with_suffix(".lock"))
         return Training(self, lock, aot=self._aot) if lock.try_acquire() else None
 
     def adopt(self, made: Path) -> None:
-        """Take *made* as the archive."""
+        """Install *made* as the archive."""
         made.replace(self.path)
         found = self.path.stat()
         with written_whole(self._seal) as scratch:
@@ -72,7 +72,7 @@ class Archive:
 
 
 class Training:
-    """One broker's run that makes the archive at its orderly end. Holds the lock until `finish`."""
+    """A broker's run that writes the archive when it stops in order. Holds the lock until `finish`."""
 
     def __init__(self, archive: Archive, lock: FileLock, *, aot: bool) -> None:
         self._archive, self._lock, self._aot = archive, lock, aot
@@ -80,16 +80,16 @@ class Training:
         self._output.unlink(missing_ok=True)  # left by a run that was killed
 
     def flags(self) -> list[str]:
-        """What makes Java write the archive when it ends."""
+        """Java options to write the archive at exit."""
         option = "AOTCacheOutput" if self._aot else "ArchiveClassesAtExit"
         return [f"-XX:{option}={self._output}"]
 
     def finish(self, *, orderly: bool) -> None:
-        """The broker ended; after an *orderly* end what it wrote is adopted."""
+        """The broker ended; after an *orderly* stop its output becomes the archive."""
         try:
             if orderly and self._output.is_file() and self._output.stat().st_size:
                 self._archive.adopt(self._output)
-                log.info("made the start-up archive %s: later brokers start in half the time", self._archive.path)
+                log.info("created the start-up archive %s: later brokers start in half the time", self._archive.path)
         finally:
             self._output.unlink(missing_ok=True)
             self._lock.release()

@@ -1,6 +1,6 @@
-"""What a group may expect of an assignor, tried with many drawn groups: for users' assignors, and for ours.
+"""The laws of assignors, checked with random groups: for users' assignors and the built-in ones.
 
-Groups begin small and change over a few rebalances; the first one that breaks a law is shown. The same seed draws the same groups.
+Groups start small and change over a few rebalances; the first one that breaks a law is shown. A seed always draws the same groups.
 """
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Answer = Mapping[str, Assignment]
 
 
 def check_assignor(assignor: object, *, broadcast: bool = False, groups: int = 200, seed: int = 0) -> None:
-    """Try *assignor* (an object, a class, a registered name or ``"package.module:Class"``) with many groups.
+    """Check *assignor* (an object, a class, a registered name or ``"package.module:Class"``) with many groups.
 
-    Every member gets an answer; only partitions that are there, of topics it wants, none twice. Every partition that somebody wants
-    has one owner; with *broadcast*, one at least. The same group gets the same answer, in whatever order its members come, and
-    whatever they say of themselves. A cooperative assignor takes nothing from a member and gives it to another in the same rebalance.
+    Every member gets an assignment of existing partitions of its topics, none twice. Every subscribed partition
+    has one owner; with *broadcast*, at least one. The result does not depend on the order of the members, and
+    invalid user data does not matter. A cooperative assignor does not move a partition between members in one rebalance.
 
-    It takes no broker and no time worth speaking of. Members' own assignors are deep copies of *assignor*.
+    It needs no broker and little time. Members' own assignors are deep copies of *assignor*.
 
     Raises:
         AssertionError: a law is broken; the message names it, and the group.
@@ -102,11 +102,11 @@ class _Trial:
             self._join()
 
     def run(self) -> None:
-        """Share out, settle, change, and so on; at last with members that say odd things."""
+        """Assign, settle, change, and so on; finally with invalid subscriptions."""
         for _ in range(self.random.randint(1, CHANGES)):
             self._settle()
             self._change()
-        self._say_odd_things()
+        self._make_subscriptions_invalid()
         self._settle()
 
     # ── the group ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -133,8 +133,8 @@ class _Trial:
             member = self.random.choice(sorted(members))
             members[member] = members[member]._replace(topics=self.random.choice([(), ("unknown",), tuple(self.group.cluster.topics)]))
 
-    def _say_odd_things(self) -> None:
-        """Partitions that are gone, below 0, twice or somebody else's; topics that are not there, or twice; bytes that mean nothing."""
+    def _make_subscriptions_invalid(self) -> None:
+        """Make subscriptions invalid: deleted, negative, repeated or foreign partitions, unknown or repeated topics, random bytes."""
         anything = [*self.group.wanted(), TopicPartition("unknown", 0), TopicPartition("orders", -1), TopicPartition("orders", 2**31 - 1)]
         for member, view in self.group.members.items():
             self.group.members[member] = view._replace(
@@ -142,7 +142,7 @@ class _Trial:
                 owned=tuple(self.random.choices(anything, k=5)), generation=self.random.randint(-1, 3))
 
     def _after(self, answer: Answer) -> None:
-        """The members join again: eager ones have given everything up."""
+        """The members rejoin; eager ones have revoked everything."""
         self.generation += 1
         for member, view in self.group.members.items():
             own = self.own.setdefault(member, copy.deepcopy(self.assignor))
@@ -155,29 +155,29 @@ class _Trial:
     # ── the laws ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _settle(self) -> None:
-        """Rebalance until nobody owns what another one is to get."""
+        """Rebalance until no member owns a partition that is assigned to another one."""
         if all(self._rebalance() for _ in range(SETTLES_WITHIN)):
-            raise AssertionError(f"{self.assignor.name}: after {SETTLES_WITHIN} rebalances there are partitions that nobody has\n{self.group}")
+            raise AssertionError(f"{self.assignor.name}: after {SETTLES_WITHIN} rebalances there are partitions without an owner\n{self.group}")
 
     def _rebalance(self) -> set[TopicPartition]:
-        """Share out, and join again; returns what nobody was given."""
+        """Assign and rejoin; returns the unassigned partitions."""
         answer = self._answer()
         self._after(answer)
         return self.group.wanted() - set(_given(answer))
 
     def _answer(self) -> Answer:
-        answer: Answer = self._asked(self.group)
+        answer: Answer = self._assign(self.group)
         faults = chain(self._faults_of_shape(answer), self._faults(answer))
         if fault := next(faults, None):
             self._broken(answer, fault)
         mixed = list(self.group.members.items())
         self.random.shuffle(mixed)
-        again = self._asked(self.group._replace(members=dict(mixed)))
+        again = self._assign(self.group._replace(members=dict(mixed)))
         if again != answer:
             self._broken(answer, f"asked again, with the members in another order, it answers {_shown(again)}")
         return answer
 
-    def _asked(self, group: _Group) -> Any:
+    def _assign(self, group: _Group) -> Any:
         subscribed = {topic for view in group.members.values() for topic in view.topics}
         topics = {topic: tuple(each) for topic, each in group.cluster.topics.items() if topic in subscribed}
         try:
@@ -213,7 +213,7 @@ class _Trial:
                 yield f"{partition} is given to {times} members; if that is meant, check it with broadcast=True"
         for partition in sorted(self.group.wanted() - set(given)):
             if not (self.cooperative and self.group.owners(partition)):
-                yield f"nobody is given {partition}"
+                yield f"{partition} is not assigned"
 
     def _broken(self, answer: Any, fault: str) -> NoReturn:
         raise AssertionError(f"{self.assignor.name}: {fault}\n{self.group}\nanswer: {_shown(answer)}")

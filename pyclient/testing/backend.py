@@ -1,4 +1,4 @@
-"""What every way of running brokers offers, whoever runs them. `LocalCluster` is the face of it."""
+"""The interface of every way to run brokers; `LocalCluster` is its public face."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ LOG_TAIL_LINES = 40
 
 
 class Wanted(NamedTuple):
-    """What was asked of a cluster: brokers, Kafka version, broker settings by Kafka's names, seconds to be ready in, secured listeners."""
+    """The requested cluster: brokers, Kafka version, broker settings by Kafka's names, start-up timeout, security."""
 
     brokers: int
     version: str
@@ -24,11 +24,11 @@ class Wanted(NamedTuple):
 
 
 class Backend(Protocol):
-    """Brokers run by somebody. Node ids are those of Kafka's metadata."""
+    """Running brokers. Node ids are those of Kafka's metadata."""
 
     @property
     def kind(self) -> Kind:
-        """Who runs them."""
+        """How the brokers are run."""
 
     @property
     def description(self) -> str:
@@ -40,7 +40,7 @@ class Backend(Protocol):
 
     @property
     def addresses(self) -> Mapping[int, tuple[str, int]]:
-        """The brokers' own addresses by node id, which a proxy may stand before."""
+        """The brokers' own addresses by node id, without a proxy."""
 
     def addresses_of(self, listener: str) -> Mapping[int, tuple[str, int]]:
         """The brokers' addresses of one of `broker_security.LISTENERS`, by node id; there when security was wanted."""
@@ -49,7 +49,7 @@ class Backend(Protocol):
         """Start all brokers; returns when a produce with acks=all was acknowledged."""
 
     def close(self) -> None:
-        """End and remove everything; does not raise for what is gone already."""
+        """End and remove everything; never raises for what is already gone."""
 
     def stop(self, node_id: int) -> None:
         """End a broker in order (SIGTERM); returns when it has ended."""
@@ -64,7 +64,7 @@ class Backend(Protocol):
         """Freeze a broker; its connections stay open and silent."""
 
     def resume(self, node_id: int) -> None:
-        """Let a frozen broker go on."""
+        """Resume a frozen broker."""
 
     def disconnect(self, node_id: int) -> None:
         """Take a broker off the network."""
@@ -73,7 +73,7 @@ class Backend(Protocol):
         """Put it back."""
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a broker that should run has ended by itself."""
+        """Raise BrokerStartError when a broker that should run has exited."""
 
     def logs(self, node_id: int) -> str:
         """What a broker has logged since its first start."""

@@ -1,4 +1,4 @@
-"""What a broker of a test cluster is configured with: small, quick to fail over, addressed by its node id.
+"""Settings of a test broker: small, quick to fail over, addressed by its node id.
 
 Pure: names and values in, lines out. Knows neither processes nor containers.
 """
@@ -36,7 +36,7 @@ def normalized(config: Config) -> dict[str, str]:
 
 
 def shared_config(brokers: int) -> dict[str, str]:
-    """What all brokers of a cluster have in common, before the user's own settings."""
+    """Settings of all brokers of a cluster, before the user's."""
     factor = min(brokers, 3)
     config = {
         "num.partitions": "1",

@@ -1,6 +1,6 @@
-"""The listeners of a secured cluster, and what brokers are configured with for them.
+"""The listeners of a secured cluster and their broker settings.
 
-Pure: PEM texts, users and names in, Kafka's settings out. Where brokers listen, those who run them decide.
+Pure: PEM texts, users and names in, Kafka's settings out. The backends choose addresses and ports.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class Listener(NamedTuple):
-    """One kind of listener: its security protocol, and what a client is shown and asked for."""
+    """One listener: its security protocol, its certificate, and what it requires of clients."""
 
     protocol: str
     presents: Presented = "valid"
@@ -108,7 +108,7 @@ class BrokerSecurity(NamedTuple):
         if mechanism == "PLAIN":
             return "".join(f" user_{name}={_quoted(password)}" for name, password in self.security.users.items())
         if mechanism == "OAUTHBEARER" and not listener.signed_tokens:
-            return ' unsecuredLoginStringClaim_sub="unused"'  # the broker's own login, which nobody uses
+            return ' unsecuredLoginStringClaim_sub="unused"'  # the broker's own login, which is not used
         return ""
 
     def _tokens(self, listener: Listener, version: str, jwks_path: str) -> Iterator[tuple[str, str]]:
@@ -123,7 +123,7 @@ class BrokerSecurity(NamedTuple):
 
 
 def java_flags(jwks_path: str) -> list[str]:
-    """What Java must be told to let Kafka read the keys: it refuses URLs that are not allowed, those of files too."""
+    """Java options that let Kafka read the keys: URLs must be allowed explicitly, also those of files."""
     return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={_url(jwks_path)}"]
 
 

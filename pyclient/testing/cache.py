@@ -1,4 +1,4 @@
-"""Where downloads and archives are kept between runs, and how several processes share that place.
+"""The cache of downloads and archives between runs, shared by processes.
 
 Knows no Kafka. Rule: a file appears under its final name complete or not at all.
 """
@@ -20,7 +20,7 @@ LOCK_TIMEOUT_S: Final = 600.0
 
 
 def cache_directory() -> Path:
-    """The folder for everything kept between runs; made if absent.
+    """The cache folder; created if absent.
 
     ``PYCLIENT_CACHE`` names it; else the platform's own cache folder is used (``XDG_CACHE_HOME`` is honoured).
     """
@@ -85,7 +85,7 @@ class FileLock:
             time.sleep(0.05)
 
     def release(self) -> None:
-        """Give the lock back; nothing happens when it is not held."""
+        """Release the lock; does nothing when it is not held."""
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)

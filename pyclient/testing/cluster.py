@@ -1,6 +1,6 @@
-"""`LocalCluster`: real Apache Kafka for tests and first steps. Decides who runs the brokers, and says so.
+"""`LocalCluster`: real Apache Kafka for tests and first steps. Chooses how the brokers are run.
 
-The brokers themselves are run by a `Backend`; this is its face, the same for all of them.
+A `Backend` runs the brokers; this is the common public interface.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class LocalCluster:
-    """One or more real brokers, ready when the ``with`` block begins and gone without a trace when it ends.
+    """One or more real brokers, ready when the ``with`` block begins and removed when it ends.
 
     ``mode="auto"`` takes the first that works: the running cluster in ``PYCLIENT_BOOTSTRAP``; containers, when a
     Docker engine answers; Java processes of this machine. ``PYCLIENT_BROKERS=container`` or ``embedded`` decides
@@ -112,7 +112,7 @@ class LocalCluster:
 
     @property
     def kind(self) -> Kind:
-        """Who runs the brokers: ``"embedded"``, ``"container"`` or ``"external"``."""
+        """How the brokers are run: ``"embedded"``, ``"container"`` or ``"external"``."""
         return self._running.kind
 
     @property
@@ -122,16 +122,16 @@ class LocalCluster:
 
     @property
     def version(self) -> str:
-        """The Kafka version asked for."""
+        """The requested Kafka version."""
         return self._wanted.version
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients take as ``bootstrap_servers``: all brokers, ``host:port`` separated by commas."""
+        """All brokers as ``host:port,host:port``, for the option ``bootstrap_servers``."""
         return ",".join(f"[{n.host}]:{n.port}" if ":" in n.host else f"{n.host}:{n.port}" for n in self.nodes)
 
     def bootstrap(self, listener: str = PLAINTEXT) -> str:
-        """What clients take as ``bootstrap_servers`` to use one kind of listener of all brokers.
+        """The brokers' addresses of one listener, for the option ``bootstrap_servers``.
 
         PLAINTEXT; with ``security=`` also SSL, MTLS (SSL that wants the client's certificate), SASL_PLAINTEXT and
         SASL_SSL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER), OIDC (SASL_PLAINTEXT for signed tokens), EXPIRED and
@@ -157,7 +157,7 @@ class LocalCluster:
 
     def grant(self, user: str, *operations: Operation, topic: str | None = None, group: str | None = None,
               transactional_id: str | None = None, cluster: bool = False, prefixed: bool = False) -> None:
-        """Allow a user *operations* on one resource: ``grant("bob", "WRITE", topic="orders")``. Returns when all brokers know.
+        """Allow a user *operations* on one resource: ``grant("bob", "WRITE", topic="orders")``. Returns when all brokers have the change.
 
         ``prefixed``: on all whose names begin so. ``"*"`` is every name, as user too.
 
@@ -172,14 +172,14 @@ class LocalCluster:
 
     def revoke(self, user: str, *operations: Operation, topic: str | None = None, group: str | None = None,
                transactional_id: str | None = None, cluster: bool = False, prefixed: bool = False) -> None:
-        """Take back what `grant` allowed with the same arguments. Returns when all brokers know."""
+        """Delete the ACLs of `grant` with the same arguments. Returns when all brokers have the change."""
         from pyclient.testing import access
 
         about = access.resource(topic=topic, group=group, transactional_id=transactional_id, cluster=cluster, prefixed=prefixed)
         access.revoke(self._access(), user, operations, about)
 
     def set_password(self, user: str, password: str) -> None:
-        """Give a user, perhaps a new one, another password for SCRAM; PLAIN keeps the first. Returns when all brokers know."""
+        """Give a user, perhaps a new one, another password for SCRAM; PLAIN keeps the first. Returns when all brokers have the change."""
         from pyclient.testing.access import set_passwords
 
         set_passwords(self._access(), {user: password})
@@ -210,7 +210,7 @@ class LocalCluster:
         when most brokers are down, for without a majority none can register. ``timeout`` (s): ``startup_timeout``.
 
         Raises:
-            BrokerStartError: it ended by itself or was not in sync in time.
+            BrokerStartError: it exited or was not in sync in time.
         """
         backend = self._running
         backend.start(self._known(node_id))
@@ -225,11 +225,11 @@ class LocalCluster:
         self._running.pause(self._known(node_id))
 
     def resume(self, node_id: int = 1) -> None:
-        """Let a frozen broker go on."""
+        """Resume a frozen broker."""
         self._running.resume(self._known(node_id))
 
     def disconnect(self, node_id: int = 1) -> None:
-        """Take a broker off the network: clients and other brokers lose it, without a word. Containers only.
+        """Disconnect a broker from the network: its packets are lost. Containers only.
 
         Raises:
             NotControllableError: brokers are not in containers.
@@ -245,7 +245,7 @@ class LocalCluster:
 
         Raises:
             TimeoutError: not within ``timeout`` seconds (``startup_timeout`` if left out); names what lags.
-            BrokerStartError: a broker ended by itself.
+            BrokerStartError: a broker exited.
         """
         from pyclient.testing.probe import wait_until_in_sync
 
@@ -253,7 +253,7 @@ class LocalCluster:
         wait_until_in_sync(backend.addresses, timeout_s=self._or_startup(timeout), alive=backend.check_alive)
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a broker that should run has ended by itself."""
+        """Raise BrokerStartError when a broker that should run has exited."""
         self._running.check_alive()
 
     def logs(self, node_id: int = 1) -> str:
@@ -269,10 +269,10 @@ class LocalCluster:
 
     def run_tool(self, main: str, *arguments: object, stdin: str | None = None,
                  timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
-        """Run one of Kafka's own tools by its Java class, as an independent witness: ``stdout``, ``stderr``, ``returncode``.
+        """Run one of Kafka's tools by its Java class, for independent checks: ``stdout``, ``stderr``, ``returncode``.
 
         ``run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.bootstrap_servers, "--list")``.
-        Runs on this machine whoever runs the brokers, and needs Java here.
+        Runs on this machine, wherever the brokers run, and needs Java here.
 
         Raises:
             subprocess.TimeoutExpired: not done after ``timeout`` seconds; the tool was killed.

@@ -57,7 +57,7 @@ _settings_guard = threading.Lock()
 
 
 class ContainerBroker:
-    """One broker's container, and whether it is meant to run."""
+    """One broker's container, and whether it is expected to run."""
 
     def __init__(self, node_id: int, ports: Mapping[str, int], container: DockerContainer) -> None:
         self.node_id: Final = node_id
@@ -87,7 +87,7 @@ class ContainerBroker:
             self.container.stop()
 
     def log_text(self) -> str:
-        """What it printed since its creation."""
+        """Its output since its creation."""
         return str(self.docker.logs().decode("utf-8", "replace"))
 
     def state(self) -> str:
@@ -133,7 +133,7 @@ class ContainerCluster:
         return {node_id: (self._host, broker.ports[name]) for node_id, broker in self._brokers.items()}
 
     def open(self) -> None:
-        """Start all containers; again with other ports when somebody took one."""
+        """Start all containers; retry with other ports when one was taken."""
         remove_leftovers(self._client)
         self._image = broker_image(self._client, self._wanted.version)
         deadline = time.monotonic() + self._wanted.startup_timeout_s
@@ -186,7 +186,7 @@ class ContainerCluster:
     def _command(self) -> str | list[str]:
         if self._wanted.security is None:
             return RUN
-        return ["sh", "-c", f'printf %s "$PYCLIENT_JWKS" >{KEYS} && exec {RUN}']  # nobody else can put a file there in time
+        return ["sh", "-c", f'printf %s "$PYCLIENT_JWKS" >{KEYS} && exec {RUN}']  # no other way puts a file there in time
 
     def _environment(self, node_id: int, ports: Mapping[str, int], cluster_id: str) -> dict[str, str]:
         members = range(1, self._wanted.brokers + 1)
@@ -217,13 +217,13 @@ class ContainerCluster:
         return {} if security is None else {"PYCLIENT_JWKS": security.jwks, "KAFKA_OPTS": " ".join(java_flags(KEYS))}
 
     def _watch(self, owner: Owner) -> None:
-        """Where shells can: have the containers removed when this process dies, however it dies."""
+        """Have the containers removed when this process dies, even by SIGKILL; not on Windows."""
         if sys.platform != "win32":
             from pyclient.testing.process_guard import ProcessGuard
 
-            leash = self._ends.enter_context(contextlib.closing(ProcessGuard("containers")))
-            self._copies = leash.directory
-            ends = leash.afterwards([sys.executable, "-m", __name__, owner.name])
+            guard = self._ends.enter_context(contextlib.closing(ProcessGuard("containers")))
+            self._copies = guard.directory
+            ends = guard.run_after_exit([sys.executable, "-m", __name__, owner.name])
             self._ends.callback(ends)  # after an orderly end there is nothing left to remove
         else:
             self._copies = Path(tempfile.mkdtemp(prefix="pyclient-containers-"))
@@ -239,7 +239,7 @@ class ContainerCluster:
                 "\n".join(f"broker {b.node_id}:\n{tail(b.log_text(), 25)}" for b in self._brokers.values())) from late
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a container ended by itself."""
+        """Raise BrokerStartError when a container exited."""
         for broker in self._brokers.values():
             if broker.expected and (state := broker.state()) in {"exited", "dead"}:
                 raise BrokerStartError(
@@ -292,7 +292,7 @@ class ContainerCluster:
         freeze(self._brokers[node_id].docker)
 
     def resume(self, node_id: int) -> None:
-        """Let them go on."""
+        """Resume them."""
         self._brokers[node_id].docker.unpause()
 
     def disconnect(self, node_id: int) -> None:
@@ -308,7 +308,7 @@ class ContainerCluster:
         return self._client.networks.get(self._network.name)
 
     def logs(self, node_id: int) -> str:
-        """What the container printed."""
+        """The container's output."""
         return self._brokers[node_id].log_text()
 
     def data_dir(self, node_id: int) -> Path:
@@ -337,7 +337,7 @@ def _labels(owner: Owner) -> dict[str, str]:
 
 
 def freeze(container: Any, limit_s: float = FREEZING_S) -> None:
-    """Pause a container. A kernel may not get hold of all processes of a busy one at once: the engine gives up then, and may be asked again."""
+    """Pause a container. Retries while the kernel cannot freeze all processes of a busy one."""
     again = tenacity.retry_if_exception(lambda error: isinstance(error, docker.errors.APIError) and _CANNOT_FREEZE in str(error))
     tenacity.Retrying(retry=again, wait=tenacity.wait_random(0.05, 0.2), stop=tenacity.stop_after_delay(limit_s), reraise=True)(container.pause)
 
@@ -360,7 +360,7 @@ def _reachable(container: DockerContainer) -> str:
 
 @contextlib.contextmanager
 def _without_reaper() -> Iterator[None]:
-    """The library would start a helper container from an image of its own; ours are cleaned up without it."""
+    """Disable testcontainers' reaper, a helper container from its own image; `owners` replaces it."""
     with _settings_guard:
         before = testcontainers_config.ryuk_disabled
         testcontainers_config.ryuk_disabled = True
@@ -371,7 +371,7 @@ def _without_reaper() -> Iterator[None]:
 
 
 def remove_leftovers(client: Any) -> None:
-    """Remove containers and networks whose owner died without doing it."""
+    """Remove containers and networks whose owner died."""
     dead: dict[str, bool] = {}
     for thing in labelled(client, LABEL):
         owner = _owner_of(thing)

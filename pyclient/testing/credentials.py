@@ -1,7 +1,7 @@
-"""What clients of a secured cluster prove themselves with, in files and as texts, and whom they should trust.
+"""Credentials of a secured cluster's clients, as files and texts.
 
-Makes certificates and the token issuer for one cluster, writes them into the cluster's folder, and knows what brokers
-must be told of them. No text of a secret is in any repr.
+Creates certificates and the token issuer of one cluster in its folder, and `BrokerSecurity` for the brokers.
+No repr contains a secret.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ClientCertificate:
 
 @attrs.define(frozen=True, kw_only=True)
 class User:
-    """A user of the cluster, and every way to prove to be this user. Brokers call it ``User:name`` whatever the proof."""
+    """A user of the cluster with all its credentials. The principal is ``User:name`` with each of them."""
 
     name: str
     password: str = attrs.field(repr=False)
@@ -60,7 +60,7 @@ class User:
     _issuer: TokenIssuer = attrs.field(repr=False)
 
     def unsecured_token(self, lifetime_s: float = LIFETIME_S) -> str:
-        """A token that nobody signed, for the listener SASL_PLAINTEXT."""
+        """An unsecured token, for the listener SASL_PLAINTEXT."""
         return unsecured_token(self.name, lifetime_s)
 
     def token(self, lifetime_s: float = LIFETIME_S) -> str:
@@ -70,15 +70,15 @@ class User:
 
 @attrs.define(frozen=True, kw_only=True)
 class Credentials:
-    """What a secured cluster's clients need, in the folder ``directory``, which goes with the cluster.
+    """Credentials of a secured cluster, in the folder ``directory``, which is removed with the cluster.
 
     Attributes:
         ca: the authority that signed the brokers' certificates, and the users'.
         other_ca: an authority that signed none of the brokers'.
         users: by name.
         stranger: a client certificate of ``other_ca``, which brokers do not trust.
-        expired: a client certificate of ``ca`` that was good until yesterday.
-        tokens: the identity provider whose tokens the listeners OIDC and SASL_SSL take.
+        expired: a client certificate of ``ca`` that expired yesterday.
+        tokens: the identity provider of the listeners OIDC and SASL_SSL.
     """
 
     directory: str
@@ -94,7 +94,7 @@ class Credentials:
 def made_for(security: Security) -> Iterator[tuple[Credentials, BrokerSecurity]]:
     """Everything for one cluster: files exist, and the issuer answers, until the end of the block."""
     with _folder() as folder, TokenIssuer(security.users) as issuer:
-        authority, other = CertificateAuthority("pyclient test CA"), CertificateAuthority("CA that nobody trusts")
+        authority, other = CertificateAuthority("pyclient test CA"), CertificateAuthority("untrusted CA")
         yield _credentials(folder, security, issuer, authority, other), _for_brokers(security, issuer, authority)
 
 
@@ -165,8 +165,8 @@ def _folder() -> Iterator[Path]:
     if sys.platform != "win32":
         from pyclient.testing.process_guard import ProcessGuard
 
-        with contextlib.closing(ProcessGuard("credentials")) as leash:
-            yield leash.directory
+        with contextlib.closing(ProcessGuard("credentials")) as guard:
+            yield guard.directory
     else:
         folder = Path(tempfile.mkdtemp(prefix="pyclient-credentials-"))
         try:
@@ -176,6 +176,6 @@ def _folder() -> Iterator[Path]:
 
 
 def _engine_host() -> tuple[str, ...]:
-    """The machine of a Docker engine elsewhere: there the brokers' ports are."""
+    """The host of a remote Docker engine, where the brokers' ports are published."""
     host = urllib.parse.urlsplit(os.environ.get("DOCKER_HOST", "")).hostname
     return (host,) if host else ()

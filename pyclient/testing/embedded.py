@@ -1,6 +1,6 @@
-"""Brokers as Java processes of this machine: formats them, starts them, and leaves nothing behind.
+"""Brokers as Java processes of this machine: formatted, started and removed.
 
-Decides when a start has failed, and whether it deserves another try. Start-up and end are the only blocking parts.
+Decides when a start has failed and whether to retry. Only start and end block.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STARTS: Final = 3
 FORMAT_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 _PORT_TAKEN: Final = "Address already in use"
-_REFUSED: Final = "ConfigException"  # how Kafka says that a setting is wrong: it will say so again
+_REFUSED: Final = "ConfigException"  # an invalid setting: a retry would fail again
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +56,12 @@ class EmbeddedBroker:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists; one that ended by itself still counts until it is collected."""
+        """Whether the process exists; one that exited still counts until it is collected."""
         return self._process is not None
 
     @property
     def exit_code(self) -> int | None:
-        """Of a process that ended by itself; None while it runs or when it was ended from here."""
+        """Exit code of a process that exited; None while it runs or when it was ended from here."""
         return None if self._process is None else self._process.poll()
 
     @property
@@ -82,7 +82,7 @@ class EmbeddedBroker:
         return "".join(part.read_text("utf-8", "replace") for part in parts if part.is_file())
 
     def write_properties(self, controllers: Sequence[str], security: Mapping[str, str], config: Mapping[str, str]) -> None:
-        """Lay the folder out; *security* and *config* are the cluster's, this adds what is the broker's own."""
+        """Write the properties file: the cluster's *security* and *config*, and the broker's own settings."""
         self.directory.mkdir(exist_ok=True)
         at = {name: f"{name}://{HOST}:{port}" for name, port in self.ports.items()}
         own = {
@@ -98,11 +98,11 @@ class EmbeddedBroker:
         }
         self.properties_file.write_text(render_properties(own | dict(security) | {name: for_node(value, self.node_id) for name, value in config.items()}), "utf-8")
 
-    def format(self, jvm: Jvm, leash: ProcessGuard, arguments: Sequence[str]) -> None:
+    def format(self, jvm: Jvm, guard: ProcessGuard, arguments: Sequence[str]) -> None:
         """Run Kafka's formatter on the folder. Raises BrokerStartError with what it printed."""
         command = jvm.command(FORMATTER, "format", *arguments, "-c", str(self.properties_file), logs=self.directory)
         with (self.directory / "output.log").open("ab") as output:
-            process = leash.lead(command, output=output, env=jvm.environment(), cwd=self.directory)
+            process = guard.start(command, output=output, env=jvm.environment(), cwd=self.directory)
             try:
                 code = process.wait(FORMAT_TIMEOUT_S)
             finally:
@@ -112,20 +112,20 @@ class EmbeddedBroker:
                 f"formatting the folder of broker {self.node_id} failed (exit code {code}): a setting that Kafka refuses "
                 "is the usual cause.", tail(self.log_text()))
 
-    def start(self, jvm: Jvm, leash: ProcessGuard, training: Training | None = None, flags: Sequence[str] = ()) -> None:
-        """Start the process; with *training* its orderly end makes the start-up archive."""
+    def start(self, jvm: Jvm, guard: ProcessGuard, training: Training | None = None, flags: Sequence[str] = ()) -> None:
+        """Start the process; with *training* its orderly stop writes the start-up archive."""
         flags = [*SERVER_HEAP, *flags, *(training.flags() if training else ())]
         command = jvm.command(BROKER, str(self.properties_file), logs=self.directory, flags=flags)
-        self._training = training  # first: its lock is given back whatever happens next
+        self._training = training  # first, so that its lock is always released
         with (self.directory / "output.log").open("ab") as output:
-            self._process = leash.lead(command, output=output, env=jvm.environment(), cwd=self.directory)
+            self._process = guard.start(command, output=output, env=jvm.environment(), cwd=self.directory)
 
     @property
     def trains(self) -> bool:
         return self._training is not None
 
     def terminate(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End in order, and by force when that takes longer than *timeout_s*."""
+        """Stop in order; kill after *timeout_s*."""
         if (process := self._process) is None:
             return
         process.send_signal(signal.SIGTERM)
@@ -148,7 +148,7 @@ class EmbeddedBroker:
             pause(self._process)
 
     def resume(self) -> None:
-        """Let the process go on, if it runs."""
+        """Resume the process, if it runs."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
 
@@ -162,14 +162,14 @@ class EmbeddedBroker:
 
 
 class EmbeddedCluster:
-    """Brokers that are also the controllers, in one quorum, each a Java process under this process's leash."""
+    """Brokers that are also controllers of one quorum, each a Java process that ends with this process."""
 
     kind: Final[Kind] = "embedded"
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self._jvm: Jvm | None = None
-        self._leash: ProcessGuard | None = None
+        self._guard: ProcessGuard | None = None
         self._brokers: dict[int, EmbeddedBroker] = {}
 
     @property
@@ -197,7 +197,7 @@ class EmbeddedCluster:
         return {node_id: broker.address(listener) for node_id, broker in self._brokers.items()}
 
     def open(self) -> None:
-        """Start all brokers: again with other ports when somebody took one, and without an archive that may be bad."""
+        """Start all brokers; retry with other ports when one was taken, and without a possibly bad archive."""
         jvm = self.jvm  # before the clock starts: a first download may take longer than a start may
         deadline = time.monotonic() + self._wanted.startup_timeout_s
         for _ in range(STARTS - 1):
@@ -216,7 +216,7 @@ class EmbeddedCluster:
 
     def _prepared_for_another_try(self, failed: BrokerStartError) -> bool:
         if _PORT_TAKEN in str(failed):
-            log.info("a port was taken between draw and start; drawing others")
+            log.info("a port was taken before the broker's start; choosing others")
             return True
         may_be_archive = self.jvm.archived and self.jvm.archive.usable and _REFUSED not in str(failed)
         if may_be_archive:
@@ -232,16 +232,16 @@ class EmbeddedCluster:
             raise
 
     def _start_all(self, deadline: float) -> None:
-        self._leash = leash = ProcessGuard("kafka")
-        self._brokers = self._drawn(leash.directory)
+        self._guard = guard = ProcessGuard("kafka")
+        self._brokers = self._drawn(guard.directory)
         config = shared_config(self._wanted.brokers) | dict(self._wanted.config)
         controllers = [broker.controller for broker in self._brokers.values()]
-        security = self._security_settings(leash.directory)
+        security = self._security_settings(guard.directory)
         for broker in self._brokers.values():
             broker.write_properties(controllers, security, config)
-        self._format_all(leash)
+        self._format_all(guard)
         for broker in self._brokers.values():
-            broker.start(self.jvm, leash, self._training(), self._flags(leash.directory))  # one of them makes the archive, if it is wanted
+            broker.start(self.jvm, guard, self._training(), self._flags(guard.directory))  # at most one of them trains
         self._await_ready(deadline)
 
     def _security_settings(self, folder: Path) -> dict[str, str]:
@@ -264,10 +264,10 @@ class EmbeddedCluster:
     def _listeners(self) -> tuple[str, ...]:
         return (PLAINTEXT, CONTROLLER, *((INTERNAL, *LISTENERS) if self._wanted.security is not None else ()))
 
-    def _format_all(self, leash: ProcessGuard) -> None:
+    def _format_all(self, guard: ProcessGuard) -> None:
         arguments = ["-t", new_cluster_id(), *self._quorum_arguments()]
         with ThreadPoolExecutor(len(self._brokers), thread_name_prefix="pyclient-format") as pool:
-            list(pool.map(lambda broker: broker.format(self.jvm, leash, arguments), self._brokers.values()))
+            list(pool.map(lambda broker: broker.format(self.jvm, guard, arguments), self._brokers.values()))
 
     def _quorum_arguments(self) -> list[str]:
         if len(self._brokers) == 1:
@@ -284,18 +284,18 @@ class EmbeddedCluster:
                 "may need a larger startup_timeout.", self._tails()) from late
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when a broker ended by itself."""
+        """Raise BrokerStartError when a broker exited."""
         for broker in self._brokers.values():
             if (code := broker.exit_code) is not None:
                 raise BrokerStartError(
-                    f"broker {broker.node_id} ended by itself with exit code {code}; its log names the reason, often a "
+                    f"broker {broker.node_id} exited with code {code}; its log names the reason, often a "
                     "setting that Kafka refuses.", tail(broker.log_text()))
 
     def _tails(self) -> str:
         return "\n".join(f"broker {b.node_id}:\n{tail(b.log_text(), 25)}" for b in self._brokers.values())
 
     def close(self) -> None:
-        """Kill all brokers and remove the folder. The one that makes the archive is first ended in order."""
+        """Kill all brokers and remove the folder. The one that trains is stopped in order first."""
         try:
             for broker in self._brokers.values():
                 if broker.trains and broker.exit_code is None:
@@ -306,8 +306,8 @@ class EmbeddedCluster:
     def _end_all(self) -> None:
         for broker in self._brokers.values():
             broker.kill()
-        if self._leash is not None:
-            self._leash.close()
+        if self._guard is not None:
+            self._guard.close()
         release_ports(port for broker in self._brokers.values() for port in broker.ports.values())
 
     def stop(self, node_id: int) -> None:
@@ -321,10 +321,10 @@ class EmbeddedCluster:
     def start(self, node_id: int) -> None:
         """Start an ended broker again: same address, same data. Returns at once."""
         broker = self._brokers[node_id]
-        if self._leash is None or (broker.running and broker.exit_code is None):
+        if self._guard is None or (broker.running and broker.exit_code is None):
             return
         broker.kill()
-        broker.start(self.jvm, self._leash, self._training(), self._flags(self._leash.directory))
+        broker.start(self.jvm, self._guard, self._training(), self._flags(self._guard.directory))
 
     def pause(self, node_id: int) -> None:
         """SIGSTOP."""
@@ -355,5 +355,5 @@ class EmbeddedCluster:
 
 
 def _keys(folder: Path) -> Path:
-    """Where brokers find the token issuer's keys."""
+    """The file with the token issuer's keys."""
     return folder / "jwks.json"

@@ -1,4 +1,4 @@
-"""Whether a Docker engine answers. Light: asks without importing anything where there is plainly none."""
+"""Detection of a Docker engine. Imports nothing when its socket does not exist."""
 from __future__ import annotations
 
 import os
@@ -14,7 +14,7 @@ UNIX: Final = "unix://"
 
 def engine_answers() -> bool:
     """Whether the engine of ``DOCKER_HOST`` (or the default socket) answers, and the package to speak to it is here."""
-    if not _somebody_listens():
+    if not _has_listener():
         return False
     try:
         import docker
@@ -34,7 +34,7 @@ def engine_answers() -> bool:
         client.close()
 
 
-def _somebody_listens() -> bool:
+def _has_listener() -> bool:
     """Whether the engine's socket takes connections; asked here, for the Docker client drops a refused socket unclosed."""
     host = os.environ.get("DOCKER_HOST") or f"{UNIX}{DEFAULT_SOCKET}"
     if sys.platform == "win32" or not host.startswith(UNIX):

@@ -1,4 +1,4 @@
-"""A running cluster, given by its address: used as it is, never started, stopped or configured."""
+"""A running cluster, given by its address; never started, stopped or configured."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -42,7 +42,7 @@ class ExternalCluster:
         """Find the brokers and see a produce acknowledged.
 
         Raises:
-            BrokerStartError: nobody answers there, or fewer brokers than wanted.
+            BrokerStartError: no broker answers there, or fewer than required.
             NotControllableError: security is wanted.
         """
         if self._wanted.security is not None:

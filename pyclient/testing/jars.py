@@ -1,6 +1,6 @@
 """Gets Kafka's jars: each file of the lock from the cache, a local Maven repository or Maven Central, verified.
 
-Knows nothing of brokers. Plain Python: no Maven needed. Rule: a folder handed out holds exactly the lock's files.
+Needs no Maven. Rule: a returned folder holds exactly the lock's files.
 """
 from __future__ import annotations
 
@@ -140,18 +140,18 @@ def _retrying() -> tenacity.Retrying:
     )
 
 
-class _Damaged(Exception):
-    """What arrived is not what the lock file names."""
+class _DamagedError(Exception):
+    """The checksum differs from the lock file's."""
 
 
-_PASSING: Final = (OSError, http.client.HTTPException, _Damaged)  # what a download may fail with
+_PASSING: Final = (OSError, http.client.HTTPException, _DamagedError)  # what a download may fail with
 
 
 def _fetch(url: str, jar: Jar) -> bytes:
     content = _read(url)
     digest = hashlib.sha256(content).hexdigest()
     if digest != jar.sha256:
-        raise _Damaged(f"{len(content)} B with sha256 {digest}, but the lock file says {jar.sha256}")
+        raise _DamagedError(f"{len(content)} B with sha256 {digest}, but the lock file says {jar.sha256}")
     return content
 
 
@@ -180,7 +180,7 @@ def _advice(failed: BaseException) -> str:
     if _is_certificate_failure(failed):
         return ("The server's certificate is not trusted: behind an inspecting proxy, set SSL_CERT_FILE to the system's "
                 "bundle of certificates.")
-    if isinstance(failed, _Damaged):
+    if isinstance(failed, _DamagedError):
         return "A proxy or mirror may answer with a page of its own; set PYCLIENT_MAVEN_URL to a true Maven repository."
     return ("Check the network, set HTTPS_PROXY if a proxy is needed, or PYCLIENT_MAVEN_URL to a mirror of Maven "
             "Central; what has arrived is kept.")

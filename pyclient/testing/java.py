@@ -1,6 +1,6 @@
-"""Which Java runs the brokers and Spark: the first of JAVA_HOME, PATH and the pip-installed one that is new enough.
+"""The Java for brokers and Spark: the first of JAVA_HOME, PATH and the pip-installed one that is new enough.
 
-A candidate counts when it runs and says its version; the path alone proves nothing (stubs, broken links).
+A candidate must run and report its version: a path may be a stub or a broken link.
 """
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Java(NamedTuple):
         return f"Java {self.version} ({self.path})"
 
 
-class _Rejected(Exception):
-    """Why a candidate will not do."""
+class _RejectedError(Exception):
+    """Why a candidate is not used."""
 
 
 def find_java() -> Java:
@@ -52,7 +52,7 @@ def _find_java(java_home: str | None, path: str | None) -> Java:
     for origin, candidate in _candidates(java_home, path):
         try:
             return _probed(candidate)
-        except _Rejected as why:
+        except _RejectedError as why:
             reasons.append(f"{origin}: {why}")
     raise JavaNotFoundError(
         f"no Java {OLDEST_JAVA} or newer was found, and Kafka's brokers and Spark need one ({'; '.join(reasons)}). "
@@ -79,14 +79,14 @@ def pip_java() -> Path | None:
 
 def _probed(candidate: Path | None) -> Java:
     if candidate is None:
-        raise _Rejected("none")
+        raise _RejectedError("none")
     facts = _facts(candidate)
     version = facts.get("java.version", "")
     numbers = re.match(r"(?:1\.)?(\d+)", version)  # 8 calls itself 1.8
     if numbers is None:
-        raise _Rejected(f"{candidate} did not tell its version")
+        raise _RejectedError(f"{candidate} did not report its version")
     if int(numbers[1]) < OLDEST_JAVA:
-        raise _Rejected(f"{candidate} is Java {version}")
+        raise _RejectedError(f"{candidate} is Java {version}")
     return Java(candidate, Path(facts.get("java.home", candidate.parent.parent)), int(numbers[1]), version)
 
 
@@ -96,8 +96,8 @@ def _facts(candidate: Path) -> dict[str, str]:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True,
                                 stdin=subprocess.DEVNULL)
     except subprocess.CalledProcessError as failed:
-        raise _Rejected(f"{candidate} exits with {failed.returncode}") from failed
+        raise _RejectedError(f"{candidate} exits with {failed.returncode}") from failed
     except (OSError, subprocess.TimeoutExpired) as failed:
-        raise _Rejected(f"{candidate} does not run: {failed}") from failed
+        raise _RejectedError(f"{candidate} does not run: {failed}") from failed
     return {key.strip(): value.strip() for key, _, value in
             (line.partition("=") for line in answer.stderr.splitlines()) if value}

@@ -36,7 +36,7 @@ log4j.appender.F.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class Jvm(NamedTuple):
-    """How Kafka of one version is run here: which Java, which jars, which start-up archive, and whether it is used."""
+    """Java, jars and start-up archive of one Kafka version."""
 
     java: Java
     jars: Jars

@@ -1,4 +1,4 @@
-"""Which jars make up a Kafka version: the committed lock files, and how a maintainer renews them.
+"""The jars of a Kafka version: the committed lock files, and how to renew them.
 
 A line is ``group:artifact:version sha256``; lines starting with # are comments. Renewing needs Maven:
 ``python -m pyclient.testing.lockfile 4.3.1`` resolves the coordinates below and writes ``kafka-4.3.1.lock``.

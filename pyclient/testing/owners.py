@@ -1,6 +1,6 @@
-"""Whose containers are whose, so that those of a process that died without cleaning up can be told and removed.
+"""Ownership of containers, so that those of a process that died without cleaning up can be found and removed.
 
-An owner is a lock file that the system unlocks when its process dies: a pid alone could be another process's by now.
+An owner is a lock file that the system unlocks when its process dies; a pid could have been reused.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _folder() -> Path:
 
 
 class Owner:
-    """This process, as the owner of something outside it, until `end`."""
+    """This process as the owner of containers, until `end`."""
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex
@@ -29,13 +29,13 @@ class Owner:
         self._lock.acquire()
 
     def end(self) -> None:
-        """Own nothing any more."""
+        """Release the ownership."""
         (_folder() / self.name).unlink(missing_ok=True)
         self._lock.release()
 
 
 def is_dead(name: str) -> bool:
-    """Whether the owner *name* ended without saying so. An owner of another machine or user counts as alive."""
+    """Whether the owner *name* died. An owner of another machine or user counts as alive."""
     path = _folder() / name
     if not name or not path.is_file():
         return False

@@ -1,4 +1,4 @@
-"""Which TCP ports a cluster may use, so that nobody else takes them between the draw and the broker's start.
+"""TCP ports of a cluster, reserved so that no other process takes them before the broker starts.
 
 Ports lie below the ephemeral range: from inside it, any outgoing connection of the machine could take one. All are
 bound at once, which proves they are free, and stay reserved among pyclient's processes until released, so that a
@@ -53,7 +53,7 @@ def reserve_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
 
 
 def release_ports(ports: Iterable[int]) -> None:
-    """Let others draw *ports* again. Ports not held here are ignored."""
+    """Release *ports*. Ports not held here are ignored."""
     with _held_guard:
         for port in ports:
             if port in _held:

@@ -1,6 +1,6 @@
-"""Ties processes and a work directory to the life of this process: when it ends, however it ends, they go.
+"""Ties processes and a work directory to this process: when it ends, even by SIGKILL, they are removed.
 
-One pipe per leash. This process holds the writing end and never writes; watchers wait for its end-of-file, which the
+One pipe per guard. This process holds the writing end and never writes; watchers wait for its end-of-file, which the
 kernel delivers on exit, SIGKILL included, and from whatever thread the processes were started. A shell starts the
 watcher and then becomes the process (``exec``), so the process is never without one, and keeps its own pid. A watcher kills its process *group*: while it lives, the kernel cannot give that number to anyone else.
 """
@@ -26,9 +26,9 @@ REMOVAL_TIMEOUT_S: Final = 10.0
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 PAUSE_TIMEOUT_S: Final = 10.0
 
-# fd 3 keeps the pipe: a shell gives its background jobs /dev/null as standard input. Standard error tells that the
+# fd 3 keeps the pipe: a shell gives its background jobs /dev/null as standard input. Standard error shows that the
 # watcher exists: it ends when watcher and shell have both turned away from it.
-_LEAD = (
+_START = (
     "exec 3<&0; (trap '' INT TERM HUP; cat <&3; kill -9 -$$) >/dev/null 2>&1 & "
     'exec "$@" </dev/null 3<&- 2>&1'
 )
@@ -37,18 +37,18 @@ _REMOVE = (
     'while [ -e "$1" ] && [ $n -lt 100 ]; do rm -rf "$1" 2>/dev/null; n=$((n+1)); sleep 0.05; done'
 )
 
-_AFTERWARDS = "trap '' INT TERM HUP; cat >/dev/null; exec \"$@\""
+_RUN_AFTER_EXIT = "trap '' INT TERM HUP; cat >/dev/null; exec \"$@\""
 
 _open_ends: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
 
 
 class ProcessGuard:
-    """A work directory, and the processes started in it, none of which outlive this object or its process."""
+    """A work directory and processes; none of them outlives this object or its process."""
 
     def __init__(self, name: str) -> None:
         self.directory: Final = Path(tempfile.gettempdir()).resolve() / f"pyclient-{name}-{uuid.uuid4().hex[:12]}"
         self._owner = os.getpid()
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         self._reading, self._writing = os.pipe()
         self._end = weakref.finalize(self, _close_quietly, self._writing, self._reading)
         self._end.atexit = False  # the kernel closes it anyway, and later: after other exit handlers used the cluster
@@ -56,30 +56,30 @@ class ProcessGuard:
         self._remover = self._spawn(["sh", "-c", _REMOVE, "sh", str(self.directory)])
         self.directory.mkdir(mode=0o700)  # after its remover, so that no moment is left uncovered
 
-    def lead(self, command: Sequence[str], *, output: IO[bytes], env: Mapping[str, str] | None = None,
+    def start(self, command: Sequence[str], *, output: IO[bytes], env: Mapping[str, str] | None = None,
              cwd: Path | None = None) -> subprocess.Popen[bytes]:
         """Start *command*; both its output streams go to *output*. The pid is the command's own."""
-        told, watched = os.pipe()
+        ready, watched = os.pipe()
         try:
             try:
-                process = self._spawn(["sh", "-c", _LEAD, "sh", *command], output=output, error=watched, env=env, cwd=cwd)
+                process = self._spawn(["sh", "-c", _START, "sh", *command], output=output, error=watched, env=env, cwd=cwd)
             finally:
                 os.close(watched)
-            _await_end(told)  # a process paused before that would have no watcher
+            _await_end(ready)  # a process paused before that would have no watcher
         finally:
-            os.close(told)
+            os.close(ready)
         return process
 
-    def afterwards(self, command: Sequence[str]) -> Callable[[], None]:
-        """Have *command* run when this process has ended without `close`; the returned function calls it off."""
-        waiting = self._spawn(["sh", "-c", _AFTERWARDS, "sh", *command])
+    def run_after_exit(self, command: Sequence[str]) -> Callable[[], None]:
+        """Run *command* when this process ends without `close`; the returned function cancels that."""
+        waiting = self._spawn(["sh", "-c", _RUN_AFTER_EXIT, "sh", *command])
         return functools.partial(kill_group, waiting)
 
     def close(self) -> None:
         """Kill what still runs and remove the directory. Calling again does nothing; nor does a forked child."""
         if os.getpid() != self._owner:
             return
-        with self._guard:
+        with self._lock:
             if not self._end.alive:
                 return
             self._end()
@@ -89,14 +89,14 @@ class ProcessGuard:
             kill_group(self._remover)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def drop(self) -> None:
-        """In a forked child: let go of the pipe, so that only the parent's life counts."""
+    def release_in_child(self) -> None:
+        """Close the pipe in a forked child, so that only the parent keeps the processes alive."""
         if self._end.detach() is not None:
             _close_quietly(self._writing, self._reading)
 
     def _spawn(self, command: Sequence[str], *, output: IO[bytes] | int = subprocess.DEVNULL, error: int = subprocess.DEVNULL,
                env: Mapping[str, str] | None = None, cwd: Path | None = None) -> subprocess.Popen[bytes]:
-        with self._guard:
+        with self._lock:
             if not self._end.alive:
                 raise RuntimeError(f"{self.directory} is closed: its processes were ended, new ones need a new cluster")
             return subprocess.Popen(command, stdin=self._reading, stdout=output, stderr=error, env=env, cwd=cwd,
@@ -127,7 +127,7 @@ def pause(process: subprocess.Popen[bytes]) -> None:
 
 
 def _await_end(handle: int) -> None:
-    """Return when nobody can write to the pipe any more, within HANDSHAKE_TIMEOUT_S."""
+    """Return when the pipe has no writer any more, at most after HANDSHAKE_TIMEOUT_S."""
     deadline = time.monotonic() + HANDSHAKE_TIMEOUT_S
     while select.select([handle], [], [], max(0.0, deadline - time.monotonic()))[0] and os.read(handle, 1024):
         pass  # what a shell has to say before its program begins
@@ -139,9 +139,9 @@ def _close_quietly(*handles: int) -> None:
             os.close(handle)
 
 
-def _let_go_in_child() -> None:
-    for leash in list(_open_ends):
-        leash.drop()
+def _release_in_child() -> None:
+    for guard in list(_open_ends):
+        guard.release_in_child()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_release_in_child)

@@ -51,7 +51,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 class FaultProxy:
-    """Passes connections to *upstream* (``host, port``) until told otherwise. A context manager.
+    """Passes connections to *upstream* (``host, port``) until a fault is set. A context manager.
 
     ``upstream`` may be set later, or changed: connections made from then on go there. ``host`` is the address to
     listen on (``"::1"`` for IPv6), ``port`` the port, 0 for a free one.

@@ -30,7 +30,7 @@ class Security:
     ``users`` are names and passwords, for every mechanism: each also gets a certificate and tokens. ``super_users`` may
     do everything; the others nothing until `LocalCluster.grant`. (Who does not say who he is, on PLAINTEXT and SSL, is
     ``ANONYMOUS``, and may do everything: the brokers themselves are.) ``connections_max_reauth_ms`` is Kafka's setting
-    for all SASL listeners: a client must log in anew within so many milliseconds; 0 never asks for it.
+    for all SASL listeners: a client must re-authenticate within so many milliseconds; 0: never.
 
     Raises:
         ValueError: a user's name is not of ASCII letters, digits, ``_`` and ``-``, a password is empty or not printable, or

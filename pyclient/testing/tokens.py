@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: a token endpoint that signs them, as identity providers do, and tokens that nobody signed.
+"""Tokens for OAUTHBEARER: a token endpoint that signs them, as identity providers do, and unsecured tokens.
 
 The endpoint is a small HTTP server in a thread of this process: the client-credentials grant (RFC 6749, 4.4), JSON Web
 Tokens with RS256, its keys as a JWKS. Brokers get the keys as a file, so they need no way to it.

@@ -1,4 +1,4 @@
-"""ACLs of a real broker: a missing right is told by operation and resource, for exactly that topic or group; the others go on, and so does who is granted it."""
+"""ACLs of a real broker: an error names the missing operation and resource; other topics and groups go on, and so does this one once granted."""
 from __future__ import annotations
 
 import uuid
@@ -91,7 +91,7 @@ def is_lacking(error: KafkaError, operation: str, resource: str) -> bool:
 # --- producing -------------------------------------------------------------------------------------------------------
 
 
-def test_who_may_not_see_or_write_to_a_topic_is_told_and_writes_to_others_and_goes_on_when_granted(user: Somebody, secret: str, shared: str) -> None:
+def test_a_missing_right_on_a_topic_is_an_error_other_topics_are_written_and_this_one_once_granted(user: Somebody, secret: str, shared: str) -> None:
     with Producer(**user.options) as producer:
         with soon(TopicAuthorizationError, f"not allowed to DESCRIBE topic {secret!r}", f"--operation Describe --topic {secret}"):
             sent(producer, secret)
@@ -108,7 +108,7 @@ def test_who_may_not_see_or_write_to_a_topic_is_told_and_writes_to_others_and_go
         assert sent(producer, shared) == 11
 
 
-def test_a_topic_that_is_not_there_and_may_not_be_created_is_told(user: Somebody, shared: str) -> None:
+def test_a_missing_right_to_create_a_topic_is_an_error(user: Somebody, shared: str) -> None:
     missing = f"{shared}-missing"
     user.may("WRITE", "DESCRIBE", topic=missing)
     with Producer(**user.options) as producer:
@@ -118,7 +118,7 @@ def test_a_topic_that_is_not_there_and_may_not_be_created_is_told(user: Somebody
         assert sent(producer, missing) == 0
 
 
-def test_a_producer_that_may_write_nowhere_is_told_of_the_clusters_right(user: Somebody, secret: str) -> None:
+def test_a_producer_without_any_right_to_write_gets_the_cluster_authorization_error(user: Somebody, secret: str) -> None:
     user.may("DESCRIBE", topic=secret)
     with Producer(**user.options) as producer:
         with soon(ClusterAuthorizationError, "not allowed to IDEMPOTENT_WRITE on the cluster", "WRITE on any topic", "enable_idempotence=False",
@@ -147,14 +147,14 @@ def test_a_partition_that_may_not_be_read_is_raised_by_poll_while_others_are_rea
         read(consumer, secret, 10, errors)
 
 
-def test_offsets_of_a_topic_that_may_not_be_described_are_not_told(user: Somebody, secret: str, shared: str) -> None:
+def test_offsets_of_a_topic_without_the_right_to_describe_are_an_error(user: Somebody, secret: str, shared: str) -> None:
     with Consumer(**user.options) as consumer:
         with soon(TopicAuthorizationError, f"not allowed to DESCRIBE topic {secret!r}"):
             consumer.end_offsets([TopicPartition(secret, 0)])
         assert consumer.end_offsets([TopicPartition(shared, 0)]) == {TopicPartition(shared, 0): 10}
 
 
-def test_a_right_to_describe_that_is_taken_away_is_told_by_the_look_up_of_offsets(user: Somebody, secret: str) -> None:
+def test_a_revoked_right_to_describe_is_an_error_of_the_offset_lookup(user: Somebody, secret: str) -> None:
     user.may("DESCRIBE", topic=secret)
     where = TopicPartition(secret, 0)
     with Consumer(**user.options) as consumer:
@@ -169,7 +169,7 @@ def test_a_right_to_describe_that_is_taken_away_is_told_by_the_look_up_of_offset
 
 @BOTH
 @pytest.mark.parametrize(("has", "lacks"), [([], "DESCRIBE group"), (["DESCRIBE"], "READ group")])
-def test_a_group_that_may_not_be_joined_is_told_by_each_poll_until_it_is_granted(
+def test_a_missing_right_on_a_group_is_raised_by_each_poll_until_granted(
         user: Somebody, shared: str, terms: Terms, has: list[str], lacks: str) -> None:
     if has:
         user.may(*has, group=shared)
@@ -185,7 +185,7 @@ def test_a_group_that_may_not_be_joined_is_told_by_each_poll_until_it_is_granted
 
 
 @BOTH
-def test_a_member_whose_right_is_taken_away_is_told_and_comes_back(kafka_cluster: LocalCluster, user: Somebody, shared: str, terms: Terms) -> None:
+def test_a_member_whose_right_is_revoked_gets_an_error_and_rejoins_once_granted(kafka_cluster: LocalCluster, user: Somebody, shared: str, terms: Terms) -> None:
     user.may("READ", group=shared)
     errors: list[AuthorizationError] = []
     options = {**terms, **user.options, **({} if terms else {"heartbeat_interval_ms": 200})}
@@ -225,7 +225,7 @@ def test_offsets_may_be_neither_committed_nor_looked_up_without_the_right_to_do_
 
 
 @BOTH
-def test_a_member_reads_the_topics_it_may_and_is_told_once_of_the_other_and_reads_it_when_granted(
+def test_a_member_reads_permitted_topics_and_gets_one_error_for_the_other_until_granted(
         user: Somebody, secret: str, shared: str, terms: Terms) -> None:
     """Also in a group of the next generation, whose coordinator refuses everything for one such topic."""
     user.may("READ", group=shared)
@@ -246,7 +246,7 @@ def test_a_member_reads_the_topics_it_may_and_is_told_once_of_the_other_and_read
     ("DELETE", lambda admin, name: admin.delete_topics([name])),
     ("DESCRIBE", lambda admin, name: admin.describe_topics([name])),
 ])
-def test_an_admin_is_told_which_right_it_lacks_on_which_topic(
+def test_an_admins_error_names_the_missing_right_and_the_topic(
         user: Somebody, secret: str, operation: str, act: Callable[[Admin, str], object]) -> None:
     with Admin(**user.options) as admin:
         with soon(TopicAuthorizationError, f"not allowed to {operation} topic '{secret}", f"--operation {operation.title()}"):

@@ -59,11 +59,11 @@ def test_a_tool_that_takes_too_long_is_ended(kafka_cluster: LocalCluster, topic:
             "--throughput", 1, timeout=1.5)
 
 
-def test_the_log_tells_what_the_broker_did(kafka_cluster: LocalCluster) -> None:
+def test_the_log_has_the_brokers_lines(kafka_cluster: LocalCluster) -> None:
     assert "Kafka Server started" in kafka_cluster.logs()
 
 
-def test_a_broker_that_nobody_runs_is_named_with_those_that_exist(kafka_cluster: LocalCluster) -> None:
+def test_an_unknown_broker_is_an_error_that_lists_the_known_ones(kafka_cluster: LocalCluster) -> None:
     with pytest.raises(ValueError, match=r"no broker 7: the node ids are \[1\]"):
         kafka_cluster.kill(7)
 

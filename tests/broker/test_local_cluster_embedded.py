@@ -33,7 +33,7 @@ from pyclient.testing import LocalCluster
 with LocalCluster({brokers}, mode="embedded") as cluster:
     backend = cluster._backend
     pids = [broker._process.pid for broker in backend._brokers.values()]
-    print(json.dumps([pids, str(backend._leash.directory), cluster.bootstrap_servers]), flush=True)
+    print(json.dumps([pids, str(backend._guard.directory), cluster.bootstrap_servers]), flush=True)
     {then}
 """
 
@@ -41,14 +41,14 @@ with LocalCluster({brokers}, mode="embedded") as cluster:
 DYING_PROGRAM = """
 import os
 from pyclient.testing import LocalCluster, embedded
-leashes, real = [], embedded.ProcessGuard
+guards, real = [], embedded.ProcessGuard
 
 def remembered(name):
-    leashes.append(real(name))
-    return leashes[0]
+    guards.append(real(name))
+    return guards[0]
 
 def die(*_, **__):
-    print(leashes[0].directory, flush=True)
+    print(guards[0].directory, flush=True)
     os.kill(os.getpid(), 9)
 
 embedded.ProcessGuard, embedded.wait_until_ready = remembered, die
@@ -161,7 +161,7 @@ def test_a_broker_outlives_the_thread_that_started_it() -> None:
         cluster.wait_in_sync()
 
 
-def test_a_port_taken_between_draw_and_start_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_taken_before_the_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as occupant:
         taken = occupant.getsockname()[1]
         draws = iter([(taken,), ()])
@@ -246,7 +246,7 @@ def test_a_broker_that_dies_by_itself_is_reported_with_its_log() -> None:
     with LocalCluster(mode="embedded") as cluster:
         process = cluster._backend._brokers[1]._process  # type: ignore[union-attr]  # the process itself is meant
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(BrokerStartError, match="broker 1 ended by itself with exit code -9") as failed:
+        with pytest.raises(BrokerStartError, match="broker 1 exited with code -9") as failed:
             cluster.wait_in_sync(timeout=20)
         assert failed.value.log_tail
 

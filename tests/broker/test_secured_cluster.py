@@ -135,7 +135,7 @@ def test_a_client_that_trusts_another_authority_does_not_trust_the_brokers(kafka
 @one_and_three
 @pytest.mark.parametrize(("listener", "said"), [("EXPIRED", "certificate has expired"), ("WRONG_HOST", "Hostname mismatch|IP address mismatch")])
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_bad_certificates_are_presented_as_said(kafka_cluster: LocalCluster, brokers: int, listener: str, said: str, host: str) -> None:
+def test_bad_certificates_are_presented_as_configured(kafka_cluster: LocalCluster, brokers: int, listener: str, said: str, host: str) -> None:
     context = ssl.create_default_context(cafile=kafka_cluster.credentials.ca.path)
     with tls_connection(kafka_cluster, "SSL", context, host) as trusted:
         assert trusted.version() == "TLSv1.3"
@@ -239,7 +239,7 @@ def test_what_is_revoked_is_the_users_own_and_may_never_have_been_granted(kafka_
 
 
 @pytest.mark.kafka(security=SHORT)
-def test_a_session_is_as_long_as_was_asked_for_and_is_cut_afterwards(kafka_cluster: LocalCluster) -> None:
+def test_a_session_has_the_configured_length_and_is_cut_afterwards(kafka_cluster: LocalCluster) -> None:
     [where] = addresses(kafka_cluster, "SASL_PLAINTEXT")
     with session(where, "PLAIN", b"\0alice\0" + SHORT.users["alice"].encode()) as logged_in:
         assert logged_in.lifetime_ms == REAUTH_MS
@@ -301,7 +301,7 @@ def test_a_listener_that_is_not_there_is_answered_with_those_that_are(kafka_clus
         kafka_cluster.bootstrap("TLS")
 
 
-def test_a_cluster_without_security_says_how_to_have_it(kafka_cluster: LocalCluster) -> None:
+def test_the_error_of_a_cluster_without_security_names_the_remedy(kafka_cluster: LocalCluster) -> None:
     with pytest.raises(ValueError, match=r"no listener 'SSL' here, but PLAINTEXT; security=Security\(\) adds others"):
         kafka_cluster.bootstrap("SSL")
     for act in (lambda: kafka_cluster.credentials, lambda: kafka_cluster.grant("bob", "ALL", topic="a"), lambda: kafka_cluster.set_password("a", "b")):

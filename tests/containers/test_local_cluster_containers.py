@@ -71,14 +71,14 @@ def create(cluster: LocalCluster, topic: str, replicas: int) -> None:
 
 
 def leader_of(cluster: LocalCluster, topic: str, without: int) -> int:
-    """Who leads partition 0, as a broker other than *without* says; -1 for nobody, or for *without* itself."""
+    """The leader of partition 0, as a broker other than *without* reports; -1 for none, or for *without* itself."""
     address = next((node.host, node.port) for node in cluster.nodes if node.id != without)
     [part] = metadata(address, (topic,)).topics[0].partitions
     return -1 if part.leader_id == without else int(part.leader_id)
 
 
 def append_through(survivors: dict[int, tuple[str, int]], topic: str) -> None:
-    """Append a record; a broker may be told of a leadership, even its own, after the one that was asked for it."""
+    """Append a record; brokers learn of a new leader, even themselves, at different times."""
     poll(lambda limit_s: produce(survivors, topic, limit_s), time.monotonic() + 60, alive=lambda: None)
 
 
@@ -156,7 +156,7 @@ def test_leftovers_of_the_dead_are_removed_at_the_next_start_and_those_of_the_li
             dead.remove()
 
 
-def test_a_taken_port_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_port_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as occupant:
         taken = occupant.getsockname()[1]
         draws = iter([(taken,)])

@@ -58,7 +58,7 @@ class Certificate:
 
 
 class CertificateAuthority:
-    """Signs certificates that who trusts ``pem`` trusts. ``key`` is the kind of its key and, unless told otherwise, of those it issues."""
+    """Issues certificates; clients trust them by ``pem``. ``key`` is the type of its key and the default of issued ones."""
 
     def __init__(self, name: str = "pyclient test authority", *, key: KeyKind = "ec", signed_by: CertificateAuthority | None = None) -> None:
         self._kind: KeyKind = key

@@ -1,9 +1,9 @@
-"""What can go wrong between asking for a cluster and having one. Knows nothing of how brokers are run."""
+"""Errors of clusters for tests."""
 from __future__ import annotations
 
 
 class LocalClusterError(RuntimeError):
-    """A cluster for tests could not be had, or could not do what was asked. The message names the way out."""
+    """A cluster could not be started or does not support the call. The message has a remedy."""
 
 
 class JavaNotFoundError(LocalClusterError):
@@ -11,15 +11,15 @@ class JavaNotFoundError(LocalClusterError):
 
 
 class JarsUnavailableError(LocalClusterError):
-    """Kafka's jars could not be downloaded, or what arrived is not what the lock file names."""
+    """Kafka's jars could not be downloaded, or their checksums do not match the lock file."""
 
 
 class ContainersUnavailableError(LocalClusterError):
-    """Containers were asked for, but no engine answers or no broker image can be had."""
+    """No Docker engine answers, or there is no broker image."""
 
 
 class BrokerStartError(LocalClusterError):
-    """A broker did not become ready; ``log_tail`` holds the last lines it wrote, and stands in the message."""
+    """A broker did not become ready; ``log_tail`` has the last lines of its log, also in the message."""
 
     def __init__(self, message: str, log_tail: str = "") -> None:
         super().__init__(f"{message}\n--- end of the broker's log ---\n{log_tail}" if log_tail else message)
@@ -27,8 +27,8 @@ class BrokerStartError(LocalClusterError):
 
 
 class NotControllableError(LocalClusterError):
-    """The cluster was started by somebody else: its brokers can be used, not stopped, killed or paused."""
+    """The cluster was not started here: its brokers can be used, but not stopped, killed or paused."""
 
 
 class FakeClusterError(RuntimeError):
-    """`FakeCluster` itself failed while it ran: a bug of it, not of the code under test. The cause is chained."""
+    """`FakeCluster` itself failed: its own bug, not one of the code under test. The cause is chained."""

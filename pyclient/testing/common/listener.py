@@ -1,4 +1,4 @@
-"""A listening socket on a loop, whose end leaves nothing behind."""
+"""A listening socket on a loop that loses no accepted connection when it is closed."""
 from __future__ import annotations
 
 import asyncio
@@ -39,13 +39,13 @@ class Listener:
         return int(self._sock.getsockname()[1])
 
     def close(self) -> None:
-        """Accept no more. Calling again does nothing."""
+        """Stop accepting. Calling again does nothing."""
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock)
             self._sock.close()
 
     async def all_entered(self) -> None:
-        """Return when every accepted connection is its protocol's, or gone. Who is still busy with TLS is hung up on."""
+        """Return when every accepted connection has its protocol or is gone. Unfinished TLS handshakes are cut."""
         self._ending = True
         for shaken in self._shaking:
             shaken.cancel()
@@ -59,7 +59,7 @@ class Listener:
         try:
             accepted, _ = self._sock.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return  # whoever it was has gone again
+            return  # the client has disconnected already
         except OSError as error:
             _log.warning("accepting a connection failed, trying again in %.1f s: %s", PAUSE_S, error)
             self._loop.remove_reader(self._sock)
@@ -83,7 +83,7 @@ class Listener:
                 shaken.cancel()
             await shaken
         except BaseException as error:
-            if not isinstance(error, ssl.SSLError):  # that one was told what is wrong, and is hung up on
+            if not isinstance(error, ssl.SSLError):  # a TLS alert was sent; the connection is closed
                 transport.abort()
             raise
         finally:

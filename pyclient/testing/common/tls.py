@@ -14,7 +14,7 @@ UNBOUNDED: Final = 1 << 40
 
 
 class BrokerTls(SSLProtocol):
-    """The broker's side. asyncio hangs up when it refuses a client; brokers send an alert first, which tells why."""
+    """The broker's side. asyncio closes a rejected connection at once; brokers first send an alert with the reason."""
 
     _outgoing: ssl.MemoryBIO
 

@@ -1,6 +1,6 @@
 """A model of a Kafka cluster in plain Python: no Java, no Docker, no disk; every fault on demand.
 
-`asking` says what a request and an answer are, `wire` turns bytes into them, `families` answers them, one file per API
-family, and `model` is the cluster they all look at. It runs on whatever asyncio loop it is used on: the simulation's, whose time is
-virtual, or a real one behind real sockets.
+`wire` decodes requests and encodes responses, `handlers` answers them, one file per API family, and `model` holds the
+cluster's state. It runs on the asyncio loop of its user: the simulation's, with virtual time, or a real one with real
+sockets.
 """

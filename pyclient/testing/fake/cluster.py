@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 
 class FakeCluster(Controls):
-    """A cluster in this process that any Kafka client can connect to. Starts in milliseconds; needs no Java, no Docker.
+    """An in-process cluster that any Kafka client can connect to. Starts in milliseconds; needs no Java and no Docker.
 
-    ``version`` is the release it behaves like; ``config`` are settings by Kafka's names (see `Settings`); the same ``seed``
-    gives the same ids. With ``tls``, a context of servers, its listeners speak TLS (`CertificateAuthority` makes such contexts). ``sasl`` are
-    users and their passwords: then every client must log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured tokens, whose users need not be
-    listed). Use it in a ``with`` or ``async with`` block; its methods may be called from any thread meanwhile.
-    Brokers have the ids 1 to *brokers*. The end of the block raises `FakeClusterError` when the model itself failed.
+    ``version`` is the emulated release; ``config`` are settings by Kafka's names (see `Settings`); the same ``seed``
+    gives the same ids. ``tls`` is a server context (`CertificateAuthority` makes one): the listeners then use TLS.
+    ``sasl`` maps users to passwords: every client must then log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured tokens,
+    whose users need not be listed). Use it in a ``with`` or ``async with`` block; methods may be called from any thread.
+    Broker ids are 1 to *brokers*. Leaving the block raises `FakeClusterError` when the model itself failed.
     """
 
     def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0,
@@ -50,7 +50,7 @@ class FakeCluster(Controls):
         self._thread: LoopThread | None = None
         self._kafka: Kafka | None = None
         self._listeners: Listeners | None = None
-        self._entrance: Front | None = None
+        self._server: Front | None = None
         self._defects: list[Exception] = []
 
     # ---- life -------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class FakeCluster(Controls):
 
     def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None) -> None:
         self._end()
-        self._tell_defects(error)
+        self._raise_defects(error)
 
     async def __aenter__(self) -> Self:
         self.open()
@@ -74,10 +74,10 @@ class FakeCluster(Controls):
         return f"<FakeCluster of {self._count} brokers, {'running' if self._thread else 'not running'}>"
 
     def open(self) -> None:
-        """Begin to listen; `close` ends it. ``with`` does both.
+        """Start listening; `close` ends it. ``with`` does both.
 
         Raises:
-            IllegalStateError: it runs already, or has ended: a cluster begins once.
+            IllegalStateError: it was started before; a cluster starts once.
         """
         if self._kafka is not None:
             raise IllegalStateError("this cluster was started before: make another one")
@@ -88,25 +88,25 @@ class FakeCluster(Controls):
         self._kafka = Kafka(nodes, clock=thread.loop.time, wall=_wall_ms, random=self._random, settings=self._settings,
                             profile=self._profile, users=self._users)
         self._kafka.listeners.append(self._on_event)
-        self._entrance = Front(self._kafka, Control())
-        self._listeners = thread.call(functools.partial(Listeners, self._entrance, sockets, self._tls))
+        self._server = Front(self._kafka, Control())
+        self._listeners = thread.call(functools.partial(Listeners, self._server, sockets, self._tls))
 
     def close(self) -> None:
-        """End it: no thread, socket or connection is left. Calling again does nothing.
+        """Stop; no thread, socket or connection is left. Calling again does nothing.
 
         Raises:
             FakeClusterError: the model failed while it ran.
         """
         self._end()
-        self._tell_defects(None)
+        self._raise_defects(None)
 
     def _end(self) -> None:
         thread, self._thread = self._thread, None
-        if thread is not None and self._listeners is not None and not sys.is_finalizing():  # its thread runs no more then
+        if thread is not None and self._listeners is not None and not sys.is_finalizing():  # its thread has ended by then
             thread.wait(self._listeners.close())
             thread.end()
 
-    def _tell_defects(self, error: BaseException | None) -> None:
+    def _raise_defects(self, error: BaseException | None) -> None:
         defects, self._defects = self._defects, []
         if defects and error is not None:
             error.add_note(f"the fake cluster itself failed meanwhile: {defects!r}")
@@ -121,7 +121,7 @@ class FakeCluster(Controls):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients take as ``bootstrap_servers``: all brokers, those that are killed too."""
+        """The address of every broker, killed ones included, for the option ``bootstrap_servers``."""
         return ",".join(f"{each.host}:{each.port}" for each in self._model.brokers.values())
 
     # ---- the model --------------------------------------------------------------------------------------------------
@@ -134,11 +134,11 @@ class FakeCluster(Controls):
 
     @property
     def _front(self) -> Front:
-        assert self._entrance is not None
-        return self._entrance
+        assert self._server is not None
+        return self._server
 
     def _do(self, work: Callable[[Kafka], T]) -> T:
-        """Have the model do something on its loop; once the cluster has ended it is looked at where it lies."""
+        """Run *work* on the model's loop, or directly once the cluster has ended."""
         model = self._model
         return work(model) if self._thread is None else self._thread.call(lambda: work(model))
 

@@ -1,4 +1,4 @@
-"""Interception: what a test or a fault plan does to requests before the model answers them."""
+"""Interception of requests by tests and fault plans, before the model answers them."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,21 +19,21 @@ class Answer:
 
 @attrs.frozen
 class Fail:
-    """Answer with this error code wherever the API has a place for one; the model does not see the request."""
+    """Answer with this code in every error field of the API; the model does not see the request."""
 
     code: int
 
 
 @attrs.frozen
 class Delay:
-    """Let the model answer after so many seconds. Requests of the same connection wait behind it."""
+    """Let the model answer after a delay in seconds. Later requests of the connection wait."""
 
     seconds: float
 
 
 @attrs.frozen
 class Drop:
-    """Cut the connection instead of answering: before the model sees the request, or after it was *applied*."""
+    """Cut the connection instead of answering: before the model handles the request, or after (*applied*)."""
 
     applied: bool = False
 
@@ -47,21 +47,21 @@ class Cut:
 
 @attrs.frozen
 class Silence:
-    """Never answer; the connection stays open. *applied*: the model sees the request all the same."""
+    """Never answer; the connection stays open. With *applied* the model still handles the request."""
 
     applied: bool = False
 
 
 @attrs.frozen
 class Throttle:
-    """Answer with this throttle time in ms (KIP-219): the client is to keep silent so long. Answers that have no such field do not ask for it."""
+    """Answer with this throttle time in ms (KIP-219), in responses that have the field."""
 
     ms: int
 
 
 Verdict: TypeAlias = Answer | Fail | Delay | Drop | Cut | Silence | Throttle
 Decide: TypeAlias = Callable[[Request], Verdict | None]
-"""None lets the request pass: to observe is to return None."""
+"""None lets the request pass: return None to observe only."""
 
 
 @attrs.define(eq=False)
@@ -74,7 +74,7 @@ class Rule:
     left: int | None
     rules: list[Rule]
     hits: int = 0
-    """How many requests it decided about."""
+    """Number of requests it decided."""
 
     def __enter__(self) -> Self:
         return self
@@ -83,12 +83,12 @@ class Rule:
         self.remove()
 
     def remove(self) -> None:
-        """Intercept no more. Calling again does nothing."""
+        """End the interception. Calling again does nothing."""
         if self in self.rules:
             self.rules.remove(self)
 
     def verdict(self, request: Request) -> Verdict | None:
-        """What to do with this request; each verdict but None uses the rule once."""
+        """The verdict on this request; each one but None uses the rule once."""
         if self.api not in (None, request.api) or self.broker not in (None, request.broker):
             return None
         verdict = self.decide(request)
@@ -105,21 +105,21 @@ class Rule:
 
 
 class Control:
-    """The rules of one cluster; the first one, in the order of adding, that says something decides."""
+    """The rules of one cluster; the oldest one that returns a verdict decides."""
 
     def __init__(self) -> None:
         self._rules: list[Rule] = []
 
     def intercept(self, decide: Decide | Verdict, *, api: Api | None = None, broker: int | None = None,
                   times: int | None = None) -> Rule:
-        """Do this to requests of an API (None: all) at a broker (None: any), so many times (None: until removed)."""
+        """Add a rule for an API (None: all) at a broker (None: any), for some *times* (None: until removed)."""
         chosen: Decide = decide if callable(decide) else lambda _request: decide
         rule = Rule(chosen, api, broker, times, self._rules)
         self._rules.append(rule)
         return rule
 
     def verdict(self, request: Request) -> Verdict | None:
-        """What is to be done with this request; None is nothing."""
+        """The verdict on this request; None lets it pass."""
         for rule in list(self._rules):
             verdict = rule.verdict(request)
             if verdict is not None:

@@ -1,4 +1,4 @@
-"""What tests do to a modelled cluster and ask of it: the same over real sockets and in virtual time."""
+"""Control and inspection of a modelled cluster by tests: the same with real sockets and in virtual time."""
 from __future__ import annotations
 
 import abc
@@ -20,11 +20,11 @@ from pyclient.testing.fake.wire import Front
 
 T = TypeVar("T")
 REMEMBERED: Final = 10_000
-"""Requests kept in the log; older ones are forgotten."""
+"""Requests kept for inspection; older ones are dropped."""
 
 
 class Controls(abc.ABC):
-    """A cluster's topics, records, groups, requests and brokers, as a test has them in its hands."""
+    """A cluster's topics, records, groups, requests and brokers, for tests."""
 
     def __init__(self) -> None:
         self._throttles: dict[int | None, Rule] = {}
@@ -33,11 +33,11 @@ class Controls(abc.ABC):
     @property
     @abc.abstractmethod
     def _front(self) -> Front:
-        """Where the cluster's connections come in."""
+        """The server side of the cluster's connections."""
 
     @abc.abstractmethod
     def _do(self, work: Callable[[Kafka], T]) -> T:
-        """Have the model do something where it runs."""
+        """Run *work* on the model's loop."""
 
     def _remember(self, event: str, facts: Mapping[str, object]) -> None:
         request = facts.get("request")
@@ -61,7 +61,7 @@ class Controls(abc.ABC):
 
     def produce(self, topic: str, value: bytes | None, key: bytes | None = None, *, partition: int | None = None,
                 headers: Sequence[Header] = (), timestamp: int | None = None) -> RecordMetadata:
-        """Put a record into a topic without any client. Without ``partition`` the key chooses as Java's does; no key: 0.
+        """Append a record without a client. Without ``partition`` the key chooses as in Java; without a key it is 0.
 
         Raises:
             ValueError: there is no such topic or partition.
@@ -70,7 +70,7 @@ class Controls(abc.ABC):
         return self._do(lambda kafka: view.produce(kafka, topic, partition, (timestamp, key, value, headers)))
 
     def records(self, topic: str, partition: int | None = None) -> list[Record]:
-        """What consumers can read: by partition, then offset.
+        """The readable records by partition, then offset.
 
         Raises:
             ValueError: there is no such topic or partition.
@@ -78,10 +78,10 @@ class Controls(abc.ABC):
         return self._do(lambda kafka: [record for each in view.partitions(kafka, topic, partition) for record in view.records(each)])
 
     def advance_retention(self, topic: str, partition: int, offset: int) -> None:
-        """Delete what is before *offset*, as a broker does with old records.
+        """Delete the records before *offset*, as retention does.
 
         Raises:
-            ValueError: there is no such partition, or it has not come to that offset.
+            ValueError: there is no such partition, or the offset is not committed.
         """
         self._do(lambda kafka: view.begin_at(_partition(kafka, topic, partition), offset))
 
@@ -92,11 +92,11 @@ class Controls(abc.ABC):
         return self._do(lambda kafka: {each.id: view.group(kafka, each) for each in kafka.part(Coordinator).groups.values()})
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; empty for a group that never was."""
+        """The group's committed offsets; empty for an unknown group."""
         return self._do(lambda kafka: view.committed(kafka, group))
 
     def expire_session(self, group: str, member: str) -> None:
-        """Have the coordinator give a member up, as if it had been silent for its session timeout.
+        """Expire a member's session, as if it had sent no heartbeat for its session timeout.
 
         ``member`` is its member id, its ``group.instance.id``, or its client id when only one member has it.
 
@@ -108,7 +108,7 @@ class Controls(abc.ABC):
     # ---- users ------------------------------------------------------------------------------------------------------
 
     def set_password(self, user: str, password: str | None) -> None:
-        """Let *user* log in with *password* from now on; None: not at all. Who is logged in stays so until he has to log in anew.
+        """Set a user's password; None removes the user. Existing sessions stay valid until they re-authenticate.
 
         Raises:
             IllegalStateError: the cluster was made without ``sasl``.
@@ -118,13 +118,13 @@ class Controls(abc.ABC):
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     def requests(self, api: Api | str | None = None, *, broker: int | None = None) -> list[Request]:
-        """What was asked so far, the newest 10,000 of it: of one API ("Produce"), of one broker, or all."""
+        """The newest 10,000 requests: of one API ("Produce"), of one broker, or all."""
         wanted = None if api is None else _api(api)
         return self._do(lambda _: [each for each in self._requests if wanted in (None, each.api) and broker in (None, each.broker)])
 
     def intercept(self, decide: Decide | Verdict, api: Api | str | None = None, *, broker: int | None = None,
                   times: int | None = None) -> Rule:
-        """Decide what becomes of requests: of an API ("Produce") or all, at one broker or any, so many times or always.
+        """Intercept requests: of one API ("Produce") or all, at one broker or any, for some *times* or always.
 
         *decide* is a verdict (`Answer`, `Fail`, `Delay`, `Drop`, `Cut`, `Silence`, `Throttle`), or a function that is given each
         request and returns a verdict or None; it runs on the cluster's loop and must not wait. The rule that is returned
@@ -139,7 +139,7 @@ class Controls(abc.ABC):
         return self._do(lambda kafka: self._front.control.intercept(decide, api=wanted, broker=_broker(kafka, broker), times=times))
 
     def throttle(self, ms: int, *, broker: int | None = None) -> None:
-        """Tell clients in every answer to keep silent so long (KIP-219), by one broker or all; 0 ends it.
+        """Throttle clients by *ms* in every response (KIP-219), by one broker or all; 0 ends it.
 
         Raises:
             ValueError: there is no such broker, or *ms* is negative.
@@ -159,7 +159,7 @@ class Controls(abc.ABC):
         return self._do(lambda kafka: _partition(kafka, topic, partition).leader)
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
-        """Let another in-sync replica lead.
+        """Make another in-sync replica the leader.
 
         Raises:
             ValueError: there is no such partition or broker.
@@ -172,7 +172,7 @@ class Controls(abc.ABC):
         return self._do(lambda kafka: kafka.coordinator(GROUP, group))
 
     def move_coordinator(self, group: str, to: int) -> None:
-        """Let another broker coordinate a group; its members and offsets move with it.
+        """Make another broker coordinate a group; its members and offsets move along.
 
         Raises:
             ValueError: there is no such broker.
@@ -181,7 +181,7 @@ class Controls(abc.ABC):
         self._do(lambda kafka: kafka.move_coordinator(group, to))
 
     def kill(self, broker: int, *, lose_tail: bool = False) -> None:
-        """End a broker at once: connections are cut, other replicas lead. With *lose_tail* its disk loses what was not replicated.
+        """Kill a broker: connections are cut, other replicas lead. With *lose_tail* its unreplicated records are lost.
 
         Raises:
             ValueError: there is no such broker.
@@ -195,14 +195,14 @@ class Controls(abc.ABC):
 
         Raises:
             ValueError: there is no such broker.
-            OSError: somebody took its port meanwhile.
+            OSError: another process took its port.
         """
         if self._do(lambda kafka: kafka.brokers[_known_broker(kafka, broker)].alive):
             self.kill(broker, lose_tail=lose_tail)
         self._do(lambda kafka: kafka.restart(broker))
 
     def pause(self, broker: int) -> None:
-        """Let a broker fall silent: it stays connected, takes connections, and answers nothing until `resume`. Others do not notice.
+        """Pause a broker: it accepts connections and answers nothing until `resume`. Other brokers do not notice.
 
         Raises:
             ValueError: there is no such broker.
@@ -210,7 +210,7 @@ class Controls(abc.ABC):
         self._do(lambda kafka: self._front.pause(_known_broker(kafka, broker)))
 
     def resume(self, broker: int) -> None:
-        """Let a paused broker answer what it was asked meanwhile. Does nothing when it was not paused.
+        """Resume a paused broker; it answers the requests received meanwhile. Does nothing when it was not paused.
 
         Raises:
             ValueError: there is no such broker.

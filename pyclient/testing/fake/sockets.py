@@ -1,4 +1,4 @@
-"""Real sockets for a fake cluster: one listener per broker on 127.0.0.1, on a loop in a thread of its own."""
+"""Real sockets for a fake cluster: one listener per broker on 127.0.0.1, on a loop in its own thread."""
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +17,7 @@ LOCALHOST: Final = "127.0.0.1"
 
 
 class LoopThread:
-    """A loop in a daemon thread, and how other threads have work done on it."""
+    """A loop in a daemon thread; other threads run work on it."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.SelectorEventLoop()
@@ -73,7 +73,7 @@ class Listeners:
         front.kafka.listeners.append(self._on_event)
 
     async def close(self) -> None:
-        """Listen no more, and cut every connection."""
+        """Stop listening and cut every connection."""
         self._front.close()
         for listener in self._listeners.values():
             listener.close()

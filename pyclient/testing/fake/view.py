@@ -1,4 +1,4 @@
-"""What a test sees of the model: records, groups and offsets as plain values, and names checked before they are used."""
+"""Views of the model for tests: records, groups and offsets as plain values, with checked names."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,34 +35,34 @@ class MemberView(NamedTuple):
     instance_id: str | None
     """Its ``group.instance.id``."""
     partitions: tuple[TopicPartition, ...]
-    """Assigned to it; in a classic group, empty while the group rebalances and for members that are no consumers."""
+    """Its assignment; in a classic group empty during a rebalance and for members that are not consumers."""
     epoch: int = -1
-    """In a group of the next generation (KIP-848): its own, which follows the group's."""
+    """Member epoch, in a KIP-848 group."""
     revoking: tuple[TopicPartition, ...] = ()
-    """In such a group: what it was told to give up, and has not said that it did. Nobody else has it yet."""
+    """Partitions it has to revoke and has not confirmed yet, in a KIP-848 group; no other member has them."""
     target: tuple[TopicPartition, ...] = ()
-    """In such a group: what it is to have in the end."""
+    """Target assignment, in a KIP-848 group."""
 
 
 class GroupView(NamedTuple):
-    """A group as it is now; ``state`` is spelled as Kafka's tools do."""
+    """A group's current state; ``state`` is spelled as in Kafka's tools."""
 
     id: str
     state: str
     generation: int
-    """In a group of the next generation: its epoch."""
+    """In a KIP-848 group its epoch."""
     protocol: str | None
-    """In a group of the next generation: the broker's assignor."""
+    """In a KIP-848 group the server-side assignor."""
     leader: str | None
     members: tuple[MemberView, ...]
     type: str = "classic"
-    """"classic", or "consumer" for the next generation (KIP-848)."""
+    """"classic", or "consumer" (KIP-848)."""
     assignment_epoch: int = -1
-    """In a group of the next generation: the epoch of the group that the members' targets are for."""
+    """In a KIP-848 group the group epoch of the target assignment."""
 
     @property
     def owners(self) -> dict[TopicPartition, str]:
-        """Which member may be using which partition now, by member id; also what it has yet to give up."""
+        """Partition → id of the member that may use it now, unconfirmed revocations included."""
         return {place: each.id for each in self.members for place in (*each.partitions, *each.revoking)}
 
 
@@ -133,11 +133,11 @@ def records(partition: Partition) -> Iterator[Record]:
 
 
 def begin_at(partition: Partition, offset: int) -> None:
-    """Raises ValueError when the partition has not come to that offset."""
+    """Raises ValueError when the offset is not committed."""
     try:
         partition.begin_at(offset)
     except RefusalError:
-        raise ValueError(f"offset {offset} of {partition.name}: committed is what comes before {partition.log.high_watermark}") from None
+        raise ValueError(f"offset {offset} of {partition.name}: it is above the high watermark, {partition.log.high_watermark}") from None
 
 
 # ---- groups -------------------------------------------------------------------------------------------------------------
@@ -178,9 +178,9 @@ def committed(kafka: Kafka, group_id: str) -> dict[TopicPartition, OffsetAndMeta
 
 
 def expire(kafka: Kafka, group_id: str, name: str) -> None:
-    """Give a member up. Raises ValueError when there is no such group or member."""
+    """Expire a member. Raises ValueError when there is no such group or member."""
     found = _group(kafka, group_id)
-    member_id = _member_called(found, name)
+    member_id = _member_named(found, name)
     if isinstance(found, ConsumerGroup):
         kafka.part(ConsumerMembership).expire(found, member_id)
     else:
@@ -194,8 +194,8 @@ def _group(kafka: Kafka, group_id: str) -> AnyGroup:
     return groups[group_id]
 
 
-def _member_called(found: AnyGroup, name: str) -> str:
-    """A member by one of its names. Raises ValueError when it is nobody's, or several members'."""
+def _member_named(found: AnyGroup, name: str) -> str:
+    """The id of a member by one of its names. Raises ValueError unless exactly one member has it."""
     if name in found.members:
         return name
     named = [each.id for each in found.members.values() if name in (each.instance, each.client_id)]
@@ -207,7 +207,7 @@ def _member_called(found: AnyGroup, name: str) -> str:
 def set_password(kafka: Kafka, user: str, password: str | None) -> None:
     """Change who may log in."""
     if kafka.users is None:
-        raise IllegalStateError("nobody logs in to this cluster: make it with sasl={user: password}")
+        raise IllegalStateError("this cluster has no logins: create it with sasl={user: password}")
     if password is None:
         kafka.users.pop(user, None)
     else:

@@ -1,4 +1,4 @@
-"""One connection to one broker: frames to requests, answers to frames, one request at a time as a real broker does it."""
+"""One connection to one broker: frames to requests, responses to frames, one request at a time as in Kafka."""
 from __future__ import annotations
 
 import asyncio
@@ -30,7 +30,7 @@ NO_VERSIONS: Final = VersionRange(0, -1)
 
 
 class Front:
-    """Where the connections of a cluster come in. `connection` is the protocol factory of one broker's listener."""
+    """The server side of a cluster. `connection` is the protocol factory of one broker's listener."""
 
     def __init__(self, kafka: Kafka, control: Control, rows: Mapping[Api, Row] = HANDLERS) -> None:
         self.kafka = kafka
@@ -47,17 +47,17 @@ class Front:
         return BrokerConnection(self, self.kafka.brokers[broker])
 
     def listens(self, broker: Broker) -> bool:
-        """Whether a connection to it may live. A listener may have accepted one at the very moment when its broker ended."""
+        """Whether the broker accepts connections; one may have been accepted just as its broker ended."""
         return broker.alive and not self._closed
 
     def close(self) -> None:
-        """Cut every connection, and those that are still on their way."""
+        """Cut every connection, also those that are just being accepted."""
         self._closed = True
         for connection in list(self.connections):
             connection.cut()
 
     def pause(self, broker: int) -> None:
-        """Keep what this broker is sent and what it would say, until `resume`."""
+        """Hold back requests and responses of this broker until `resume`."""
         self.paused.add(broker)
 
     def resume(self, broker: int) -> None:
@@ -86,14 +86,14 @@ class BrokerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
         self._frames: deque[memoryview] = deque()
-        self._unsaid: list[bytes] = []
+        self._held_back: list[bytes] = []
         self._working: asyncio.Task[None] | None = None
         self._unbegun: list[Coroutine[Any, Any, Any]] = []
         """What the task is to await, before its first step."""
         self._peer = ""
 
     def __repr__(self) -> str:
-        return f"<connection of {self._peer or 'nobody'} to broker {self.broker.id}>"
+        return f"<connection of {self._peer or 'an unknown peer'} to broker {self.broker.id}>"
 
     # ---- asyncio.Protocol -------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class BrokerConnection(asyncio.Protocol):
         self._work()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone; what it asked and is not answered yet is dropped."""
+        """The client disconnected; its unanswered requests are dropped."""
         self._transport = None
         self._frames.clear()
         if self._working is not None:
@@ -130,8 +130,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def go_on(self) -> None:
         """The broker was paused and is not any more."""
-        unsaid, self._unsaid = self._unsaid, []
-        for data in unsaid:
+        held_back, self._held_back = self._held_back, []
+        for data in held_back:
             self._write(data)
         self._work()
 
@@ -162,7 +162,7 @@ class BrokerConnection(asyncio.Protocol):
             except ProtocolError as error:
                 _log.debug("%r: %s: cut", self, error)
                 self.cut()
-            except Exception as defect:  # noqa: BLE001 whoever runs the cluster is told, and the client sees a cut
+            except Exception as defect:  # noqa: BLE001 reported when the cluster ends; the client sees a cut
                 self._defect(defect)
 
     def _take(self, frame: memoryview) -> None:
@@ -193,17 +193,17 @@ class BrokerConnection(asyncio.Protocol):
             self._working = asyncio.get_running_loop().create_task(self._finish(waiting))
 
     async def _finish(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """See a request through that could not be answered at once, then go on with the next ones."""
+        """Await a request that could not be answered at once, then continue with the next ones."""
         self._unbegun.clear()
         try:
             await waiting
-        except Exception as defect:  # noqa: BLE001 whoever runs the cluster is told, and the client sees a cut
+        except Exception as defect:  # noqa: BLE001 reported when the cluster ends; the client sees a cut
             self._defect(defect)
         self._working = None
         self._work()
 
     def _forget_unbegun(self) -> None:
-        """A task that is cancelled before its first step never awaits what it was made for, which would be warned of."""
+        """Close coroutines of a task cancelled before its first step, else Python warns that they were never awaited."""
         for each in self._unbegun:
             each.close()
         self._unbegun.clear()
@@ -216,13 +216,13 @@ class BrokerConnection(asyncio.Protocol):
             await waiting
 
     def _refuse_version(self, head: RequestHead) -> None:
-        """An ApiVersions version that is not known here is answered in version 0, with what is."""
+        """Answer an unknown version of ApiVersions in version 0, with the supported ones."""
         request = Request(broker=self.broker.id, api=Api.API_VERSIONS, version=0, client_id=head.client_id, body=None,
                       peer=self._peer, connection=self)
         self._reply(head, request, self._front.rows[Api.API_VERSIONS].refuse(request, ErrorCode.unsupported_version))
 
     def _apply(self, head: RequestHead, request: Request, verdict: Verdict | None) -> Coroutine[Any, Any, None] | None:
-        """Do what was decided, or let the model answer; gives what has to be waited for."""
+        """Carry out the verdict, or let the model answer; returns what to await."""
         match verdict:
             case None:
                 return self._handle(head, request, verdict)
@@ -251,7 +251,7 @@ class BrokerConnection(asyncio.Protocol):
         self._end(head, request, verdict, await answer)
 
     def _end(self, head: RequestHead, request: Request, verdict: Verdict | None, fields: Fields | None) -> None:
-        """The model has done its part: send the answer, unless something else was decided."""
+        """The model answered: send it, unless the verdict says otherwise."""
         if self._transport is None:
             return
         match verdict:
@@ -278,7 +278,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _write(self, data: bytes) -> None:
         if self._paused:
-            self._unsaid.append(data)
+            self._held_back.append(data)
         elif self._transport is not None:
             self._transport.write(data)
 
@@ -287,11 +287,11 @@ class BrokerConnection(asyncio.Protocol):
         return len(answer).to_bytes(HEAD, "big") + answer
 
     def _stall(self) -> None:
-        """Stay connected and silent for ever."""
+        """Stay connected and never answer."""
         self._working = asyncio.get_running_loop().create_task(_forever())
 
     def _defect(self, defect: Exception) -> None:
-        """The model itself failed: a bug of the model, which must not look like a broker's answer."""
+        """The model itself failed: a bug, which must not look like a broker's answer."""
         _log.error("a defect in the fake cluster", exc_info=defect)
         self._kafka.report("defect", error=defect)
         self.cut()

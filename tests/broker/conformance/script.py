@@ -36,7 +36,7 @@ class Step:
     silent: bool = False
     """No answer is to come (acks=0)."""
     unsent: bool = False
-    """Nothing is asked: what is read is what the broker does by itself."""
+    """Nothing is sent: the step reads what the broker does on its own."""
     on: str = "first"
     """Which connection; each name is one of its own."""
     later: bool = False
@@ -92,7 +92,7 @@ class Run:
         self.began = time.time()
 
     def name(self, text: str) -> str:
-        """A name nobody else uses; the same on both clusters."""
+        """A unique name; the same on both clusters."""
         return f"{text}.{self.script.name}.v{self.version}"
 
     def resolve(self, value: Value) -> Any:

@@ -51,7 +51,7 @@ def delete(*names: Value, since: int = 0, **fields: Value) -> Step:
 
 DELETED: Final = Script(name="delete-topics", api=Api.DELETE_TOPICS, acts=(
     *topic("topic"), *topic("other"), *topic("third"),
-    delete("nobody"), delete(), delete("a b"), delete(named("topic")), delete(named("topic")), delete(named("other"), "nobody"),
+    delete("unknown"), delete(), delete("a b"), delete(named("topic")), delete(named("topic")), delete(named("other"), "unknown"),
     delete(since=IDS_SINCE, topics=[{"name": None, "topic_id": topic_id("third")}]),
     delete(since=IDS_SINCE, topics=[{"name": None, "topic_id": topic_id("third")}, {"name": None, "topic_id": UNKNOWN_ID}]),
     delete(since=IDS_SINCE, topics=[{"name": "both", "topic_id": UNKNOWN_ID}]),
@@ -65,7 +65,7 @@ def grow(count: int, name: Value = OURS, placed: tuple[tuple[int, ...], ...] | N
 
 GROWN: Final = Script(name="create-partitions", api=Api.CREATE_PARTITIONS, acts=(
     *topic("topic"), grow(1), grow(0), grow(-1), grow(2, only_check=True), grow(2), grow(2), grow(1), grow(4, placed=((1,), (1,))),
-    grow(6, placed=((1,),)), grow(5, placed=((7,),)), grow(5, placed=((1, 1),)), grow(5, placed=((),)), grow(2, "nobody"), grow(2, "a b"),
+    grow(6, placed=((1,),)), grow(5, placed=((7,),)), grow(5, placed=((1, 1),)), grow(5, placed=((),)), grow(2, "unknown"), grow(2, "a b"),
     Step(api=Api.CREATE_PARTITIONS, fields={"timeout": 10_000, "validate_only": False, "topics": []}),
     Step(api=Api.METADATA, fields={"topics": [{"topic_id": None, "name": named("topic")}], "allow_auto_topic_creation": False,
                                    "include_topic_authorized_operations": False, "include_cluster_authorized_operations": False},
@@ -85,7 +85,7 @@ PAGED: Final = Script(name="describe-topic-partitions", api=Api.DESCRIBE_TOPIC_P
     partitions_of(named("a"), named("b"), limit=4), partitions_of(named("a"), named("b"), limit=3), partitions_of(named("a"), limit=0),
     partitions_of(named("a"), named("b"), cursor={"topic_name": named("a"), "partition_index": 1}),
     partitions_of(named("a"), named("b"), cursor={"topic_name": named("b"), "partition_index": 0}),
-    partitions_of("nobody"), partitions_of(named("a"), "nobody", "a b"), partitions_of(named("a"), named("a")),
+    partitions_of("unknown"), partitions_of(named("a"), "unknown", "a b"), partitions_of(named("a"), named("a")),
 ))
 
 
@@ -99,7 +99,7 @@ CONFIGURED: Final = Script(name="describe-configs", api=Api.DESCRIBE_CONFIGS, ac
     *topic("topic", cleanup_policy="compact", max_message_bytes="12345"),
     *(configs(TOPIC, named("topic"), each) for each in SOME),
     configs(TOPIC, named("topic"), "cleanup.policy", synonyms=True), configs(TOPIC, named("topic"), "retention.bytes", synonyms=True),
-    configs(TOPIC, named("topic"), "nonsense"), configs(TOPIC, "nobody", "cleanup.policy"), configs(TOPIC, "a b"), configs(TOPIC, ""),
+    configs(TOPIC, named("topic"), "nonsense"), configs(TOPIC, "unknown", "cleanup.policy"), configs(TOPIC, "a b"), configs(TOPIC, ""),
     configs(BROKER, "1", "message.max.bytes"), configs(BROKER, "7", "message.max.bytes"), configs(BROKER, "x", "message.max.bytes"),
     configs(BROKER, "1", "log.message.timestamp.after.max.ms"), configs(BROKER, "1", "replica.lag.time.max.ms"),
     configs(BROKER, "1", "auto.create.topics.enable"), configs(77, "x"),
@@ -119,7 +119,7 @@ ALTERED: Final = Script(name="alter-configs", api=Api.INCREMENTAL_ALTER_CONFIGS,
     alter(("cleanup.policy", SUBTRACT, "delete")), alter(("retention.bytes", DELETE, None)), alter(("retention.bytes", SET, None)),
     alter(("retention.bytes", SET, "much")), alter(("nonsense", SET, "1")), alter(("retention.bytes", APPEND, "1")),
     alter(("retention.bytes", 9, "1")), alter(("retention.bytes", SET, "1"), ("retention.bytes", SET, "2")), alter(),
-    alter(("retention.bytes", SET, "1"), name="nobody"), alter(("retention.bytes", SET, "1"), name="a b"),
+    alter(("retention.bytes", SET, "1"), name="unknown"), alter(("retention.bytes", SET, "1"), name="a b"),
     alter(("retention.bytes", SET, "1"), kind=77),
     Step(api=Api.DESCRIBE_CONFIGS, fields=configs(TOPIC, named("topic"), "cleanup.policy").fields,
          ready=lambda answer: answer["results"][0]["configs"][0]["value"] == "compact"),

@@ -46,7 +46,7 @@ METADATA: Final = Script(name="metadata", api=Api.METADATA, acts=(
     Step(api=Api.METADATA, fields=metadata([])),
     Step(api=Api.METADATA, name="known", fields=metadata(by_name(named("one"), named("three")))),
     Step(api=Api.METADATA, fields=metadata(by_name(named("three"), named("one"), named("three")))),
-    Step(api=Api.METADATA, since=4, fields=metadata(by_name(named("nobody"), named("one")))),
+    Step(api=Api.METADATA, since=4, fields=metadata(by_name(named("unknown"), named("one")))),
     Step(api=Api.METADATA, fields=metadata(by_name("", ".", "..", "a b", "x" * 250, "x" * 249 + "é"), creates=True)),
     Step(api=Api.METADATA, since=4, fields=metadata(by_name("y" * 249))),
     Step(api=Api.METADATA, since=8, fields=metadata(by_name(named("one")), operations=True)),

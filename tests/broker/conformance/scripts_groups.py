@@ -29,15 +29,15 @@ READY: Final = Step(api=Api.FIND_COORDINATOR, version=6, fields={"key_type": 0, 
 
 def coordinated() -> tuple[Act, ...]:
     """Wait until this run's group has a coordinator that has loaded it."""
-    return READY, Step(api=Api.HEARTBEAT, fields=beat_fields("nobody", 1), ready=lambda answer: answer["error_code"] == "unknown_member_id")
+    return READY, Step(api=Api.HEARTBEAT, fields=heartbeat_fields("unknown", 1), ready=lambda answer: answer["error_code"] == "unknown_member_id")
 
 
-def beat_fields(member: Value, generation: Value, group: Value = GROUP, instance: str | None = None) -> dict[str, Value]:
+def heartbeat_fields(member: Value, generation: Value, group: Value = GROUP, instance: str | None = None) -> dict[str, Value]:
     return {"group_id": group, "generation_id": generation, "member_id": member, "group_instance_id": instance}
 
 
 def classic_heartbeat(member: Value, generation: Value, group: Value = GROUP, instance: str | None = None, since: int = 0) -> Step:
-    return Step(api=Api.HEARTBEAT, since=since, fields=beat_fields(member, generation, group, instance))
+    return Step(api=Api.HEARTBEAT, since=since, fields=heartbeat_fields(member, generation, group, instance))
 
 
 def subscription(data: str) -> Value:
@@ -99,7 +99,7 @@ TWO_MEMBERS: Final = Script(name="two-members", api=Api.JOIN_GROUP, acts=(
     join("asked a", version=9), join("a", got("asked a", "member_id")), sync("synced a", "a", "a"),
     classic_heartbeat(got("a", "member_id"), got("a", "generation_id")),
     join("asked b", version=9, on="second"), join("b", got("asked b", "member_id"), on="second", later=True, says=" of b"),
-    Step(api=Api.HEARTBEAT, fields=beat_fields(got("a", "member_id"), got("a", "generation_id")),
+    Step(api=Api.HEARTBEAT, fields=heartbeat_fields(got("a", "member_id"), got("a", "generation_id")),
          ready=lambda answer: answer["error_code"] == "rebalance_in_progress"),
     join("a", got("a", "member_id"), protocols=("range", "sticky")), Receive("b"),
     sync("early", "b", on="second", later=True), sync("synced a", "a", "a", "b"), Receive("early"),
@@ -124,21 +124,21 @@ STATIC: Final = Script(name="static", api=Api.JOIN_GROUP, since=5, acts=(
 SYNCING: Final = Script(name="sync", api=Api.SYNC_GROUP, acts=(
     *coordinated(),
     join("asked", version=9), join("me", got("asked", "member_id"), version=9),
-    sync("wrong generation", "me", "me", generation=77), sync("wrong member", "me", "me", member="nobody"),
+    sync("wrong generation", "me", "me", generation=77), sync("wrong member", "me", "me", member="unknown"),
     sync("wrong protocol", "me", "me", protocol="sticky"), sync("wrong kind", "me", "me", kind="connect"),
     sync("no protocol", "me", "me", protocol=None, kind=None), sync("no group", "me", "me", group=""),
-    sync("good", "me", "me"), sync("repeated", "me", "me"), sync("unknown group", "me", group="nobody"),
+    sync("good", "me", "me"), sync("repeated", "me", "me"), sync("unknown group", "me", group="unknown"),
 ))
 HEARTBEATS: Final = Script(name="heartbeat", api=Api.HEARTBEAT, acts=(
     *coordinated(), *alone(),
     classic_heartbeat(got("me", "member_id"), got("me", "generation_id")), classic_heartbeat(got("me", "member_id"), 99), classic_heartbeat(got("me", "member_id"), -1),
-    classic_heartbeat("nobody", got("me", "generation_id")), classic_heartbeat("", 1), classic_heartbeat(got("me", "member_id"), 1, group="nobody"), classic_heartbeat("me", 1, group=""),
+    classic_heartbeat("unknown", got("me", "generation_id")), classic_heartbeat("", 1), classic_heartbeat(got("me", "member_id"), 1, group="unknown"), classic_heartbeat("me", 1, group=""),
     classic_heartbeat(got("me", "member_id"), got("me", "generation_id"), instance="unknown", since=3),
 ))
 LEAVING: Final = Script(name="leave", api=Api.LEAVE_GROUP, acts=(
     *coordinated(), *alone(),
-    leave(("nobody", None)), leave((got("me", "member_id"), None), group="nobody"), leave((got("me", "member_id"), None), group=""),
-    leave((got("me", "member_id"), "unknown"), since=3), leave(("nobody", None), (got("me", "member_id"), None), since=3),
+    leave(("unknown", None)), leave((got("me", "member_id"), None), group="unknown"), leave((got("me", "member_id"), None), group=""),
+    leave((got("me", "member_id"), "unknown"), since=3), leave(("unknown", None), (got("me", "member_id"), None), since=3),
     leave((got("me", "member_id"), None)), *alone("you"), leave((got("you", "member_id"), None)), leave((got("you", "member_id"), None)),
     *alone("us", "instance"), leave(("", "instance"), ("", "other"), ("wrong", "instance"), since=3),
 ))
@@ -166,25 +166,25 @@ COMMITS: Final = Script(name="offset-commit", api=Api.OFFSET_COMMIT, acts=(
     *topic("topic", 2), *coordinated(),
     commit(), commit(offset=7, metadata=None), commit(partition=1, metadata=""), committed(GROUP), commit(partition=9),
     commit(metadata="x" * 4096), commit(metadata="x" * 4097), commit(offset=-1), commit(offset=-5),
-    commit(name="nobody", its_id=UNKNOWN_ID), commit(name="a b", until=IDS_SINCE - 1), commit("somebody", 1), commit("", 1), commit(group=""),
+    commit(name="unknown", its_id=UNKNOWN_ID), commit(name="a b", until=IDS_SINCE - 1), commit("somebody", 1), commit("", 1), commit(group=""),
     commit("", 0, group=named("none")),
     *alone(), commit(), commit(got("me", "member_id"), got("me", "generation_id"), offset=9), commit(got("me", "member_id"), 99),
-    commit("nobody", got("me", "generation_id")), commit(got("me", "member_id"), got("me", "generation_id"), instance="one", since=7),
+    commit("unknown", got("me", "generation_id")), commit(got("me", "member_id"), got("me", "generation_id"), instance="one", since=7),
     committed(GROUP), leave((got("me", "member_id"), None)), commit(offset=11), committed(GROUP),
 ))
 FETCHED: Final = Script(name="offset-fetch", api=Api.OFFSET_FETCH, acts=(
     *topic("topic", 2), *coordinated(),
     committed(GROUP), committed(GROUP, partitions=None, since=2), commit(version=9), committed(GROUP), committed(GROUP, partitions=(0,)),
     committed(GROUP, partitions=(7, 0)), committed(GROUP, partitions=()), committed(GROUP, partitions=None, since=2),
-    committed("nobody"), committed(""), committed(GROUP, stable=True, since=7),
-    committed(GROUP, "nobody", since=SEVERAL_SINCE), committed(GROUP, GROUP, since=SEVERAL_SINCE),
-    committed(GROUP, name="nobody", its_id=UNKNOWN_ID),
+    committed("unknown"), committed(""), committed(GROUP, stable=True, since=7),
+    committed(GROUP, "unknown", since=SEVERAL_SINCE), committed(GROUP, GROUP, since=SEVERAL_SINCE),
+    committed(GROUP, name="unknown", its_id=UNKNOWN_ID),
 ))
 DELETED_OFFSETS: Final = Script(name="offset-delete", api=Api.OFFSET_DELETE, acts=(
     *topic("topic", 2), *coordinated(), commit(version=9), *(
         Step(api=Api.OFFSET_DELETE, fields={"group_id": group, "topics": [{"name": name, "partitions": [{"partition_index": index}]}]})
         for group, name, index in ((GROUP, named("topic"), 0), (GROUP, named("topic"), 1), (GROUP, named("topic"), 9),
-                                   (GROUP, "nobody", 0), ("nobody", named("topic"), 0), ("", named("topic"), 0))),
+                                   (GROUP, "unknown", 0), ("unknown", named("topic"), 0), ("", named("topic"), 0))),
     committed(GROUP), commit(version=9), *alone(),
     Step(api=Api.OFFSET_DELETE, fields={"group_id": GROUP, "topics": [{"name": named("topic"), "partitions": [{"partition_index": 0}]}]}),
     committed(GROUP), leave((got("me", "member_id"), None)),
@@ -197,7 +197,7 @@ def described(*groups: Value, operations: bool = False, since: int = 0) -> Step:
 
 DESCRIBED: Final = Script(name="describe-groups", api=Api.DESCRIBE_GROUPS, acts=(
     *topic("topic"), *coordinated(),
-    described(GROUP), described("nobody", ""), described(), commit(version=9), described(GROUP),
+    described(GROUP), described("unknown", ""), described(), commit(version=9), described(GROUP),
     join("asked", version=9), described(GROUP), join("me", got("asked", "member_id"), version=9), described(GROUP),
     sync("synced", "me", "me"), described(GROUP), described(GROUP, operations=True, since=3), described(GROUP, GROUP),
     leave((got("me", "member_id"), None)), described(GROUP),
@@ -221,8 +221,8 @@ def delete(*groups: Value) -> Step:
 
 
 DELETED: Final = Script(name="delete-groups", api=Api.DELETE_GROUPS, acts=(
-    *topic("topic"), *coordinated(), delete("nobody"), delete(""), delete(), commit(version=9), delete(GROUP), committed(GROUP), delete(GROUP),
-    *alone(), delete(GROUP), delete(GROUP, "nobody"), leave((got("me", "member_id"), None)), delete(GROUP, GROUP), described(GROUP),
+    *topic("topic"), *coordinated(), delete("unknown"), delete(""), delete(), commit(version=9), delete(GROUP), committed(GROUP), delete(GROUP),
+    *alone(), delete(GROUP), delete(GROUP, "unknown"), leave((got("me", "member_id"), None)), delete(GROUP, GROUP), described(GROUP),
 ))
 SCRIPTS: Final = (COORDINATORS, JOINING, TWO_MEMBERS, STATIC, SYNCING, HEARTBEATS, LEAVING, COMMITS, FETCHED, DELETED_OFFSETS, DESCRIBED,
                   LISTED, DELETED)

@@ -34,7 +34,7 @@ Owned = Mapping[str, Sequence[int]]
 
 
 def epoch_of(name: str) -> Value:
-    """The epoch that a member was told by the last answer of this name."""
+    """The member epoch in the last answer of this name."""
     return got(name, "member_epoch")
 
 
@@ -45,9 +45,9 @@ def parts(owned: Owned | None) -> Value:
 def heartbeat(name: str, epoch: Value = None, *, member: Value = None, group: Value = GROUP, topics: Sequence[Value] | None = None,
           pattern: Value = None, owned: Owned | None = None, instance: str | None = None, rack: str | None = None,
           assignor: str | None = None, rebalance_ms: int = -1, step: str = "", **rules: Any) -> Step:
-    """A heartbeat that says only what is given; without an epoch, the one that the member was told last.
+    """A heartbeat with the given fields only; the epoch defaults to the one of the member's last answer.
 
-    Ids are single letters, which a hash map there keeps in their order; groups are a run's own, so that nobody meets.
+    Ids are single letters, which the broker's hash map keeps in order; each run has its own groups.
     """
     return Step(api=Api.CONSUMER_GROUP_HEARTBEAT, name=step or name, **rules, fields={
         "group_id": group, "member_id": name if member is None else member, "member_epoch": epoch_of(name) if epoch is None else epoch,
@@ -63,17 +63,17 @@ def enter(name: str, *topics: str, pattern: Value = None, **said: Any) -> Step:
 
 
 def gone(name: str, **said: Any) -> Step:
-    """A member leaves for good."""
+    """A member leaves permanently."""
     return heartbeat(name, LEAVES, step="gone", **said)
 
 
 def away(name: str, **said: Any) -> Step:
-    """A static member leaves, and will be back."""
+    """A static member leaves temporarily."""
     return heartbeat(name, LEAVES_FOR_NOW, step="gone", **said)
 
 
 def wrong(step: Step) -> Step:
-    """The same; what the member was told before stays what it was told last."""
+    """The same, expected to fail; the member's last answer stays the one before."""
     return attrs.evolve(step, name="refused")
 
 
@@ -83,7 +83,7 @@ def seen(*groups: Value, operations: bool = False, **rules: Any) -> Step:
 
 
 def until_assigned(step: Step) -> Step:
-    """A preparation: the heartbeat again and again, until the member is told something new; that topics changed is noticed a little later."""
+    """A preparation: repeat the heartbeat until it has an assignment; topic changes are noticed a little later."""
     return attrs.evolve(step, ready=lambda answer: answer["assignment"] is not None)
 
 
@@ -94,7 +94,7 @@ def until_group_epoch(epoch: int) -> Step:
 
 def coordinated() -> tuple[Act, ...]:
     """Wait until this run's group has a coordinator that has loaded it."""
-    return READY, Step(api=Api.CONSUMER_GROUP_HEARTBEAT, fields=heartbeat("nobody", 1).fields,
+    return READY, Step(api=Api.CONSUMER_GROUP_HEARTBEAT, fields=heartbeat("unknown", 1).fields,
                        ready=lambda answer: answer["error_code"] == "group_id_not_found")
 
 
@@ -111,7 +111,7 @@ def shared(*names: str, partitions: int = 6) -> tuple[Act, ...]:
 
 
 def known(*names: str) -> Step:
-    """Both clusters tell the topics' ids: which one is which must be clear before a list has them in any order."""
+    """Exchange the topics' ids: they must be paired before an unordered list contains them."""
     return Step(api=Api.METADATA, fields={"topics": [{"topic_id": None, "name": named(each)} for each in names], "allow_auto_topic_creation": False,
                                           "include_topic_authorized_operations": False, "include_cluster_authorized_operations": False})
 
@@ -150,7 +150,7 @@ STATIC: Final = Script(name="consumer-static", api=Api.CONSUMER_GROUP_HEARTBEAT,
     enter("d", instance="one"), away("d", instance="one"), enter("d", instance="one"), seen(), gone("d", instance="one"),
 ))
 FENCED: Final = Script(name="consumer-fencing", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, enter("a"), wrong(heartbeat("a", 3)), wrong(heartbeat("a", 7, owned={"topic": range(6)})), wrong(heartbeat("nobody", 1)), heartbeat("a", 2),
+    *PREPARED, enter("a"), wrong(heartbeat("a", 3)), wrong(heartbeat("a", 7, owned={"topic": range(6)})), wrong(heartbeat("unknown", 1)), heartbeat("a", 2),
     enter("b"), heartbeat("a"), heartbeat("a", owned={"topic": range(3)}), heartbeat("b"), seen(),
     wrong(heartbeat("a", 2)), wrong(heartbeat("a", 2, owned={"topic": range(6)})), wrong(heartbeat("a", 2, owned={"topic": (4,)})),
     heartbeat("a", 2, owned={"topic": (0,)}), heartbeat("a", 2, owned={}), heartbeat("a", 3), wrong(heartbeat("a", 4)), enter("a"), seen(),
@@ -163,7 +163,7 @@ WRONG: Final = Script(name="consumer-wrong", api=Api.CONSUMER_GROUP_HEARTBEAT, a
     heartbeat("a", -3), heartbeat("a", LEAVES_FOR_NOW), heartbeat("a", 1), heartbeat("a", 1, instance="one"), heartbeat("a", LEAVES), heartbeat("a", 1, assignor="odd"),
     heartbeat("x", 1, member=""), heartbeat("x", LEAVES, member=""), heartbeat("x", LEAVES_FOR_NOW, member="", instance="one"),
     enter("x", member="", until=0), enter("x", member="", since=1), enter("x", member=" "),
-    seen(), seen("nobody"), seen(""), seen(GROUP, GROUP, operations=True),
+    seen(), seen("unknown"), seen(""), seen(GROUP, GROUP, operations=True),
 ))
 ASSIGNORS: Final = Script(name="consumer-assignors", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
     *coordinated(), *shared("topic", "other"), enter("a", "topic", "other", assignor="range"), seen(), enter("b", "topic", "other", assignor="range"),
@@ -194,7 +194,7 @@ PATTERNS: Final = Script(name="consumer-patterns", api=Api.CONSUMER_GROUP_HEARTB
     heartbeat("b", pattern="", topics=[OURS]), seen(), heartbeat("b", topics=[]), heartbeat("b", owned={}), seen(),
     heartbeat("a"), gone("b"), heartbeat("a"), seen(), heartbeat("a", pattern=""), heartbeat("a", owned={}), seen(), gone("a"), seen(),
 ))
-# Brokers share nothing anew when a regular expression gives way to one that matches nothing: what it matched stays with nobody for a while.
+# Brokers do not reassign when a pattern is replaced by one that matches nothing: its partitions stay unowned for a while.
 STRANDED: Final = Script(name="consumer-stranded", api=Api.CONSUMER_GROUP_HEARTBEAT, since=1, acts=(
     *PREPARED, enter("a"), enter("b", pattern=named("topi[a-d]")), until_group_epoch(3), heartbeat("a"), heartbeat("a", owned={"topic": range(3)}),
     heartbeat("b"), heartbeat("b", owned={"topic": range(3, 6)}), seen(), heartbeat("b", pattern="nothing", owned={"topic": range(3, 6)}), heartbeat("b", owned={}),
@@ -223,8 +223,8 @@ LATE: Final = Script(name="consumer-late", api=Api.CONSUMER_GROUP_HEARTBEAT, act
 # ---- others ---------------------------------------------------------------------------------------------------------------
 
 DESCRIBED: Final = Script(name="consumer-group-describe", api=Api.CONSUMER_GROUP_DESCRIBE, acts=(
-    *PREPARED, seen(), seen("", "nobody"), commit(version=9), seen(),
-    enter("a", rack="r1", assignor="uniform"), seen(), enter("b", instance="one"), seen(operations=True), heartbeat("a"), seen(GROUP, "nobody", GROUP),
+    *PREPARED, seen(), seen("", "unknown"), commit(version=9), seen(),
+    enter("a", rack="r1", assignor="uniform"), seen(), enter("b", instance="one"), seen(operations=True), heartbeat("a"), seen(GROUP, "unknown", GROUP),
     gone("a"), away("b", instance="one"), seen(), gone("b", instance="one"), seen(), delete(GROUP), seen(),
 ))
 LISTED: Final = Script(name="consumer-list-groups", api=Api.LIST_GROUPS, acts=(
@@ -238,7 +238,7 @@ DELETED: Final = Script(name="consumer-delete-groups", api=Api.DELETE_GROUPS, ac
 ))
 COMMITS: Final = Script(name="consumer-commits", api=Api.OFFSET_COMMIT, acts=(
     *PREPARED, enter("a"), commit("a", epoch_of("a")), commit("a", 0), commit("a", 3),
-    commit("a", -1), commit(), commit("", 1), commit("nobody", 1), commit("a", epoch_of("a"), instance="one", since=7),
+    commit("a", -1), commit(), commit("", 1), commit("unknown", 1), commit("a", epoch_of("a"), instance="one", since=7),
     enter("b"), heartbeat("a"), commit("a", epoch_of("a"), partition=5), commit("a", epoch_of("a"), partition=5), committed(GROUP),
     heartbeat("a", owned={"topic": range(3)}), commit("a", 2), commit("a", 1), commit("a", epoch_of("a")), commit("b", epoch_of("b"), partition=5),
     commit("b", 2, partition=5), heartbeat("b"), commit("b", 3, partition=5), commit("a", 2, partition=5), commit("a", 2, metadata="x" * 4097),
@@ -257,7 +257,7 @@ def asked(member: Value, epoch: Value, **rules: Any) -> Step:
 
 FETCHED: Final = Script(name="consumer-offset-fetch", api=Api.OFFSET_FETCH, since=8, acts=(
     *PREPARED, asked("a", 1), asked(None, -1), enter("a"), commit("a", epoch_of("a"), version=9),
-    committed(GROUP), asked("a", epoch_of("a")), asked("a", 0), asked("a", 3), asked("a", -1), asked("nobody", 2),
+    committed(GROUP), asked("a", epoch_of("a")), asked("a", 0), asked("a", 3), asked("a", -1), asked("unknown", 2),
     asked("", -1), asked(None, -1), gone("a"), asked("a", 2), asked(None, -1), committed(GROUP, partitions=None),
 ))
 UNWANTED: Final = Script(name="consumer-offset-delete", api=Api.OFFSET_DELETE, acts=(
@@ -270,7 +270,7 @@ UNWANTED: Final = Script(name="consumer-offset-delete", api=Api.OFFSET_DELETE, a
 # ---- the other kind -------------------------------------------------------------------------------------------------------
 
 OTHER_KIND: Final = Script(name="consumer-and-classic", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
-    *PREPARED, enter("a"), classic_heartbeat("a", 2), classic_heartbeat("", 1), leave(("nobody", None)), leave(("", "one")), described(GROUP),
+    *PREPARED, enter("a"), classic_heartbeat("a", 2), classic_heartbeat("", 1), leave(("unknown", None)), leave(("", "one")), described(GROUP),
     sync("synced", "joined", member="a", generation=2), commit("a", epoch_of("a"), version=9), enter("b", instance="one"),
     leave(("x", "one")), leave(("", "one"), ("a", None)), seen(), described(GROUP), *alone(), described(GROUP), committed(GROUP), seen(), wrong(heartbeat("b", 1)), wrong(gone("b")),
     leave((got("me", "member_id"), None)), described(GROUP), wrong(heartbeat("b", 1)), enter("b"), described(GROUP), seen(), committed(GROUP),
@@ -297,7 +297,7 @@ def handed(indexes: Sequence[int]) -> Value:
 
 def classic_join(name: str, member: Value = None, *, owned: Sequence[int] = (), instance: str | None = None, protocol: str = "range",
           metadata: Value = None, **rules: Any) -> Step:
-    """A JoinGroup of a classic member that was told its id."""
+    """A JoinGroup of a classic member with its id."""
     step = join(name, got(name, "member_id") if member is None else member, instance=instance)
     return attrs.evolve(step, **rules, fields={**step.fields, "protocols": [
         {"name": protocol, "metadata": said(owned) if metadata is None else metadata}]})
@@ -323,7 +323,7 @@ UPGRADE: Final = Script(name="consumer-upgrade", api=Api.CONSUMER_GROUP_HEARTBEA
     classic_join("k", owned=range(6)), alive("k"), heard("k"), seen(), classic_join("k", owned=range(3)), alive("k", 1), alive("k"), heard("k"), heartbeat("n"), seen(),
     classic_join("c", "", version=9), classic_join("c"), heard("c"), alive("c"), alive("k"), classic_join("k", owned=range(3)), heard("k"), heartbeat("n"),
     classic_join("k", owned=range(2)), heard("k"), heartbeat("n", owned={"topic": (3, 4)}), alive("c"), classic_join("c"), heard("c"), alive("c"), seen(),
-    heard("c", protocol="sticky"), heard("c", kind="connect"), heard("c", generation=77), alive("c", 77), classic_heartbeat("nobody", 3), classic_heartbeat("n", 3),
+    heard("c", protocol="sticky"), heard("c", kind="connect"), heard("c", generation=77), alive("c", 77), classic_heartbeat("unknown", 3), classic_heartbeat("n", 3),
     classic_join("d", "", protocol="sticky"), classic_join("d", "", metadata=said((), 0)),
     # who gets which of c's two would be decided by the hash of k's id, which is random: n goes before they are shared out
     leave((got("c", "member_id"), None)), seen(), alive("k"), gone("n"), described(GROUP), seen(), alive("k"), classic_join("k", owned=range(2)), heard("k", range(6), leads=True), alive("k"), described(GROUP),
@@ -343,7 +343,7 @@ NOT_UPGRADED: Final = Script(name="consumer-no-upgrade", api=Api.CONSUMER_GROUP_
     join("asked", kind="connect", version=9), join("w", got("asked", "member_id"), kind="connect", version=9), wrong(enter("n")),
     leave((got("w", "member_id"), None)),
 ))
-CLASSIC_MEMBERS: Final = Script(name="consumer-guests", api=Api.JOIN_GROUP, acts=(
+CLASSIC_MEMBERS: Final = Script(name="consumer-classic-members", api=Api.JOIN_GROUP, acts=(
     *PREPARED, enter("n"), classic_join("c", "", version=9), classic_join("c"), heard("c"), seen(), classic_join("s", "", instance="one", since=5),
     leave((got("c", "member_id"), None)), classic_join("x", "unknown"), classic_join("x", "unknown", instance="five", since=5), seen(), gone("n"), described(GROUP),
     leave(("unknown", None), ("", "one")), described(GROUP),
@@ -351,7 +351,7 @@ CLASSIC_MEMBERS: Final = Script(name="consumer-guests", api=Api.JOIN_GROUP, acts
 SCRIPTS: Final = (ONE, THREE, UNEVEN, MANY, STATIC, FENCED, WRONG, ASSIGNORS, SUBSCRIPTIONS, PATTERNS, STRANDED, TOPICS, LATE, DESCRIBED, LISTED, DELETED, COMMITS, FETCHED,
                   UNWANTED, OTHER_KIND, UPGRADE, STATIC_UPGRADE, NOT_UPGRADED, CLASSIC_MEMBERS)
 
-# ---- where groups are shared anew every so often --------------------------------------------------------------------------
+# ---- with an interval between target assignments ----------------------------------------------------------------------------
 
 ASSIGNING: Final = Script(name="consumer-assigning", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
     *PREPARED, enter("a"), seen(), enter("b"), seen(), heartbeat("a"), heartbeat("b"), seen(), heartbeat("a", topics=[]), seen(), heartbeat("a", owned={}), seen(),

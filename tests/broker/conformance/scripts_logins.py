@@ -60,7 +60,7 @@ def password(user: str = "alice", text: str | None = None, authorization: str = 
 
 
 def token(life_s: float = LONG_S, authorization: str = "", extensions: str = "", alg: str = "none", without: str = "", **claims: object) -> Value:
-    """The one message of OAUTHBEARER: a token that nobody signed, of so long a life since the run began."""
+    """The one message of OAUTHBEARER: an unsecured token that ends *life_s* after the start of the run."""
     def made(run: Run) -> bytes:
         parts: tuple[Mapping[str, object], ...] = ({"alg": alg}, {"sub": "alice", "iat": run.began - 1, "exp": run.began + life_s, **claims})
         kept = [{name: value for name, value in part.items() if name != without} for part in parts]
@@ -75,7 +75,7 @@ def login(mechanism: str = "PLAIN", message: Value = None, **how: Any) -> tuple[
 
 
 def scram(mechanism: str, user: str = "alice", text: str | None = None, name: str = "") -> tuple[Act, ...]:
-    """A login of two messages. Each step makes the client anew, whose nonce is always the same."""
+    """A login of two messages. Each step creates the client again, with the same nonce."""
     first = f"the broker's first {name}"
 
     def client() -> ScramClient:
@@ -116,7 +116,7 @@ SCRIPTS: Final = (HANDSHAKE, AUTHENTICATE)
 # ---- who is let in, and who is not ----------------------------------------------------------------------------------
 
 WRONG_PASSWORDS: Final = {
-    "wrong": password(text="wrong"), "unknown-user": password("nobody", "wrong"), "of-another": password("bob", USERS["alice"]),
+    "wrong": password(text="wrong"), "unknown-user": password("unknown", "wrong"), "of-another": password("bob", USERS["alice"]),
     "none": password(text=""), "no-user": password("", "wrong"), "in-anothers-name": password("bob", authorization="alice"),
     "empty-message": b"", "one-part": b"alice", "two-parts": b"\0alice", "four-parts": password() + b"\0", "many-parts": b"\0" * 9,
     "garbage": b"\xff\xfe\x80\0\x01", "no-text": b"\0alice\0\xff", "long": bytes(500_000),
@@ -124,11 +124,11 @@ WRONG_PASSWORDS: Final = {
 TOO_LONG: Final = bytes(530_000)
 """For brokers, which neither answer it nor hang up."""
 WRONG_FIRSTS: Final = {
-    "unknown-user": client_first("nobody"), "in-anothers-name": client_first("bob", "a=alice"), "empty-message": b"", "garbage": b"\xff\xfe\x80",
+    "unknown-user": client_first("unknown"), "in-anothers-name": client_first("bob", "a=alice"), "empty-message": b"", "garbage": b"\xff\xfe\x80",
     "of-plain": password(), "no-nonce": b"n,,n=alice", "badly-quoted": client_first("alice=zz"), "channel-binding": b"p=tls-unique,,n=alice,r=abc",
 }
 WRONG_TOKENS: Final = {
-    "ended": token(-10), "signed": token(alg="RS256"), "of-nobody": token(without="sub"), "of-a-number": token(sub=5),
+    "ended": token(-10), "signed": token(alg="RS256"), "without-user": token(without="sub"), "of-a-number": token(sub=5),
     "without-end": token(without="exp"), "with-no-end": token(exp=None), "with-words-for-an-end": token(exp="soon"), "no-token": b"n,,\x01auth=Bearer abc\x01\x01",
     "bad-base64": b"n,,\x01auth=Bearer !!.!!.\x01\x01", "in-anothers-name": token(authorization="a=bob"),
     "of-plain": password(), "empty-message": b"", "garbage": b"\xff\xfe\x80", "gives-in-at-once": GIVE_IN,

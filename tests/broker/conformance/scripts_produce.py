@@ -89,7 +89,7 @@ REFUSED: Final = Script(name="produce-refused", api=Api.PRODUCE, acts=(
     *topic("appended", message_timestamp_type="LogAppendTime"),
     stored(GOOD, partition=7),
     stored(GOOD, partition=-1),
-    Step(api=Api.PRODUCE, until=BY_ID - 1, fields=produce((named("nobody"), None, 0, GOOD), to(GOOD))),
+    Step(api=Api.PRODUCE, until=BY_ID - 1, fields=produce((named("unknown"), None, 0, GOOD), to(GOOD))),
     Step(api=Api.PRODUCE, since=BY_ID, fields=produce((None, UNKNOWN_ID, 0, GOOD), to(GOOD))),
     Step(api=Api.PRODUCE, until=BY_ID - 1, fields=produce(("a b", None, 0, GOOD))),
     stored(GOOD, acks=2), stored(GOOD, acks=-7),
@@ -122,8 +122,8 @@ IDEMPOTENT: Final = Script(name="idempotent", api=Api.PRODUCE, acts=(
     stored(by("pid", 9)), stored(by("pid", 8)), stored(by("pid", 7, 2)),
     stored(by("pid", 5, epoch=1)), stored(by("pid", 0, epoch=1)), stored(by("pid", 9)), stored(by("pid", 1, epoch=1)),
     stored(by("pid", 4), topic="other"), stored(by("pid", 0), topic="other"), stored(by("pid", 5), topic="other"),
-    Step(api=Api.PRODUCE, fields=produce(to(batch(b"nobody", producer_id=123_456, producer_epoch=0, base_sequence=5)))),
-    Step(api=Api.PRODUCE, fields=produce(to(batch(b"nobody", producer_id=123_457, producer_epoch=0, base_sequence=0)))),
+    Step(api=Api.PRODUCE, fields=produce(to(batch(b"unknown", producer_id=123_456, producer_epoch=0, base_sequence=5)))),
+    Step(api=Api.PRODUCE, fields=produce(to(batch(b"unknown", producer_id=123_457, producer_epoch=0, base_sequence=0)))),
     stored(batch(b"odd", producer_id=5, producer_epoch=0, base_sequence=-1)),
 ))
 SEQUENCES_WRAP: Final = Script(name="wrap", api=Api.PRODUCE, acts=(

@@ -59,7 +59,7 @@ FETCHING: Final = Script(name="fetch", api=Api.FETCH, acts=(
     fetched(wish(), isolation_level=1), fetched(wish(offset=6), isolation_level=1),
     fetched(wish(7)), fetched(wish(-1)),
     fetched(wish(0), wish(1)),
-    fetched(unknown("nobody", UNKNOWN_ID), wish()),
+    fetched(unknown("unknown", UNKNOWN_ID), wish()),
     fetched(since=4), fetched(wish(offset=6), min_bytes=0, max_wait=10_000),
     fetched(wish(), since=9, until=99), fetched(wish(current_leader_epoch=0), since=9), fetched(wish(current_leader_epoch=1), since=9),
     fetched(wish(offset=6, current_leader_epoch=3), since=9),
@@ -111,7 +111,7 @@ SESSIONS: Final = Script(name="fetch-session", api=Api.FETCH, since=SESSIONS_SIN
     stored_in("empty", 0, BATCHES[0]), again(9, forgotten_topics_data=forgotten(0, name="empty")), again(10),
     stored_in("topic", 0, BATCHES[1]), again(11, forgotten_topics_data=forgotten(1)), again(12, wish(0, 7)),
     again(12, wish(0, 0)), again(14), again(13, wish(0, 99)), again(14), again(15, wish(0, 7)), again(16, wish(7, 0)), again(17),
-    again(18, unknown("nobody", UNKNOWN_ID)), again(19),
+    again(18, unknown("unknown", UNKNOWN_ID)), again(19),
     again(0, wish(0)), again(1, of="session"),
     fetched(wish(0), session_id=123_456_789, session_epoch=1),
     fetched(wish(0), session_id=123_456_789, session_epoch=0),
@@ -137,7 +137,7 @@ LISTING: Final = Script(name="list-offsets", api=Api.LIST_OFFSETS, acts=(
     asked(-1, 7), asked(-1, -1),
     *(Step(api=Api.LIST_OFFSETS, fields=list_offsets([(named("empty"), 0)], timestamp)) for timestamp in (-1, -2, THEN)),
     *(Step(api=Api.LIST_OFFSETS, since=7, fields=list_offsets([(named("empty"), 0)], timestamp)) for timestamp in (-3, -4, -5)),
-    Step(api=Api.LIST_OFFSETS, fields=list_offsets([("nobody", 0)])), Step(api=Api.LIST_OFFSETS, fields=list_offsets([("a b", 0)])),
+    Step(api=Api.LIST_OFFSETS, fields=list_offsets([("unknown", 0)])), Step(api=Api.LIST_OFFSETS, fields=list_offsets([("a b", 0)])),
     Step(api=Api.LIST_OFFSETS, fields=list_offsets([])),
     Step(api=Api.LIST_OFFSETS, fields={**list_offsets([]), "topics": [{"name": named("topic"), "partitions": [
         {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp} for timestamp in (-1, -2)]}]}),
@@ -152,7 +152,7 @@ def epoch(leader_epoch: int, partition: int = 0, current: int = -1, name: Value 
 EPOCHS: Final = Script(name="leader-epochs", api=Api.OFFSET_FOR_LEADER_EPOCH, acts=(
     *filled("topic"), *topic("empty"),
     epoch(0), epoch(1), epoch(-1), epoch(9), epoch(0, 7), epoch(0, current=0), epoch(0, current=1), epoch(0, replica=-1),
-    epoch(0, name="nobody"), epoch(0, name=named("empty")), epoch(1, name=named("empty")),
+    epoch(0, name="unknown"), epoch(0, name=named("empty")), epoch(1, name=named("empty")),
 ))
 
 
@@ -166,7 +166,7 @@ DELETING: Final = Script(name="delete-records", api=Api.DELETE_RECORDS, acts=(
     deleted(0), deleted(1), fetch_all("topic", 0, 0), fetch_all("topic", 0, 1), all_partitions("topic", -2),
     deleted(0), deleted(1), deleted(4), fetch_all("topic", 0, 3), fetch_all("topic", 0, 4), all_partitions("topic", -2),
     deleted(7), deleted(-2), deleted(-1), all_partitions("topic", -2), all_partitions("topic", -1), fetch_all("topic", 0, 6),
-    deleted(0, 7), deleted(0, name="nobody"), deleted(0, name=named("compacted")), deleted(0, name="a b"),
+    deleted(0, 7), deleted(0, name="unknown"), deleted(0, name=named("compacted")), deleted(0, name="a b"),
     Step(api=Api.DELETE_RECORDS, fields={"timeout": 5_000, "topics": []}),
     stored(BATCHES[0]), fetch_all("topic", 0, 6),
 ))

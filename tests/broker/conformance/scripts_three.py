@@ -28,7 +28,7 @@ def elsewhere() -> tuple[Act, ...]:
 
 METADATA: Final = Script(name="metadata-of-three", api=Api.METADATA, acts=(
     *elsewhere(), Step(api=Api.METADATA, fields=metadata(by_name(named("topic")))),
-    *(Step(api=Api.METADATA, fields=metadata(by_name(named("nobody")), creates=True)) for _ in range(2)),
+    *(Step(api=Api.METADATA, fields=metadata(by_name(named("unknown")), creates=True)) for _ in range(2)),
 ))
 TOPICS: Final = Script(name="topics-of-three", api=Api.CREATE_TOPICS, acts=(
     create(new(named("many"), 1, 4)), create(new(named("uneven"), -1, -1, ((1, 2), (1,)))), create(new(named("unknown"), -1, -1, ((1, 4),))),

@@ -11,7 +11,7 @@ def found(api: Api, real: Plain, fake: Plain, used: set[Allowance] | None = None
     return list(Comparison(set() if used is None else used).differences(api, real, fake))
 
 
-def test_a_difference_is_told_with_its_path_and_both_values() -> None:
+def test_a_difference_is_reported_with_its_path_and_both_values() -> None:
     (line,) = found(Api.FETCH, {"responses": [{"offset": 1}]}, {"responses": [{"offset": 2}]})
     assert line == "responses.offset: the broker says 1, the model 2"
 
@@ -36,7 +36,7 @@ def test_a_renamed_value_keeps_its_partner_through_a_run() -> None:
     assert list(comparison.differences(Api.JOIN_GROUP, {"member_id": "w"}, {"member_id": "y"}))
 
 
-def test_what_is_absent_on_one_side_only_is_a_difference_even_where_values_are_free() -> None:
+def test_a_value_absent_on_one_side_is_a_difference_even_where_values_are_free() -> None:
     assert found(Api.FETCH, {"session_id": 0}, {"session_id": 7})
     assert found(Api.PRODUCE, {"log_append_time": None}, {"log_append_time": 7})
 

@@ -89,7 +89,7 @@ def pair_of_three(used: set[Allowance]) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def pair_of_slow(used: set[Allowance]) -> Iterator[Pair]:
-    """Both clusters, sharing the partitions of a group anew only long after the last time."""
+    """Both clusters, with a long interval between target assignments."""
     yield from paired(1, {**AS_A_BROKER, "group.consumer.assignment.interval.ms": 15_000}, used)
 
 
@@ -101,7 +101,7 @@ def pair_with_logins(used: set[Allowance]) -> Iterator[Pair]:
 
 @pytest.fixture(scope="module")
 def pair_with_sessions(used: set[Allowance]) -> Iterator[Pair]:
-    """Both clusters, of the same users, who must log in anew before a while has passed."""
+    """Both clusters, with the same users, who must re-authenticate after a while."""
     longest = scripts_logins.SESSION_MS
     yield from paired(1, {**LATE_REFUSALS, "connections.max.reauth.ms": longest}, used, Security(connections_max_reauth_ms=longest))
 
@@ -175,11 +175,11 @@ def test_the_model_ends_sessions_as_a_broker(pair_with_sessions: Pair, done: set
     assert not differences(script, version, pair_with_sessions)
 
 
-def test_no_difference_is_allowed_that_nobody_needs(pair: Pair, used: set[Allowance], done: set[str]) -> None:
+def test_every_allowance_is_needed(pair: Pair, used: set[Allowance], done: set[str]) -> None:
     if done != {*CASES, *CASES_OF_THREE, *CASES_OF_SLOW, *CASES_OF_LOGINS, *CASES_OF_SESSIONS}:
         pytest.skip("only some of the cases ran")
     assert [row for row in ALLOWED if row not in used and (pair.in_containers or not row.containers)] == []
 
 
-def test_every_family_has_a_script() -> None:
+def test_every_handled_api_has_a_script() -> None:
     assert set(HANDLERS) <= {script.api for script in SCRIPTS}

@@ -1,4 +1,4 @@
-"""Which backend is chosen, and what misuse is told; brokers run in tests/broker and tests/containers."""
+"""The choice of a backend, and errors of misuse; brokers run in tests/broker and tests/containers."""
 from __future__ import annotations
 
 import pytest
@@ -48,7 +48,7 @@ def test_an_unknown_kind_in_the_environment_names_the_known_ones(monkeypatch: py
         chosen("auto", True, monkeypatch, PYCLIENT_BROKERS="docker")
 
 
-def test_external_without_an_address_says_where_to_give_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_external_without_an_address_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYCLIENT_BOOTSTRAP", raising=False)
     with pytest.raises(LocalClusterError, match="PYCLIENT_BOOTSTRAP"):
         LocalCluster(mode="external").open()
@@ -65,7 +65,7 @@ def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
         LocalCluster(mode="docker")  # type: ignore[arg-type]  # what a user may write
 
 
-def test_a_cluster_that_does_not_run_says_how_to_run_it() -> None:
+def test_the_error_of_a_stopped_cluster_names_the_remedy() -> None:
     cluster = LocalCluster()
     assert repr(cluster) == "<LocalCluster: not running>"
     with pytest.raises(LocalClusterError, match="with LocalCluster"):
@@ -78,7 +78,7 @@ def test_a_failed_start_shows_the_end_of_the_log() -> None:
     assert str(failed) == "broker 1 ended\n--- end of the broker's log ---\n97\n98\n99"
 
 
-def test_brokers_of_somebody_else_are_not_stopped() -> None:
+def test_brokers_of_an_external_cluster_are_not_stopped() -> None:
     cluster = ExternalCluster(WANTED, "host:1")
     for act in (cluster.stop, cluster.kill, cluster.start, cluster.pause, cluster.resume, cluster.disconnect,
                 cluster.connect, cluster.logs, cluster.data_dir):

@@ -1,4 +1,4 @@
-"""Whether a Docker engine answers is asked without leaving anything behind, whoever answers instead of it."""
+"""The check for a Docker engine leaves nothing open, whatever answers at its address."""
 from __future__ import annotations
 
 import gc
@@ -53,19 +53,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "s"
 
 
-def test_where_nothing_is_nobody_answers(place: Path) -> None:
+def test_a_missing_socket_means_no_engine(place: Path) -> None:
     assert not place.exists()
     assert not asked()
 
 
-def test_where_nobody_listens_nobody_answers(place: Path) -> None:
+def test_a_socket_without_listener_means_no_engine(place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place))
     assert not asked()
 
 
 @pytest.mark.parametrize("answer", [b"", b"no HTTP\r\n\r\n"])
-def test_who_is_no_engine_does_not_count(place: Path, answer: bytes) -> None:
+def test_another_server_is_not_an_engine(place: Path, answer: bytes) -> None:
     with answering(place, answer):
         assert not asked()
 

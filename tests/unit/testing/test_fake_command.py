@@ -12,7 +12,7 @@ from pyclient import Admin
 COMMAND = [sys.executable, "-m", "pyclient.testing", "broker", "--fake"]
 
 
-def test_it_serves_the_topics_asked_for_until_ctrl_c() -> None:
+def test_it_serves_the_requested_topics_until_ctrl_c() -> None:
     with subprocess.Popen([*COMMAND, "--brokers", "3", "--topic", "orders:4", "--topic", "bills"], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

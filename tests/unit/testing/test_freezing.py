@@ -29,12 +29,12 @@ def test_a_container_that_cannot_be_frozen_at_once_is_frozen_by_another_try() ->
     assert container.tries == 3
 
 
-def test_a_container_that_can_never_be_frozen_is_told_with_the_engines_words() -> None:
+def test_a_container_that_cannot_be_frozen_raises_the_engines_message() -> None:
     with pytest.raises(docker.errors.APIError, match="unable to freeze"):
         freeze(_Container([BUSY] * 1000), limit_s=0.2)
 
 
-def test_other_errors_are_told_at_once() -> None:
+def test_other_errors_are_raised_at_once() -> None:
     container = _Container([GONE])
     with pytest.raises(docker.errors.NotFound):
         freeze(container)

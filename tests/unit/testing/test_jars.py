@@ -120,7 +120,7 @@ def test_content_that_differs_from_the_lock_is_never_kept(repository: Repository
     assert not list(cache_directory().rglob(JARS["part7"].name))
 
 
-def test_what_arrived_before_a_failure_is_not_downloaded_again(repository: Repository) -> None:
+def test_files_downloaded_before_a_failure_are_kept(repository: Repository) -> None:
     path = JARS["part11"].path
     content = repository.files.pop(path)
     with pytest.raises(JarsUnavailableError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyclient.testing import listener as listener_module
+from pyclient.testing.common import listener as listener_module
 from pyclient.testing.common.listener import Listener
 
 
@@ -19,7 +19,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
-class Told(asyncio.Protocol):
+class Recorder(asyncio.Protocol):
     def __init__(self, made: list[asyncio.Transport]) -> None:
         self._made = made
 
@@ -37,11 +37,11 @@ def said_to(client: socket.socket) -> bytes | None:
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_what_was_accepted_before_the_end_reaches_a_protocol_and_the_rest_is_refused(turns: int) -> None:
+def test_connections_accepted_before_the_end_reach_a_protocol_and_others_are_rejected(turns: int) -> None:
     made: list[asyncio.Transport] = []
 
     async def test() -> None:
-        listener = Listener(socket.create_server(("127.0.0.1", 0)), lambda: Told(made))
+        listener = Listener(socket.create_server(("127.0.0.1", 0)), lambda: Recorder(made))
         with socket.create_connection(("127.0.0.1", listener.port), 5) as client:
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -57,7 +57,7 @@ def test_what_was_accepted_before_the_end_reaches_a_protocol_and_the_rest_is_ref
     assert len(made) == (turns > 1)
 
 
-def test_an_error_of_the_system_is_logged_and_accepting_goes_on(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_error_is_logged_and_accepting_continues(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_module, "PAUSE_S", 0.0)
     made: list[asyncio.Transport] = []
 
@@ -72,7 +72,7 @@ def test_an_error_of_the_system_is_logged_and_accepting_goes_on(caplog: pytest.L
 
     async def test() -> None:
         with socket.create_server(("127.0.0.1", 0)) as plain:
-            listener = Listener(Poor(fileno=plain.detach()), lambda: Told(made))
+            listener = Listener(Poor(fileno=plain.detach()), lambda: Recorder(made))
         with socket.create_connection(("127.0.0.1", listener.port), 5) as client:
             assert await asyncio.to_thread(said_to, client) == b"!"
             listener.close()

@@ -83,7 +83,7 @@ def test_another_processs_reservation_holds_while_it_lives_and_no_longer(monkeyp
         assert theirs & set(later)
 
 
-def test_running_out_of_ports_says_where_it_looked_and_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_out_of_ports_names_the_range_and_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch)
     with pytest.raises(LocalClusterError, match="between 31000 and 31020"):
         reserve_ports(21)

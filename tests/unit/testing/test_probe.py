@@ -68,7 +68,7 @@ def listener(behave: Callable[[socket.socket], None]) -> Iterator[tuple[str, int
     (lambda connection: connection.sendall(b"\x00\x00\x00\x08\x00"), "closed the connection"),
     (lambda connection: None, "closed the connection"),
 ])
-def test_what_is_no_broker_is_reported_with_what_it_answered(behave: Callable[[socket.socket], None], said: str) -> None:
+def test_another_server_is_reported_with_its_answer(behave: Callable[[socket.socket], None], said: str) -> None:
     with listener(behave) as address, pytest.raises(TimeoutError, match=said):
         wait_until_ready({1: address}, timeout_s=0.1, alive=nothing)
 

@@ -16,18 +16,18 @@ import pytest
 from pyclient.testing.process_guard import ProcessGuard, kill_group, pause
 from tests.waiting import eventually, is_running
 
-# a starter that leads a process on a leash, says where, and waits
+# a starter that starts a guarded process, prints its pid and directory, and waits
 STARTER = """
 import os, signal, subprocess, sys, threading
 from pyclient.testing.process_guard import ProcessGuard
-leash = ProcessGuard("test")
-log = (leash.directory / "out").open("wb")
+guard = ProcessGuard("test")
+log = (guard.directory / "out").open("wb")
 started = []
-thread = threading.Thread(target=lambda: started.append(leash.lead(["sh", "-c", "trap '' INT TERM; echo x; sleep 600"], output=log)))
+thread = threading.Thread(target=lambda: started.append(guard.start(["sh", "-c", "trap '' INT TERM; echo x; sleep 600"], output=log)))
 thread.start(); thread.join()
 extra = None
 {then}
-print(started[0].pid, leash.directory, extra, flush=True)
+print(started[0].pid, guard.directory, extra, flush=True)
 sys.stdin.read()
 """
 
@@ -88,44 +88,44 @@ def test_a_forked_child_of_the_starter_keeps_nothing_alive() -> None:
 
 
 def test_a_forked_childs_close_ends_nothing_of_its_parents() -> None:
-    with contextlib.closing(ProcessGuard("test")) as leash, (leash.directory / "out").open("wb") as log:
-        process = leash.lead(["sleep", "600"], output=log)
+    with contextlib.closing(ProcessGuard("test")) as guard, (guard.directory / "out").open("wb") as log:
+        process = guard.start(["sleep", "600"], output=log)
         child = os.fork()
         if child == 0:
-            leash.close()
+            guard.close()
             os._exit(0)
         os.waitpid(child, 0)
         assert process.poll() is None
-        assert leash.directory.is_dir()
+        assert guard.directory.is_dir()
         kill_group(process)
 
 
 def test_close_ends_processes_of_several_threads_and_removes_the_directory() -> None:
-    leash = ProcessGuard("test")
+    guard = ProcessGuard("test")
     started: list[subprocess.Popen[bytes]] = []
-    with (leash.directory / "out").open("wb") as log:
-        threads = [threading.Thread(target=lambda: started.append(leash.lead(["sleep", "600"], output=log))) for _ in range(3)]
+    with (guard.directory / "out").open("wb") as log:
+        threads = [threading.Thread(target=lambda: started.append(guard.start(["sleep", "600"], output=log))) for _ in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        leash.close()
+        guard.close()
     eventually(lambda: all(process.poll() is not None for process in started))
-    assert not leash.directory.exists()
+    assert not guard.directory.exists()
 
 
 def test_the_pid_and_exit_code_are_the_commands_own() -> None:
-    with contextlib.closing(ProcessGuard("test")) as leash:
-        with (leash.directory / "out").open("wb") as log:
-            process = leash.lead(["sh", "-c", "echo $$; exit 7"], output=log)
+    with contextlib.closing(ProcessGuard("test")) as guard:
+        with (guard.directory / "out").open("wb") as log:
+            process = guard.start(["sh", "-c", "echo $$; exit 7"], output=log)
         assert process.wait(20) == 7
-        assert int((leash.directory / "out").read_text()) == process.pid
+        assert int((guard.directory / "out").read_text()) == process.pid
         kill_group(process)
 
 
 def test_a_command_for_afterwards_runs_when_the_starter_dies(tmp_path: Path) -> None:
     witness = tmp_path / "witness"
-    with starter(f"leash.afterwards(['touch', {str(witness)!r}])") as started:
+    with starter(f"guard.run_after_exit(['touch', {str(witness)!r}])") as started:
         assert not witness.exists()
         started.starter.kill()
         eventually(witness.exists)
@@ -133,27 +133,27 @@ def test_a_command_for_afterwards_runs_when_the_starter_dies(tmp_path: Path) -> 
 
 def test_a_command_for_afterwards_can_be_called_off(tmp_path: Path) -> None:
     witness = tmp_path / "witness"
-    with starter(f"leash.afterwards(['touch', {str(witness)!r}])()") as started:
+    with starter(f"guard.run_after_exit(['touch', {str(witness)!r}])()") as started:
         started.starter.kill()
         eventually(started.gone)
         assert not witness.exists()
 
 
-def test_what_the_shell_says_of_a_missing_program_stands_in_the_output() -> None:
-    with contextlib.closing(ProcessGuard("test")) as leash:
-        with (leash.directory / "out").open("wb") as log:
-            process = leash.lead(["/nowhere/java"], output=log)
+def test_the_shells_error_about_a_missing_program_is_in_the_output() -> None:
+    with contextlib.closing(ProcessGuard("test")) as guard:
+        with (guard.directory / "out").open("wb") as log:
+            process = guard.start(["/nowhere/java"], output=log)
         assert process.wait(20) == 127
-        assert "/nowhere/java" in (leash.directory / "out").read_text()
+        assert "/nowhere/java" in (guard.directory / "out").read_text()
         kill_group(process)
 
 
-def test_a_closed_leash_starts_nothing() -> None:
-    leash = ProcessGuard("test")
-    leash.close()
-    leash.close()
+def test_a_closed_guard_starts_nothing() -> None:
+    guard = ProcessGuard("test")
+    guard.close()
+    guard.close()
     with Path(os.devnull).open("wb") as nowhere, pytest.raises(RuntimeError, match="closed"):
-        leash.lead(["true"], output=nowhere)
+        guard.start(["true"], output=nowhere)
 
 
 BUSY = "import threading\nfor _ in range(8): threading.Thread(target=lambda: [None for _ in iter(int, 1)]).start()"

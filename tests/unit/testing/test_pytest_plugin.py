@@ -75,7 +75,7 @@ def test_marked(fake_cluster):
 
 
 class Cluster:
-    """Tells whether it runs."""
+    """Reports whether it runs."""
 
     def __init__(self, *asked: object) -> None:
         self.asked = asked

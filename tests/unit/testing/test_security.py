@@ -1,4 +1,4 @@
-"""What a secured cluster is told and gives out, without brokers; those run in tests/broker/test_secured_cluster.py."""
+"""Settings and credentials of a secured cluster, without brokers; those run in tests/broker/test_secured_cluster.py."""
 from __future__ import annotations
 
 import contextlib
@@ -60,7 +60,7 @@ def test_equal_wishes_are_one_key_and_others_are_not() -> None:
         assert len({SECURITY: 1, other: 2}) == 2
 
 
-def test_a_wish_does_not_change_when_the_users_it_was_made_of_do() -> None:
+def test_a_security_request_does_not_change_with_the_users_mapping() -> None:
     users = {"alice": "one"}
     wish = Security(users=users, super_users="alice")
     users["alice"] = "two"
@@ -86,7 +86,7 @@ def test_no_repr_holds_a_secret(made: tuple[Credentials, BrokerSecurity]) -> Non
         assert secret not in shown
 
 
-# --- what brokers are told -------------------------------------------------------------------------------------------
+# --- settings of brokers ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("listener", [name for name, each in LISTENERS.items() if "PLAIN" in each.mechanisms])
@@ -252,30 +252,30 @@ def brokers_at(*ports: int, timeout_s: float = 5.0) -> Brokers:
     return Brokers({number: ("host", port) for number, port in enumerate(ports, 1)}, timeout_s, lambda: None)
 
 
-def answering(told: list[str], what: str, gone: int = 0, late: int = 0) -> Callable[[Address, float], None]:
+def answering(calls: list[str], what: str, gone: int = 0, late: int = 0) -> Callable[[Address, float], None]:
     """A step that the broker at port *gone* does not answer, and the one at port *late* has not seen at first."""
     def step(address: Address, limit_s: float) -> None:
-        told.append(f"{what} {address[1]}")
+        calls.append(f"{what} {address[1]}")
         if address[1] == gone:
             raise ConnectionRefusedError
-        if address[1] == late and told.count(f"{what} {late}") < 3:
+        if address[1] == late and calls.count(f"{what} {late}") < 3:
             raise NotReadyError("not yet")
     return step
 
 
 def test_a_change_is_made_once_by_the_first_that_answers_and_waited_for_at_all() -> None:
-    told: list[str] = []
-    brokers_at(1, 2, 3).change(answering(told, "make", gone=1), answering(told, "seen", gone=1, late=3))
-    assert told == ["make 1", "make 2", "seen 1", "seen 2", "seen 3", "seen 3", "seen 3"]
+    calls: list[str] = []
+    brokers_at(1, 2, 3).change(answering(calls, "make", gone=1), answering(calls, "seen", gone=1, late=3))
+    assert calls == ["make 1", "make 2", "seen 1", "seen 2", "seen 3", "seen 3", "seen 3"]
 
 
-def test_a_change_that_nobody_makes_ends_in_time() -> None:
+def test_a_change_that_never_happens_ends_with_a_timeout() -> None:
     with pytest.raises(TimeoutError, match="host:1"):
         brokers_at(1, timeout_s=0.0).change(answering([], "make", gone=1), answering([], "seen"))
 
 
 class SlowBroker:
-    """Takes changes of ACLs and passwords, and tells of each only when it was asked three times."""
+    """Accepts changes of ACLs and passwords, and reports each only at the third request."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -302,7 +302,7 @@ class SlowBroker:
         self.iterations = next((each.iterations for each in getattr(self.changed, "upsertions", ())), self.iterations)
 
 
-def test_changes_are_over_when_a_broker_tells_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_is_complete_when_a_broker_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = SlowBroker()
     monkeypatch.setattr(access, "ask", broker.ask)
     changes: list[Callable[[], None]] = [

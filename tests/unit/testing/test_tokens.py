@@ -87,7 +87,7 @@ def test_the_secret_may_come_in_the_header_encoded_or_not_or_in_the_form(issuer:
 
 @pytest.mark.parametrize(("authorization", "grant", "status", "error"), [
     (basic("alice", "wrong"), "client_credentials", 401, "invalid_client"),
-    (basic("nobody", ""), "client_credentials", 401, "invalid_client"),
+    (basic("unknown", ""), "client_credentials", 401, "invalid_client"),
     ("Basic ???", "client_credentials", 401, "invalid_client"), ("", "client_credentials", 401, "invalid_client"),
     (basic("alice", USERS["alice"]), "password", 400, "unsupported_grant_type"),
 ])
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_refused_in_the_words_of_the_rfc(issuer: TokenIssuer, a
     assert (found, answer["error"]) == (status, error)
 
 
-def test_it_fails_as_often_as_it_is_told_and_counts(issuer: TokenIssuer) -> None:
+def test_it_fails_as_often_as_configured_and_counts(issuer: TokenIssuer) -> None:
     issuer.fail(503, times=2)
     assert [fetched(issuer)[0] for _ in range(3)] == [503, 503, 200]
     issuer.fail(500)
@@ -108,7 +108,7 @@ def test_it_fails_as_often_as_it_is_told_and_counts(issuer: TokenIssuer) -> None
     assert not any(secret in repr(issuer.requests) for secret in USERS.values())
 
 
-def test_tokens_are_as_short_lived_as_told(issuer: TokenIssuer) -> None:
+def test_tokens_have_the_configured_lifetime(issuer: TokenIssuer) -> None:
     issuer.lifetime_s = 5
     answer = fetched(issuer)[1]
     assert answer["expires_in"] == 5
@@ -144,7 +144,7 @@ def test_tokens_that_brokers_must_refuse_can_be_had(issuer: TokenIssuer) -> None
     with pytest.raises(InvalidSignature):
         check_signature(issuer, issuer.token("alice", known_key=False))
     assert claims(issuer.token("alice", lifetime_s=-60))["exp"] < time.time()
-    assert claims(issuer.token("alice", aud="others", iss="nobody"))["aud"] == "others"
+    assert claims(issuer.token("alice", aud="others", iss="unknown"))["aud"] == "others"
 
 
 def test_what_it_publishes_leads_to_the_endpoint(issuer: TokenIssuer) -> None:
@@ -157,7 +157,7 @@ def test_what_it_publishes_leads_to_the_endpoint(issuer: TokenIssuer) -> None:
         missing.value.close()
 
 
-def test_an_unsecured_token_says_that_nobody_signed_it() -> None:
+def test_an_unsecured_token_has_algorithm_none() -> None:
     head, _, signature = unsecured_token("alice", 60, scope="x").split(".")
     assert json.loads(base64.urlsafe_b64decode(head + "==")) == {"alg": "none"}
     assert signature == ""

@@ -17,7 +17,7 @@ CONTROLLERS: Final = 2
 NO_OPERATIONS: Final = -(2**31)
 CLUSTER_OPERATIONS: Final = 8096
 TOPIC_OPERATIONS: Final = 3576
-"""Bit sets of all operations, since nobody forbids any."""
+"""Bit sets of all operations: there is no authorizer."""
 MOST_PARTITIONS: Final = 2000
 
 

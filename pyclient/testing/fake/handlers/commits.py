@@ -21,7 +21,7 @@ from pyclient.testing.fake.model.subscription import reads
 EPOCHS_SINCE: Final = 9
 """From this version on members of groups of the next generation commit, with their epochs."""
 IDS_SINCE: Final = 10
-NOT_FOUND_TOLD_SINCE: Final = 9
+NOT_FOUND_SINCE: Final = 9
 TOP_LEVEL_SINCE: Final = 2
 GROUPS_SINCE: Final = 8
 NOTHING: Final = -1
@@ -48,13 +48,13 @@ def refuse_offset_commit(request: Request, code: int) -> Fields:
 
 
 def _committer(kafka: Kafka, request: Request) -> AnyGroup:
-    """The group, when whoever this is may commit for it."""
+    """The group, if the sender may commit to it."""
     body = request.body
     generation = body.generation_id_or_member_epoch
     group = kafka.part(Coordinator).find(request.broker, body.group_id)
     if group is None:
         if generation >= 0:
-            raise RefusalError(ErrorCode.group_id_not_found if request.version >= NOT_FOUND_TOLD_SINCE else ErrorCode.illegal_generation)
+            raise RefusalError(ErrorCode.group_id_not_found if request.version >= NOT_FOUND_SINCE else ErrorCode.illegal_generation)
         return kafka.part(Membership).made(body.group_id)
     if generation >= 0 or not group.is_empty:
         if isinstance(group, ConsumerGroup):
@@ -85,7 +85,7 @@ def _check_epoch(kafka: Kafka, group: ConsumerGroup, request: Request) -> None:
 
 
 def _places(kafka: Kafka, request: Request) -> list[Place]:
-    """What would be committed if whoever asks may."""
+    """The partitions that the request would commit."""
     return [(found.id, part.partition_index) for topic, found in _topics(kafka, request) if found is not None for part in topic.partitions
             if 0 <= part.partition_index < len(found.partitions) and not _is_too_large(kafka, part)]
 
@@ -137,17 +137,17 @@ def _commit_answer(parts: Iterable[tuple[Any, Fields]]) -> Fields:
 
 def offset_fetch(kafka: Kafka, request: Request) -> Fields:
     """One group's offsets, or since version 8 those of many; no topics named means all that it has."""
-    answers = [_fetched(kafka, request, each) for each in _asked_groups(request)]
+    answers = [_fetched(kafka, request, each) for each in _requested_groups(request)]
     return {"throttle_time": 0, "groups": answers} if request.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
 
 
 def refuse_offset_fetch(request: Request, code: int) -> Fields:
     """The error for every group."""
-    answers = [_fetch_error(request, each, code) for each in _asked_groups(request)]
+    answers = [_fetch_error(request, each, code) for each in _requested_groups(request)]
     return {"throttle_time": 0, "groups": answers} if request.version >= GROUPS_SINCE else {"throttle_time": 0, **answers[0]}
 
 
-def _asked_groups(request: Request) -> list[Any]:
+def _requested_groups(request: Request) -> list[Any]:
     """What is asked of each group; before there could be several it stood in the request itself."""
     return list(request.body.groups) if request.version >= GROUPS_SINCE else [request.body]
 
@@ -163,7 +163,7 @@ def _fetched(kafka: Kafka, request: Request, wanted: Any) -> Mapping[str, object
 
 
 def _fetchable(kafka: Kafka, request: Request, wanted: Any) -> AnyGroup | None:
-    """The group, when whoever this is may ask: a member of the next generation says so with its epoch, others say nothing of themselves."""
+    """The group, if the sender may fetch its offsets: KIP-848 members send their epoch, other clients send none."""
     group = kafka.part(Coordinator).find(request.broker, wanted.group_id)
     member_id, epoch = getattr(wanted, "member_id", None), getattr(wanted, "member_epoch", NOTHING)
     if isinstance(group, ConsumerGroup) and (member_id is not None or epoch >= 0):
@@ -173,9 +173,9 @@ def _fetchable(kafka: Kafka, request: Request, wanted: Any) -> AnyGroup | None:
 
 def _fetch_error(request: Request, wanted: Any, code: int) -> Mapping[str, object]:
     """Version 1 has no place for it but the partitions."""
-    told = [] if request.version >= TOP_LEVEL_SINCE else [
+    topics = [] if request.version >= TOP_LEVEL_SINCE else [
         {"name": topic.name, "partitions": [_offset(index, None, code) for index in topic.partition_indexes]} for topic in wanted.topics]
-    return {"group_id": wanted.group_id, "error_code": code, "topics": told}
+    return {"group_id": wanted.group_id, "error_code": code, "topics": topics}
 
 
 def _all_offsets(kafka: Kafka, request: Request, offsets: Mapping[tuple[str, int], Committed]) -> list[Fields]:

@@ -26,7 +26,7 @@ from pyclient.testing.fake.model.topic_config import (
     STRING,
     SUBTRACT,
     Effective,
-    Invalid,
+    InvalidConfigError,
     altered,
     effective,
     text,
@@ -152,7 +152,7 @@ def _altered(kafka: Kafka, request: Request, resource: Any) -> Fields:
         _alter(kafka, request, resource)
     except RefusalError as refused:
         return _changed(resource, refused.code, refused.message)
-    except Invalid as invalid:
+    except InvalidConfigError as invalid:
         return _changed(resource, ErrorCode.invalid_config, str(invalid))
     return _changed(resource, 0, None)
 

@@ -42,7 +42,7 @@ def is_enabled(kafka: Kafka) -> bool:
 def consumer_group_heartbeat(kafka: Kafka, request: Request) -> Fields:
     """Joining, staying and leaving are one request; the member's epoch says which."""
     try:
-        return _beaten(kafka, request)
+        return _handled(kafka, request)
     except RefusalError as refused:
         return _answer(refused.code, refused.message)
 
@@ -58,7 +58,7 @@ def _answer(code: int, message: str | None, member_id: str | None = None, epoch:
             "heartbeat_interval": interval_ms, "assignment": None if assignment is None else {"topic_partitions": _by_topic(assignment)}}
 
 
-def _beaten(kafka: Kafka, request: Request) -> Fields:
+def _handled(kafka: Kafka, request: Request) -> Fields:
     if not is_enabled(kafka):
         raise RefusalError(ErrorCode.unsupported_version)
     body = request.body
@@ -69,8 +69,8 @@ def _beaten(kafka: Kafka, request: Request) -> Fields:
         members.leave(group, body.group_id, _heartbeat(request))
         return _answer(0, None, body.member_id, body.member_epoch)
     heartbeat = _heartbeat(request)
-    told = members.heartbeat(group, body.group_id, heartbeat if heartbeat.member_id else attrs.evolve(heartbeat, member_id=members.new_id()))
-    return _answer(0, None, told.member.id, told.member.epoch, kafka.settings.group_consumer_heartbeat_interval_ms, told.assignment)
+    response = members.heartbeat(group, body.group_id, heartbeat if heartbeat.member_id else attrs.evolve(heartbeat, member_id=members.new_id()))
+    return _answer(0, None, response.member.id, response.member.epoch, kafka.settings.group_consumer_heartbeat_interval_ms, response.assignment)
 
 
 def _heartbeat(request: Request) -> HeartbeatRequest:
@@ -134,7 +134,7 @@ def refuse_consumer_group_describe(request: Request, code: int) -> Fields:
 
 def _described(kafka: Kafka, request: Request, group_id: str) -> Fields:
     try:
-        group = _asked_for(kafka, request, group_id)
+        group = _group(kafka, request, group_id)
     except RefusalError as refused:
         return _unseen(group_id, refused.code, refused.message)
     return {**_unseen(group_id, 0, None), "group_state": group.state.value, "group_epoch": group.epoch,
@@ -143,7 +143,7 @@ def _described(kafka: Kafka, request: Request, group_id: str) -> Fields:
             "authorized_operations": ALL_OPERATIONS if request.body.include_authorized_operations else NO_OPERATIONS}
 
 
-def _asked_for(kafka: Kafka, request: Request, group_id: str) -> ConsumerGroup:
+def _group(kafka: Kafka, request: Request, group_id: str) -> ConsumerGroup:
     if not is_enabled(kafka):
         raise RefusalError(ErrorCode.unsupported_version)
     if not group_id:

@@ -53,7 +53,7 @@ class Answers:
     leaders: list[Fields] = attrs.field(factory=list)
     bytes_read: int = 0
     is_urgent: bool = False
-    """Whether something is to be told without waiting for records."""
+    """Whether to answer without waiting for records."""
 
 
 def fetch(kafka: Kafka, request: Request) -> Coroutine[Any, Any, Fields] | Fields:
@@ -157,7 +157,7 @@ def _read(kafka: Kafka, reading: Reading) -> Answers:
         answers.bytes_read += size
         left = max(0, left - size)
     answers.is_urgent |= len(unknown) == len(reading.wishes)
-    if unknown:  # a real broker puts what it cannot read behind what it reads, and of that first the ids nobody has
+    if unknown:  # a real broker lists failed partitions last, and of those unknown topic ids first
         answers.partitions.update(sorted(unknown.items(), key=lambda each: each[1]["error_code"] != ErrorCode.unknown_topic_id))
     return answers
 
@@ -245,16 +245,16 @@ def _refused_partition(reading: Reading, answers: Answers, partition: Partition,
 
 def _answer(kafka: Kafka, reading: Reading, answers: Answers) -> Fields:
     """All partitions, or in a session those with news."""
-    session_id, told, code = NO_SESSION, answers.partitions, 0
+    session_id, partitions, code = NO_SESSION, answers.partitions, 0
     if reading.session is not None:
         session_id = reading.session.id
         if reading.session.epoch == following(reading.request.body.session_epoch):
-            told = reading.session.news(told)
+            partitions = reading.session.news(partitions)
         else:
-            told, code = {}, ErrorCode.invalid_fetch_session_epoch
+            partitions, code = {}, ErrorCode.invalid_fetch_session_epoch
     elif reading.starts_session:
-        session_id = sessions_of(kafka, reading.request.broker).begun(reading.wishes, told, by_id=reading.by_id)
-    fields = {"throttle_time": 0, "error_code": code, "session_id": session_id, "responses": _grouped(reading.request, told)}
+        session_id = sessions_of(kafka, reading.request.broker).begun(reading.wishes, partitions, by_id=reading.by_id)
+    fields = {"throttle_time": 0, "error_code": code, "session_id": session_id, "responses": _grouped(reading.request, partitions)}
     return {**fields, "node_endpoints": endpoints(kafka, answers.leaders)} if answers.leaders else fields
 
 

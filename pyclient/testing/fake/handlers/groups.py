@@ -24,10 +24,10 @@ NAMES_SINCE: Final = 5
 NULLABLE_NAME_SINCE: Final = 7
 SKIP_SINCE: Final = 9
 LEAVE_BATCHED_SINCE: Final = 3
-NOT_FOUND_TOLD_SINCE: Final = 6
+NOT_FOUND_SINCE: Final = 6
 NO_OPERATIONS: Final = -(2**31)
 ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what nobody forbids."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: there is no authorizer."""
 
 
 # ---- members ------------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def join_group(kafka: Kafka, request: Request) -> Fields | Awaitable[Fields]:
 
 
 def _joined_as_classic_member(kafka: Kafka, group: ConsumerGroup, request: Request) -> Fields:
-    """Nobody is told its id when it is refused."""
+    """A rejected member does not get its id."""
     try:
         return kafka.part(ClassicMembers).join(group, _joining(request))
     except RefusalError as refused:
@@ -148,7 +148,7 @@ def _current(group: Group | None, body: Any) -> tuple[Group, Member]:
 
 
 def leave_group(kafka: Kafka, request: Request) -> Fields:
-    """One member, or since version 3 any number; those who are left share anew."""
+    """One member, or since version 3 any number; the remaining ones rebalance."""
     try:
         group = _named(kafka, request)
     except RefusalError as refused:
@@ -199,9 +199,9 @@ def _described(kafka: Kafka, request: Request, group_id: str) -> Fields:
     except RefusalError as refused:
         return _unseen(request, group_id, refused.code, None)
     if not isinstance(group, Group):
-        told = request.version >= NOT_FOUND_TOLD_SINCE
+        has_error = request.version >= NOT_FOUND_SINCE
         message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
-        return {**_unseen(request, group_id, ErrorCode.group_id_not_found if told else 0, message if told else None), "group_state": State.DEAD.value}
+        return {**_unseen(request, group_id, ErrorCode.group_id_not_found if has_error else 0, message if has_error else None), "group_state": State.DEAD.value}
     stable = group.state is State.STABLE
     return {**_unseen(request, group_id, 0, None), "group_state": group.state.value, "protocol_type": group.protocol_type or "",
             "protocol_data": group.protocol if stable else "",

@@ -1,4 +1,4 @@
-"""What refusals tell of who leads instead (KIP-951), in answers to producers and consumers alike."""
+"""The current leader in error responses of Produce and Fetch (KIP-951)."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

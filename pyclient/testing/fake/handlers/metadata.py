@@ -18,7 +18,7 @@ TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 EMPTY_MEANS_ALL: Final = 0
 IDS_SINCE: Final = 12
 EVERY_TOPIC_OPERATION: Final = 0b1101_1111_1000
-"""READ to ALTER_CONFIGS, a bit each: where nobody authorizes, everybody may do everything."""
+"""READ to ALTER_CONFIGS, a bit each: without an authorizer all operations are allowed."""
 EVERY_CLUSTER_OPERATION: Final = 0b1_1111_1010_0000
 
 

@@ -137,7 +137,7 @@ async def _committed(kafka: Kafka, request: Request, parts: list[Part], watch: N
 def _answer(kafka: Kafka, request: Request, parts: list[Part]) -> Fields | None:
     if request.body.acks == NONE:
         if any(each.code for each in parts) and isinstance(request.connection, Cuttable):
-            request.connection.cut()  # the only way to tell such a client that something is wrong
+            request.connection.cut()  # the only way to report an error to such a client
         return None
     fields = _fields(request, parts)
     moved = [each for each in parts if each.code == ErrorCode.not_leader_or_follower]

@@ -1,4 +1,4 @@
-"""InitProducerId: ids for idempotent producers. Transactions are not modelled yet, and are refused for good."""
+"""InitProducerId: ids for idempotent producers. Transactions are not modelled yet and are rejected."""
 from __future__ import annotations
 
 import logging
@@ -54,7 +54,7 @@ def refuse_init_producer_id(_request: Request, code: int) -> Fields:
 
 
 def fresh_id(kafka: Kafka, broker: int) -> int:
-    """An id nobody had."""
+    """An unused id."""
     parts = kafka.brokers[broker].parts
     ids = parts.get(Ids)
     if ids is None or not ids.left:

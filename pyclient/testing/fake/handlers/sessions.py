@@ -34,19 +34,19 @@ class Wish(NamedTuple):
 
 @attrs.define(eq=False)
 class Cached:
-    """A partition of a session: the wish, and what the client was told last."""
+    """A partition of a session: the client's wish and the last response."""
 
     wish: Wish
     high_watermark: int = UNKNOWN
     log_start: int = UNKNOWN
 
     def is_news(self, fields: Mapping[str, object]) -> bool:
-        """Whether the client has to be told this; what it is told is kept."""
-        told = (self.high_watermark, self.log_start)
+        """Whether the response has to include this partition; its values are kept."""
+        before = (self.high_watermark, self.log_start)
         has_failed = fields["error_code"] != 0
         self.high_watermark = int(str(fields["high_watermark"]))
         self.log_start = int(str(fields["log_start_offset"]))
-        return bool(has_failed or fields["records"] or told != (self.high_watermark, self.log_start)
+        return bool(has_failed or fields["records"] or before != (self.high_watermark, self.log_start)
                     or "diverging_epoch" in fields or fields.get("preferred_read_replica", UNKNOWN) != UNKNOWN)
 
 
@@ -74,16 +74,16 @@ class Session:
             self.partitions.pop(key, None)
 
     def news(self, answers: Mapping[Key, Mapping[str, object]]) -> dict[Key, Mapping[str, object]]:
-        """The answers the client has to be told. A partition that had records is read last the next time."""
-        told: dict[Key, Mapping[str, object]] = {}
+        """The partitions that the response has to include. One that had records is read last the next time."""
+        changed: dict[Key, Mapping[str, object]] = {}
         for key, fields in answers.items():
             cached = self.partitions.get(key)
             if cached is None or not cached.is_news(fields):
                 continue
-            told[key] = fields
+            changed[key] = fields
             if fields["records"]:
                 self.partitions[key] = self.partitions.pop(key)
-        return told
+        return changed
 
 
 class Sessions:

@@ -12,7 +12,7 @@ from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.handlers.metadata import TOPIC_NAME
 from pyclient.testing.fake.model.kafka import Kafka, Topic
 from pyclient.testing.fake.model.refusal import RefusalError
-from pyclient.testing.fake.model.topic_config import Invalid, check, effective
+from pyclient.testing.fake.model.topic_config import InvalidConfigError, check, effective
 
 LONGEST_NAME: Final = 249
 OMITTED: Final = -1
@@ -48,7 +48,7 @@ def _created(kafka: Kafka, request: Request, wanted: Any) -> Fields:
         check(config)
     except RefusalError as refused:
         return _not_created(wanted.name, refused.code, refused.message)
-    except Invalid as invalid:
+    except InvalidConfigError as invalid:
         return _not_created(wanted.name, ErrorCode.invalid_config, str(invalid))
     if request.body.validate_only:
         topic_id = UUID(int=kafka.random.getrandbits(128), version=4)

@@ -1,4 +1,4 @@
-"""A record batch as a broker keeps it: its bytes, unopened, and the fields of its header that a log decides by."""
+"""A record batch as a broker stores it: its bytes and the header fields that a log needs."""
 from __future__ import annotations
 
 import struct
@@ -28,7 +28,7 @@ WRAPPED: Final = 2**31
 
 
 class Marker(NamedTuple):
-    """What a control batch says: the end of a producer's transaction."""
+    """The content of a control batch: the end of a producer's transaction."""
 
     commits: bool
     coordinator_epoch: int
@@ -51,7 +51,7 @@ class Batch:
 
     @classmethod
     def of(cls, data: bytes) -> Batch:
-        """From the bytes of one whole batch."""
+        """Parse one complete batch."""
         (base, _, epoch, _, _, attributes, last, _, newest, producer, producer_epoch, sequence, count) = HEADER.unpack_from(data)
         return cls(data, base, base + last, epoch, attributes, newest, producer, producer_epoch, sequence, count)
 
@@ -65,7 +65,7 @@ class Batch:
 
     @property
     def last_sequence(self) -> int:
-        """Of its last record."""
+        """Sequence of the last record."""
         return (self.base_sequence + self.last_offset - self.base_offset) % WRAPPED
 
     @property
@@ -79,7 +79,7 @@ class Batch:
         return bool(self.attributes & TRANSACTIONAL_BIT)
 
     def marker(self) -> Marker:
-        """What a control batch says."""
+        """The content of a control batch."""
         (record,) = read_batches(self.data)[0].records("", 0)
         _, kind = MARKER_KEY.unpack_from(record.key or b"")
         _, coordinator_epoch = MARKER_VALUE.unpack_from(record.value or b"")
@@ -95,7 +95,7 @@ class Batch:
 
 
 def placed(data: bytes, base_offset: int, epoch: int) -> bytes:
-    """The batch at its place in a log; the CRC covers neither field."""
+    """The batch with the log's base offset and epoch; the CRC covers neither field."""
     out = bytearray(data)
     OFFSET.pack_into(out, 0, base_offset)
     EPOCH.pack_into(out, EPOCH_AT, epoch)
@@ -103,7 +103,7 @@ def placed(data: bytes, base_offset: int, epoch: int) -> bytes:
 
 
 def timed(data: bytes, max_timestamp: int, *, by_broker: bool) -> bytes:
-    """The batch with this max timestamp, which is that of all its records when the broker sets the time."""
+    """The batch with this max timestamp. With *by_broker* it is the timestamp of every record."""
     out = bytearray(data)
     (attributes,) = ATTRIBUTES.unpack_from(out, ATTRIBUTES_AT)
     ATTRIBUTES.pack_into(out, ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT if by_broker else attributes & ~LOG_APPEND_TIME_BIT)

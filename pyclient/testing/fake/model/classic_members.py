@@ -1,7 +1,7 @@
-"""Classic members in a group of the next generation, as while a service is upgraded: they join, sync and beat as they always do.
+"""Classic members in a consumer group of KIP-848, as during an online upgrade.
 
-Nobody leads, and nobody is waited for: a member is answered at once, with what it may use now. When that is to change, its heartbeat
-says so; it joins again, tells what it has, and goes on until it has what it is to have.
+There is no group leader and no join barrier: a member gets its current assignment at once. When that must change, its
+heartbeat is answered with REBALANCE_IN_PROGRESS; it rejoins with its owned partitions until it has its target.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyclient.testing.fake.model.subscription import Subscription, read_subscrip
 
 
 class ClassicMembers:
-    """Classic members of all groups of the new kind in a cluster."""
+    """Classic members of all KIP-848 groups of a cluster."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -35,7 +35,7 @@ class ClassicMembers:
         """JoinGroup: the member's epoch is its generation.
 
         Raises:
-            Refused: whoever this is cannot join.
+            RefusalError: this member cannot join.
         """
         if self._members.policy is Policy.DISABLED:
             raise RefusalError(ErrorCode.inconsistent_group_protocol)
@@ -61,24 +61,24 @@ class ClassicMembers:
             self._members.downgrade(group, [], rebalances=group.assignment_epoch < group.epoch)
         else:
             self._members.after(group, before, member)
-            self._members.give_up_after(group, member, SYNC, request.rebalance_timeout_ms / 1000)
+            self._members.expire_after(group, member, SYNC, request.rebalance_timeout_ms / 1000)
         return member
 
     def _downgrades(self, group: ConsumerGroup, instance: str | None) -> bool:
-        """Whether it takes the place of the last one that was not classic."""
+        """Whether the static member replaces the last member that was not classic."""
         before = group.static_of(instance)
         return (before is not None and before.classic is None
                 and all(each.classic is not None for each in group.members.values() if each is not before)
                 and self._members.policy.downgrades and len(group.members) <= self._kafka.settings.group_max_size)
 
-    # ---- syncing, beating -------------------------------------------------------------------------------------------
+    # ---- sync and heartbeat -------------------------------------------------------------------------------------------
 
     def sync(self, group: ConsumerGroup, member_id: str, instance: str | None, generation: int,
              names: tuple[str | None, str | None]) -> Fields:
-        """SyncGroup: what it may use now; *names* are the protocol's type and its own.
+        """SyncGroup: the current assignment; *names* are the protocol type and name.
 
         Raises:
-            Refused: it is not in its epoch, or has to join again.
+            RefusalError: the member is in another epoch, or must rejoin.
         """
         member, classic = _classic(group, member_id, instance, generation)
         if names[0] not in (None, PROTOCOL_TYPE) or names[1] not in (None, classic.protocol):
@@ -100,7 +100,7 @@ class ClassicMembers:
         """Heartbeat.
 
         Raises:
-            Refused: it is not in its epoch, or has to join again.
+            RefusalError: the member is in another epoch, or must rejoin.
         """
         member, _ = _classic(group, member_id, instance, generation)
         self._members.watch(group, member)
@@ -109,19 +109,19 @@ class ClassicMembers:
             raise RefusalError(ErrorCode.rebalance_in_progress)
 
     def _await_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """It has its rebalance timeout to join again, from when it is told first."""
+        """Start its rebalance timeout, unless it runs since an earlier REBALANCE_IN_PROGRESS."""
         if self._coordinator.when(group, timer(JOIN, member.id)) is None:
-            self._members.give_up_after(group, member, JOIN, member.rebalance_timeout_ms / 1000)
+            self._members.expire_after(group, member, JOIN, member.rebalance_timeout_ms / 1000)
 
 
 def _supports(group: ConsumerGroup, request: Joining) -> bool:
-    """Whether there is a protocol that it and all other classic members know."""
+    """Whether one protocol is supported by this member and all other classic members."""
     others = [{name for name, _ in each.classic.protocols} for each in group.members.values() if each.classic is not None]
     return request.protocol_type == PROTOCOL_TYPE and any(all(name in each for each in others) for name in request.names)
 
 
 def _before(group: ConsumerGroup, request: Joining, member_id: str) -> ConsumerMember:
-    """Who joins, as it was before; without an id of its own a static member takes the place of its old self. Raises Refused."""
+    """The member before this request; a static member without an id replaces its previous instance. Raises RefusalError."""
     if request.instance is None:
         return group.newcomer(member_id)
     if request.member_id:
@@ -136,7 +136,7 @@ def _updated(member: ConsumerMember, request: Joining, said: Subscription) -> Co
 
 
 def _classic(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> tuple[ConsumerMember, Classic]:
-    """Raises Refused when there is no such classic member in this generation."""
+    """Raises RefusalError when there is no such classic member in this generation."""
     member = group.member(member_id) if instance is None else group.static_member(member_id, instance)
     if member.classic is None:
         raise RefusalError(ErrorCode.unknown_member_id)

@@ -1,7 +1,7 @@
-"""A consumer group of the next generation (KIP-848): its members, its epochs, and who is to have what. Pure: waits for nothing, reads no clock.
+"""A consumer group of KIP-848: members, epochs and target assignment. No I/O, no clock.
 
-Three epochs follow each other: the group's grows when members or topics change, the assignment's when all was shared out for it, and each
-member's when it has given up what it had to (see `reconciliation`). When things happen is the business of `heartbeats`.
+There are three epochs. The group epoch grows when members or topics change. The assignment epoch follows when a target
+assignment is computed, each member epoch when it has revoked (see `reconciliation`). Requests and timers: `heartbeats`.
 """
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from pyclient.testing.fake.model.server_assignors import ASSIGNORS, DEFAULT, Sub
 JOINS: Final = 0
 LEAVES: Final = -1
 LEAVES_FOR_NOW: Final = -2
-"""What members send, and a static member that left for now has, instead of an epoch."""
+"""Values in place of a member epoch: sent by members; the last one also kept for a static member that left temporarily."""
 
 
 class ConsumerState(enum.Enum):
-    """Values are the names that Kafka's answers use."""
+    """Values are Kafka's names of the states."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -38,7 +38,7 @@ class ConsumerState(enum.Enum):
 
 
 class TopicView(NamedTuple):
-    """What a group knows of a topic: when this changes, it has to share anew."""
+    """A topic as a group sees it; a change of it makes a new target assignment necessary."""
 
     id: UUID
     partitions: int
@@ -49,16 +49,16 @@ Catalog: TypeAlias = Mapping[str, TopicView]
 
 
 class Matched(NamedTuple):
-    """What a regular expression matched when it was looked at last."""
+    """What a regular expression matched when it was last resolved."""
 
     topics: tuple[str, ...]
     at: float
-    """When that was, in the coordinator's seconds."""
+    """Time of that, in the coordinator's seconds."""
 
 
 @attrs.frozen(kw_only=True)
 class HeartbeatRequest:
-    """A ConsumerGroupHeartbeat of a member that joins or stays; None is what it does not say, for nothing changed."""
+    """A ConsumerGroupHeartbeat of a member that joins or stays; None means unchanged."""
 
     member_id: str
     epoch: int
@@ -74,64 +74,64 @@ class HeartbeatRequest:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says all that a member can say, as after an error."""
+        """Whether every field is set, as after an error."""
         return self.rebalance_timeout_ms != -1 and (self.topics is not None or self.pattern is not None) and self.owned is not None
 
 
 class Moment(NamedTuple):
-    """What a coordinator knows when a request comes."""
+    """The coordinator's view when a request arrives."""
 
     topics: Catalog
     now: float = 0.0
     """In the coordinator's seconds."""
     most: int = 2**31 - 1
-    """So many members a group has."""
+    """Largest number of members."""
     interval_s: float = 0.0
-    """A group shares anew no sooner than so long after the last time."""
+    """Shortest time between two target assignments."""
 
 
 class HeartbeatResponse(NamedTuple):
-    """What a member is answered."""
+    """Answer to a heartbeat."""
 
     member: ConsumerMember
     assignment: tuple[Place, ...] | None
-    """What it may use from now on; None when that is what it was told before."""
+    """The member's new assignment; None when unchanged."""
 
 
 @attrs.define(eq=False)
 class ConsumerGroup:
-    """A group. Members stand in the order in which they came."""
+    """A group; members are in the order of joining."""
 
     kind: ClassVar = "consumer"
-    """As Kafka's answers call it."""
+    """Kafka's name of this group type."""
     protocol_type: ClassVar = "consumer"
     id: str
     epoch: int = 1
-    """The group's; brokers before 4.3 begin with 0."""
+    """Group epoch; brokers before 4.3 start with 0."""
     assignment_epoch: int = 1
-    """The group's epoch that `targets` are for."""
+    """The group epoch that `targets` belong to."""
     shared_at: float = -math.inf
-    """When they were found, in the coordinator's seconds."""
+    """When `targets` were computed, in the coordinator's seconds."""
     members: dict[str, ConsumerMember] = attrs.field(factory=dict)
     statics: dict[str, str] = attrs.field(factory=dict)
     """``group.instance.id`` → member id."""
     targets: Mapping[str, tuple[Place, ...]] = attrs.field(factory=dict)
-    """What each member is to have in the end."""
+    """Target assignment by member id."""
     topics: Mapping[str, TopicView] = attrs.field(factory=dict)
-    """What it is subscribed to, as it was when the group's epoch began."""
+    """The subscribed topics, as of the group epoch."""
     patterns: dict[str, Matched] = attrs.field(factory=dict)
-    """The members' regular expressions, as far as they were looked at."""
+    """The members' regular expressions that were resolved."""
     offsets: dict[tuple[str, int], Committed] = attrs.field(factory=dict)
     """By topic and partition, as in a classic group."""
     is_outdated: bool = True
-    """Topics may have changed since it looked; a new coordinator always looks."""
+    """Topics may have changed; always true after a move to another coordinator."""
     has_new_topics: bool = True
-    """Topics have come into being since it looked at its regular expressions."""
+    """Topics were created since the regular expressions were resolved."""
     is_deleted: bool = False
 
     @property
     def state(self) -> ConsumerState:
-        """It follows from the epochs."""
+        """Derived from the epochs."""
         if self.is_deleted:
             return ConsumerState.DEAD
         if not self.members:
@@ -143,12 +143,12 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether it has no members."""
         return not self.members
 
     @property
     def generation(self) -> int:
-        """What a generation is in a classic group."""
+        """The equivalent of a classic group's generation."""
         return self.epoch
 
     def end(self) -> None:
@@ -157,20 +157,20 @@ class ConsumerGroup:
 
     @property
     def assignor(self) -> str:
-        """The one most members ask for; the broker's own when none does."""
+        """The assignor that most members request; the broker's default when none does."""
         votes = Counter(each.assignor for each in self.members.values() if each.assignor is not None)
         return max(votes, key=votes.__getitem__, default=DEFAULT)
 
     def owners(self) -> dict[Place, str]:
-        """Who may be using what: the partition is nobody else's before its owner has said that it gave it up."""
+        """The member that may use each partition; it stays the owner until it confirmed the revocation."""
         return {place: each.id for each in self.members.values() for place in each.holds}
 
     def restored(self) -> Self:
-        """The group as another coordinator finds it: everything but timers is written before it is answered."""
+        """The group as another coordinator loads it: everything but timers is persistent."""
         return attrs.evolve(self, members=dict(self.members), statics=dict(self.statics), patterns=dict(self.patterns), is_outdated=True, has_new_topics=True)
 
     def take_over(self, members: Iterable[ConsumerMember], catalog: Catalog) -> None:
-        """Begin with members of a classic group, who have what they are to have in this epoch."""
+        """Start with the members of a classic group; their assignments are the target."""
         for each in members:
             self._enter(each)
         self.targets = {each.id: tuple(each.assigned) for each in self.members.values()}
@@ -179,10 +179,10 @@ class ConsumerGroup:
     # ---- a heartbeat ------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> HeartbeatResponse:
-        """A member joins, comes back, or stays; it is told what it may use when that is new to it, or when it asks for all.
+        """A member joins, returns or stays. The answer has its assignment when that changed or the request was full.
 
         Raises:
-            Refused: nothing has changed then.
+            RefusalError: the heartbeat is rejected; the group is unchanged.
         """
         self.check_size(request.member_id, moment)
         old = self._sender(request)
@@ -191,22 +191,22 @@ class ConsumerGroup:
             check_pattern(member.pattern)
         bumps = self.epoch == 0 or set(member.topics) != set(old.topics) or self._pattern_matters(old, member)
         after = self._go_on(old, member, request.owned, moment, bumps=bumps)
-        tells = request.epoch == JOINS or request.is_full or after.assigned != old.assigned
-        return HeartbeatResponse(after, tuple(after.assigned) if tells else None)
+        includes = request.epoch == JOINS or request.is_full or after.assigned != old.assigned
+        return HeartbeatResponse(after, tuple(after.assigned) if includes else None)
 
     def let_in(self, old: ConsumerMember, member: ConsumerMember, owned: tuple[Place, ...], moment: Moment) -> ConsumerMember:
-        """A classic member joins, or joins again; *old* is what it was before. Raises nothing."""
+        """A classic member joins or rejoins; *old* is its previous state. Never raises."""
         bumps = self.epoch == 0 or set(member.topics) != set(old.topics) or member.pattern != old.pattern
         return self._go_on(old, member, owned, moment, bumps=bumps)
 
     def check_size(self, member_id: str, moment: Moment) -> None:
-        """Raises Refused when there is no room for whoever this is."""
+        """Raises RefusalError when the group is full and this is not a member."""
         if len(self.members) >= moment.most and member_id not in self.members:
             raise RefusalError(ErrorCode.group_max_size_reached, f"The consumer group has reached its maximum capacity of {moment.most} members.")
 
     def _go_on(self, old: ConsumerMember, member: ConsumerMember, owned: tuple[Place, ...] | None, moment: Moment, *,
                bumps: bool) -> ConsumerMember:
-        """What follows from a member's being as it is now; the epochs, what it is to have, and what it may use."""
+        """Apply a member's new state: epochs, target and current assignment."""
         self._enter(member)
         self._forget_pattern(old.pattern)
         if bumps or self.is_outdated:
@@ -217,7 +217,7 @@ class ConsumerGroup:
         return self._reconcile(member, owned, moment.topics, resubscribed=resubscribed)
 
     def _sender(self, request: HeartbeatRequest) -> ConsumerMember:
-        """Who sent it, as it was before; a new member, or a static one's new self, is not in the group yet."""
+        """The sender before this request; a new member or replaced static member is not in the group yet."""
         if request.instance is None:
             return self.newcomer(request.member_id) if request.epoch == JOINS else _in_epoch(self.member(request.member_id), request)
         if request.epoch != JOINS:
@@ -229,7 +229,7 @@ class ConsumerGroup:
         return self.newcomer(request.member_id, before)
 
     def newcomer(self, member_id: str, instead_of: ConsumerMember | None = None) -> ConsumerMember:
-        """Who joins with this id: somebody known, a static member's new self with all it had, or somebody new."""
+        """The member that joins with this id: a known one, a static member's successor, or a new one."""
         if instead_of is not None:
             return attrs.evolve(instead_of, id=member_id, epoch=0, previous_epoch=0)
         return self.members.get(member_id) or ConsumerMember(id=member_id)
@@ -239,13 +239,13 @@ class ConsumerGroup:
         return self.members.get(self.statics.get(instance or "", ""))
 
     def member(self, member_id: str) -> ConsumerMember:
-        """Raises Refused when there is no such member."""
+        """Raises RefusalError when there is no such member."""
         if member_id not in self.members:
             raise RefusalError(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {self.id}.")
         return self.members[member_id]
 
     def static_member(self, member_id: str, instance: str) -> ConsumerMember:
-        """Raises Refused when nobody has this instance id, or another member."""
+        """Raises RefusalError when no member, or another one, has this instance id."""
         if instance not in self.statics:
             raise RefusalError(ErrorCode.unknown_member_id, f"Instance id {instance} is unknown.")
         if self.statics[instance] != member_id:
@@ -254,7 +254,7 @@ class ConsumerGroup:
         return self.members[member_id]
 
     def _enter(self, member: ConsumerMember) -> None:
-        """Let a member in, or have its new self take the place of the old one."""
+        """Add a member, or replace the static member with its instance id."""
         before = self.statics.get(member.instance or "", member.id)
         if before != member.id:
             self.members = {member.id if key == before else key: each for key, each in self.members.items()}
@@ -271,7 +271,7 @@ class ConsumerGroup:
         return after
 
     def has_for(self, member: ConsumerMember) -> bool:
-        """Whether what it waits for is free now, all of it."""
+        """Whether all partitions it waits for are free."""
         held = self.owners()
         return member.state is MemberState.UNRELEASED_PARTITIONS and not any(
             place in held for place in self.targets.get(member.id, ()) if place not in member.assigned)
@@ -282,8 +282,8 @@ class ConsumerGroup:
         """Whether a member names the topic, or a regular expression has matched it."""
         return any(topic in each.topics for each in self.members.values()) or any(topic in each.topics for each in self.patterns.values())
 
-    def hear_of(self, topic: str, *, is_new: bool) -> None:
-        """A topic has come, gone or changed: a reason to look, if it matters to this group."""
+    def on_topic_change(self, topic: str, *, is_new: bool) -> None:
+        """A topic was created, deleted or changed; mark the group outdated if it is subscribed."""
         self.is_outdated |= self.is_subscribed_to(topic)
         self.has_new_topics |= is_new
 
@@ -295,7 +295,7 @@ class ConsumerGroup:
         return tuple(catalog[name].id for name in self._topic_names(member) if name in catalog)
 
     def _look(self, catalog: Catalog, *, bumps: bool) -> None:
-        """See what the topics are like now; the group's epoch grows when they changed, too."""
+        """Refresh the subscribed topics; the group epoch grows when they changed or *bumps* is set."""
         seen = self._seen(catalog)
         if bumps or seen != self.topics:
             self.epoch += 1
@@ -307,10 +307,10 @@ class ConsumerGroup:
         return {name: catalog[name] for name in sorted(names) if name in catalog}
 
     def _share(self, moment: Moment) -> None:
-        """Find out who is to have what in this epoch of the group."""
-        asking = {each.id: Subscriber(self._topic_ids(each, moment.topics), self.targets.get(each.id, ()), each.instance)
+        """Compute the target assignment for the current group epoch."""
+        subscribers = {each.id: Subscriber(self._topic_ids(each, moment.topics), self.targets.get(each.id, ()), each.instance)
                   for each in self.members.values()}
-        self.targets = ASSIGNORS[self.assignor](asking, {each.id: each.partitions for each in moment.topics.values()})
+        self.targets = ASSIGNORS[self.assignor](subscribers, {each.id: each.partitions for each in moment.topics.values()})
         self.assignment_epoch, self.shared_at = self.epoch, moment.now
 
     # ---- regular expressions ----------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class ConsumerGroup:
         return sum(each.pattern == pattern for each in self.members.values())
 
     def _pattern_matters(self, old: ConsumerMember, member: ConsumerMember) -> bool:
-        """Whether it is known already what another regular expression means; else its epoch comes when it is looked at."""
+        """Whether the new pattern is resolved already; otherwise the epoch grows when it is resolved."""
         return member.pattern != old.pattern and (not member.pattern or member.pattern in self.patterns)
 
     def _forget_pattern(self, pattern: str) -> None:
@@ -327,13 +327,13 @@ class ConsumerGroup:
             self.patterns.pop(pattern, None)
 
     def wants_match(self, now: float, least_s: float, most_s: float) -> bool:
-        """Whether its regular expressions should be looked at: not too often, and for a reason, which age is one of."""
+        """Whether to resolve the patterns: not too often, and only for a new pattern, a new topic or age."""
         wanted = {each.pattern for each in self.members.values() if each.pattern}
         last = max((each.at for each in self.patterns.values()), default=-math.inf)
         return bool(wanted) and now > last + least_s and (not wanted <= self.patterns.keys() or self.has_new_topics or now > last + most_s)
 
     def match(self, catalog: Catalog, now: float) -> None:
-        """Look at every regular expression anew; the group's epoch grows when one matches other topics than before."""
+        """Resolve every pattern again; the group epoch grows when a result changed."""
         changed, self.has_new_topics = False, False
         for pattern in dict.fromkeys(each.pattern for each in self.members.values() if each.pattern):
             known = self.patterns.get(pattern, Matched((), now))
@@ -345,11 +345,11 @@ class ConsumerGroup:
     # ---- leaving ----------------------------------------------------------------------------------------------------
 
     def leave_for_now(self, member: ConsumerMember) -> None:
-        """A static member goes, and will be back: what it has stays its own, as if it had had it always."""
+        """A static member leaves temporarily and keeps its partitions, as if assigned since epoch 0."""
         self.members[member.id] = attrs.evolve(member, epoch=LEAVES_FOR_NOW, assigned=dict.fromkeys(member.assigned, 0), revoking={})
 
     def remove(self, gone: Iterable[ConsumerMember], catalog: Catalog) -> None:
-        """Members are gone for good; what they had is free. Who gets it is found out with the next heartbeat of another one."""
+        """Remove members permanently. Their partitions are reassigned at another member's next heartbeat."""
         for member in gone:
             del self.members[member.id]
             if member.instance is not None and self.statics.get(member.instance) == member.id:
@@ -361,20 +361,20 @@ class ConsumerGroup:
     # ---- offsets ----------------------------------------------------------------------------------------------------
 
     def check_epoch(self, member_id: str, epoch: int) -> None:
-        """Who asks for offsets as a member has to be in its epoch.
+        """Check that a member fetches offsets in its own epoch.
 
         Raises:
-            Refused: it is not, or is nobody.
+            RefusalError: it is in another epoch, or is not a member.
         """
         member = self.member(member_id)
         if member.epoch != epoch:
             raise _stale(member)
 
     def check_commit(self, member_id: str, epoch: int, places: Iterable[Place]) -> None:
-        """Who commits may be in an epoch before its own, but not before it got the partitions (KIP-1251, since 4.3).
+        """A commit may name an older epoch, but none before the partitions were assigned (KIP-1251, since 4.3).
 
         Raises:
-            Refused: it is not, or is nobody; then none of the partitions is committed.
+            RefusalError: the epoch is wrong, or it is not a member; no partition is committed.
         """
         member = self.member(member_id)
         late = epoch < member.epoch and any(epoch < member.holds.get(each, member.epoch) for each in places)
@@ -383,15 +383,15 @@ class ConsumerGroup:
 
 
 def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
-    """The member with what it says of itself; what it does not say stays."""
-    said: dict[str, Any] = {name: getattr(request, name) for name in ("instance", "rack", "topics", "pattern", "assignor")}
+    """The member with the request's fields; None leaves a field unchanged."""
+    fields: dict[str, Any] = {name: getattr(request, name) for name in ("instance", "rack", "topics", "pattern", "assignor")}
     if request.rebalance_timeout_ms != -1:
-        said["rebalance_timeout_ms"] = request.rebalance_timeout_ms
-    return attrs.evolve(member, client_id=request.client_id, host=request.host, classic=None, **{name: value for name, value in said.items() if value is not None})
+        fields["rebalance_timeout_ms"] = request.rebalance_timeout_ms
+    return attrs.evolve(member, client_id=request.client_id, host=request.host, classic=None, **{name: value for name, value in fields.items() if value is not None})
 
 
 def _in_epoch(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
-    """The epoch before is good enough for who has nothing that it may not have: the answer with the new one may have been lost."""
+    """The previous epoch is accepted when the member owns only assigned partitions: the last answer may have been lost."""
     late = request.epoch == member.previous_epoch and request.owned is not None and all(each in member.assigned for each in request.owned)
     if request.epoch == member.epoch or (request.epoch < member.epoch and late):
         return member
@@ -405,7 +405,7 @@ def _stale(member: ConsumerMember) -> RefusalError:
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises Refused when RE2 does not take it."""
+    """Raises RefusalError when RE2 rejects the pattern."""
     try:
         matcher(pattern)
     except InvalidPatternError as invalid:

@@ -1,4 +1,4 @@
-"""Which broker coordinates which group, what it finds when it begins to, and the timers of its groups."""
+"""Group coordinators: which broker coordinates which group, what it loads, and the groups' timers."""
 from __future__ import annotations
 
 import asyncio
@@ -17,21 +17,21 @@ GROUP: Final = 0
 MOVES: Final = frozenset({"broker killed", "broker started", "coordinator moved"})
 Home = tuple[int, int]
 AnyGroup: TypeAlias = Group | ConsumerGroup
-"""A classic group, or one of the next generation (KIP-848); they share their ids."""
+"""A classic or a KIP-848 group; both share one space of ids."""
 
 
 class Keeper(Protocol):
-    """Who looks after the members of one kind of groups; its groups are of that kind."""
+    """Manages the members of one type of group."""
 
     def unload(self, group: Any, /) -> None:
-        """The group moves to another broker, as it was saved; this is what the old one had."""
+        """The group moves to another broker; *group* is the old one's state."""
 
     def load(self, group: Any, /) -> None:
-        """The group as its new broker found it."""
+        """The group as its new broker loaded it."""
 
 
 class Coordinator:
-    """The groups of a cluster, each at home on one broker. A broker that is given a group loads what was saved of it."""
+    """The groups of a cluster, each on one broker. After a move the new broker loads the saved state."""
 
     def __init__(self, kafka: Kafka) -> None:
         self.groups: dict[str, AnyGroup] = {}
@@ -45,10 +45,10 @@ class Coordinator:
     # ---- finding ----------------------------------------------------------------------------------------------------
 
     def find(self, broker: int, group_id: str) -> AnyGroup | None:
-        """The group, asked for at a broker.
+        """The group, requested from *broker*.
 
         Raises:
-            Refused: this broker does not coordinate it, or not yet.
+            RefusalError: this broker does not coordinate it, or is still loading it.
         """
         if self._kafka.coordinator(GROUP, group_id) != broker:
             raise RefusalError(ErrorCode.not_coordinator)
@@ -61,17 +61,17 @@ class Coordinator:
         return [each for each in self.groups.values() if self._homes[each.id][0] == broker]
 
     def loading(self, group_id: str) -> bool:
-        """Whether its coordinator has not read it yet."""
+        """Whether its coordinator is still loading it."""
         return self._loaded_at.get(group_id, 0.0) > self._kafka.clock()
 
     def put(self, group: AnyGroup) -> None:
-        """Let a group come into being, or take the place of one of the other kind."""
+        """Add a group, or replace one of the other type."""
         self._forget_timers(group)
         self.groups[group.id] = group
         self._homes[group.id] = self._home(group.id)
 
     def delete(self, group: AnyGroup) -> None:
-        """Forget an empty group with its offsets."""
+        """Delete an empty group with its offsets."""
         group.end()
         self._forget_timers(group)
         del self.groups[group.id], self._homes[group.id]
@@ -81,17 +81,17 @@ class Coordinator:
     # ---- timers -----------------------------------------------------------------------------------------------------
 
     def after(self, group: AnyGroup, kind: str, seconds: float, do: Callable[[], None]) -> None:
-        """Do something later; a timer of the same kind is replaced."""
+        """Call *do* later; a timer of the same kind is replaced."""
         self.cancel(group, kind)
         self._timers[group.id, kind] = asyncio.get_running_loop().call_later(max(0.0, seconds), do)
 
     def when(self, group: AnyGroup, kind: str) -> float | None:
-        """When the timer of this kind ends, in the loop's seconds."""
+        """Deadline of the timer of this kind, in the loop's seconds."""
         timer = self._timers.get((group.id, kind))
         return timer.when() if timer is not None else None
 
     def cancel(self, group: AnyGroup, kind: str) -> None:
-        """Do not do it after all."""
+        """Cancel the timer of this kind."""
         timer = self._timers.pop((group.id, kind), None)
         if timer is not None:
             timer.cancel()

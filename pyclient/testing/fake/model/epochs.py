@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset of a log (KIP-101): what tells diverged logs apart."""
+"""The leader epochs of a log with their start offsets (KIP-101), by which diverged logs are found."""
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -26,7 +26,7 @@ class Epochs:
         return self.entries[-1].epoch if self.entries else UNKNOWN
 
     def assign(self, epoch: int, offset: int) -> None:
-        """An epoch begins here, unless it is known already. Entries it contradicts go."""
+        """An epoch starts here, unless it is known already. Contradicting entries are removed."""
         if self.entries and self.entries[-1].epoch == epoch:
             return
         while self.entries and (self.entries[-1].epoch >= epoch or self.entries[-1].offset >= offset):
@@ -47,12 +47,12 @@ class Epochs:
             self.entries.insert(0, EpochStart(before.epoch, start))
 
     def of(self, offset: int) -> int:
-        """The epoch that the record at this offset is of; -1 when that is not known."""
+        """The epoch of the record at this offset; -1 when unknown."""
         found = bisect_right(self.entries, offset, key=lambda each: each.offset)
         return self.entries[found - 1].epoch if found else UNKNOWN
 
     def end_of(self, epoch: int, log_end: int) -> EpochStart:
-        """The newest known epoch that is not above this one, and where it ends; (-1, -1) when nothing is known of it."""
+        """The newest known epoch not above this one, and its end offset; (-1, -1) when unknown."""
         if epoch == UNKNOWN or not self.entries or epoch > self.latest:
             return EpochStart(UNKNOWN, UNKNOWN)
         if epoch == self.latest:

@@ -1,6 +1,6 @@
-"""A classic consumer group: who is in it, in which generation, and what a rebalance makes of it. Pure: waits for nothing.
+"""A classic consumer group: members, generation and rebalance rules. No I/O, no waiting.
 
-When things happen (timers, requests, moves) is the coordinator's business: see `coordinator`.
+Timers, requests and coordinator moves are in `membership` and `coordinator`.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyclient.testing.fake.model.request import Fields
 
 
 class State(enum.Enum):
-    """Values are the names that Kafka's answers use."""
+    """Values are Kafka's names of the states."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -27,12 +27,12 @@ class State(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What can happen to a group."""
+    """Events of a group."""
 
     DISTURBED = "members came, left or changed"
-    JOINED = "everybody who will join has joined"
-    EMPTIED = "nobody has joined"
-    ASSIGNED = "the leader's assignment is here"
+    JOINED = "all members have joined"
+    EMPTIED = "no member has joined"
+    ASSIGNED = "the leader sent the assignment"
     DELETED = "an admin deleted it"
 
 
@@ -45,12 +45,12 @@ TRANSITIONS: Final[Mapping[tuple[State, Event], State]] = {
     (State.COMPLETING, Event.ASSIGNED): State.STABLE,
     (State.EMPTY, Event.DELETED): State.DEAD,
 }
-"""(state, event) → the state after it; a pair that is not here is a defect of the model."""
+"""(state, event) → next state; a missing pair is a defect of the model."""
 
 
 @attrs.define(eq=False, kw_only=True)
 class Member:
-    """One member, and the requests of it that are not answered yet."""
+    """One member and its unanswered requests."""
 
     id: str
     instance: str | None
@@ -65,17 +65,17 @@ class Member:
     joining: asyncio.Future[Fields] | None = None
     syncing: asyncio.Future[Fields] | None = None
     is_new: bool = True
-    """It has never been told its generation."""
+    """It has not received a generation yet."""
     silent_at: float = 0.0
-    """When it will have been silent for too long."""
+    """When its session expires."""
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said for this protocol."""
+        """Its metadata for this protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     @property
     def waits(self) -> bool:
-        """Whether a request of it is unanswered, which is a sign of life."""
+        """Whether a request of it is unanswered; that keeps the session alive."""
         return self.joining is not None or self.syncing is not None
 
     def answer_join(self, fields: Fields) -> None:
@@ -89,7 +89,7 @@ class Member:
         _settle(waiting, fields)
 
     def stored(self) -> Self:
-        """What of it survives a change of coordinators."""
+        """Its persistent state, as another coordinator loads it."""
         return attrs.evolve(self, joining=None, syncing=None, is_new=False)
 
 
@@ -108,10 +108,10 @@ class Committed(NamedTuple):
 
 @attrs.define(eq=False)
 class Group:
-    """A group. Members stand in the order in which they came."""
+    """A group; members are in the order of joining."""
 
     kind: ClassVar = "classic"
-    """As Kafka's answers call it."""
+    """Kafka's name of this group type."""
     id: str
     state: State = State.EMPTY
     before: State = State.EMPTY
@@ -122,21 +122,21 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = attrs.field(factory=dict)
     pending: dict[str, float] = attrs.field(factory=dict)
-    """Ids given out but not joined with yet, and until when they may be."""
+    """Assigned member ids without a join yet, with their deadlines."""
     statics: dict[str, str] = attrs.field(factory=dict)
     """``group.instance.id`` → member id."""
     unsynced: dict[str, None] = attrs.field(factory=dict)
-    """Members of this generation that have not asked for their assignment."""
+    """Members of this generation that have not sent SyncGroup."""
     offsets: dict[tuple[str, int], Committed] = attrs.field(factory=dict)
-    """By topic and partition; the next coordinator finds all of them."""
-    someone_came: bool = False
-    """A member joined an empty group while it waits for others to come."""
+    """By topic and partition; always persistent."""
+    has_new_member: bool = False
+    """Another member joined during the initial rebalance delay."""
     saved: Group | None = None
-    """What the next coordinator will find: written when a group is stable or empty."""
+    """What the next coordinator loads: written when the group is stable or empty."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is in it."""
+        """Whether it has no members."""
         return self.state is State.EMPTY
 
     def end(self) -> None:
@@ -163,7 +163,7 @@ class Group:
             self.statics[member.instance] = member.id
 
     def remove(self, member_id: str) -> Member | None:
-        """Take a member out; the eldest of the others leads if it led."""
+        """Remove a member; the oldest of the others leads if it led."""
         self.pending.pop(member_id, None)
         self.unsynced.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -174,7 +174,7 @@ class Group:
         return member
 
     def replace(self, old: Member, member_id: str) -> Member:
-        """A static member came back without its id: it gets a new one, and its place in everything else."""
+        """A static member returned without its id: it gets a new id and keeps the rest."""
         new = attrs.evolve(old, id=member_id, joining=None, syncing=None)
         self.members = {new.id if each is old else key: new if each is old else each for key, each in self.members.items()}
         self.unsynced = {new.id if key == old.id else key: None for key in self.unsynced}
@@ -187,21 +187,21 @@ class Group:
 
     @property
     def awaiting(self) -> int:
-        """How many members wait for the answer to their JoinGroup."""
+        """Number of members with an unanswered JoinGroup."""
         return sum(each.joining is not None for each in self.members.values())
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody has to be waited for."""
+        """Whether no member is missing."""
         return not self.pending and self.awaiting == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asked for."""
+        """The longest of the members' timeouts."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     def accepts(self, member_id: str, most: int) -> bool:
-        """Whether there is room for whoever joins."""
+        """Whether there is room for this member."""
         if self.state is State.EMPTY:
             return True
         known = self.members.get(member_id)
@@ -210,13 +210,13 @@ class Group:
         return known is not None or len(self.members) < most
 
     def supports(self, protocol_type: str, names: tuple[str, ...]) -> bool:
-        """Whether a member with these protocols could get along with the others."""
+        """Whether a member with these protocols is compatible with the others."""
         if not self.members:
             return bool(protocol_type and names)
         return protocol_type == self.protocol_type and not self._common().isdisjoint(names)
 
     def choose(self) -> str:
-        """The protocol most members prefer among those that all know; the earliest vote wins a tie."""
+        """The protocol that most members prefer among those that all support; the first vote wins a tie."""
         common = self._common()
         votes = Counter(next(name for name, _ in each.protocols if name in common) for each in self.members.values())
         return max(votes, key=votes.__getitem__)
@@ -225,7 +225,7 @@ class Group:
         return frozenset.intersection(*(frozenset(name for name, _ in each.protocols) for each in self.members.values()))
 
     def elect(self) -> bool:
-        """Let somebody who has joined lead; False when nobody has."""
+        """Choose a leader among the joined members; False when there is none."""
         leader = self.members.get(self.leader or "")
         if leader is None or leader.joining is None:
             leader = next((each for each in self.members.values() if each.joining is not None), None)
@@ -235,7 +235,7 @@ class Group:
         return True
 
     def begin_generation(self) -> None:
-        """What has joined is the next generation."""
+        """Start the next generation with the joined members."""
         self.generation += 1
         self.unsynced.clear()
         self.protocol = self.choose() if self.members else None
@@ -244,11 +244,11 @@ class Group:
     # ---- what is kept -----------------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write what another coordinator would begin with."""
+        """Persist the state that another coordinator would load."""
         self.saved = self._copy()
 
     def restored(self) -> Group:
-        """The group as another coordinator finds it."""
+        """The group as another coordinator loads it."""
         found = self.saved._copy() if self.saved is not None else Group(self.id, offsets=self.offsets)
         found.save()
         return found

@@ -1,6 +1,6 @@
-"""Members of consumer groups of the next generation (KIP-848): who beats, leaves, is silent too long, or keeps what it should give up.
+"""Members of KIP-848 groups: heartbeats, leaving, session expiry and revocation timeouts.
 
-The rules of a group are in `consumer_group`; here is when they apply: requests, timers, changes of topics, moves of coordinators.
+The rules are in `consumer_group`; here are the triggers: requests, timers, topic changes, coordinator moves.
 """
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ REVOCATION: Final = "revocation by"
 JOIN: Final = "join of"
 SYNC: Final = "sync of"
 TIMERS: Final = (SESSION, REVOCATION, JOIN, SYNC)
-"""What a member can be too late for; the last two are of classic members."""
+"""A member's timers; the last two belong to classic members."""
 NEW_EPOCHS_SINCE: Final = "4.3"
-"""From this release on groups begin with epoch 1, and members commit in epochs before their own (KIP-1251)."""
+"""Since this release groups start with epoch 1, and commits may name older epochs (KIP-1251)."""
 
 
 class ConsumerMembership:
-    """Members of all groups of the new kind in a cluster. Every request is answered at once."""
+    """Members of all KIP-848 groups of a cluster. Every request is answered at once."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -45,34 +45,34 @@ class ConsumerMembership:
         """A heartbeat of a member that joins or stays.
 
         Raises:
-            Refused: there is no such group or member, or another one is in its place.
+            RefusalError: there is no such group or member, or another member replaced it.
         """
         found = self._joinable(group, group_id) if request.epoch == JOINS else self.existing(group, group_id, "Consumer group")
         before = dict(found.members)
-        told = found.heartbeat(request, self.moment())
+        response = found.heartbeat(request, self.moment())
         if found is not group:
             self._begin(found, group)
-        self.after(found, before, told.member)
-        return told
+        self.after(found, before, response.member)
+        return response
 
     def after(self, group: ConsumerGroup, before: Mapping[str, ConsumerMember], member: ConsumerMember) -> None:
-        """What has to be done when a member joined or beat; *before* are all members as they were."""
+        """Follow up a join or heartbeat; *before* are all members as they were."""
         self.report(group, before)
         self.watch(group, member)
         self._watch_revocation(group, before.get(member.id), member)
         self._match_later(group)
 
     def moment(self) -> Moment:
-        """What is known now."""
+        """The coordinator's current view."""
         settings = self._kafka.settings
         return Moment(self.catalog(), self._kafka.clock(), settings.group_consumer_max_size,
                       settings.group_consumer_assignment_interval_ms / 1000)
 
     def leave(self, group: AnyGroup | None, group_id: str, request: HeartbeatRequest) -> None:
-        """A member goes for good, or a static one for now.
+        """A member leaves permanently, or a static one temporarily.
 
         Raises:
-            Refused: there is no such group or member.
+            RefusalError: there is no such group or member.
         """
         found = self.existing(group, group_id, "Group")
         if request.instance is None:
@@ -88,7 +88,7 @@ class ConsumerMembership:
             self.remove(found, [member])
 
     def leave_all(self, group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]]) -> list[int]:
-        """A LeaveGroup, with which admins take out members of any kind; an error code for each."""
+        """LeaveGroup, by which admins remove members of any kind; an error code for each."""
         found = [_refusable(group, member_id, instance) for member_id, instance in leaving]
         gone = {each.id: each for each in found if isinstance(each, ConsumerMember)}
         if gone:
@@ -96,7 +96,7 @@ class ConsumerMembership:
         return [each if isinstance(each, int) else 0 for each in found]
 
     def _joinable(self, group: AnyGroup | None, group_id: str) -> ConsumerGroup:
-        """The group, or one in the place of a classic one; nobody else sees it before the member that brings it is in."""
+        """The group, or a conversion of a classic one; it is published only after the member joined."""
         if isinstance(group, ConsumerGroup):
             return group
         if group is not None and not group.is_empty:
@@ -113,11 +113,11 @@ class ConsumerMembership:
 
     @property
     def policy(self) -> Policy:
-        """Which way groups with members in them may change their kind."""
+        """Which online conversions are allowed."""
         return Policy(self._kafka.settings.group_consumer_migration_policy)
 
     def existing(self, group: AnyGroup | None, group_id: str, called: str) -> ConsumerGroup:
-        """Raises Refused when there is no group of the new kind."""
+        """Raises RefusalError when this is not a KIP-848 group."""
         if group is None:
             raise RefusalError(ErrorCode.group_id_not_found, f"{called} {group_id} not found.")
         if not isinstance(group, ConsumerGroup):
@@ -125,17 +125,17 @@ class ConsumerMembership:
         return group
 
     def new_id(self) -> str:
-        """An id for a member that brings none, as before version 1."""
+        """An id for a member without one, as before version 1."""
         return base64.urlsafe_b64encode(self._kafka.random.randbytes(16)).decode().rstrip("=")
 
-    # ---- being given up ---------------------------------------------------------------------------------------------
+    # ---- expiry --------------------------------------------------------------------------------------------------
 
     def expire(self, group: ConsumerGroup, member_id: str) -> None:
-        """Give a member up, as when it was silent for its session timeout."""
+        """Expire a member, as after its session timeout."""
         self.remove(group, [group.members[member_id]])
 
     def remove(self, group: ConsumerGroup, gone: Sequence[ConsumerMember]) -> None:
-        """Take members out, all in one epoch. When only classic ones are left, the group is theirs again."""
+        """Remove members in one epoch. When only classic ones are left, the group becomes a classic one."""
         names = [each.id for each in gone]
         if can_downgrade(group, names, self.policy, self._kafka.settings.group_max_size):
             self.downgrade(group, names, rebalances=True)
@@ -148,26 +148,26 @@ class ConsumerMembership:
         self.report(group, before)
 
     def downgrade(self, group: ConsumerGroup, without: Sequence[str], *, rebalances: bool) -> None:
-        """Make a classic group of it."""
+        """Convert it to a classic group."""
         for name in without:
             self._kafka.report("member left", group=group.id, member=name, instance=group.members[name].instance)
         self._kafka.part(Membership).adopt(downgraded(group, without, self.catalog()), rebalances=rebalances)
 
     def watch(self, group: ConsumerGroup, member: ConsumerMember, more_s: float = 0.0) -> None:
-        """Give the member up when nothing is heard of it for the session timeout."""
+        """Restart the member's session timeout."""
         timeout_ms = self._kafka.settings.group_consumer_session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
-        self.give_up_after(group, member, SESSION, more_s + timeout_ms / 1000)
+        self.expire_after(group, member, SESSION, more_s + timeout_ms / 1000)
 
-    def give_up_after(self, group: ConsumerGroup, member: ConsumerMember, kind: str, seconds: float) -> None:
-        """Give the member up unless the timer of this kind is cancelled, or set anew."""
-        self._coordinator.after(group, timer(kind, member.id), seconds, functools.partial(self._silent, group, member.id))
+    def expire_after(self, group: ConsumerGroup, member: ConsumerMember, kind: str, seconds: float) -> None:
+        """Expire the member unless the timer of this kind is cancelled or replaced."""
+        self._coordinator.after(group, timer(kind, member.id), seconds, functools.partial(self._expire, group, member.id))
 
-    def _silent(self, group: ConsumerGroup, member_id: str) -> None:
+    def _expire(self, group: ConsumerGroup, member_id: str) -> None:
         if member_id in group.members:
             self.expire(group, member_id)
 
     def _watch_revocation(self, group: ConsumerGroup, before: ConsumerMember | None, member: ConsumerMember) -> None:
-        """Who is told to give something up has its rebalance timeout for it; news of what to give up begin it anew."""
+        """A revocation must be confirmed within the rebalance timeout; another revocation restarts it."""
         if member.state is not MemberState.UNREVOKED_PARTITIONS or member.classic is not None:
             self._coordinator.cancel(group, timer(REVOCATION, member.id))
         elif before is None or member.revoking != before.revoking or member.assigned != before.assigned:
@@ -185,17 +185,17 @@ class ConsumerMembership:
     # ---- topics -----------------------------------------------------------------------------------------------------
 
     def catalog(self) -> Catalog:
-        """The topics there are."""
+        """All topics."""
         return {each.name: TopicView(each.id, len(each.partitions)) for each in self._kafka.topics.values()}
 
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         if event in ("topic created", "topic deleted", "partitions added"):
             for group in self._coordinator.groups.values():
                 if isinstance(group, ConsumerGroup):
-                    group.hear_of(str(facts["topic"]), is_new=event == "topic created")
+                    group.on_topic_change(str(facts["topic"]), is_new=event == "topic created")
 
     def _match_later(self, group: ConsumerGroup) -> None:
-        """Look at the regular expressions when there is reason to, soon, but not in the answer that is under way."""
+        """Resolve the patterns if needed: soon, but not within the current response."""
         settings = self._kafka.settings
         if self._coordinator.when(group, "patterns") is None and group.wants_match(
                 self._kafka.clock(), settings.regex_refresh_min_ms / 1000, settings.group_consumer_regex_refresh_interval_ms / 1000):
@@ -209,20 +209,20 @@ class ConsumerMembership:
     # ---- moving -----------------------------------------------------------------------------------------------------
 
     def unload(self, group: ConsumerGroup) -> None:
-        """Another broker has the group now: nobody waits for an answer of this one."""
+        """Nothing to do: no member waits for an answer."""
 
     def load(self, group: ConsumerGroup) -> None:
-        """Give every member the time it had."""
+        """Restart every member's timers."""
         delay = self._kafka.settings.coordinator_load_ms / 1000
         for member in group.members.values():
             self.watch(group, member, delay)
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 self._await_revocation(group, member, delay)
 
-    # ---- telling ----------------------------------------------------------------------------------------------------
+    # ---- reports ----------------------------------------------------------------------------------------------------
 
     def report(self, group: ConsumerGroup, before: Mapping[str, ConsumerMember]) -> None:
-        """Tell what has become of the members."""
+        """Report changes of the members."""
         for old in before.values():
             if old.id not in group.members:
                 self._kafka.report("member left", group=group.id, member=old.id, instance=old.instance)
@@ -237,7 +237,7 @@ class ConsumerMembership:
 
 
 def _refusable(group: ConsumerGroup, member_id: str, instance: str | None) -> ConsumerMember | int:
-    """Who leaves, or why not: the instance id alone will do."""
+    """The leaving member, or an error code; the instance id alone is enough."""
     try:
         if instance is None:
             return group.member(member_id)

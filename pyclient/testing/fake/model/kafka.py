@@ -1,4 +1,4 @@
-"""The cluster that every request is answered from: brokers, topics, and who leads what. Runs on one asyncio loop."""
+"""The state of the cluster: brokers, topics, partitions and coordinators. Runs on one asyncio loop."""
 from __future__ import annotations
 
 import zlib
@@ -30,7 +30,7 @@ class Broker:
     rack: str | None = None
     alive: bool = True
     epoch: int = 1
-    """Grows with every start; a request that began before a restart must not answer after it."""
+    """Grows with every start; a request from before a restart must not be answered after it."""
     parts: dict[type, Any] = attrs.field(factory=dict)
     """What an API family keeps for this broker only (such as fetch sessions); lost when it is killed."""
 
@@ -61,25 +61,25 @@ class Kafka:
         self.settings = settings or Settings()
         self.profile = profile
         self.users = None if users is None else dict(users)
-        """Who may log in, with which password; None: nobody has to."""
+        """User name → password; None: no login is needed."""
         self.cluster_id = _identifier(random).hex[:22]
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[UUID, Topic] = {}
         self.changed = Notifier()
-        """Rung when brokers, topics or leaders change."""
+        """Notifies when brokers, topics or leaders change."""
         self.listeners: list[Callable[[str, Mapping[str, object]], None]] = []
         self._parts: dict[object, Any] = {}
         self._moved_coordinators: dict[tuple[int, str], int] = {}
 
-    # ---- what happened ----------------------------------------------------------------------------------------------
+    # ---- events -----------------------------------------------------------------------------------------------------
 
     def report(self, event: str, **facts: object) -> None:
-        """Tell every listener what happened: journals, invariants, tests."""
+        """Report an event to every listener: journals, invariants, tests."""
         for listener in self.listeners:
             listener(event, facts)
 
     def part(self, kind: Callable[[Kafka], T]) -> T:
-        """The one object of this class that belongs to this cluster, made when first asked for."""
+        """The one object of this class that belongs to this cluster; created on first use."""
         found: T | None = self._parts.get(kind)
         if found is None:
             found = self._parts[kind] = kind(self)
@@ -138,9 +138,9 @@ class Kafka:
         return min(self.alive, default=-1)
 
     def kill(self, broker: int, *, lose_tail: bool = False) -> None:
-        """End a broker at once. Whoever serves its connections cuts them (see `listeners`).
+        """Kill a broker. Its server cuts the connections on the event (see `listeners`).
 
-        With *lose_tail* its disk loses what was not replicated.
+        With *lose_tail* its unreplicated records are lost.
         """
         self._must_be(broker, alive=True)
         node = self.brokers[broker]

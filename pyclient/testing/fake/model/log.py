@@ -1,4 +1,4 @@
-"""The log of one replica: batches byte-exact, what is known of their epochs and producers, and how far it is committed."""
+"""The log of one replica: batches byte for byte, their epochs and producers, and the high watermark."""
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class Found(NamedTuple):
-    """A record looked up by its time."""
+    """A record found by its timestamp."""
 
     offset: int
     timestamp: int
@@ -23,7 +23,7 @@ class Found(NamedTuple):
 
 
 class Log:
-    """Offsets *start* to before *end*; a reader sees nothing from the *high_watermark* on."""
+    """Offsets from *start* to before *end*; readers see those below the *high_watermark*."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -39,14 +39,14 @@ class Log:
 
     @property
     def last_stable(self) -> int:
-        """Where readers of committed transactions stop."""
+        """The last stable offset, where read_committed stops."""
         unstable = self.producers.first_unstable(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
     def append(self, batch: Batch) -> None:
-        """Add the next batch, of this replica's own clients or copied from its leader."""
+        """Append the next batch, produced here or copied from the leader."""
         self.epochs.assign(batch.epoch, batch.base_offset)
         self.batches.append(batch)
         self.size += len(batch.data)
@@ -54,9 +54,9 @@ class Log:
         self.producers.appended(batch)
 
     def truncate(self, end: int) -> bool:
-        """Remove everything from this offset on; whether there was anything.
+        """Remove everything from this offset on; returns whether there was anything.
 
-        What is known of producers is learned again from the batches that are left.
+        Producer state is rebuilt from the remaining batches.
         """
         self.epochs.truncate(end)
         if end >= self.end:
@@ -72,7 +72,7 @@ class Log:
         return True
 
     def restart_at(self, offset: int) -> None:
-        """Forget everything; the log is empty and begins here."""
+        """Drop everything; the log is empty and starts here."""
         self.batches.clear()
         self.size = 0
         self.start = self.end = self.high_watermark = offset
@@ -80,7 +80,7 @@ class Log:
         self.producers = Producers()
 
     def begin_at(self, start: int) -> None:
-        """Nothing before this offset is in the log any more. A batch that it divides stays whole."""
+        """Remove records before this offset. A batch that contains it stays whole."""
         if start <= self.start:
             return
         self.start = start
@@ -104,7 +104,7 @@ class Log:
         With *at_least_one* the first batch is whole, however large; else a first batch that does not fit is nothing.
 
         Raises:
-            Refused: the log holds no such offset.
+            RefusalError: the offset is out of range.
         """
         if not self.start <= offset <= self.end:
             raise RefusalError(ErrorCode.offset_out_of_range)
@@ -126,11 +126,11 @@ class Log:
         return batches[self._place(offset):bisect_right(batches, before - 1, key=_base_offset)]
 
     def available(self, offset: int, before: int) -> int:
-        """Bytes a reader could have of what `range` gives."""
+        """Total size of the batches in `range`."""
         return sum(each.size for each in self.range(offset, before)) if offset < before else 0
 
     def aborted(self, offset: int, before: int) -> list[Aborted]:
-        """Transactions rolled back that have records in this range."""
+        """Aborted transactions with records in this range."""
         return [each for each in self.producers.aborted if each.last_offset >= offset and each.first_offset < before]
 
     def _place(self, offset: int) -> int:
@@ -140,7 +140,7 @@ class Log:
     # ---- looking up -------------------------------------------------------------------------------------------------
 
     def since(self, timestamp: int) -> Found | None:
-        """The first record that is not older than this."""
+        """The first record that is not older than *timestamp*."""
         for batch in self.batches:
             found = batch.since(timestamp, self.start)
             if found is not None:
@@ -148,7 +148,7 @@ class Log:
         return None
 
     def newest(self) -> Found | None:
-        """The record with the greatest timestamp; the first of them."""
+        """The first record with the greatest timestamp."""
         best = max(self.batches, key=_max_timestamp, default=None)
         if best is None or best.max_timestamp == NO_TIMESTAMP:
             return None

@@ -1,4 +1,4 @@
-"""Joining, syncing, beating, leaving, and being given up: the rebalances of classic groups, as their coordinator does them."""
+"""Rebalances of classic groups: join, sync, heartbeat, leave and session expiry."""
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +17,7 @@ from pyclient.testing.fake.model.kafka import Kafka
 from pyclient.testing.fake.model.refusal import RefusalError
 
 NEW_MEMBER_TIMEOUT_S: Final = 300.0
-"""How long a member that was never told its id may be waited for: it cannot beat without one."""
+"""Session of a member that has not received its id yet: without one it cannot send heartbeats."""
 TICK_S: Final = 1e-4
 """Loops may wake a little early."""
 Pending: TypeAlias = "asyncio.Future[Fields]"
@@ -36,18 +36,18 @@ class Joining:
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     needs_known_id: bool
-    """A dynamic member is sent back once with its new id (KIP-394)."""
+    """A dynamic member must rejoin with the id it is given (KIP-394)."""
     may_skip_assignment: bool
     """It understands ``skip_assignment`` (KIP-814)."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The protocols it can follow."""
+        """The protocols it supports."""
         return tuple(name for name, _ in self.protocols)
 
 
 class Membership:
-    """Members of all groups of a cluster. Answers are given at once, or are futures that a later event settles."""
+    """Members of all classic groups of a cluster. An answer is immediate or a future that a later event completes."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -57,10 +57,10 @@ class Membership:
     # ---- joining ----------------------------------------------------------------------------------------------------
 
     def join(self, group: Group | None, group_id: str, request: Joining) -> Fields | Pending:
-        """JoinGroup: the answer comes when everybody has joined, or their time is over.
+        """JoinGroup: answered when all members have joined or the rebalance timeout is over.
 
         Raises:
-            Refused: whoever this is cannot join.
+            RefusalError: this member cannot join.
         """
         if group is None and request.member_id:
             raise RefusalError(ErrorCode.unknown_member_id)
@@ -77,7 +77,7 @@ class Membership:
         return self._rejoin(group, request, known(group, request.member_id, request.instance))
 
     def made(self, group_id: str, offsets: dict[tuple[str, int], Committed] | None = None) -> Group:
-        """A group nobody is in yet, perhaps with the offsets of the one whose place it takes."""
+        """A new empty group, perhaps with the offsets of the one it replaces."""
         group = Group(group_id, offsets={} if offsets is None else offsets)
         group.save()
         self._coordinator.put(group)
@@ -100,7 +100,7 @@ class Membership:
                         session_timeout_ms=request.session_timeout_ms, rebalance_timeout_ms=request.rebalance_timeout_ms,
                         protocol_type=request.protocol_type, protocols=request.protocols)
         if group.state is State.PREPARING and group.before is State.EMPTY:
-            group.someone_came = True
+            group.has_new_member = True
         group.add(member)
         waiting = self._await_join(member)
         self._touch(group, member, NEW_MEMBER_TIMEOUT_S)
@@ -122,7 +122,7 @@ class Membership:
         return waiting
 
     def _return(self, group: Group, request: Joining, old: Member, member_id: str) -> Fields | Pending:
-        """A static member joins without its id: it was restarted, and its old self is fenced."""
+        """A static member joins without its id: it was restarted, and its previous instance is fenced."""
         led_by = group.leader
         member = group.replace(old, member_id)
         old.answer_join(join_error(ErrorCode.fenced_instance_id, old.id))
@@ -150,7 +150,7 @@ class Membership:
     # ---- a rebalance ------------------------------------------------------------------------------------------------
 
     def _rebalance(self, group: Group) -> None:
-        """Begin a rebalance, or end the one under way when nobody is missing."""
+        """Start a rebalance, or complete the current one when no member is missing."""
         if group.state is not State.PREPARING:
             self._prepare(group)
         elif group.all_joined and group.before is not State.EMPTY:
@@ -173,12 +173,12 @@ class Membership:
             self._wait_for_members(group)
 
     def _gather(self, group: Group, delay_ms: int, left_ms: int) -> None:
-        """The first rebalance of a group waits a little for others to come."""
+        """The initial rebalance waits for more members."""
         self._coordinator.after(group, "join", delay_ms / 1000, lambda: self._gathered(group, delay_ms, left_ms))
 
     def _gathered(self, group: Group, delay_ms: int, left_ms: int) -> None:
-        if group.someone_came and left_ms:
-            group.someone_came = False
+        if group.has_new_member and left_ms:
+            group.has_new_member = False
             self._gather(group, min(self._kafka.settings.group_initial_rebalance_delay_ms, left_ms), max(left_ms - delay_ms, 0))
         else:
             self._complete(group)
@@ -187,23 +187,23 @@ class Membership:
         self._coordinator.after(group, "join", group.rebalance_timeout_ms / 1000, lambda: self._complete(group))
 
     def _complete(self, group: Group) -> None:
-        """Everybody who will join has joined; who has not is given up, unless it is static."""
+        """End of the join phase: dynamic members that did not join are removed."""
         self._coordinator.cancel(group, "join")
         for member in [each for each in group.members.values() if each.joining is None and each.instance is None]:
             self._drop(group, member.id)
         if group.members and not group.elect():
             self._wait_for_members(group)
             return
-        group.someone_came = False
+        group.has_new_member = False
         group.begin_generation()
         self._report(group)
         if group.members:
-            self._hand_out(group)
+            self._answer_joins(group)
         else:
             group.save()
 
-    def _hand_out(self, group: Group) -> None:
-        """Tell the members of their generation, and wait for the leader's assignment."""
+    def _answer_joins(self, group: Group) -> None:
+        """Answer the JoinGroups and wait for the leader's assignment."""
         for member in group.members.values():
             member.answer_join(_joined(group, member))
             member.is_new = False
@@ -213,19 +213,19 @@ class Membership:
         self._coordinator.after(group, "sync", group.rebalance_timeout_ms / 1000, lambda: self._sync_is_over(group, generation))
 
     def _sync_is_over(self, group: Group, generation: int) -> None:
-        """Who has not asked for its assignment in time is given up."""
+        """Remove members that did not send SyncGroup in time."""
         if group.generation == generation and group.unsynced and group.state in (State.COMPLETING, State.STABLE):
             for member_id in list(group.unsynced):
                 self._drop(group, member_id)
             self._prepare(group)
 
-    # ---- syncing, beating, leaving ----------------------------------------------------------------------------------
+    # ---- sync, heartbeat, leave ---------------------------------------------------------------------------------------
 
     def sync(self, group: Group, member: Member, assignments: Mapping[str, bytes]) -> Fields | Pending:
         """SyncGroup of a member of the current generation.
 
         Raises:
-            Refused: the group is not waiting for it.
+            RefusalError: the group does not expect it.
         """
         match group.state:
             case State.EMPTY:
@@ -258,7 +258,7 @@ class Membership:
         """Heartbeat of a member of the current generation.
 
         Raises:
-            Refused: it has to join again.
+            RefusalError: it must rejoin.
         """
         if group.state is State.EMPTY:
             raise RefusalError(ErrorCode.unknown_member_id)
@@ -267,11 +267,11 @@ class Membership:
             raise RefusalError(ErrorCode.rebalance_in_progress)
 
     def alive(self, group: Group, member: Member) -> None:
-        """Something else than a heartbeat that shows the same."""
+        """Restart the session timeout, as after a commit."""
         self._touch(group, member)
 
     def leave_all(self, group: Group, leaving: Sequence[tuple[str, str | None]]) -> list[int]:
-        """Members go, by id or instance id; an error code for each. Those who are left share anew once for all of them."""
+        """Members leave, by id or instance id; an error code for each. There is one rebalance for all of them."""
         codes, gone = [], False
         for member_id, instance in leaving:
             try:
@@ -284,7 +284,7 @@ class Membership:
         return codes
 
     def _leave(self, group: Group, member_id: str, instance: str | None) -> bool:
-        """Whether the group has to rebalance. Raises Refused when there is no such member."""
+        """Whether the group has to rebalance. Raises RefusalError when there is no such member."""
         if not member_id:
             member_id = group.statics.get(instance or "", "")
             if instance is None or not member_id:
@@ -298,14 +298,14 @@ class Membership:
         return True
 
     def left(self, group: Group) -> None:
-        """Members were taken out: the others share anew."""
+        """Members were removed: the others rebalance."""
         if group.state is not State.EMPTY:
             self._rebalance(group)
 
-    # ---- being given up ---------------------------------------------------------------------------------------------
+    # ---- expiry --------------------------------------------------------------------------------------------------
 
     def expire(self, group: Group, member_id: str) -> None:
-        """Give a member up, as when it was silent for its session timeout."""
+        """Expire a member, as after its session timeout."""
         self._drop(group, member_id)
         self.left(group)
 
@@ -321,13 +321,13 @@ class Membership:
         self._watch(group, member.silent_at)
 
     def _watch(self, group: Group, until: float) -> None:
-        """Have a look when a deadline passes; heartbeats move deadlines, not the timer."""
+        """Schedule a check at the deadline; heartbeats move deadlines, not the timer."""
         planned = self._coordinator.when(group, "watch")
         if until != math.inf and (planned is None or planned > until):
             self._coordinator.after(group, "watch", until - self._kafka.clock(), lambda: self._look(group))
 
     def _look(self, group: Group) -> None:
-        """Give up the ids nobody joined with and the members that are silent; members whose request waits are not."""
+        """Drop unused ids and members with an expired session; a waiting request keeps a session alive."""
         self._coordinator.cancel(group, "watch")
         now = self._kafka.clock() + TICK_S
         for member in [each for each in group.members.values() if each.silent_at <= now]:
@@ -342,16 +342,16 @@ class Membership:
         deadlines = [*group.pending.values(), *(each.silent_at for each in group.members.values())]
         self._watch(group, min(deadlines, default=math.inf))
 
-    # ---- changing its kind ------------------------------------------------------------------------------------------
+    # ---- conversion -------------------------------------------------------------------------------------------------
 
     def dismiss(self, group: Group) -> None:
-        """The group is one of the next generation now: who waits for an answer has to join again there."""
+        """The group was upgraded: waiting members must rejoin."""
         for member in group.members.values():
             member.answer_join(join_error(ErrorCode.rebalance_in_progress, member.id))
             member.answer_sync(sync_error(ErrorCode.rebalance_in_progress))
 
     def adopt(self, group: Group, *, rebalances: bool) -> None:
-        """The group was one of the next generation, and only classic members are left."""
+        """A KIP-848 group was downgraded: only classic members are left."""
         group.save()
         self._coordinator.put(group)
         for member in group.members.values():
@@ -363,18 +363,18 @@ class Membership:
     # ---- moving -----------------------------------------------------------------------------------------------------
 
     def unload(self, group: Group) -> None:
-        """Who waits for an answer is sent to the new coordinator."""
+        """Waiting members must find the new coordinator."""
         for member in group.members.values():
             member.answer_join(join_error(ErrorCode.not_coordinator))
             member.answer_sync(sync_error(ErrorCode.not_coordinator))
 
     def load(self, group: Group) -> None:
-        """Give every member the time it had."""
+        """Restart every member's timers."""
         delay = self._kafka.settings.coordinator_load_ms / 1000
         for member in group.members.values():
             self._touch(group, member, delay + member.session_timeout_ms / 1000)
 
-    # ---- telling ----------------------------------------------------------------------------------------------------
+    # ---- reports ----------------------------------------------------------------------------------------------------
 
     def _report(self, group: Group) -> None:
         self._kafka.report("group", group=group.id, state=group.state.value, generation=group.generation, leader=group.leader,
@@ -385,10 +385,10 @@ class Membership:
 
 
 def known(group: Group, member_id: str, instance: str | None) -> Member:
-    """The member that says it is this one.
+    """The member with this id or instance id.
 
     Raises:
-        Refused: there is none, or another one has its instance id now.
+        RefusalError: there is none, or another one has the instance id now.
     """
     if instance is not None:
         owner = group.statics.get(instance)
@@ -402,7 +402,7 @@ def known(group: Group, member_id: str, instance: str | None) -> Member:
 
 
 def current(group: Group, member_id: str, instance: str | None, generation: int) -> Member:
-    """The same, for requests that name the generation they belong to."""
+    """The same, in the current generation."""
     member = known(group, member_id, instance)
     if generation != group.generation:
         raise RefusalError(ErrorCode.illegal_generation)
@@ -410,7 +410,7 @@ def current(group: Group, member_id: str, instance: str | None, generation: int)
 
 
 def join_error(code: int, member_id: str = "") -> Fields:
-    """A JoinGroup answer that lets nobody in."""
+    """A JoinGroup answer with an error."""
     return {"throttle_time": 0, "error_code": code, "generation_id": -1, "protocol_type": None, "protocol_name": None, "leader": "",
             "skip_assignment": False, "member_id": member_id, "members": []}
 
@@ -427,7 +427,7 @@ def synced(group: Group, member: Member) -> Fields:
 
 
 def _joined(group: Group, member: Member) -> Fields:
-    """The leader is told who is there, the others who leads."""
+    """The leader's answer lists the members; the others' name the leader."""
     return {"throttle_time": 0, "error_code": 0, "generation_id": group.generation, "protocol_type": group.protocol_type,
             "protocol_name": group.protocol, "leader": group.leader, "skip_assignment": False, "member_id": member.id,
             "members": _described(group) if member.id == group.leader else []}
@@ -439,7 +439,7 @@ def _described(group: Group) -> list[Fields]:
 
 
 def _unchanged(group: Group, member: Member, led_by: str, request: Joining) -> Fields:
-    """A static member is back in the generation it left. An older client that led is told its old id, so that it does not assign anew."""
+    """A static member returns to the same generation. An old leader client gets its previous id, so that it does not assign again."""
     if request.may_skip_assignment:
         return {**_joined(group, member), "skip_assignment": member.id == group.leader}
     return {**_joined(group, member), "leader": led_by, "members": []}

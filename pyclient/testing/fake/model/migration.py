@@ -1,6 +1,6 @@
-"""Groups that change their kind while members are in them: the first member of the new protocol brings it, the last one takes it along.
+"""Online conversion: the first KIP-848 member upgrades a classic group, the last one to leave downgrades it.
 
-Pure: what members hold and say is carried over; who has to be told is the business of `heartbeats` and `membership`.
+Assignments and subscriptions are carried over. Waiting requests are answered by `heartbeats` and `membership`.
 """
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pyclient.testing.fake.model.consumer_group import Catalog, ConsumerGroup
 from pyclient.testing.fake.model.group import Group, Member, State
 from pyclient.testing.fake.model.reconciliation import Classic, ConsumerMember, Place
 from pyclient.testing.fake.model.refusal import RefusalError
-from pyclient.testing.fake.model.subscription import Malformed, Oversized, assigned, notes, read_subscription, written
+from pyclient.testing.fake.model.subscription import Malformed, OversizedError, assigned, notes, read_subscription, written
 
 PROTOCOL_TYPE: Final = "consumer"
 
 
 class Policy(enum.Enum):
-    """``group.consumer.migration.policy``: which way groups with members may change."""
+    """``group.consumer.migration.policy``: the allowed online conversions."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -30,23 +30,23 @@ class Policy(enum.Enum):
 
     @property
     def upgrades(self) -> bool:
-        """Whether a classic group may become one of the next generation."""
+        """Whether a classic group may be upgraded."""
         return self in (Policy.BIDIRECTIONAL, Policy.UPGRADE)
 
     @property
     def downgrades(self) -> bool:
-        """Whether it may go back."""
+        """Whether a KIP-848 group may be downgraded."""
         return self in (Policy.BIDIRECTIONAL, Policy.DOWNGRADE)
 
 
-# ---- to the next generation ---------------------------------------------------------------------------------------------
+# ---- upgrade -------------------------------------------------------------------------------------------------------------
 
 
 def upgraded(group: Group, catalog: Catalog, policy: Policy, most: int) -> ConsumerGroup:
-    """A group of the next generation with the members of a classic one, who hold what they were assigned last.
+    """A KIP-848 group with the members of a classic one and their last assignments.
 
     Raises:
-        Refused: this group cannot change.
+        RefusalError: this group cannot be upgraded.
     """
     if not policy.upgrades:
         raise _fixed(group, "online upgrade is disabled")
@@ -56,7 +56,7 @@ def upgraded(group: Group, catalog: Catalog, policy: Policy, most: int) -> Consu
         raise _fixed(group, "the group size exceeds the consumer group maximum size")
     try:
         members = [_classic_member(group, each, catalog) for each in group.members.values()]
-    except Oversized:
+    except OversizedError:
         raise RefusalError(ErrorCode.unknown_server_error) from None  # a broker does not expect this one
     except Malformed:
         raise _fixed(group, "the embedded consumer protocol is malformed") from None
@@ -82,21 +82,21 @@ def _classic_member(group: Group, member: Member, catalog: Catalog) -> ConsumerM
 
 
 def places(named: Iterable[TopicPartition], catalog: Catalog) -> tuple[Place, ...]:
-    """Partitions by their topics' ids; those of topics that are not there are left out."""
+    """Partitions by topic id; unknown topics are left out."""
     return tuple((catalog[each.topic].id, each.partition) for each in named if each.topic in catalog)
 
 
-# ---- and back -----------------------------------------------------------------------------------------------------------
+# ---- downgrade ----------------------------------------------------------------------------------------------------------
 
 
 def can_downgrade(group: ConsumerGroup, without: Collection[str], policy: Policy, most: int) -> bool:
-    """Whether all are classic members but those who go."""
+    """Whether only classic members remain."""
     left = [each for each in group.members.values() if each.id not in without]
     return policy.downgrades and 0 < len(left) <= most and all(each.classic is not None for each in left)
 
 
 def downgraded(group: ConsumerGroup, without: Collection[str], catalog: Catalog) -> Group:
-    """A classic group of those who are left, with what they were to have."""
+    """A classic group of the remaining members, with their target assignments."""
     made = Group(group.id, State.STABLE, generation=group.epoch, protocol_type=PROTOCOL_TYPE, offsets=group.offsets)
     names = {topic.id: name for name, topic in catalog.items()}
     for each in group.members.values():

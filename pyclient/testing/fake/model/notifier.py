@@ -1,4 +1,4 @@
-"""Waiting for something to happen to any of several things, on any loop."""
+"""Waiting for a change of any of several objects, on any loop."""
 from __future__ import annotations
 
 import asyncio
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 
 class Notifier:
-    """Rung when what it hangs on has changed."""
+    """Wakes waiters when its object has changed."""
 
     def __init__(self) -> None:
         self._waiting: dict[asyncio.Future[bool], None] = {}  # a dict keeps the order, which a replay needs
 
     def notify(self) -> None:
-        """Wake all who wait."""
+        """Wake all waiters."""
         waiting, self._waiting = self._waiting, {}
         for each in waiting:
             if not each.done():
@@ -20,7 +20,7 @@ class Notifier:
 
 
 class NotifierWatch:
-    """Hears every ring of some bells from its making on: also those before anybody waits for one, as when a task has yet to begin."""
+    """Watches notifiers from its creation on, so that no notification is lost before the first wait."""
 
     def __init__(self, notifiers: Iterable[Notifier]) -> None:
         self._notifiers = list(notifiers)
@@ -33,7 +33,7 @@ class NotifierWatch:
             each[self._heard] = None
 
     async def notified(self, timeout: float) -> bool:
-        """Wait until one has rung since this was asked last, at most *timeout* seconds; whether one did."""
+        """Wait for a notification since the last call, at most *timeout* seconds; returns whether there was one."""
         timer = asyncio.get_running_loop().call_later(timeout, _no_more, self._heard)
         try:
             notified = await self._heard
@@ -45,7 +45,7 @@ class NotifierWatch:
         return notified
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop watching."""
         for each in self._among:
             each.pop(self._heard, None)
 

@@ -1,4 +1,4 @@
-"""One partition: its replicas, who leads them and since which epoch, and what its leader writes."""
+"""One partition: its replicas, their leader and epoch, and the leader's writes."""
 from __future__ import annotations
 
 import asyncio
@@ -26,12 +26,12 @@ NO_TIMESTAMP: Final = -1
 
 
 class Appended(NamedTuple):
-    """Where a batch is in the log, now or since its first arrival."""
+    """The place of a batch in the log, new or a repetition."""
 
     base_offset: int
     last_offset: int
     append_time: int
-    """The broker's time, if that is what records get; of a repeated batch its max timestamp."""
+    """The broker's time with LogAppendTime; of a repeated batch its max timestamp."""
     epoch: int
     """The leader's when it was appended."""
 
@@ -47,12 +47,12 @@ class Partition:
         self.leader = self.isr[0] if kafka.brokers[self.isr[0]].alive else NO_LEADER
         self.leader_epoch = 0
         self.changed = Notifier()
-        """Rung when the leader or the start of its log changes."""
+        """Notifies when the leader or the start of its log changes."""
         self._grown = {broker: Notifier() for broker in replicas}
         self._kafka = kafka
         self._born = kafka.clock()
         self._looks = 0.0
-        """How often producers that are silent for long were looked for."""
+        """Number of checks for expired producers."""
         self._limits: Limits | None = None
         self._limits_of: dict[str, str] = {}
         self._last_leader = self.isr[0]
@@ -74,7 +74,7 @@ class Partition:
 
     @property
     def log(self) -> Log:
-        """The leader's log; the last leader's while nobody leads."""
+        """The leader's log; the last leader's while there is none."""
         return self.log_of(self._last_leader)
 
     def log_of(self, broker: int) -> Log:
@@ -82,22 +82,22 @@ class Partition:
         return self._replication.replicas[broker].log
 
     def notifiers(self, *brokers: int) -> Iterator[Notifier]:
-        """Rung when whoever reads from one of these brokers may find something else than before."""
+        """The notifiers of changes that readers at these brokers may see."""
         yield self.changed
         for each in brokers:
             if each in self._grown:
                 yield self._grown[each]
 
     def committed(self) -> list[Batch]:
-        """The batches that consumers can see, for assertions: all that is left of what was acknowledged by acks=all."""
+        """The committed batches, for assertions."""
         log = self.log
         return log.range(log.start, log.high_watermark)
 
     def serving_log(self, broker: int, epoch: int, *, only_leader: bool) -> Log:
-        """The log that this broker answers from, for a client that believes in this leader epoch (-1: in none).
+        """The log that this broker serves to a client with this leader epoch (-1: none given).
 
         Raises:
-            Refused: the broker does not lead (or hold, with *only_leader* unset), or the client's epoch is another one.
+            RefusalError: the broker does not lead (or, without *only_leader*, has no replica), or the epoch is another one.
         """
         if broker not in self.replicas:
             raise RefusalError(ErrorCode.not_leader_or_follower)
@@ -109,7 +109,7 @@ class Partition:
 
     @property
     def is_settling(self) -> bool:
-        """Whether a new leader does not know yet that what it had when elected is committed."""
+        """Whether a new leader's high watermark has not reached its epoch's start yet."""
         return self._replication.epoch_start > self.log.high_watermark
 
     @property
@@ -136,7 +136,7 @@ class Partition:
         """Append a client's batch at its leader.
 
         Raises:
-            Refused: this broker does not lead, too few replicas are in sync, or something is wrong with the batch.
+            RefusalError: this broker does not lead, too few replicas are in sync, or the batch is invalid.
         """
         log = self._writable(broker)
         if all_in_sync and self.is_under_min_isr:
@@ -155,10 +155,10 @@ class Partition:
         return Appended(batch.base_offset, batch.last_offset, now if limits.by_broker else NO_TIMESTAMP, self.leader_epoch)
 
     def write_marker(self, broker: int, producer_id: int, producer_epoch: int, *, commits: bool, coordinator_epoch: int) -> Appended:
-        """Append the end of a producer's transaction, as a transaction coordinator has it done.
+        """Append the marker that ends a producer's transaction.
 
         Raises:
-            Refused: this broker does not lead, or the producer or coordinator is fenced.
+            RefusalError: this broker does not lead, or the producer or coordinator is fenced.
         """
         log = self._writable(broker)
         record = (self._kafka.wall(), MARKER_KEY.pack(0, int(commits)), MARKER_VALUE.pack(0, coordinator_epoch), None)
@@ -170,7 +170,7 @@ class Partition:
         return Appended(batch.base_offset, batch.last_offset, NO_TIMESTAMP, self.leader_epoch)
 
     def _limits_now(self) -> Limits:
-        """Read out of the topic's settings when these have changed."""
+        """The limits of the topic's current settings."""
         config = self.topic.config
         if self._limits is None or config != self._limits_of:
             self._limits, self._limits_of = Limits.of(self.name, config, self._kafka.settings), dict(config)
@@ -182,7 +182,7 @@ class Partition:
         return self.log_of(broker)
 
     def _expire_producers(self, log: Log, now: int) -> None:
-        """As at the last regular look, and not between: records may carry old times, and their producers are known all the same."""
+        """Expire producers at regular checks only: records may have old timestamps, and their producers stay known."""
         settings = self._kafka.settings
         looks, since_ms = divmod((self._kafka.clock() - self._born) * 1000, settings.producer_id_expiration_check_interval_ms)
         if looks > self._looks:
@@ -210,10 +210,10 @@ class Partition:
         self.begin_at(start)
 
     def begin_at(self, offset: int) -> None:
-        """Advance retention: nothing before this offset is left.
+        """Advance retention to this offset.
 
         Raises:
-            Refused: it is not committed.
+            RefusalError: the offset is not committed.
         """
         log = self.log
         if offset > log.high_watermark:
@@ -227,10 +227,10 @@ class Partition:
         self.changed.notify()
 
     def delete_records(self, broker: int, offset: int) -> int:
-        """Delete what is before this offset (-1: the high watermark) at the leader; gives the offset meant.
+        """Delete the records before this offset (-1: the high watermark) at the leader; returns the offset.
 
         Raises:
-            Refused: this broker does not lead, or the offset is not committed.
+            RefusalError: this broker does not lead, or the offset is not committed.
         """
         log = self._writable(broker)
         before = log.high_watermark if offset == HIGH_WATERMARK else offset
@@ -239,7 +239,7 @@ class Partition:
         self.begin_at(before)
         return before
 
-    # ---- who leads --------------------------------------------------------------------------------------------------
+    # ---- leadership -------------------------------------------------------------------------------------------------
 
     def move_leader(self, to: int) -> None:
         """Make a live in-sync replica the leader. Nothing happens when it leads already.
@@ -253,14 +253,14 @@ class Partition:
             self._lead(to)
 
     def elect_preferred(self) -> bool:
-        """Let the first replica lead if it can; whether it leads now."""
+        """Make the first replica the leader if possible; returns whether it leads now."""
         first = self.replicas[0]
         if first in self.isr and self.is_alive(first):
             self.move_leader(first)
         return self.leader == first
 
     def elect_unclean(self, to: int) -> None:
-        """Make a live replica the leader whether or not it is in sync: what the others have beyond it is lost.
+        """Make a live replica the leader even if it is not in sync; records that it lacks are lost.
 
         Raises:
             IllegalStateError: it is no replica, or its broker does not run.
@@ -274,11 +274,11 @@ class Partition:
         self._lead(to, clean=False)
 
     def set_lag(self, ms: float) -> None:
-        """Let followers fetch so long after their leader has news (0: at once, infinity: never), from now on."""
+        """Set the followers' fetch delay (0: none, infinity: they never fetch)."""
         self._replication.lag(ms)
 
     def broker_down(self, broker: int, *, lose_tail: bool = False) -> None:
-        """A broker was killed; the controller acts on it when it has noticed."""
+        """A broker was killed; the controller reacts after ``failure_detection_ms``."""
         if broker not in self.replicas:
             return
         self._replication.stop(broker)
@@ -291,7 +291,7 @@ class Partition:
             self._fail(broker)
 
     def broker_up(self, broker: int) -> None:
-        """A broker came back: it leads when nobody else can, else it follows and is in sync when it has caught up."""
+        """A broker restarted: it leads if there is no leader, else follows and rejoins the ISR after catching up."""
         if broker not in self.replicas:
             return
         if broker in self._failing:
@@ -308,7 +308,7 @@ class Partition:
         for timer in self._failing.values():
             timer.cancel()
         self.leader = NO_LEADER
-        self.leader_epoch += 1  # whoever waits for it is told to look again
+        self.leader_epoch += 1  # waiting fetches fail and refresh metadata
         self.changed.notify()
 
     @property
@@ -323,7 +323,7 @@ class Partition:
             self.truncated(broker, log, end)
 
     def _fail(self, broker: int, *, was_dead: bool = False) -> None:
-        """The controller knows that a broker is (or was) gone."""
+        """The controller notices that a broker is (or was) down."""
         self._failing.pop(broker, None)
         rest = [each for each in self.isr if each != broker]
         if rest and broker in self.isr:

@@ -23,7 +23,9 @@ BROKER_WORDS: Final[Mapping[str, str]] = {
     "unexpected )": "regexp/syntax: internal error",
 }
 """How C++ RE2's message begins → what a broker says."""
-NAMED_GROUP: Final = re.compile(r"\\.|\(\?P?<(\w+)>", re.DOTALL)
+TOKEN: Final = re.compile(r"\\.|\(\?P?<(\w+)>", re.DOTALL)
+"""An escape, or the start of a named group."""
+ANY_BYTE: Final = "\\C"
 
 
 class InvalidPatternError(ValueError):
@@ -43,9 +45,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         raise ModuleNotFoundError(
             "a fake cluster needs google-re2 to match a SubscriptionPattern: pip install 'pyclient-kafka[testing]'",
             name=missing.name) from missing
-    names = [found[1] for found in NAMED_GROUP.finditer(pattern) if found[1]]
-    if len(set(names)) < len(names):  # RE2/J rejects this, C++ RE2 does not
-        raise InvalidPatternError("duplicate capture group name")
+    _check_dialect(pattern)
     options = re2.Options()
     options.log_errors = False
     try:
@@ -53,6 +53,16 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     except re2.error as error:
         raise InvalidPatternError(_broker_words(error)) from None
     return lambda name: compiled.fullmatch(name) is not None
+
+
+def _check_dialect(pattern: str) -> None:
+    """Raises InvalidPatternError for what C++ RE2 accepts and RE2/J does not."""
+    tokens = list(TOKEN.finditer(pattern))
+    names = [found[1] for found in tokens if found[1]]
+    if any(found[0] == ANY_BYTE for found in tokens):
+        raise InvalidPatternError("invalid escape sequence")
+    if len(set(names)) < len(names):
+        raise InvalidPatternError("duplicate capture group name")
 
 
 def _broker_words(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What a log remembers of its idempotent producers (KIP-98): their epoch, their last five batches, their open transaction."""
+"""A log's state of idempotent producers (KIP-98): epoch, last five batches, open transaction."""
 from __future__ import annotations
 
 from collections import deque
@@ -11,7 +11,7 @@ from pyclient.testing.fake.model.batch import NO_PRODUCER, Batch
 from pyclient.testing.fake.model.refusal import RefusalError
 
 REMEMBERED: Final = 5
-"""Batches of a producer whose repetition is recognised; no more may be in flight on a connection."""
+"""Batches per producer that are recognised as duplicates; also the limit of requests in flight."""
 NO_EPOCH: Final = -1
 LAST_SEQUENCE: Final = 2**31 - 1
 
@@ -45,7 +45,7 @@ class Producer:
     written: deque[Written] = attrs.field(factory=lambda: deque(maxlen=REMEMBERED))
 
     def take(self, epoch: int, timestamp: int) -> None:
-        """It wrote something; batches of an older epoch are forgotten."""
+        """Record a write; batches of an older epoch are dropped."""
         if epoch != self.epoch:
             self.written.clear()
             self.epoch = epoch
@@ -73,7 +73,7 @@ class Producers:
         """Whether a client's batch may be appended next.
 
         Raises:
-            Refused: its epoch is old, or records before it are missing.
+            RefusalError: its epoch is old, or records before it are missing.
         """
         known = self.known.get(batch.producer_id)
         if known is None or known.epoch == NO_EPOCH:

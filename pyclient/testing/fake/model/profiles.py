@@ -1,6 +1,6 @@
-"""Which APIs and versions each release of Kafka offers to clients, as its own jars say; one profile per release.
+"""APIs and versions of each Kafka release, extracted from its jars; one profile per release.
 
-The figures stand in ``releases.tsv``; this file says where a model departs from them.
+The figures are in ``releases.tsv``; the exceptions are here.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Profile:
         return _numbers(self.name) >= _numbers(release)
 
     def limited_to(self, answered: Container[Api]) -> Self:
-        """The same without the APIs that nobody answers: what is offered works."""
+        """The same without the APIs that have no handler."""
         return attrs.evolve(self, apis={api: versions for api, versions in self.apis.items() if api in answered})
 
 

@@ -1,6 +1,6 @@
-"""How a member comes from what it has to what it is to have (KIP-848). Pure: one step for each heartbeat.
+"""Reconciliation of a member's current with its target assignment (KIP-848), one step per heartbeat.
 
-A partition changes hands in three steps: its owner is told to give it up, says that it has, and only then somebody else gets it.
+A partition moves in three steps: it is revoked from its owner, the owner confirms, and only then it is assigned again.
 """
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ NOTHING: Final[Mapping[Place, int]] = {}
 
 
 class MemberState(enum.Enum):
-    """What a member waits for."""
+    """States of a member."""
 
-    STABLE = "nothing"
-    UNREVOKED_PARTITIONS = "it has to give something up, and has not said that it did"
-    UNRELEASED_PARTITIONS = "what it is to have, others have not given up yet"
+    STABLE = "it has its target"
+    UNREVOKED_PARTITIONS = "it has not confirmed a revocation yet"
+    UNRELEASED_PARTITIONS = "other members still hold partitions of its target"
 
 
 @attrs.frozen
 class Classic:
-    """What a member says that speaks the classic protocol in a group of the next generation."""
+    """Fields of a classic member in a KIP-848 group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -34,18 +34,18 @@ class Classic:
 
     @property
     def protocol(self) -> str:
-        """The one it is told; what the others prefer does not matter here."""
+        """The chosen protocol: the member's first one."""
         return self.protocols[0][0]
 
 
 @attrs.frozen(kw_only=True)
 class ConsumerMember:
-    """One member, as its coordinator has written it down."""
+    """A member's persistent state."""
 
     id: str
     epoch: int = 0
     previous_epoch: int = -1
-    """The epoch before: the answer that told it the new one may have been lost."""
+    """The epoch before; the answer with the current one may have been lost."""
     state: MemberState = MemberState.STABLE
     instance: str | None = None
     rack: str | None = None
@@ -58,46 +58,46 @@ class ConsumerMember:
     """The regular expression it subscribed to; empty for none."""
     assignor: str | None = None
     assigned: Mapping[Place, int] = NOTHING
-    """What it may use, each with the epoch at which it got it."""
+    """Current assignment: partition → epoch of its assignment."""
     revoking: Mapping[Place, int] = NOTHING
-    """What it has to give up, and may still be using."""
+    """Partitions to revoke; it may still be using them."""
     classic: Classic | None = None
-    """Set for members that speak the classic protocol (see `guests`)."""
+    """Set for classic members (see `classic_members`)."""
 
     @property
     def holds(self) -> Mapping[Place, int]:
-        """What nobody else may have."""
+        """Partitions that no other member may get."""
         return {**self.assigned, **self.revoking}
 
     def is_reconciled(self, epoch: int) -> bool:
-        """Whether it has all that it is to have at this epoch, and nothing else."""
+        """Whether it has exactly its target of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def at(self, epoch: int, state: MemberState, assigned: Mapping[Place, int], revoking: Mapping[Place, int] = NOTHING) -> ConsumerMember:
-        """The same member after a step."""
+        """The member after one step."""
         return attrs.evolve(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
 
 @attrs.frozen(kw_only=True)
 class Aim:
-    """Where a member is to go, and what stands in its way."""
+    """A member's target, and what it may get of it."""
 
     epoch: int
     places: Collection[Place]
     topics: Collection[UUID]
-    """What it is subscribed to now: it keeps nothing else, whatever it was to have."""
+    """Its subscribed topics; partitions of others are revoked."""
     owned: Collection[Place] | None
-    """What it says that it has; None when it says nothing of that."""
+    """The owned partitions in its heartbeat; None when left out."""
     is_held: Callable[[Place], bool]
-    """Whether some member holds this."""
+    """Whether a member holds this partition."""
 
     def is_owned(self, places: Collection[Place]) -> bool:
-        """Whether it may still be using any of these."""
+        """Whether it may still use any of these."""
         return self.owned is None or any(each in places for each in self.owned)
 
 
 def reconciled(member: ConsumerMember, aim: Aim, *, resubscribed: bool) -> ConsumerMember:
-    """The member after one heartbeat. Who *resubscribed* loses at once what it is not subscribed to any more."""
+    """The member after one heartbeat. After a new subscription, unsubscribed partitions are revoked at once."""
     waits = member.state is MemberState.UNREVOKED_PARTITIONS and aim.is_owned(member.revoking)
     if not waits and not member.is_reconciled(aim.epoch):
         return _advanced(member, aim)
@@ -105,7 +105,7 @@ def reconciled(member: ConsumerMember, aim: Aim, *, resubscribed: bool) -> Consu
 
 
 def _advanced(member: ConsumerMember, aim: Aim) -> ConsumerMember:
-    """What has to go goes first: until then the member stays in its epoch."""
+    """Revocations come first; until they are confirmed the member keeps its epoch."""
     wanted = [each for each in aim.places if each[0] in aim.topics]
     kept = {each: since for each, since in member.assigned.items() if each in wanted}
     revoking = {each: since for each, since in member.assigned.items() if each not in kept}

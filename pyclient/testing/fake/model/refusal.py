@@ -1,19 +1,19 @@
-"""How the model says no to one partition of a request."""
+"""Rejections of a request or of one of its partitions."""
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
 class RecordError(NamedTuple):
-    """Why one record of a batch was refused."""
+    """Why one record of a batch was rejected."""
 
     at: int
-    """Its place in the batch."""
+    """Its index in the batch."""
     message: str
 
 
 class RefusalError(Exception):
-    """A broker's answer for one partition is this error code."""
+    """The answer is this error code."""
 
     def __init__(self, code: int, message: str | None = None, *, records: tuple[RecordError, ...] = (),
                  has_log_start: bool = True) -> None:
@@ -22,4 +22,4 @@ class RefusalError(Exception):
         self.message = message
         self.records = records
         self.has_log_start = has_log_start
-        """Whether the answer says where the log begins; for some errors real brokers do not."""
+        """Whether the answer has the log start offset; for some errors real brokers leave it out."""

@@ -1,7 +1,7 @@
-"""How followers get what their leader has, and what that makes of the high watermark.
+"""Replication: followers copy the leader's log, and the high watermark follows.
 
-Without lag (``replica_lag_ms=0``) followers have everything at once. With lag they fetch so long after the leader has news; the
-leader learns from a fetch how far a follower is, and followers learn the high watermark with the fetch after that.
+Without lag (``replica_lag_ms=0``) followers copy at once. With lag they fetch that long after the leader has news; the
+leader learns a follower's end from its fetch, and followers learn the high watermark with the next one.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MS: Final = 0.001
 
 
 class Roles(Protocol):
-    """What replication asks of the partition: who leads, who is in sync, and whom to tell."""
+    """What replication needs of the partition: leader, ISR, and methods that report changes."""
 
     isr: list[int]
     leader: int
@@ -55,14 +55,14 @@ class Replica:
     broker: int
     log: Log = attrs.field(factory=Log)
     seen: int = -1
-    """The end of its log as its leader knows it; -1 until it fetched from this leader."""
+    """Its log end as known to the leader; -1 until it fetched from this leader."""
     follows: int = -1
     """The leader epoch its log agrees with."""
     fetch: asyncio.TimerHandle | None = None
     behind: asyncio.TimerHandle | None = None
 
     def rest(self) -> None:
-        """Stop whatever is due."""
+        """Cancel the timers."""
         for timer in (self.fetch, self.behind):
             if timer is not None:
                 timer.cancel()
@@ -83,7 +83,7 @@ class Replication:
     # ---- what the partition decides ---------------------------------------------------------------------------------
 
     def lead(self) -> None:
-        """There is a new leader: it knows nothing of its followers yet."""
+        """A new leader starts; it knows no follower's end yet."""
         leader = self._leader
         for each in self.replicas.values():
             each.rest()
@@ -94,26 +94,26 @@ class Replication:
         self.spread()
 
     def stop(self, broker: int | None = None) -> None:
-        """A broker is down, or (None) the partition is gone: nothing is due any more."""
+        """Cancel the timers of a broker that is down, or (None) of all."""
         for each in self.replicas.values() if broker is None else (self.replicas[broker],):
             each.rest()
 
     def restarted(self, broker: int) -> None:
-        """A follower is back; what its leader knew of it holds no longer."""
+        """A follower restarted; its known end is reset."""
         self.replicas[broker].seen = -1
         self.spread()
 
     def lag(self, ms: float) -> None:
-        """Let followers fetch so long after news; infinity lets them hang."""
+        """Set the fetch delay; with infinity followers never fetch."""
         self._lag_ms = ms
         for each in self.replicas.values():
             each.rest()
         self.spread()
 
     def spread(self) -> None:
-        """The leader has news, of whatever kind: followers copy it, now or when they fetch."""
+        """The leader's log changed: followers copy it, now or with their next fetch."""
         if self._roles.leader not in self.replicas:
-            return  # nobody leads
+            return  # no leader
         if self._lag_ms:
             self.advance()
             for each in self._followers():
@@ -194,7 +194,7 @@ class Replication:
             self._roles.learned(replica.broker)
 
     def _agree(self, replica: Replica) -> None:
-        """Remove what the leader's log does not have, by epochs: step by step to the last one both know."""
+        """Truncate to the last common epoch, as OffsetForLeaderEpoch does."""
         log, leader = replica.log, self._leader.log
         end = log.end
         if log.start > leader.end:
@@ -214,7 +214,7 @@ def _missing(log: Log, leader: Log) -> Iterable[Batch]:
 
 
 def _learn(log: Log, leader: Log) -> bool:
-    """What each answer to a follower says besides records; whether it is news."""
+    """Copy high watermark and log start of a fetch response; returns whether they changed."""
     committed = min(log.end, leader.high_watermark)
     has_more, has_less = committed > log.high_watermark, log.start < leader.start <= log.end
     if has_more:
@@ -225,7 +225,7 @@ def _learn(log: Log, leader: Log) -> bool:
 
 
 def _divergence(log: Log, leader: Log) -> int | None:
-    """Where a follower's log has to end for now; None when all of it is the leader's too."""
+    """The offset to truncate a follower's log to; None when it matches the leader's."""
     latest = log.epochs.latest
     if latest < 0:
         return None if log.end <= leader.end else leader.end

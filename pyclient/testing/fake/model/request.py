@@ -1,4 +1,4 @@
-"""What a request is to those who answer it. Knows nothing of sockets, nor of what any API means."""
+"""Requests and handlers as types. Knows no sockets and no API."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pyclient.testing.fake.model.kafka import Kafka
 
 Fields: TypeAlias = Mapping[str, object]
-"""An answer: Kafka's field names as kio spells them, nested ones too; what a version lacks is left out, durations are ms."""
+"""A response: field names as in kio, nested; fields that a version lacks are ignored, durations are in ms."""
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Request:
-    """One request, as a broker has it before it."""
+    """One decoded request."""
 
     broker: int
     api: Api
@@ -32,10 +32,10 @@ class Request:
 
 
 Handler: TypeAlias = "Callable[[Kafka, Request], Awaitable[Fields | None] | Fields | None]"
-"""Answers a request; None is no answer (acks=0). May wait: later requests of the same connection wait with it."""
+"""Answers a request; None means no response (acks=0). It may wait: later requests of the connection wait too."""
 
 ErrorResponder: TypeAlias = "Callable[[Request, int], Fields]"
-"""The answer that carries one error code wherever this API has a place for one."""
+"""Builds the response with an error code in every error field of the API."""
 
 
 class Row(NamedTuple):

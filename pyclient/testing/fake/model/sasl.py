@@ -1,4 +1,4 @@
-"""The broker's side of logins, as Kafka's: what a connection may ask before, during and after one. Knows no socket."""
+"""The broker's side of SASL: which requests a connection may send before, during and after a login. No sockets."""
 from __future__ import annotations
 
 import base64
@@ -17,10 +17,10 @@ from pyclient.codec.apis import Api
 from pyclient.testing.fake.model.kafka import Kafka
 
 SHORTEST_S: Final = 1.0
-"""A connection that renews its login sooner than that after the last renewal is not listened to."""
+"""Shortest time between two re-authentications of a connection."""
 ITERATIONS: Final = 4096
 FRAMED: Final = 1
-"""Since this version of SaslHandshake what follows are SaslAuthenticate requests; the raw messages of before are not modelled."""
+"""Since this version SaslAuthenticate requests follow SaslHandshake; raw messages of before are not modelled."""
 FIRST: Final = re.compile(rb"n,(?:a=(?P<who>[^,\x80-\xff]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x20-\x7e\t\r\n]+\x01)*)\x01")
 BEARER: Final = re.compile(rb"[Bb][Ee][Aa][Rr][Ee][Rr] +([-_.a-zA-Z0-9]+)")
 GIVES_IN: Final = b"\x01"
@@ -28,7 +28,7 @@ ANOTHERS_NAME: Final = "Authentication failed: Client requested an authorization
 
 
 class LoginRefusedError(Exception):
-    """The login fails, with these words."""
+    """The login fails with this message."""
 
 
 class Granted(NamedTuple):
@@ -41,11 +41,11 @@ class Granted(NamedTuple):
 
 
 Server: TypeAlias = Generator[bytes, bytes, Granted]
-"""Is sent the client's messages and yields the answers; the first thing that it yields is nothing."""
+"""Receives the client's messages and yields the answers; the first value yielded is empty."""
 
 
 class Answer(NamedTuple):
-    """What is answered to a message."""
+    """Answer to a SASL message."""
 
     error: int = ErrorCode.none
     words: str = ""
@@ -54,17 +54,17 @@ class Answer(NamedTuple):
 
 
 class Phase(enum.Enum):
-    """Where a connection stands."""
+    """Login state of a connection."""
 
-    OPEN = "nobody has logged in"
-    VERSIONS_SENT = "nobody has logged in, and the versions are told"
-    AUTHENTICATING = "the mechanism's messages"
+    OPEN = "not logged in"
+    VERSIONS_SENT = "not logged in; versions sent"
+    AUTHENTICATING = "authenticating"
     LOGGED_IN = "logged in"
-    CLOSED = "refused: the connection ends with the answer"
+    CLOSED = "closed after the answer"
 
 
 class Session:
-    """One connection's login. Without users there is none, and everything is admitted."""
+    """One connection's login. Without users none is needed, and every request is admitted."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -74,12 +74,12 @@ class Session:
         self._renewed_at = float("-inf")
         self.granted_at: float | None = None
         self.ends_at: float | None = None
-        """From when to when who logged in is listened to, on the cluster's clock."""
+        """Start and end of the session on the cluster's clock."""
         self.principal: str | None = None
         self._first: tuple[str, str] | None = None
 
     def __repr__(self) -> str:
-        return f"<Session of {self.principal or 'nobody'}: {self._phase.value}>"
+        return f"<Session of {self.principal or 'anonymous'}: {self._phase.value}>"
 
     @property
     def over(self) -> bool:
@@ -88,11 +88,11 @@ class Session:
 
     @property
     def logged_in(self) -> bool:
-        """Whether nothing is missing but, perhaps, a renewal."""
+        """Whether logged in; the session may need a renewal."""
         return self._phase is Phase.LOGGED_IN
 
     def admits(self, api: Api) -> bool:
-        """Whether this may be asked now; else the connection is cut, after an answer where `explains` says so."""
+        """Whether this request is allowed now; else the connection is cut, with an answer first if `explains`."""
         match self._phase:
             case Phase.OPEN:
                 return api in (Api.API_VERSIONS, Api.SASL_HANDSHAKE)
@@ -106,7 +106,7 @@ class Session:
 
     @property
     def explains(self) -> bool:
-        """Whether what is not admitted is answered, with an error, before the connection is cut."""
+        """Whether a forbidden request gets an error response before the connection is cut."""
         return self._phase is Phase.AUTHENTICATING
 
     def end(self) -> None:
@@ -114,12 +114,12 @@ class Session:
         self._phase = Phase.CLOSED
 
     def on_versions_requested(self) -> None:
-        """The versions were asked for and told, which is done once before a login."""
+        """ApiVersions was answered, which is allowed once before a login."""
         if self._phase is Phase.OPEN:
             self._phase = Phase.VERSIONS_SENT
 
     def handshake(self, mechanism: str, version: int) -> int | None:
-        """The client chooses a mechanism; gives an error code. None: there is no answer, the broker hangs up (on who renews by one that is not offered)."""
+        """The client chooses a mechanism; returns an error code, or None to cut the connection (renewal with an unknown one)."""
         if self._phase is Phase.LOGGED_IN and not self._may_renew():
             return ErrorCode.illegal_sasl_state
         if mechanism not in enabled(self._kafka):
@@ -142,7 +142,7 @@ class Session:
         return self.ends_at is not None and self._kafka.clock() >= self._renewed_at + SHORTEST_S
 
     def authenticate(self, message: bytes) -> Answer | None:
-        """A message of the mechanism; None: there is no answer, the broker hangs up (on who renews by another mechanism)."""
+        """Handle a message of the mechanism; None: cut the connection (renewal with another mechanism)."""
         if self._phase is not Phase.AUTHENTICATING or self._server is None:
             return Answer(ErrorCode.illegal_sasl_state, "SaslAuthenticate request received after successful authentication")
         if self._first is not None and self._mechanism != self._first[0]:
@@ -215,14 +215,14 @@ def _scram(kafka: Kafka, name: str) -> Server:
 
     server = ScramMechanism(name).make_server(look_up, s_nonce=kafka.random.randbytes(16).hex())
     first = (yield b"").decode()
-    _see_that_nobody_else_is_meant(first)
+    _check_authorization_id(first)
     server.set_client_first(first)
     server.set_client_final((yield server.get_server_first().encode()).decode())
     return Granted(users[0], server.get_server_final().encode())
 
 
-def _see_that_nobody_else_is_meant(first: str) -> None:
-    """An authorization id must be the user's own, says Kafka. (The model does not take that either, for scramp takes none.)"""
+def _check_authorization_id(first: str) -> None:
+    """Kafka accepts only the user's own authorization id; scramp accepts none, so the model does not either."""
     meant = re.match(r"n,a=([^,]+),n=([^,]+),", first)
     if meant and meant[1] != meant[2]:
         raise LoginRefusedError(f"{ANOTHERS_NAME} that is different from username")
@@ -245,17 +245,17 @@ def _bearer(kafka: Kafka, _name: str) -> Server:
 
 
 def _shown(message: bytes) -> tuple[str, bytes]:
-    """As whom the client wants to act, empty for the token's user, and the token."""
+    """The authorization id, empty for the token's user, and the token."""
     first = FIRST.fullmatch(message)
     pairs = dict(pair.partition(b"=")[::2] for pair in first["pairs"].split(b"\x01")) if first is not None else {}
-    told = BEARER.fullmatch(pairs.get(b"auth", b""))
-    if first is None or told is None:
+    bearer = BEARER.fullmatch(pairs.get(b"auth", b""))
+    if first is None or bearer is None:
         raise ValueError("this is no message of OAUTHBEARER")
-    return (first["who"] or b"").decode(), told[1]
+    return (first["who"] or b"").decode(), bearer[1]
 
 
 def _holder(kafka: Kafka, token: bytes) -> tuple[str, float] | tuple[None, float]:
-    """Whom a token names, and when it ends, in seconds since the epoch; nobody if it is not good."""
+    """A token's user and end in seconds since the epoch; no user if the token is invalid."""
     claims = _claims(token)
     user, ends = claims.get("sub"), claims.get("exp")
     if not isinstance(user, str) or not isinstance(ends, (int, float)) or not math.isfinite(ends) or ends * 1000 <= kafka.wall():
@@ -272,7 +272,7 @@ def token_end(message: bytes) -> float | None:
 
 
 def _claims(token: bytes) -> Mapping[str, Any]:
-    """Of an unsecured token, which is not signed: whoever says who he is, is it."""
+    """The claims of an unsecured token; nothing is verified."""
     try:
         head, claims, signature = _parts(token)
         found: Mapping[str, Any] = json.loads(claims)
@@ -290,7 +290,7 @@ def _users(kafka: Kafka) -> Mapping[str, str]:
 
 
 class ScramStore:
-    """What a cluster keeps of passwords: enough to check one, made when first asked for. Without SASLprep, as in Kafka."""
+    """Salted SCRAM credentials, computed on first use. Without SASLprep, as in Kafka."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka

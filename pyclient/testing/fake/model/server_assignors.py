@@ -1,7 +1,7 @@
-"""A broker's own assignors (KIP-848): who is to have which partitions. Pure, and the same for the same members in the same order.
+"""The brokers' assignors (KIP-848). Deterministic for the same members in the same order.
 
-``uniform`` gives everybody about as many, and moves as little as that takes; ``range`` gives each member neighbours of every topic, so
-that partitions of the same number of several topics meet. No assignor looks at racks.
+``uniform`` balances counts and moves little; ``range`` gives each member a contiguous range of every topic, so that
+equal partition numbers of several topics meet. Racks are ignored.
 """
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Shares: TypeAlias = dict[str, tuple[Place, ...]]
 
 
 class Subscriber(NamedTuple):
-    """What an assignor is told of a member."""
+    """A member as an assignor sees it."""
 
     topics: Collection[UUID]
     had: Collection[Place]
-    """What it was to have until now."""
+    """Its target until now."""
     instance: str | None = None
 
 
@@ -29,14 +29,14 @@ Subscribers: TypeAlias = Mapping[str, Subscriber]
 
 
 def uniform(members: Subscribers, sizes: Sizes) -> Shares:
-    """Nobody has two more than somebody who could have one of them."""
+    """No member has two partitions more than another one that could take one of them."""
     alike = len({frozenset(each.topics) for each in members.values()}) == 1
     shares = _in_equal_parts(members, sizes) if alike else _in_balance(members, sizes)
     return {name: tuple(places) for name, places in shares.items()}
 
 
 def by_range(members: Subscribers, sizes: Sizes) -> Shares:
-    """Neighbours of every topic, those who come first having one more; members in the order of their names, static ones first."""
+    """Contiguous ranges of every topic, the first ones one longer; members by name, static ones first."""
     shares: dict[str, list[Place]] = {name: [] for name in members}
     order = sorted(members, key=lambda name: (members[name].instance is None, members[name].instance or "", name))
     for topic in _topics(members, sizes):
@@ -48,12 +48,12 @@ def by_range(members: Subscribers, sizes: Sizes) -> Shares:
 
 
 ASSIGNORS: Final[Mapping[str, Callable[[Subscribers, Sizes], Shares]]] = {"uniform": uniform, "range": by_range}
-"""By the names that members ask for; the first is the broker's choice."""
+"""By the names that members request; the first is the default."""
 DEFAULT: Final = "uniform"
 
 
 def _topics(members: Subscribers, sizes: Sizes) -> list[UUID]:
-    """All that anybody is subscribed to, and that is there."""
+    """The existing topics with a subscriber."""
     return [each for each in dict.fromkeys(topic for member in members.values() for topic in member.topics) if each in sizes]
 
 
@@ -68,7 +68,7 @@ def _quotas(count: int, parts: int) -> list[int]:
 
 
 def _kept(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]]:
-    """What everybody may keep of what it had, by topic and number; topics go, and members change their minds."""
+    """What each member may keep of its previous target, by topic and partition."""
     order = {topic: place for place, topic in enumerate(_topics(members, sizes))}
     return {name: sorted([each for each in member.had if each[0] in member.topics and each[1] < sizes.get(each[0], 0)],
                          key=lambda place: (order[place[0]], place[1])) for name, member in members.items()}
@@ -78,7 +78,7 @@ def _kept(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]]:
 
 
 def _in_equal_parts(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]]:
-    """What nobody had is given out first, then what somebody had too much of."""
+    """Unassigned partitions first, then those above a member's quota."""
     places = list(_places(_topics(members, sizes), sizes))
     shares = _kept(members, sizes)
     had = {place for mine in shares.values() for place in mine}
@@ -89,7 +89,7 @@ def _in_equal_parts(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]
 
 
 def _sticky_quotas(shares: Mapping[str, list[Place]], count: int) -> dict[str, int]:
-    """Where it does not come out even, who has more keeps one more; if there are not enough of these, who came last gets one more."""
+    """Of an uneven rest, members that have more keep one more; then the newest members get one more."""
     least, larger = divmod(count, len(shares))
     rich = [name for name, mine in shares.items() if len(mine) > least][:larger]
     rest = [name for name in shares if name not in rich]
@@ -101,7 +101,7 @@ def _sticky_quotas(shares: Mapping[str, list[Place]], count: int) -> dict[str, i
 
 
 def _in_balance(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]]:
-    """What few can have is given out first; then partitions move to who has less, as long as that helps."""
+    """Topics with few subscribers first; then partitions move to members with fewer while that balances."""
     shares = _kept(members, sizes)
     taken = {place for mine in shares.values() for place in mine}
     asking = {topic: [name for name, each in members.items() if topic in each.topics] for topic in _topics(members, sizes)}
@@ -116,7 +116,7 @@ def _in_balance(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]]:
 
 
 def _helpful_move(shares: Mapping[str, list[Place]], asking: Mapping[UUID, list[str]]) -> tuple[Place, str, str] | None:
-    """A partition of somebody who has at least two more than somebody else who could have it."""
+    """A partition of a member with at least two more than another one that could take it."""
     for giver in sorted(shares, key=lambda name: -len(shares[name])):
         for place in reversed(shares[giver]):
             taker = min(asking[place[0]], key=lambda name: len(shares[name]))

@@ -1,4 +1,4 @@
-"""What can be set on a fake cluster: broker settings by Kafka's names, and the few that only a model has."""
+"""Settings of a fake cluster: broker settings by Kafka's names, and a few of the model's own."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ POLICIES: Final = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """Defaults are a real broker's, save where a real one would make tests wait."""
+    """Defaults are a real broker's, except where those would make tests wait."""
 
     num_partitions: int = 1
     default_replication_factor: int = 3
@@ -36,20 +36,20 @@ class Settings:
     """A real broker's is 3000."""
     group_max_size: int = 2**31 - 1
     group_consumer_session_timeout_ms: int = 45_000
-    """How long a member of a group of the next generation (KIP-848) may be silent."""
+    """Session timeout in KIP-848 groups."""
     group_consumer_heartbeat_interval_ms: int = 500
-    """How often such members are told to beat; a real broker's is 5000."""
+    """Heartbeat interval in KIP-848 groups; a real broker's is 5000."""
     group_consumer_assignment_interval_ms: int = 0
-    """How soon after the last time such a group may be shared anew; a real broker's is 1000 since 4.3."""
+    """Shortest time between two target assignments; a real broker's is 1000 since 4.3."""
     group_consumer_max_size: int = 2**31 - 1
     group_consumer_migration_policy: str = attrs.field(default="bidirectional", validator=attrs.validators.in_(POLICIES))
-    """Which way groups change their kind while members are in them: also "upgrade", "downgrade", "disabled"."""
+    """Allowed online conversions of groups: also "upgrade", "downgrade", "disabled"."""
     group_consumer_regex_refresh_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4096
     max_incremental_fetch_session_cache_slots: int = 1000
     fetch_max_bytes: int = 55 * MIB
     broker_rack: str = ""
-    """Where brokers stand; ``{node}`` in it becomes the broker's id."""
+    """Rack of the brokers; ``{node}`` in it becomes the broker's id."""
     replica_selector_class: str = ""
     """Any rack-aware selector makes leaders send consumers to a replica in their rack (KIP-392)."""
     replica_lag_time_max_ms: int = 30_000
@@ -60,13 +60,13 @@ class Settings:
     failure_detection_ms: float = 0.0
     """How long the controller takes to notice that a broker is gone. The model's own."""
     regex_refresh_min_ms: float = 0.0
-    """How long a group looks at new topics no second time for its regular expressions; a real broker's is fixed at 10 s. The model's own."""
+    """Shortest time between two resolutions of a group's patterns; a real broker's is 10 s. The model's own."""
     sasl_enabled_mechanisms: str = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
-    """Those a cluster with users offers; a real broker's is GSSAPI, which the model has not."""
+    """Offered by a cluster with users; a real broker's default is GSSAPI, which the model lacks."""
     connections_max_reauth_ms: int = 0
     """After how long a login must be renewed (KIP-368); 0: never."""
     connection_failed_authentication_delay_ms: int = 0
-    """How long a refused login waits for its answer; a real broker's is 100."""
+    """Delay of the answer to a failed login; a real broker's is 100."""
     coordinator_load_ms: float = 0.0
     """How long a new group coordinator answers COORDINATOR_LOAD_IN_PROGRESS. The model's own."""
 

@@ -1,4 +1,4 @@
-"""What the members of a consumer group want and get, in the bytes that they and their leader send."""
+"""Subscriptions and assignments of the consumer protocol, decoded and encoded."""
 from __future__ import annotations
 
 import struct
@@ -11,19 +11,19 @@ from pyclient.testing.fake.model.group import Group
 
 
 
-class Oversized(ValueError):
-    """There are more items announced than bytes left, or fewer than none."""
+class OversizedError(ValueError):
+    """An array's count is negative or exceeds the remaining bytes."""
 
 
-Malformed: Final = (struct.error, UnicodeDecodeError, Oversized)
-"""What reading raises when the bytes are something else."""
+Malformed: Final = (struct.error, UnicodeDecodeError, OversizedError)
+"""Exceptions that reading raises for other bytes."""
 OWNED_SINCE: Final = 1
 GENERATION_SINCE: Final = 2
 RACK_SINCE: Final = 3
 
 
 class Subscription(NamedTuple):
-    """What a member says when it joins."""
+    """A member's subscription."""
 
     version: int
     topics: tuple[str, ...]
@@ -32,7 +32,7 @@ class Subscription(NamedTuple):
 
 
 class _Reader:
-    """Goes through such bytes."""
+    """Decodes one message."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -57,10 +57,10 @@ class _Reader:
         return bytes(found)
 
     def count(self) -> range:
-        """One turn for each item of an array."""
+        """A range over the items of an array."""
         count = self.number("i")
         if not 0 <= count <= len(self._data) - self._at:
-            raise Oversized(f"{count} items in {len(self._data) - self._at} B")
+            raise OversizedError(f"{count} items in {len(self._data) - self._at} B")
         return range(count)
 
     def places(self) -> Iterator[TopicPartition]:
@@ -70,7 +70,7 @@ class _Reader:
 
 
 def read_subscription(metadata: bytes) -> Subscription:
-    """Raises what `Malformed` names when a member said something else."""
+    """Decode a subscription. Raises the exceptions in `Malformed`."""
     reader = _Reader(metadata)
     version = reader.number("h")
     topics = tuple(reader.text() or "" for _ in reader.count())
@@ -82,7 +82,7 @@ def read_subscription(metadata: bytes) -> Subscription:
 
 
 def reads(group: Group | ConsumerGroup, topic: str) -> bool:
-    """Whether any member subscribed to the topic; assumed of members whose metadata is no consumer's."""
+    """Whether a member subscribed to the topic; also true when a member's metadata is not a subscription."""
     if isinstance(group, ConsumerGroup):
         return group.is_subscribed_to(topic)
     try:
@@ -92,9 +92,9 @@ def reads(group: Group | ConsumerGroup, topic: str) -> bool:
 
 
 def assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of an assignment, which no bytes are one of.
+    """The partitions of an assignment; empty bytes have none.
 
-    Raises what `Malformed` names when it is something else.
+    Raises the exceptions in `Malformed`.
     """
     reader = _Reader(assignment)
     if not assignment:
@@ -104,7 +104,7 @@ def assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
 
 
 def notes(assignment: bytes) -> bytes:
-    """What an assignor wrote behind the partitions, for members that understand it. Raises as `assigned` does."""
+    """The assignor's user data behind the partitions. Raises as `assigned` does."""
     reader = _Reader(assignment)
     if not assignment:
         return b""
@@ -114,7 +114,7 @@ def notes(assignment: bytes) -> bytes:
 
 
 def written(places: Iterable[TopicPartition], version: int) -> bytes:
-    """An assignment without notes."""
+    """An encoded assignment without user data."""
     topics: dict[str, list[int]] = {}
     for each in places:
         topics.setdefault(each.topic, []).append(each.partition)

@@ -21,8 +21,8 @@ LONG_MAX: Final = 2**63 - 1
 CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
-class Invalid(ValueError):
-    """A value that a topic cannot have; the text is a broker's."""
+class InvalidConfigError(ValueError):
+    """An invalid topic setting; the text is a broker's."""
 
 
 @attrs.frozen
@@ -38,7 +38,7 @@ class Setting:
     choices: tuple[str, ...] = ()
 
     def check(self, value: str) -> None:
-        """Raises Invalid for a value of the wrong type or out of bounds."""
+        """Raises InvalidConfigError for a value of the wrong type or out of bounds."""
         if self.kind == BOOLEAN and value.strip().lower() not in ("true", "false"):
             raise self._wrong(value, "Expected value to be either true or false")
         if self.kind in TYPE_NAMES:
@@ -59,8 +59,8 @@ class Setting:
         if self.high is not None and number > self.high:
             raise self._wrong(number, f"Value must be no more than {self.high}")
 
-    def _wrong(self, value: object, reason: str) -> Invalid:
-        return Invalid(f"Invalid value {value} for configuration {self.name}: {reason}")
+    def _wrong(self, value: object, reason: str) -> InvalidConfigError:
+        return InvalidConfigError(f"Invalid value {value} for configuration {self.name}: {reason}")
 
 
 def _items(value: str) -> list[str]:
@@ -122,13 +122,13 @@ class Effective(NamedTuple):
 
 
 def check(config: Mapping[str, str | None]) -> None:
-    """Raises Invalid when a topic cannot have these settings."""
+    """Raises InvalidConfigError when a topic cannot have these settings."""
     for name, value in config.items():
         if value is None:
-            raise Invalid(f"Null value not supported for topic configs: {name}")
+            raise InvalidConfigError(f"Null value not supported for topic configs: {name}")
     for name, value in config.items():
         if name not in SETTINGS:
-            raise Invalid(f"Unknown topic config name: {name}")
+            raise InvalidConfigError(f"Unknown topic config name: {name}")
         SETTINGS[name].check(str(value))
 
 
@@ -136,7 +136,7 @@ def altered(config: Mapping[str, str], changes: Iterable[tuple[str, int, str | N
     """The settings after each change: a name, an operation and a value.
 
     Raises:
-        Invalid: a list operation on something else than a list, or a value the topic cannot have.
+        InvalidConfigError: a list operation on something else than a list, or a value the topic cannot have.
     """
     after = dict(config)
     for name, operation, value in changes:
@@ -153,7 +153,7 @@ def altered(config: Mapping[str, str], changes: Iterable[tuple[str, int, str | N
 def _with_items(name: str, now: str | None, operation: int, value: str) -> str:
     setting = SETTINGS.get(name)
     if setting is None or setting.kind != LIST:
-        raise Invalid(f"Can't {'APPEND' if operation == APPEND else 'SUBTRACT'} to key {name} because its type is not LIST.")
+        raise InvalidConfigError(f"Can't {'APPEND' if operation == APPEND else 'SUBTRACT'} to key {name} because its type is not LIST.")
     items, named = _items(setting.default if now is None else now), _items(value)
     if operation == APPEND:
         return ",".join([*items, *(each for each in named if each not in items)])

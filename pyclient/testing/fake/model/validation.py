@@ -1,4 +1,4 @@
-"""What a broker finds wrong with a batch before it looks at the log, in the order in which it looks."""
+"""A broker's checks of a batch before the append, in its order."""
 from __future__ import annotations
 
 import struct
@@ -29,15 +29,15 @@ SIZE: Final = struct.Struct(">i")
 SIZE_AT: Final = 8
 MAGIC_AT: Final = 16
 SMALLEST: Final = 14
-"""What follows the size field is at least this, in the oldest format; less is damage, not a batch that is cut off."""
+"""Smallest valid size field, that of the oldest format; less means corruption, not truncation."""
 
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """What a topic lets in."""
+    """Limits of a topic."""
 
     name: str
-    """Of the partition, as messages spell it."""
+    """The partition's name in messages."""
     max_bytes: int
     by_broker: bool
     """Whether records get the broker's time."""
@@ -46,7 +46,7 @@ class Limits:
     """How far behind and ahead of the broker's clock a record's time may be."""
     compacted: bool
     codec: Compression | None
-    """What records are compressed with in the log; None: as their producer does."""
+    """Compression in the log; None: the producer's."""
 
     @classmethod
     def of(cls, name: str, config: Mapping[str, str], settings: Settings) -> Self:
@@ -69,10 +69,10 @@ def _codec(name: str) -> Compression | None:
 
 
 def batches_in(records: bytes) -> list[bytes]:
-    """The batches that are whole; one that is cut off ends them.
+    """The complete batches; a truncated one ends them.
 
     Raises:
-        Refused: what is there instead is no batch.
+        RefusalError: the bytes are not a batch.
     """
     found: list[bytes] = []
     at = 0
@@ -91,15 +91,15 @@ def batches_in(records: bytes) -> list[bytes]:
 
 
 def _damaged(before: list[bytes], message: str) -> RefusalError:
-    """Real brokers say what is wrong only when it is the first batch."""
+    """Real brokers send the message only for the first batch."""
     return RefusalError(ErrorCode.corrupt_message, None if before else message, has_log_start=False)
 
 
 def only_batch(records: bytes, version: int) -> bytes:
-    """The one batch that a partition's bytes must be, of format 2, in a codec that this version of Produce knows.
+    """The only batch of a partition; it must have format 2 and a codec that this version of Produce supports.
 
     Raises:
-        Refused: they are something else.
+        RefusalError: the bytes are something else.
     """
     batches = batches_in(records)
     if len(batches) != 1 or batches[0][MAGIC_AT] != MAGIC:
@@ -120,10 +120,10 @@ def _attributes(data: bytes) -> int:
 
 
 def checked(data: bytes, limits: Limits, now_ms: int) -> bytes:
-    """The batch with the timestamps it gets in the log.
+    """The batch with its timestamps in the log.
 
     Raises:
-        Refused: a client may not write it.
+        RefusalError: the batch is invalid.
     """
     if any(data[:SIZE_AT]):
         raise RefusalError(ErrorCode.invalid_record)  # its base offset is the log's to say
@@ -136,7 +136,7 @@ def checked(data: bytes, limits: Limits, now_ms: int) -> bytes:
     records = _records(batch)
     newest = _check_records(batch, records, limits, now_ms)
     if limits.codec not in (None, batch.attributes & COMPRESSION_MASK):
-        data = _compressed_anew(batch, records, limits)
+        data = _recompressed(batch, records, limits)
     if limits.by_broker:
         return timed(data, now_ms, by_broker=True)
     claims_broker_time = batch.attributes & LOG_APPEND_TIME_BIT
@@ -162,7 +162,7 @@ def _records(batch: Batch) -> list[Record]:
         raise RefusalError(ErrorCode.invalid_record if _decompresses(codec, batch.data) else ErrorCode.unknown_server_error) from None
 
 
-def _compressed_anew(batch: Batch, records: list[Record], limits: Limits) -> bytes:
+def _recompressed(batch: Batch, records: list[Record], limits: Limits) -> bytes:
     assert limits.codec is not None
     data = encode_batch([(each.timestamp, each.key, each.value, each.headers) for each in records], compression=limits.codec,
                         producer_id=batch.producer_id, producer_epoch=batch.producer_epoch, base_sequence=batch.base_sequence,

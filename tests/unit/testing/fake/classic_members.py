@@ -1,4 +1,4 @@
-"""Members of groups, as requests: for tests of the fake's coordinators, in virtual time."""
+"""Classic group members as requests, for tests of the fake's coordinators in virtual time."""
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +16,7 @@ RANGE = (("range", b"r"),)
 
 
 class ClassicMembers(ClusterDriver):
-    """A cluster of two brokers whose group ``g`` is coordinated by broker 1, unless a request names another one."""
+    """Two brokers; broker 1 coordinates the group ``g`` and gets the requests, unless *broker* is given."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(2, **settings)
@@ -82,11 +82,11 @@ class ClassicMembers(ClusterDriver):
                                         for topic in answer.topics for each in topic.partitions}
 
     def soon(self) -> None:
-        """Let everything happen that needs no time."""
+        """Run everything that needs no time."""
         self.advance(SOON_S)
 
     def stable(self, *instances: str | None, **options: Any) -> list[str]:
-        """Members that share a new group, the leader first; None is a dynamic one."""
+        """Members of a new stable group, the leader first; None is a dynamic one."""
         ids = ["" if instance is not None else self.id(**options) for instance in instances]
         joins = [self.joining(each, instance=instance, **options) for each, instance in zip(ids, instances, strict=True)]
         answers = [self.answer(each) for each in joins]

@@ -1,4 +1,4 @@
-"""A model of a cluster on a loop with virtual time, asked in bytes: for tests of the data plane."""
+"""A modelled cluster on a loop with virtual time, driven by encoded requests."""
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +23,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class Connection:
-    """What an acks=0 producer is told by."""
+    """A connection that records whether it was cut, the only answer with acks=0."""
 
     is_cut = False
 
@@ -32,7 +32,7 @@ class Connection:
 
 
 class ClusterDriver:
-    """Three brokers (unless told otherwise) with a topic ``t`` of one partition, whose preferred leader is broker 1."""
+    """Three brokers by default, and a topic ``t`` of one partition whose preferred leader is broker 1."""
 
     def __init__(self, brokers: int = 3, *, racks: Sequence[str | None] = (), config: Mapping[str, str] | None = None,
                  **settings: object) -> None:
@@ -65,16 +65,16 @@ class ClusterDriver:
         return {each: self.partition.log_of(each).high_watermark for each in self.partition.replicas}
 
     def values(self, broker: int) -> list[int]:
-        """The timestamps of the batches a replica has, which tell them apart."""
+        """The timestamps of a replica's batches, which identify them."""
         return [each.max_timestamp - WALL_MS for each in self.partition.log_of(broker).batches]
 
-    def told(self, event: str) -> list[Mapping[str, object]]:
+    def reported(self, event: str) -> list[Mapping[str, object]]:
         return [facts for kind, facts in self.events if kind == event]
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
     def do(self, work: Callable[[], T]) -> T:
-        """Do something on the loop."""
+        """Run *work* on the loop."""
         async def run() -> T:
             return work()
         done: T = self.loop.run_until_complete(self.loop.create_task(run()))
@@ -97,7 +97,7 @@ class ClusterDriver:
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     def refused(self, api: Api, version: int, fields: Mapping[str, object], *, code: int) -> Any:
-        """The answer that interception makes of an error code."""
+        """The error response for this code."""
         request = self._request(api, version, fields, 1)
         return decode_response(api, version, memoryview(encode_response(api, version, 1, HANDLERS[api].refuse(request, code))))
 
@@ -107,7 +107,7 @@ class ClusterDriver:
                      peer="", connection=self.connection)
 
     def begin(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1, *, idle: float = 0) -> asyncio.Task[Any]:
-        """Ask; the task ends with the answer. The one that waits for it, if it must be waited for, begins to only after *idle* seconds."""
+        """Send a request; the task's result is the response. An awaitable response is awaited only after *idle* seconds."""
         request = self._request(api, version, fields, broker)
 
         async def run() -> Any:

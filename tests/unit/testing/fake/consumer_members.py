@@ -1,4 +1,4 @@
-"""Members of groups of the next generation (KIP-848), as requests: for tests of the fake's coordinators, in virtual time."""
+"""KIP-848 group members as requests, for tests of the fake's coordinators in virtual time."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ SESSION_S = 45.0
 
 
 class ConsumerMembers(ClassicMembers):
-    """The same cluster; its topic ``t`` has four partitions, and ``g`` is a group of the next generation."""
+    """The same cluster; its topic ``t`` has four partitions, and ``g`` is a KIP-848 group."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -29,7 +29,7 @@ class ConsumerMembers(ClassicMembers):
 
     def heartbeat(self, name: str, epoch: int | None = None, *, owned: Collection[int] | None = None, broker: int = 1, version: int = 1,
               group: str = "g", **said: Any) -> Any:
-        """A heartbeat of a member in the epoch it was told last; *owned* are partitions of ``t``."""
+        """A heartbeat in the epoch of the member's last answer; *owned* are partitions of ``t``."""
         answer = self.call(Api.CONSUMER_GROUP_HEARTBEAT, version, {
             "group_id": group, "member_id": name, "member_epoch": self.epochs.get(name, 0) if epoch is None else epoch,
             "instance_id": None, "rack_id": None, "rebalance_timeout": -1, "subscribed_topic_names": None, "subscribed_topic_regex": None,

@@ -1,4 +1,4 @@
-"""Members of a group of the next generation as clients play them: they say what they have, give up what they are told to, in their own time."""
+"""Simulated KIP-848 consumers: they report their partitions and reconcile when the test says so."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Topics:
 
 
 class Client:
-    """One consumer, with what it has been told. `owned` is what it reads; that changes in `reconcile`, not by being told."""
+    """One consumer. `target` is its last assignment; `owned`, what it reads, changes only in `reconcile`."""
 
     def __init__(self, group: ConsumerGroup, topics: Topics, name: str, *subscribed: str, pattern: str | None = None,
                  instance: str | None = None, assignor: str | None = None, most: int = 1000) -> None:
@@ -55,42 +55,42 @@ class Client:
         self.instance = instance
         self.epoch = 0
         self.owned: set[Place] = set()
-        self.told: set[Place] = set()
+        self.target: set[Place] = set()
         self._topics = topics
         self._assignor = assignor
         self._most = most
-        self._says_all = True
-        self._hears = False
-        """It was told something, and has not done it yet."""
+        self._sends_all = True
+        self._has_new_target = False
+        """It received an assignment and has not reconciled yet."""
         self._reconciled = False
-        """It has done what it was told, which it says with its next heartbeat even when that changed nothing (N03)."""
+        """It reconciled; its next heartbeat has its partitions even when nothing changed (N03)."""
 
     # ---- what it does -----------------------------------------------------------------------------------------------
 
     def heartbeat(self, *, lost: bool = False) -> HeartbeatResponse:
-        """One heartbeat; a lost answer makes the next one full.
+        """One heartbeat; after a lost answer the next one is full.
 
-        Who has said what it reads must not begin to read what it was told before that: the group has taken it at its word.
+        After it reported its partitions it must not start to read an older target: the group relies on the report.
         """
         request = self._request()
-        told = self.group.heartbeat(request, Moment(self._topics.catalog, most=self._most))
+        response = self.group.heartbeat(request, Moment(self._topics.catalog, most=self._most))
         if lost:
-            self._says_all = True
+            self._sends_all = True
             if request.owned is not None:
-                self.told, self._hears = set(self.owned), False
-            return told
-        self.epoch, self._says_all, self._reconciled = told.member.epoch, False, False
-        if told.assignment is not None:
-            self.told, self._hears = set(told.assignment), True
-        return told
+                self.target, self._has_new_target = set(self.owned), False
+            return response
+        self.epoch, self._sends_all, self._reconciled = response.member.epoch, False, False
+        if response.assignment is not None:
+            self.target, self._has_new_target = set(response.assignment), True
+        return response
 
     def reconcile(self) -> None:
-        """Give up what it is told to, and begin to read what is new."""
-        self._reconciled, self._hears = self._reconciled or self._hears, False
-        self.owned = set(self.told)
+        """Revoke and start to read as the target says."""
+        self._reconciled, self._has_new_target = self._reconciled or self._has_new_target, False
+        self.owned = set(self.target)
 
     def step(self) -> None:
-        """As a client does it: beat, come back when fenced, and do at once what it is told."""
+        """One step of a client: heartbeat, rejoin when fenced, reconcile."""
         try:
             self.heartbeat()
         except RefusalError as refused:
@@ -101,18 +101,18 @@ class Client:
         self.reconcile()
 
     def come_back_fenced(self) -> None:
-        """A dynamic member may join again at once. A static one has to wait until its own session is over, which happens here."""
+        """Rejoin. A static member must wait for the end of its own session, which is forced here."""
         self.abandon()
         if self.instance is not None and self.name in self.group.members:
             self.group.remove([self.group.members[self.name]], self._topics.catalog)
 
     def abandon(self) -> None:
-        """Read nothing any more, and join as if for the first time."""
-        self.epoch, self.owned, self.told = JOINS, set(), set()
-        self._says_all, self._hears, self._reconciled = True, False, False
+        """Stop reading, and join as a new member."""
+        self.epoch, self.owned, self.target = JOINS, set(), set()
+        self._sends_all, self._has_new_target, self._reconciled = True, False, False
 
     def resubscribe(self, *topics: str, pattern: str | None = None) -> None:
-        self.subscribed, self.pattern, self._says_all = topics, pattern, True
+        self.subscribed, self.pattern, self._sends_all = topics, pattern, True
 
     def leave(self, *, for_now: bool = False) -> None:
         self.abandon()
@@ -130,7 +130,7 @@ class Client:
     # ---- what it says -----------------------------------------------------------------------------------------------
 
     def _request(self) -> HeartbeatRequest:
-        full = self._says_all or self.epoch == JOINS
+        full = self._sends_all or self.epoch == JOINS
         return HeartbeatRequest(
             member_id=self.name, epoch=self.epoch, instance=self.instance, rebalance_timeout_ms=REBALANCE_MS if full else -1,
             topics=self.subscribed if full else None, pattern=(self.pattern or "") if full else None, assignor=self._assignor,
@@ -142,24 +142,24 @@ class Client:
 
 
 class ClassicClient(Client):
-    """One that speaks the classic protocol, cooperatively: it keeps what it has while it joins again."""
+    """A cooperative classic member: it keeps its partitions while it rejoins."""
 
     def heartbeat(self, *, lost: bool = False) -> HeartbeatResponse:
-        """Join again, when the group wants it to, and ask what it may use. Nothing of that is ever lost here."""
+        """Rejoin when the group requires it, and sync. No answer is lost here."""
         member = self.group.members.get(self.name)
         if member is None:
             self.abandon()
-        if member is None or self._says_all or not member.is_reconciled(self.group.assignment_epoch):
+        if member is None or self._sends_all or not member.is_reconciled(self.group.assignment_epoch):
             old = self.group.newcomer(self.name)
             joining = attrs.evolve(old, instance=self.instance, topics=self.subscribed, rebalance_timeout_ms=REBALANCE_MS,
                                    classic=Classic(10_000, (("cooperative-sticky", b""),)))
             member = self.group.let_in(old, joining, tuple(sorted(self.owned)), Moment(self._topics.catalog, most=self._most))
-            self.epoch, self._says_all, self.told = member.epoch, False, set(member.assigned)
+            self.epoch, self._sends_all, self.target = member.epoch, False, set(member.assigned)
         return HeartbeatResponse(member, None)
 
 
 def settle(*clients: Client, rounds: int = 12) -> None:
-    """Everybody beats in turn and does what it is told, until nothing changes any more."""
+    """All clients step in turn until nothing changes."""
     for _ in range(rounds):
         for each in clients:
             each.step()

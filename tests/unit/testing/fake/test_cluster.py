@@ -44,7 +44,7 @@ def reachable(fake: FakeCluster, broker: int) -> bool:
 # ---- seeding and asserting ----------------------------------------------------------------------------------------------
 
 
-def test_what_a_service_produced_is_there_to_be_asserted(fake_cluster: FakeCluster) -> None:
+def test_a_services_records_can_be_asserted(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 2)
     with producer(fake_cluster) as client:
         client.send("orders", b"first", b"key", headers=[("trace", b"1")], partition=1)
@@ -62,7 +62,7 @@ def test_compressed_records_are_read_too(fake_cluster: FakeCluster, codec: Any) 
     assert [each.value for each in fake_cluster.records("orders")] == [b"value %d" % number for number in range(50)]
 
 
-def test_what_a_test_puts_in_is_consumed_and_what_is_committed_is_seen(fake_cluster: FakeCluster) -> None:
+def test_seeded_records_are_consumed_and_committed_offsets_are_visible(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 3)
     done = fake_cluster.produce("orders", b"value", b"key", headers=[("h", None)], timestamp=1234)
     assert done.timestamp == 1234
@@ -73,7 +73,7 @@ def test_what_a_test_puts_in_is_consumed_and_what_is_committed_is_seen(fake_clus
         client.commit()
     assert fake_cluster.committed("readers")[TopicPartition("orders", done.partition)].offset == 1
     assert fake_cluster.groups()["readers"].state == "Empty"
-    assert fake_cluster.committed("nobody") == {}
+    assert fake_cluster.committed("unknown") == {}
 
 
 def test_a_seeded_key_goes_where_a_producer_would_send_it(fake_cluster: FakeCluster) -> None:
@@ -126,7 +126,7 @@ def test_async_clients_use_it_in_an_async_block() -> None:
 
 
 @pytest.mark.parametrize("verdict", [Fail(NOT_LEADER), Drop(), Drop(applied=True), Cut(keep=5), Silence(), Delay(0.01), Throttle(5)])
-def test_a_producer_gets_over_every_kind_of_fault(fake_cluster: FakeCluster, verdict: Any) -> None:
+def test_a_producer_recovers_from_every_kind_of_fault(fake_cluster: FakeCluster, verdict: Any) -> None:
     fake_cluster.create_topic("orders")
     with fake_cluster.intercept(verdict, "Produce", times=1) as rule, producer(fake_cluster) as client:
         client.send("orders", b"value").result(20)
@@ -231,7 +231,7 @@ def test_restarting_a_running_broker_cuts_its_connections_and_keeps_its_records(
 
 
 @pytest.mark.fake_kafka(brokers=2, replica_lag_ms=3_600_000)
-def test_what_was_not_replicated_is_lost_with_the_leaders_tail(fake_cluster: FakeCluster) -> None:
+def test_unreplicated_records_are_lost_with_the_leaders_tail(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", config={"min.insync.replicas": "1"})
     with producer(fake_cluster, acks=1) as client:
         client.send("orders", b"lost").result(20)
@@ -268,7 +268,7 @@ def test_a_poll_that_a_pause_overtook_is_answered_after_it(fake_cluster: FakeClu
 
 
 @pytest.mark.fake_kafka(brokers=2)
-def test_a_moved_coordinator_keeps_what_was_committed(fake_cluster: FakeCluster) -> None:
+def test_a_moved_coordinator_keeps_committed_offsets(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
     with Consumer(bootstrap_servers=fake_cluster.bootstrap_servers, group_id="readers", auto_offset_reset="earliest") as client:
         client.assign([TopicPartition("orders", 0)])
@@ -282,16 +282,16 @@ def test_a_moved_coordinator_keeps_what_was_committed(fake_cluster: FakeCluster)
     assert found.offset == fake_cluster.committed("readers")[TopicPartition("orders", 0)].offset == 4
 
 
-def test_clients_are_told_to_keep_silent(fake_cluster: FakeCluster) -> None:
-    told: list[object] = []
+def test_clients_are_throttled(fake_cluster: FakeCluster) -> None:
+    throttle_times: list[object] = []
     fake_cluster.create_topic("orders")
     fake_cluster._do(lambda kafka: kafka.listeners.append(
-        lambda event, facts: told.append(facts["fields"]["throttle_time"]) if event == "response" else None))  # type: ignore[index]
+        lambda event, facts: throttle_times.append(facts["fields"]["throttle_time"]) if event == "response" else None))  # type: ignore[index]
     fake_cluster.throttle(3)
     with producer(fake_cluster) as client:
         client.send("orders", b"value").result(20)
     fake_cluster.throttle(0)
-    assert set(told) == {3}
+    assert set(throttle_times) == {3}
 
 
 # ---- mistakes -----------------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_clients_are_told_to_keep_silent(fake_cluster: FakeCluster) -> None:
     (lambda fake: fake.requests("x"), "known are Produce, Fetch"),
     (lambda fake: fake.expire_session("readers", "me"), "there is no group 'readers'"),
 ])
-def test_a_name_that_is_not_there_is_told(fake_cluster: FakeCluster, mistake: Callable[[FakeCluster], object], words: str) -> None:
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(fake_cluster: FakeCluster, mistake: Callable[[FakeCluster], object], words: str) -> None:
     fake_cluster.create_topic("orders")
     with pytest.raises(ValueError, match="(?s).") as raised:
         mistake(fake_cluster)
@@ -340,7 +340,7 @@ def test_a_cluster_that_cannot_be_is_refused_before_it_starts() -> None:
         FakeCluster().topics()
 
 
-def test_a_partition_nobody_leads_cannot_be_written_to(fake_cluster: FakeCluster) -> None:
+def test_a_partition_without_leader_cannot_be_written_to(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders")
     fake_cluster.kill(1)
     with pytest.raises(IllegalStateError, match="has no leader"):
@@ -432,7 +432,7 @@ def test_a_client_that_is_gone_before_its_request_is_begun_leaves_nothing_that_w
         world.cluster.create_topic("orders")
         world.control.intercept(lambda _: verdict)
         connection = world.front.connection(1)
-        connection.connection_made(SimulatedTransport(Link(world.network, "nobody", 1, ("10.0.0.1", 1)), ("10.0.0.1", 1)))
+        connection.connection_made(SimulatedTransport(Link(world.network, "unknown", 1, ("10.0.0.1", 1)), ("10.0.0.1", 1)))
         connection.data_received(len(frame).to_bytes(4, "big") + frame)
         assert connection._working is not None, "it was answered at once"
         connection.connection_lost(None)

@@ -17,7 +17,7 @@ def members() -> Iterator[ClassicMembers]:
         yield found
 
 
-def test_nobody_commits_between_joining_and_the_assignment(members: ClassicMembers) -> None:
+def test_commits_are_rejected_between_the_joins_and_the_assignment(members: ClassicMembers) -> None:
     (first,) = members.stable(None)
     joins = [members.joining(members.id()), members.joining(first)]
     members.soon()
@@ -39,7 +39,7 @@ def test_a_deleted_topic_takes_its_offsets_with_it(members: ClassicMembers) -> N
     members.do(lambda: members.kafka.create_topic("t"))
 
 
-def test_every_producer_gets_an_id_nobody_had_also_from_another_broker_and_after_a_restart(members: ClassicMembers) -> None:
+def test_every_producer_gets_an_unused_id_also_from_another_broker_and_after_a_restart(members: ClassicMembers) -> None:
     def fresh(broker: int, producer_id: int = -1, epoch: int = -1) -> int:
         answer = members.call(Api.INIT_PRODUCER_ID, 5, {"transactional_id": None, "transaction_timeout": 1000, "producer_id": producer_id,
                                                      "producer_epoch": epoch}, broker)

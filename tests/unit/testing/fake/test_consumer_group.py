@@ -1,4 +1,4 @@
-"""A group of the next generation (KIP-848), without cluster or time: epochs, who has what, and what is told to whom."""
+"""A KIP-848 group without cluster or time: epochs, assignments and answers."""
 from __future__ import annotations
 
 import pytest
@@ -31,7 +31,7 @@ def refused(work: object, *args: object, **options: object) -> int:
 # ---- reconciliation -----------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_that_comes_back_to_who_is_giving_it_up_stays_there(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_partition_assigned_again_during_its_revocation_stays(group: ConsumerGroup, topics: Topics) -> None:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", "t")
     first.step()
     second.step()
@@ -39,29 +39,29 @@ def test_a_partition_that_comes_back_to_who_is_giving_it_up_stays_there(group: C
     second.leave()
     first.reconcile()
     first.heartbeat()
-    assert topics.names(first.told) == ["t-0", "t-1", "t-2", "t-3"]  # at once: nobody else can have had it
+    assert topics.names(first.target) == ["t-0", "t-1", "t-2", "t-3"]  # at once: no other member can have had it
     assert group.state is ConsumerState.STABLE
 
 
-def test_topics_nobody_is_subscribed_to_change_nothing(group: ConsumerGroup, topics: Topics) -> None:
+def test_topics_without_subscribers_change_nothing(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t")
     first.step()
     topics.create("other", 3)
-    group.hear_of("other", is_new=True)
+    group.on_topic_change("other", is_new=True)
     settle(first)
     assert group.epoch == 1
 
 
-def test_a_topic_that_was_deleted_is_given_up_and_made_anew_is_another_one(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_deleted_topic_is_revoked_and_one_created_again_is_another_one(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t")
     first.step()
     del topics.catalog["t"]
-    group.hear_of("t", is_new=False)
+    group.on_topic_change("t", is_new=False)
     first.heartbeat()
-    assert (first.told, group.members["a"].state) == (set(), MemberState.UNREVOKED_PARTITIONS)
+    assert (first.target, group.members["a"].state) == (set(), MemberState.UNREVOKED_PARTITIONS)
     first.reconcile()
     topics.create("t", 1)
-    group.hear_of("t", is_new=True)
+    group.on_topic_change("t", is_new=True)
     settle(first)
     assert (first.has(), group.state) == (["t-0"], ConsumerState.STABLE)
 
@@ -69,20 +69,20 @@ def test_a_topic_that_was_deleted_is_given_up_and_made_anew_is_another_one(group
 # ---- subscriptions ------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_wanted_any_more_goes_before_it_is_known_what_is(group: ConsumerGroup, topics: Topics) -> None:
+def test_unsubscribed_partitions_are_revoked_before_a_new_pattern_is_resolved(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", pattern="t")
     first.step()
     group.match(topics.catalog, 0)
     first.step()
     first.resubscribe(pattern="u")
     first.heartbeat()
-    assert (first.told, group.epoch, group.members["a"].state) == (set(), 2, MemberState.UNREVOKED_PARTITIONS)
+    assert (first.target, group.epoch, group.members["a"].state) == (set(), 2, MemberState.UNREVOKED_PARTITIONS)
     first.reconcile()
     first.heartbeat()
     assert (group.owners(), group.state) == ({}, ConsumerState.STABLE)
 
 
-def test_who_waits_for_partitions_that_it_does_not_want_any_more_does_not_get_them(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_member_gets_no_partition_it_unsubscribed_from_while_waiting(group: ConsumerGroup, topics: Topics) -> None:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", pattern="t")
     first.step()
     second.step()
@@ -96,7 +96,7 @@ def test_who_waits_for_partitions_that_it_does_not_want_any_more_does_not_get_th
     assert (second.has(), topics.names(group.targets["b"])) == ([], ["t-2", "t-3"])
 
 
-def test_a_full_group_takes_nobody_but_its_own_members(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_full_group_accepts_only_its_own_members(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", "t", most=1)
     first.step()
     assert refused(Client(group, topics, "b", "t", most=1).heartbeat) == ErrorCode.group_max_size_reached
@@ -132,7 +132,7 @@ def test_a_static_member_that_is_fenced_has_to_wait_for_the_end_of_its_own_sessi
     assert refused(first.heartbeat) == ErrorCode.unreleased_instance_id
 
 
-def test_who_comes_back_has_what_it_had_since_ever(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_returning_static_member_has_its_partitions_since_epoch_0(group: ConsumerGroup, topics: Topics) -> None:
     """Offsets of any epoch are committed for it: they may be those of the member before."""
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", "t", instance="i")
     settle(first, second)
@@ -168,7 +168,7 @@ def test_a_static_member_that_leaves_while_it_gives_something_up_frees_that(grou
 # ---- regular expressions ------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_others_name_and_one_matches_now_is_shared_anew(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_topic_that_one_names_and_another_matches_is_reassigned(group: ConsumerGroup, topics: Topics) -> None:
     first, second = Client(group, topics, "a", "t"), Client(group, topics, "b", pattern="t")
     settle(first, second)
     group.match(topics.catalog, 0)
@@ -176,7 +176,7 @@ def test_a_topic_that_others_name_and_one_matches_now_is_shared_anew(group: Cons
     assert (first.has(), second.has(), group.epoch) == (["t-0", "t-1"], ["t-2", "t-3"], 2)
 
 
-def test_one_that_nobody_wants_any_more_is_forgotten(group: ConsumerGroup, topics: Topics) -> None:
+def test_a_pattern_without_subscribers_is_forgotten(group: ConsumerGroup, topics: Topics) -> None:
     first = Client(group, topics, "a", pattern="t.*")
     first.step()
     group.match(topics.catalog, 0)
@@ -190,7 +190,7 @@ def test_new_topics_and_age_are_reasons_to_look_again_but_not_too_often(group: C
     Client(group, topics, "a", pattern="t.*").step()
     group.match(topics.catalog, 100)
     assert not group.wants_match(150, 10, 600)
-    group.hear_of("t2", is_new=True)
+    group.on_topic_change("t2", is_new=True)
     assert not group.wants_match(110, 10, 600)
     assert group.wants_match(111, 10, 600)
     group.match(topics.catalog, 111)

@@ -23,7 +23,7 @@ patterns = st.none() | st.sampled_from(PATTERNS)
 
 
 class Consumers(RuleBasedStateMachine):
-    """Truthful members: they read what they were told, until they gave it up; what they do is never what they should do next."""
+    """Correct members: they read their target until they revoke it; the order of their actions is random."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Consumers(RuleBasedStateMachine):
         return self.clients[number % len(self.clients)]
 
     def hear(self, topic: str, *, is_new: bool) -> None:
-        self.group.hear_of(topic, is_new=is_new)
+        self.group.on_topic_change(topic, is_new=is_new)
 
     # ---- members ----------------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Consumers(RuleBasedStateMachine):
             self.check_balance(wanted)
 
     def something_happens(self) -> None:
-        """Until then, what a member's pattern does not match any more may stay with nobody: real brokers strand it, too (`STRANDED`)."""
+        """Before the next change, partitions that a pattern no longer matches may stay unowned, as with real brokers (`STRANDED`)."""
         if self.clients:
             visitor = Client(self.group, self.topics, "a visitor")
             visitor.heartbeat()
@@ -224,7 +224,7 @@ class Consumers(RuleBasedStateMachine):
         return self.topics.places(*client.subscribed, *(matched.topics if matched is not None else ()))
 
     def check_balance(self, wanted: dict[str, set[Any]]) -> None:
-        """Nobody has two more than somebody who could have one of them."""
+        """No member has two partitions more than another one that could take one of them."""
         for giver in self.clients:
             for taker in self.clients:
                 if giver.owned & wanted[taker.name]:

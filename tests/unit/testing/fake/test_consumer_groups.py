@@ -25,14 +25,14 @@ def members() -> Iterator[ConsumerMembers]:
 # ---- requests -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_group_takes_nobody_else() -> None:
+def test_a_full_group_rejects_a_new_member() -> None:
     with ConsumerMembers(group_consumer_max_size=1) as members:
         members.enter("a")
         assert members.enter("b").error_code == 81
         assert members.heartbeat("a").error_code == 0
 
 
-def test_a_release_without_the_protocol_says_so(members: ConsumerMembers) -> None:
+def test_a_release_without_the_protocol_answers_unsupported_version(members: ConsumerMembers) -> None:
     members.kafka.profile = PROFILES["3.9"]
     assert members.enter("a", version=0).error_code == 35
     assert members.described(version=0).error_code == 35
@@ -41,7 +41,7 @@ def test_a_release_without_the_protocol_says_so(members: ConsumerMembers) -> Non
 # ---- time ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_member_is_given_up_and_its_partitions_are_free(members: ConsumerMembers) -> None:
+def test_an_expired_session_frees_the_members_partitions(members: ConsumerMembers) -> None:
     members.pair()
     for _ in range(4):
         members.advance(SESSION_S / 3)
@@ -50,17 +50,17 @@ def test_a_silent_member_is_given_up_and_its_partitions_are_free(members: Consum
     assert members.given(members.heartbeat("a", owned=(0, 1))) in ([0, 1, 2, 3], None)
     assert sorted(index for _, index in members.consumers.owners()) == [0, 1, 2, 3]
     assert members.heartbeat("b").error_code == 25
-    assert [each["member"] for each in members.told("member left")] == ["b"]
+    assert [each["member"] for each in members.reported("member left")] == ["b"]
 
 
-def test_who_gave_up_in_time_is_not_fenced(members: ConsumerMembers) -> None:
+def test_a_member_that_revoked_in_time_is_not_fenced(members: ConsumerMembers) -> None:
     members.pair()
     for _ in range(10):
         members.advance(REBALANCE_S / 2)
         assert [members.heartbeat(each).error_code for each in "ab"] == [0, 0]
 
 
-def test_who_gave_up_without_a_new_epoch_is_not_fenced_either(members: ConsumerMembers) -> None:
+def test_a_member_that_revoked_without_a_new_epoch_is_not_fenced(members: ConsumerMembers) -> None:
     members.enter("a", None, subscribed_topic_regex="t")
     members.soon()
     members.heartbeat("a")
@@ -75,7 +75,7 @@ def test_who_gave_up_without_a_new_epoch_is_not_fenced_either(members: ConsumerM
     assert members.heartbeat("a").error_code == 0
 
 
-def test_a_static_member_that_does_not_come_back_is_given_up(members: ConsumerMembers) -> None:
+def test_the_session_of_a_static_member_that_does_not_return_expires(members: ConsumerMembers) -> None:
     members.enter("a", instance_id="i")
     members.advance(SESSION_S / 2)
     assert members.heartbeat("a", -2, instance_id="i").member_epoch == -2
@@ -94,7 +94,7 @@ def test_a_static_member_that_comes_back_in_time_stays(members: ConsumerMembers)
     assert list(members.consumers.members) == ["b"]
 
 
-def test_the_time_of_who_came_back_is_its_own(members: ConsumerMembers) -> None:
+def test_a_member_that_returned_has_its_own_timers(members: ConsumerMembers) -> None:
     """What was set for the member of before must not end the one that has its partitions now."""
     members.enter("a")
     members.enter("b")
@@ -126,7 +126,7 @@ def test_a_real_brokers_pace_for_regular_expressions_can_be_set() -> None:
 # ---- coordinators -------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_does_not_coordinate_the_group_says_so(members: ConsumerMembers) -> None:
+def test_another_broker_answers_not_coordinator(members: ConsumerMembers) -> None:
     members.enter("a")
     assert members.heartbeat("a", broker=2).error_code == 16
     assert members.described(broker=2).error_code == 16
@@ -143,7 +143,7 @@ def test_members_epochs_and_partitions_move_with_the_group(members: ConsumerMemb
     assert members.consumers.state is ConsumerState.STABLE
 
 
-def test_a_new_coordinator_loads_first_and_nobody_is_given_up_for_that() -> None:
+def test_a_new_coordinator_loads_first_and_no_session_expires_meanwhile() -> None:
     with ConsumerMembers(coordinator_load_ms=9000) as members:
         members.enter("a")
         members.advance(SESSION_S - 1)
@@ -164,7 +164,7 @@ def test_the_next_coordinator_notices_silent_members_and_those_that_give_nothing
     assert members.consumers.state is ConsumerState.EMPTY
 
 
-def test_what_changed_while_nobody_coordinated_is_noticed(members: ConsumerMembers) -> None:
+def test_topic_changes_during_a_move_are_noticed(members: ConsumerMembers) -> None:
     members.enter("a")
     members.do(lambda: members.kafka.move_coordinator("g", 2))
     members.do(lambda: members.kafka.add_partitions(members.topic, [[1, 2]]))
@@ -199,7 +199,7 @@ def test_commits_are_no_signs_of_life(members: ConsumerMembers) -> None:
 # ---- the other kind -----------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_member_changes_no_group_of_the_other_kind(members: ConsumerMembers) -> None:
+def test_a_rejected_member_converts_no_classic_group(members: ConsumerMembers) -> None:
     members.commit(5)
     assert members.enter("a", None, subscribed_topic_regex="(").error_code == 128
     assert isinstance(members.group, Group)
@@ -212,13 +212,13 @@ def test_no_timer_of_a_group_that_became_another_one_is_left(members: ConsumerMe
     members.heartbeat("a", -1)
     members.stable(None)
     members.advance(3600)
-    assert members.told("defect") == []
+    assert members.reported("defect") == []
 
 
 # ---- admins -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_test_sees_who_may_be_using_what_and_where_everybody_is_going(members: ConsumerMembers) -> None:
+def test_a_group_view_has_owners_revocations_and_targets(members: ConsumerMembers) -> None:
     members.enter("a")
     members.enter("b")
     members.heartbeat("a")
@@ -242,7 +242,7 @@ def test_classic_admins_see_that_it_is_no_classic_group(members: ConsumerMembers
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_order_members_beat_in_everything_is_shared(members: ConsumerMembers, seed: int) -> None:
+def test_every_partition_is_assigned_in_any_order_of_heartbeats(members: ConsumerMembers, seed: int) -> None:
     random = Random(seed)
     owned: dict[str, list[int]] = {}
     names = "abcde"
@@ -252,13 +252,13 @@ def test_whatever_order_members_beat_in_everything_is_shared(members: ConsumerMe
         if answer.error_code == 25 or random.random() < 0.05:
             members.heartbeat(name, -1)
             owned.pop(name, None)
-        elif (told := members.given(answer)) is not None:
-            owned[name] = told
+        elif (assigned := members.given(answer)) is not None:
+            owned[name] = assigned
         members.advance(random.random())
         assert len({index for each in owned.values() for index in each}) == sum(len(each) for each in owned.values())
     for name in [*owned, *owned, *owned, *owned]:
-        told = members.given(members.heartbeat(name, owned=owned[name]))
-        owned[name] = owned[name] if told is None else told
+        assigned = members.given(members.heartbeat(name, owned=owned[name]))
+        owned[name] = owned[name] if assigned is None else assigned
     if owned:
         assert sorted(index for each in owned.values() for index in each) == [0, 1, 2, 3]
         assert members.consumers.state is ConsumerState.STABLE

@@ -86,7 +86,7 @@ def test_with_acks_0_what_waits_below_tls_is_written_too() -> None:
         eventually(lambda: len(kafka.records("t")) == 1, 5.0)
 
 
-def test_a_broker_of_a_stranger_is_told_at_once() -> None:
+def test_an_untrusted_certificate_is_an_error_at_once() -> None:
     with (FakeCluster(tls=CertificateAuthority().server_context()) as kafka, Producer(**options(kafka)) as producer,
           pytest.raises(SslAuthenticationError, match="not signed by an authority that this client trusts")):
         producer.send("t", b"")

@@ -41,7 +41,7 @@ def begin(driver: ClusterDriver, offset: int, *, idle: float = 0, **options: Any
     return task
 
 
-def test_a_long_poll_hears_of_records_that_came_before_anybody_waited_for_them() -> None:
+def test_a_long_poll_sees_records_that_arrived_before_it_waited() -> None:
     with ClusterDriver() as driver:
         task = begin(driver, 0, wait_ms=500, idle=0.1)
         driver.produce()
@@ -49,7 +49,7 @@ def test_a_long_poll_hears_of_records_that_came_before_anybody_waited_for_them()
         assert len(task.result().responses[0].partitions[0].records) == SIZE
 
 
-def test_a_long_poll_is_told_at_once_that_the_leader_has_changed() -> None:
+def test_a_long_poll_ends_at_once_when_the_leader_changes() -> None:
     with ClusterDriver() as driver:
         task = driver.begin(Api.FETCH, 16, _by_id(driver, wait_ms=500))
         driver.advance(0.01)
@@ -84,7 +84,7 @@ def test_another_leader_epoch_is_fenced_or_unknown() -> None:
         assert codes == [74, 0, 75]
 
 
-def test_a_reader_of_lost_records_is_told_where_its_history_parts() -> None:
+def test_a_reader_of_lost_records_gets_the_diverging_epoch() -> None:
     with ClusterDriver(unclean_leader_election_enable=True) as driver:
         driver.produce(at=1)
         driver.kill(2)
@@ -134,17 +134,17 @@ def test_readers_are_sent_to_the_replica_in_their_rack() -> None:
 # ---- sessions ---------------------------------------------------------------------------------------------------------
 
 
-def told(answer: Any) -> list[str]:
+def topics_in(answer: Any) -> list[str]:
     return [each.topic for each in answer.responses]
 
 
-def test_a_session_tells_when_the_log_begins_later_or_more_is_committed() -> None:
+def test_a_session_reports_a_new_log_start_and_last_stable_offset() -> None:
     with filled() as driver:
         name = driver.fetch(3, session=(0, 0)).session_id
         driver.do(lambda: driver.partition.begin_at(2))
-        assert [told(driver.fetch(3, session=(name, each), topics={})) for each in (1, 2)] == [["t"], []]
+        assert [topics_in(driver.fetch(3, session=(name, each), topics={})) for each in (1, 2)] == [["t"], []]
         _write_transactional(driver, 9)
-        assert [told(driver.fetch(3, session=(name, each), topics={}, isolation=1)) for each in (3, 4)] == [["t"], []]
+        assert [topics_in(driver.fetch(3, session=(name, each), topics={}, isolation=1)) for each in (3, 4)] == [["t"], []]
 
 
 def test_a_partition_that_had_records_is_read_last_the_next_time() -> None:
@@ -216,7 +216,7 @@ def test_session_epochs_go_on_with_1_after_the_last() -> None:
 # ---- transactions -----------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_of_committed_transactions_stops_at_an_open_one_and_is_told_of_aborted_ones() -> None:
+def test_read_committed_stops_at_an_open_transaction_and_lists_aborted_ones() -> None:
     with ClusterDriver() as driver:
         driver.produce(at=1)
         _write_transactional(driver, 2)

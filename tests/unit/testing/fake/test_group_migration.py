@@ -13,7 +13,7 @@ from pyclient.testing.fake.model.consumer_group import ConsumerGroup
 from pyclient.testing.fake.model.coordinator import Coordinator
 from pyclient.testing.fake.model.group import Group, State
 from pyclient.testing.fake.model.settings import Settings
-from pyclient.testing.fake.model.subscription import Oversized, Subscription, assigned, notes, read_subscription, written
+from pyclient.testing.fake.model.subscription import OversizedError, Subscription, assigned, notes, read_subscription, written
 from tests.unit.testing.fake.classic_members import REBALANCE_S, SESSION_S, SOON_S
 from tests.unit.testing.fake.consumer_members import ConsumerMembers
 
@@ -55,7 +55,7 @@ def classic(members: ConsumerMembers, *instances: str) -> list[str]:
 # ---- up -----------------------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_in_the_classic_group_is_told_to_join_again(members: ConsumerMembers) -> None:
+def test_members_that_wait_in_the_classic_group_must_rejoin_after_an_upgrade(members: ConsumerMembers) -> None:
     first, second = classic(members, "i", "j")
     waiting = members.joining(first, instance="i", protocols=protocols())
     members.soon()
@@ -64,7 +64,7 @@ def test_who_waits_in_the_classic_group_is_told_to_join_again(members: ConsumerM
     assert list(members.consumers.members) == [first, second, "new"]
 
 
-def test_a_refused_member_upgrades_nobody(members: ConsumerMembers) -> None:
+def test_a_rejected_member_does_not_upgrade_the_group(members: ConsumerMembers) -> None:
     (old,) = classic(members, "i")
     assert members.enter("new", None, subscribed_topic_regex="(").error_code == 128
     assert isinstance(members.group, Group)
@@ -80,15 +80,15 @@ def test_groups_of_something_else_than_pure_consumers_are_not_upgraded(members: 
     assert isinstance(members.group, Group)
 
 
-@pytest.mark.parametrize(("policy", "up", "down", "guest"), [
+@pytest.mark.parametrize(("policy", "up", "down", "classic_join"), [
     ("bidirectional", 0, True, 0), ("upgrade", 0, False, 0), ("downgrade", 69, True, 0), ("disabled", 69, False, 23)])
-def test_the_policy_says_which_way_groups_may_go(policy: str, up: int, down: bool, guest: int) -> None:
+def test_the_policy_decides_which_conversions_are_allowed(policy: str, up: int, down: bool, classic_join: int) -> None:
     with ConsumerMembers(group_consumer_migration_policy=policy) as members:
         classic(members, "i")
         assert members.enter("new").error_code == up
     with ConsumerMembers(group_consumer_migration_policy=policy) as members:
         members.enter("new")
-        assert members.join(instance="i", protocols=protocols()).error_code == guest
+        assert members.join(instance="i", protocols=protocols()).error_code == classic_join
         members.heartbeat("new", -1)
         assert isinstance(members.kafka.part(Coordinator).groups["g"], Group) is down
 
@@ -114,7 +114,7 @@ def mixed(members: ConsumerMembers) -> str:
     return old
 
 
-def test_a_silent_classic_member_is_given_up_after_its_own_session_timeout(members: ConsumerMembers) -> None:
+def test_a_classic_members_session_expires_after_its_own_timeout(members: ConsumerMembers) -> None:
     mixed(members)
     members.advance(SESSION_S - SOON_S)
     assert len(members.consumers.members) == 2
@@ -122,7 +122,7 @@ def test_a_silent_classic_member_is_given_up_after_its_own_session_timeout(membe
     assert list(members.consumers.members) == ["new"]
 
 
-def test_who_does_not_join_again_in_time_is_given_up(members: ConsumerMembers) -> None:
+def test_a_member_that_does_not_rejoin_in_time_is_removed(members: ConsumerMembers) -> None:
     old = mixed(members)
     for _ in range(3):
         assert members.classic_heartbeat(old, 1, instance="i") == 27
@@ -130,7 +130,7 @@ def test_who_does_not_join_again_in_time_is_given_up(members: ConsumerMembers) -
     assert list(members.consumers.members) == ["new"]
 
 
-def test_who_joined_and_does_not_sync_in_time_is_given_up(members: ConsumerMembers) -> None:
+def test_a_member_that_does_not_sync_in_time_is_removed(members: ConsumerMembers) -> None:
     members.enter("new")
     name = members.join(instance="i", protocols=protocols()).member_id
     for _ in range(3):
@@ -149,10 +149,10 @@ def test_the_group_moves_with_its_classic_members(members: ConsumerMembers) -> N
     assert len(members.consumers.members) == 2
 
 
-# ---- and back -----------------------------------------------------------------------------------------------------------
+# ---- downgrade ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_same_when_it_is_given_up(members: ConsumerMembers) -> None:
+def test_the_group_is_downgraded_when_the_last_new_member_expires(members: ConsumerMembers) -> None:
     old = mixed(members)
     members.join(old, protocols=protocols((0, 1, 2, 3)), instance="i")
     for _ in range(7):
@@ -177,7 +177,7 @@ def test_no_timer_of_the_group_before_is_left(members: ConsumerMembers) -> None:
     mixed(members)
     members.heartbeat("new", -1)
     members.advance(3600)
-    assert members.told("defect") == []
+    assert members.reported("defect") == []
 
 
 def test_a_mixed_group_in_which_all_leave_is_empty_and_stays_what_it_is(members: ConsumerMembers) -> None:
@@ -209,5 +209,5 @@ def test_assignments_are_written_as_they_are_read() -> None:
 
 @pytest.mark.parametrize("data", [b"\0\0" + struct.pack(">i", 1000), b"\0\0" + struct.pack(">i", -1)])
 def test_more_items_than_bytes_are_not_read(data: bytes) -> None:
-    with pytest.raises(Oversized):
+    with pytest.raises(OversizedError):
         assigned(data)

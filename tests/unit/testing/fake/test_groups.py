@@ -25,7 +25,7 @@ def members() -> Iterator[ClassicMembers]:
 # ---- joining ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_id_nobody_joins_with_is_forgotten_after_the_session_timeout(members: ClassicMembers) -> None:
+def test_an_unused_member_id_is_forgotten_after_the_session_timeout(members: ClassicMembers) -> None:
     given = members.id()
     members.advance(SESSION_S + SOON_S)
     assert members.join(given).error_code == 25
@@ -51,7 +51,7 @@ def test_the_protocol_most_members_prefer_is_chosen_among_those_all_know(members
     assert {members.answer(each).protocol_name for each in others} == {"sticky"}
 
 
-def test_a_full_group_takes_nobody_but_its_own_members() -> None:
+def test_a_full_group_accepts_only_its_own_members() -> None:
     with ClassicMembers(group_max_size=1) as members:
         (only,) = members.stable(None)
         refused = members.join()
@@ -68,7 +68,7 @@ def test_the_first_rebalance_waits_for_others_to_come() -> None:
         assert members.loop.time() == pytest.approx(6, abs=0.1)  # somebody came within the first three seconds
 
 
-def test_a_follower_that_joins_again_unchanged_disturbs_nobody_but_the_leader_does(members: ClassicMembers) -> None:
+def test_an_unchanged_rejoin_of_a_follower_starts_no_rebalance_but_the_leaders_does(members: ClassicMembers) -> None:
     leader, follower = members.stable("a", "b")
     again = members.join(follower, instance="b")
     assert (again.generation_id, members.group.state) == (members.group.generation, State.STABLE)
@@ -108,17 +108,17 @@ def test_a_static_member_stays_when_it_misses_a_rebalance_until_its_session_ends
 # ---- beating and expiring -----------------------------------------------------------------------------------------------
 
 
-def test_a_silent_member_is_given_up_and_the_others_share_anew(members: ClassicMembers) -> None:
+def test_an_expired_session_removes_the_member_and_starts_a_rebalance(members: ClassicMembers) -> None:
     silent, loud = members.stable("a", "b")
     generation = members.group.generation
-    told = []
+    codes = []
     for _ in range(3):
         members.advance(SESSION_S / 2 - SOON_S)
-        told.append(members.classic_heartbeat(loud, generation, instance="b"))
-    assert told == [0, 0, 27]
+        codes.append(members.classic_heartbeat(loud, generation, instance="b"))
+    assert codes == [0, 0, 27]
     assert list(members.group.members) == [loud]
     assert members.join(loud, instance="b").leader == loud
-    assert [each["member"] for each in members.told("member left")] == [silent]
+    assert [each["member"] for each in members.reported("member left")] == [silent]
 
 
 def test_commits_are_signs_of_life(members: ClassicMembers) -> None:
@@ -151,10 +151,10 @@ def test_a_member_that_waited_for_its_assignment_has_a_whole_session_after_it(me
     assert members.classic_heartbeat(second, 2) == 0
 
 
-def test_a_member_that_joins_again_is_known_by_what_it_says_now(members: ClassicMembers) -> None:
+def test_a_rejoin_replaces_the_members_metadata(members: ClassicMembers) -> None:
     (first,) = members.stable(None)
-    (told,) = members.join(first, protocols=(("range", b"new"),)).members
-    assert told.metadata == b"new"
+    (described,) = members.join(first, protocols=(("range", b"new"),)).members
+    assert described.metadata == b"new"
 
 
 def test_a_new_member_is_waited_for_longer_than_its_session(members: ClassicMembers) -> None:
@@ -167,7 +167,7 @@ def test_a_new_member_is_waited_for_longer_than_its_session(members: ClassicMemb
     assert list(members.group.members) == [first]
 
 
-def test_who_does_not_join_again_within_the_rebalance_timeout_is_left_behind(members: ClassicMembers) -> None:
+def test_a_member_that_does_not_rejoin_within_the_rebalance_timeout_is_removed(members: ClassicMembers) -> None:
     (first,) = members.stable(None, session_s=100)
     second = members.joining(members.id())
     members.advance(REBALANCE_S - 1)
@@ -176,7 +176,7 @@ def test_who_does_not_join_again_within_the_rebalance_timeout_is_left_behind(mem
     assert first not in members.group.members
 
 
-def test_who_does_not_ask_for_its_assignment_in_time_is_given_up(members: ClassicMembers) -> None:
+def test_a_member_without_a_sync_within_the_rebalance_timeout_is_removed(members: ClassicMembers) -> None:
     (first,) = members.stable(None, session_s=100)
     joins = [members.joining(members.id(session_s=100), session_s=100), members.joining(first, session_s=100)]
     late = members.answer(joins[0]).member_id
@@ -209,7 +209,7 @@ def test_when_the_leader_leaves_another_one_leads(members: ClassicMembers) -> No
 # ---- coordinators -------------------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_does_not_coordinate_the_group_says_so(members: ClassicMembers) -> None:
+def test_another_broker_answers_not_coordinator(members: ClassicMembers) -> None:
     (member,) = members.stable(None)
     members.commit(5)
     assert members.join(member, broker=2).error_code == 16
@@ -239,17 +239,17 @@ def test_a_move_ends_waiting_requests_and_forgets_the_rebalance_they_wait_for(me
     assert (members.group.state, list(members.group.members)) == (State.STABLE, [first])
 
 
-def test_a_new_coordinator_loads_first_and_nobody_is_given_up_for_that() -> None:
+def test_a_new_coordinator_loads_first_and_no_session_expires_meanwhile() -> None:
     with ClassicMembers(coordinator_load_ms=9000) as members:
         (member,) = members.stable(None)
         members.advance(SESSION_S - 1)
         members.do(lambda: members.kafka.move_coordinator("g", 2))
         assert members.join(member, broker=2).error_code == 14
         assert members.committed(broker=2) == (14, {})
-        assert members.classic_heartbeat(member, 1, broker=2) == 0  # nobody is disturbed meanwhile
+        assert members.classic_heartbeat(member, 1, broker=2) == 0  # members are not disturbed while it loads
         members.advance(9 + SESSION_S / 2)
         assert members.classic_heartbeat(member, 1, broker=2) == 0
-        assert members.join("nobody", broker=2).error_code == 25
+        assert members.join("unknown", broker=2).error_code == 25
         members.advance(SESSION_S + SOON_S)
         assert members.classic_heartbeat(member, 1, broker=2) == 25
 
@@ -295,4 +295,4 @@ def test_no_timer_of_a_deleted_group_is_left(members: ClassicMembers) -> None:
     members.call(Api.DELETE_GROUPS, 2, {"groups_names": ["g"]})
     assert members.kafka.part(Coordinator).groups == {}
     members.advance(3600)
-    assert members.told("defect") == []
+    assert members.reported("defect") == []

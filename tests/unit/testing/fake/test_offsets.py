@@ -22,7 +22,7 @@ def test_the_newest_record_is_found_wherever_it_is() -> None:
         assert (driver.list(-3).offset, driver.list(-3).timestamp) == (1, WALL_MS + 30)
 
 
-def test_what_is_not_committed_is_not_found() -> None:
+def test_uncommitted_records_are_not_found() -> None:
     with ClusterDriver(replica_lag_ms=math.inf) as driver:
         driver.produce(acks=1)
         assert [driver.list(each).offset for each in (-1, WALL_MS, -3)] == [0, -1, -1]
@@ -42,7 +42,7 @@ def test_a_new_leader_answers_no_end_before_it_knows_what_is_committed() -> None
         assert driver.list(-1, broker=2).offset == 1
 
 
-def test_the_end_of_each_epoch_is_told() -> None:
+def test_each_epoch_has_its_end_offset() -> None:
     with ClusterDriver() as driver:
         driver.produce(batch(3))
         driver.lead(2)

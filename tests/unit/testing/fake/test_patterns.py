@@ -42,6 +42,7 @@ def test_names_are_matched_as_a_whole(pattern: str, names: list[str]) -> None:
     ("a{3,2}", "invalid repeat count"),
     (r"a\y", "invalid escape sequence"),
     (r"(a)\1", "invalid escape sequence"),
+    (r"a\C", "invalid escape sequence"),
     ("a\\", "trailing backslash at end of expression"),
     ("[a\\", "trailing backslash at end of expression"),
     ("[b-a]", "invalid character class range"),
@@ -55,7 +56,7 @@ def test_names_are_matched_as_a_whole(pattern: str, names: list[str]) -> None:
     ("a)", "regexp/syntax: internal error"),
     ("(?>a)", "invalid or unsupported Perl syntax"),
 ])
-def test_what_re2_does_not_know_is_refused_with_its_words(pattern: str, problem: str) -> None:
+def test_an_invalid_pattern_is_rejected_with_a_brokers_message(pattern: str, problem: str) -> None:
     with pytest.raises(InvalidPatternError) as caught:
         matcher(pattern)
     assert str(caught.value) == problem

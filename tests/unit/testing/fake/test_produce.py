@@ -35,7 +35,7 @@ DAMAGE: list[tuple[str, bytes, int]] = [
 
 
 @pytest.mark.parametrize(("data", "code"), [each[1:] for each in DAMAGE], ids=[each[0] for each in DAMAGE])
-def test_what_a_broker_does_not_store_is_refused_with_its_code(data: bytes, code: int) -> None:
+def test_an_invalid_batch_is_rejected_with_a_brokers_error_code(data: bytes, code: int) -> None:
     with ClusterDriver() as driver:
         assert int(driver.produce(data).error_code) == code
         assert driver.partition.log.end == 0
@@ -103,7 +103,7 @@ def test_acks_all_waits_for_the_slowest_in_sync_replica() -> None:
         assert int(produced(task.result()).error_code) == 0
 
 
-def test_acks_all_hears_of_what_was_committed_before_anybody_waited_for_it() -> None:
+def test_acks_all_sees_a_commit_that_happened_before_it_waited() -> None:
     with ClusterDriver(replica_lag_ms=100) as driver:
         driver.advance(1)
         task = driver.producing(idle=0.5)  # as when the task that waits has yet to begin
@@ -111,7 +111,7 @@ def test_acks_all_hears_of_what_was_committed_before_anybody_waited_for_it() -> 
         assert int(produced(task.result()).error_code) == 0
 
 
-def test_acks_all_times_out_and_says_where_the_records_are() -> None:
+def test_acks_all_times_out_with_the_records_offset() -> None:
     with ClusterDriver(replica_lag_ms=5000) as driver:
         driver.advance(20)
         driver.produce(acks=1)
@@ -119,7 +119,7 @@ def test_acks_all_times_out_and_says_where_the_records_are() -> None:
         assert (int(answer.error_code), answer.base_offset) == (7, 1)
 
 
-def test_acks_all_waiting_at_a_leader_that_is_deposed_is_told_so() -> None:
+def test_acks_all_at_a_deposed_leader_ends_with_an_error() -> None:
     with ClusterDriver(replica_lag_ms=5000) as driver:
         driver.advance(20)
         task = driver.producing()
@@ -158,7 +158,7 @@ def test_a_new_leader_knows_the_producers_from_its_log() -> None:
         assert sent(driver, idempotent(1), idempotent(3), idempotent(2), broker=2) == [(0, 1), (45, -1), (0, 2)]
 
 
-def test_what_was_truncated_is_forgotten_of_its_producer() -> None:
+def test_truncated_batches_are_removed_from_the_producer_state() -> None:
     with ClusterDriver(replica_lag_ms=1000) as driver:
         driver.advance(5)
         driver.produce(idempotent(0), timeout_ms=9000)

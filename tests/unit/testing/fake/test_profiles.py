@@ -50,7 +50,7 @@ def test_produce_is_advertised_from_0_and_accepted_from_3(profile: Profile) -> N
     assert profile.apis[Api.PRODUCE].low == 3
 
 
-def test_what_nobody_answers_is_not_offered() -> None:
+def test_an_api_without_handler_is_not_offered() -> None:
     limited = PROFILES[NEWEST].limited_to({Api.METADATA: None})
     assert list(limited.apis) == [Api.METADATA]
     assert limited.features == PROFILES[NEWEST].features

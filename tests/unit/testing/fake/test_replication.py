@@ -34,7 +34,7 @@ def test_followers_fetch_late_and_learn_the_high_watermark_one_fetch_later() -> 
         assert driver.marks() == {1: 1, 2: 0, 3: 0}
         driver.advance(0.11)
         assert driver.marks() == {1: 1, 2: 1, 3: 1}
-        assert driver.loop.next_timer is None  # nobody fetches for nothing
+        assert driver.loop.next_timer is None  # no follower fetches without need
 
 
 def test_a_dead_replica_holds_the_high_watermark_until_the_controller_notices() -> None:
@@ -85,7 +85,7 @@ def test_a_follower_that_missed_nothing_is_in_sync_again_all_the_same() -> None:
         assert driver.partition.isr == [1, 2, 3]
 
 
-def test_nothing_is_fetched_from_a_dead_leader_that_nobody_misses_yet() -> None:
+def test_nothing_is_fetched_from_a_dead_leader_before_the_controller_notices() -> None:
     with lagging(failure_detection_ms=5000) as driver:
         driver.produce(acks=1)
         driver.kill(1)
@@ -93,7 +93,7 @@ def test_nothing_is_fetched_from_a_dead_leader_that_nobody_misses_yet() -> None:
         assert driver.ends() == {1: 1, 2: 0, 3: 0}
 
 
-def test_a_follower_that_hangs_leaves_the_isr_and_the_rest_goes_on() -> None:
+def test_a_stuck_follower_leaves_the_isr() -> None:
     with lagging(replica_lag_time_max_ms=10_000) as driver:
         driver.do(lambda: driver.partition.set_lag(math.inf))
         task = driver.producing(timeout_ms=60_000)
@@ -118,7 +118,7 @@ def test_an_old_leader_comes_back_without_what_it_alone_had() -> None:
         driver.restart(1)
         driver.advance(1)
         assert driver.values(1) == driver.values(2) == [1, 3]
-        assert [(facts["broker"], facts["end"], facts["lost_to"]) for facts in driver.told("truncated")] == [(1, 1, 2)]
+        assert [(facts["broker"], facts["end"], facts["lost_to"]) for facts in driver.reported("truncated")] == [(1, 1, 2)]
 
 
 def test_logs_that_diverged_twice_agree_with_the_last_leader() -> None:
@@ -169,7 +169,7 @@ def _live_through(driver: ClusterDriver, random: Random) -> None:
         driver.advance(random.choice((0, 0.03, 0.06, 0.2)))
 
 
-def test_what_is_committed_survives_clean_elections() -> None:
+def test_committed_records_survive_clean_elections() -> None:
     for seed in range(20):
         with lagging(50) as driver:
             _check_committed_survives(driver, Random(seed), seed)
@@ -193,7 +193,7 @@ def _check_committed_survives(driver: ClusterDriver, random: Random, seed: int) 
 # ---- elections ---------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_leads_when_no_in_sync_replica_lives() -> None:
+def test_there_is_no_leader_without_a_live_in_sync_replica() -> None:
     with ClusterDriver() as driver:
         driver.kill(2, 3, 1)
         assert (driver.partition.leader, driver.partition.isr) == (NO_LEADER, [1])
@@ -204,7 +204,7 @@ def test_nobody_leads_when_no_in_sync_replica_lives() -> None:
         assert driver.partition.isr == [1, 2]
 
 
-def test_an_unclean_election_loses_what_was_acknowledged() -> None:
+def test_an_unclean_election_loses_acknowledged_records() -> None:
     with ClusterDriver(unclean_leader_election_enable=True) as driver:
         driver.produce(at=1)
         driver.kill(2)
@@ -213,7 +213,7 @@ def test_an_unclean_election_loses_what_was_acknowledged() -> None:
         driver.kill(1)
         driver.restart(2)
         assert driver.partition.leader == 2
-        assert driver.told("leader")[-1]["clean"] is False
+        assert driver.reported("leader")[-1]["clean"] is False
         driver.restart(1)
         assert driver.values(1) == [1]
 
@@ -225,7 +225,7 @@ def test_a_topic_may_allow_unclean_elections_for_itself() -> None:
         assert driver.partition.leader == 3
 
 
-def test_a_forced_unclean_election_takes_a_replica_that_hangs() -> None:
+def test_a_forced_unclean_election_chooses_a_stuck_replica() -> None:
     with lagging(replica_lag_time_max_ms=1000) as driver:
         driver.produce(at=1, timeout_ms=5000)
         driver.do(lambda: driver.partition.set_lag(math.inf))
@@ -246,7 +246,7 @@ def test_leadership_moves_to_live_in_sync_replicas_only() -> None:
         assert (driver.partition.leader, driver.partition.leader_epoch) == (3, 1)
 
 
-def test_the_preferred_replica_leads_again_when_asked_to() -> None:
+def test_a_preferred_election_restores_the_first_replica() -> None:
     with ClusterDriver() as driver:
         driver.kill(1)
         assert driver.do(driver.partition.elect_preferred) is False
@@ -290,7 +290,7 @@ def test_a_deleted_topic_leaves_nothing_due() -> None:
     driver.loop.close()
 
 
-def test_whoever_waits_for_a_topic_is_told_when_it_is_deleted() -> None:
+def test_a_waiting_produce_ends_when_its_topic_is_deleted() -> None:
     with ClusterDriver(replica_lag_ms=math.inf) as driver:
         task = driver.producing(timeout_ms=9000)
         driver.advance(0.1)
@@ -310,11 +310,11 @@ def test_the_oldest_batches_go_when_there_are_too_many_bytes() -> None:
         log = driver.partition.log
         assert log.size <= 1000
         assert log.end - log.start == len(log.batches) == 3
-        assert driver.told("retention")[-1]["start"] == log.start
+        assert driver.reported("retention")[-1]["start"] == log.start
         assert {driver.partition.log_of(each).start for each in (1, 2, 3)} == {log.start}
 
 
-def test_what_is_not_committed_is_kept_whatever_its_size() -> None:
+def test_uncommitted_records_are_kept_whatever_their_size() -> None:
     with lagging(math.inf, log_retention_bytes=1000) as driver:
         for _ in range(20):
             assert int(driver.produce(batch(value=bytes(200)), acks=1).error_code) == 0

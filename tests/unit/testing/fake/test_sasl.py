@@ -64,7 +64,7 @@ def test_before_a_login_only_versions_and_the_login_are_admitted_and_within_it_o
     assert place.session.principal == "anna"
 
 
-def test_versions_are_told_once_before_a_login() -> None:
+def test_versions_are_sent_once_before_a_login() -> None:
     place = Place()
     place.session.on_versions_requested()
     assert place.admitted() == {Api.SASL_HANDSHAKE}
@@ -73,7 +73,7 @@ def test_versions_are_told_once_before_a_login() -> None:
     assert place.admitted() == set(Api)
 
 
-def test_without_users_nobody_logs_in_and_everything_is_admitted() -> None:
+def test_without_users_no_login_is_needed() -> None:
     place = Place(None)
     assert place.admitted() == set(Api)
     assert place.session.handshake("PLAIN", 1) == 34
@@ -83,7 +83,7 @@ def test_without_users_nobody_logs_in_and_everything_is_admitted() -> None:
     assert enabled(place.kafka) == []
 
 
-def test_nobody_logs_in_with_an_empty_password() -> None:
+def test_an_empty_password_is_rejected() -> None:
     assert Place({"anna": ""}).log_in(b"\0anna\0").error == 58
 
 
@@ -99,12 +99,12 @@ def test_raw_messages_of_before_Kafka_1_0_are_not_modelled() -> None:
     assert Place().session.handshake("GSSAPI", 0) == 33
 
 
-@pytest.mark.parametrize(("longest_ms", "life", "told_ms"), [(0, 60, 60_000), (10_000, 60, 10_000), (10_000, 5, 5_000)])
-def test_a_session_lives_as_long_as_its_token_and_the_listener_allow(longest_ms: int, life: float, told_ms: int) -> None:
+@pytest.mark.parametrize(("longest_ms", "life", "lifetime_ms"), [(0, 60, 60_000), (10_000, 60, 10_000), (10_000, 5, 5_000)])
+def test_a_session_lives_as_long_as_its_token_and_the_listener_allow(longest_ms: int, life: float, lifetime_ms: int) -> None:
     place = Place(settings={"connections.max.reauth.ms": longest_ms})
     answer = place.log_in(place.token(life), "OAUTHBEARER")
-    assert (answer.error, answer.lifetime_ms) == (0, told_ms)
-    place.now += told_ms / 1000 - 0.1
+    assert (answer.error, answer.lifetime_ms) == (0, lifetime_ms)
+    place.now += lifetime_ms / 1000 - 0.1
     assert place.session.admits(Api.METADATA)
     place.now += 0.2
     assert place.admitted() == {Api.SASL_HANDSHAKE}, "a session that has ended can still be renewed"
@@ -146,9 +146,9 @@ def test_a_session_that_has_ended_within_a_second_of_its_renewal_cannot_be_renew
 
 
 def test_messages_of_a_login_are_not_longer_than_half_a_mebibyte() -> None:
-    with FakeCluster(sasl=USERS) as fake, connected(fake) as told:
-        assert told(Api.SASL_HANDSHAKE, mechanism="PLAIN").error_code == 0
-        assert told(Api.SASL_AUTHENTICATE, auth_bytes=bytes(512 * 1024)) is None
+    with FakeCluster(sasl=USERS) as fake, connected(fake) as call:
+        assert call(Api.SASL_HANDSHAKE, mechanism="PLAIN").error_code == 0
+        assert call(Api.SASL_AUTHENTICATE, auth_bytes=bytes(512 * 1024)) is None
 
 
 @contextlib.contextmanager
@@ -169,7 +169,7 @@ def connected(fake: FakeCluster) -> Iterator[Callable[..., Any]]:
 
 
 @given(mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]), messages=st.lists(st.binary(max_size=60) | st.just(b"n,,n=anna,r=abc"), max_size=4))
-def test_whatever_a_client_sends_is_answered_and_lets_nobody_in(mechanism: str, messages: list[bytes]) -> None:
+def test_random_messages_are_answered_and_never_log_in(mechanism: str, messages: list[bytes]) -> None:
     place = Place({"anna": "x" * 40})
     assert place.session.handshake(mechanism, 1) == 0
     for message in messages:
@@ -183,7 +183,7 @@ def test_passwords_can_be_changed_while_a_cluster_runs() -> None:
     with FakeCluster(sasl={"anna": "marker-secret"}) as fake:
         fake.set_password("anna", "another")
         fake.set_password("bert", "new")
-        fake.set_password("nobody", None)
+        fake.set_password("unknown", None)
         assert fake._model.users == {"anna": "another", "bert": "new"}
     with FakeCluster() as fake, pytest.raises(IllegalStateError, match="sasl="):
         fake.set_password("anna", "marker-secret")

@@ -24,12 +24,12 @@ def indexes(shares: Shares) -> dict[str, list[int]]:
 # ---- uniform ------------------------------------------------------------------------------------------------------------
 
 
-def test_uniform_leaves_what_is_even_as_it_is() -> None:
+def test_uniform_keeps_a_balanced_assignment() -> None:
     had = {"a": ((T, 4),), "b": ((T, 0), (T, 1)), "c": ((T, 2), (T, 3))}
     assert uniform(members("a", "b", "c", had=had), {T: 5}) == had
 
 
-def test_uniform_gives_out_first_what_nobody_had() -> None:
+def test_uniform_assigns_unowned_partitions_first() -> None:
     had = {"a": ((T, 0), (T, 1), (T, 2), (T, 3))}
     assert indexes(uniform(members("a", "b", "c", had=had), {T: 6})) == {"a": [0, 1], "b": [4, 5], "c": [2, 3]}
 
@@ -40,7 +40,7 @@ def test_uniform_gives_what_few_want_to_them_and_evens_out_with_the_rest() -> No
     assert shares == {"a": ((U, 0), (U, 1)), "b": ((T, 0), (T, 1))}
 
 
-def test_uniform_moves_what_another_one_may_have_when_that_evens_out() -> None:
+def test_uniform_moves_partitions_to_other_subscribers_for_balance() -> None:
     asking = {"a": Subscriber((T,), ((T, 0), (T, 1), (T, 2))), "b": Subscriber((T, U), ())}
     assert indexes(uniform(asking, {T: 3, U: 0})) == {"a": [0, 1], "b": [2]}
 
@@ -70,7 +70,7 @@ def is_even(asking: Mapping[str, Subscriber], shares: Shares) -> bool:
 
 
 @given(groups, sizes, st.lists(topics, max_size=3), sizes)
-def test_everything_is_shared_among_those_who_want_it_also_after_changes(group: list[tuple[UUID, ...]], known: dict[UUID, int],
+def test_every_subscribed_partition_is_assigned_also_after_changes(group: list[tuple[UUID, ...]], known: dict[UUID, int],
                                                                         more: list[tuple[UUID, ...]], later: dict[UUID, int]) -> None:
     for assign in (uniform, by_range):
         asking = {f"m{number}": Subscriber(each, ()) for number, each in enumerate(group)}

@@ -30,7 +30,7 @@ def describe(driver: ClusterDriver, *keys: str, name: str = "t", kind: int = 2) 
                                                "include_documentation": False}).results[0]
 
 
-def test_settings_of_brokers_are_shown_as_a_broker_shows_them_and_not_changed() -> None:
+def test_broker_settings_are_described_and_cannot_be_changed() -> None:
     with ClusterDriver(min_insync_replicas=2) as driver:
         (shown,) = describe(driver, "min.insync.replicas", name="1", kind=4).configs
         assert (shown.value, shown.read_only, shown.config_source) == ("2", False, 4)
@@ -40,7 +40,7 @@ def test_settings_of_brokers_are_shown_as_a_broker_shows_them_and_not_changed() 
         assert (topics.value, [each.source for each in topics.synonyms]) == ("2", [3, 4, 5])
 
 
-def test_the_cluster_is_described_with_its_fenced_brokers_for_who_wants_them(driver: ClusterDriver) -> None:
+def test_fenced_brokers_are_described_on_request(driver: ClusterDriver) -> None:
     driver.kill(3)
 
     def brokers(**fields: Any) -> list[int]:
