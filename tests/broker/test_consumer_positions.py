@@ -26,7 +26,7 @@ def test_C15_a_topic_made_anew_is_read_from_its_beginning(
         eventually(read_on)
     assert seen == 5
     assert fresh == list(range(300))
-    assert f"topic {topic!r} was deleted and made anew" in caplog.text
+    assert f"topic {topic!r} was deleted and created again" in caplog.text
 
 
 def make_anew(cluster: LocalCluster, topic: str) -> None:

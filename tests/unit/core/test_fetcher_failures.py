@@ -202,7 +202,7 @@ def test_C15_a_position_means_nothing_in_a_topic_made_anew_and_is_reset_by_the_p
     fetching.world.after(2.0)
     (fetch,) = fetching.turn()
     assert [(each.topic_id, part.fetch_offset) for each in fetch.body.topics for part in each.partitions] == [(ANEW, 3)]
-    assert "topic 'a' was deleted and made anew" in caplog.text
+    assert "topic 'a' was deleted and created again" in caplog.text
 
 
 def test_C15_without_a_policy_a_topic_made_anew_is_raised_until_a_seek() -> None:
@@ -215,7 +215,7 @@ def test_C15_without_a_policy_a_topic_made_anew_is_raised_until_a_seek() -> None
     for _ in range(2):
         error = fetching.raises()
         assert isinstance(error, OffsetOutOfRangeError)
-        assert "made anew" in str(error)
+        assert "created again" in str(error)
     fetching.fetcher.seek(A0, 0)
     (fetch,) = fetching.turn()
     assert [each.topic_id for each in fetch.body.topics] == [ANEW]
