@@ -1,7 +1,7 @@
 """Fetched data between the loop, which puts it, and one user thread, which takes it; bounded in bytes, undecoded.
 
 Knows entries, partitions and generations; knows no brokers and no records. Rule: what was fetched for an older
-generation of a partition (before a seek or a new assignment) is never handed out (C03).
+generation of a partition (before a seek or a new assignment) is never returned (C03).
 """
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
 
 class Chunk:
-    """What one answer held for one partition: batches to hand out, and where the position stands behind them.
+    """What one answer held for one partition: batches to return, and the position after them.
 
-    ``epoch`` is the leader epoch of what is before ``next_offset``.
+    ``epoch`` is the leader epoch of the last record before ``next_offset``.
     """
 
     __slots__ = ("batches", "epoch", "generation", "next_offset", "position", "size", "tp")
@@ -40,7 +40,7 @@ class Chunk:
 
 
 class Failure:
-    """An error at its place in a partition's data: raised when it is reached. A *lasting* one stays until a seek."""
+    """An error at its place in a partition's data, raised when it is reached. A *lasting* one is raised again until a seek."""
 
     __slots__ = ("error", "generation", "lasting", "size", "tp")
 
@@ -59,15 +59,15 @@ Entry: TypeAlias = Chunk | Failure
 
 
 class FetchBuffer:
-    """Entries in order of arrival. ``on_room`` is called when there is the room that the loop waits for, ``on_data`` when there is data."""
+    """Entries in order of arrival. ``on_room`` is called when the loop waits for room and there is some, ``on_data`` when there is data."""
 
     def __init__(self) -> None:
         self.on_room: Callable[[], object] = _nothing
         self.on_data: Callable[[], object] = _nothing
         self._lock = threading.Lock()
-        self._bell = threading.Lock()  # released: something is new; whoever waits takes it and looks again
+        self._signal = threading.Lock()  # used as an event: released when something is new, acquired by `wait`
         self._entries: deque[Entry] = deque()
-        self._taken: Entry | None = None  # not in line: it is being handed out, or comes back
+        self._taken: Entry | None = None  # not among the entries: the user's thread takes records from it
         self._generations: dict[TopicPartition, int] = {}
         self._counts: dict[TopicPartition, int] = {}
         self._paused: frozenset[TopicPartition] = frozenset()
@@ -77,7 +77,7 @@ class FetchBuffer:
         self._bytes_awaited = False
         self._woken = False
         self.nudged = False
-        """The user's thread has something else to do than to take data; it clears this first."""
+        """The user's thread has a rebalance to carry out; it clears this first."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -93,11 +93,11 @@ class FetchBuffer:
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
     def count(self, tp: TopicPartition) -> int:
-        """How many entries wait for this partition."""
+        """How many entries of this partition are buffered."""
         return self._counts.get(tp, 0)
 
     def is_full(self, tp: TopicPartition, most: int) -> bool:
-        """Whether so many wait for this partition. If so, ``on_room`` tells when one less does."""
+        """Whether so many entries of this partition are buffered. If so, ``on_room`` is called when one is used up."""
         with self._lock:
             full = self._counts.get(tp, 0) >= most
             if full:
@@ -105,7 +105,7 @@ class FetchBuffer:
         return full
 
     def await_room(self) -> None:
-        """Let ``on_room`` tell when any entry is used up; look again then, and right after this call."""
+        """Have ``on_room`` called when any entry is used up; check for room then, and right after this call."""
         with self._lock:
             self._bytes_awaited = True
 
@@ -116,10 +116,10 @@ class FetchBuffer:
                 return
             self._add(entry)
             self._entries.append(entry)
-        self._ring()
+        self._notify()
 
     def renew(self, tp: TopicPartition, generation: int | None) -> None:
-        """Begin a generation of a partition (None: it is not assigned any more); drop what older ones hold."""
+        """Begin a generation of a partition (None: it is not assigned any more) and drop the data of older ones."""
         with self._lock:
             if generation is None:
                 self._generations.pop(tp, None)
@@ -134,10 +134,10 @@ class FetchBuffer:
         """Hold back the data of exactly these partitions, keeping it."""
         with self._lock:
             self._paused = frozenset(partitions)
-        self._ring()
+        self._notify()
 
     def unread(self, tp: TopicPartition) -> int | None:
-        """Where what was put and not handed out begins; None when all of it was."""
+        """The first buffered offset that was not returned; None when everything was."""
         with self._lock:
             generation = self._generations.get(tp)
             entries = (*self._entries, *([self._taken] if self._taken is not None else ()))
@@ -155,7 +155,7 @@ class FetchBuffer:
     def take(self) -> Entry | None:
         """The next entry that is not paused, or None. It counts as held until `use_up`, or goes back by `give_back`.
 
-        One that came to neither, since Ctrl-C broke off whoever took it, goes back first.
+        If Ctrl-C interrupted the thread before either call, the entry goes back first.
         """
         if self._taken is not None:
             self.give_back(self._taken)
@@ -167,7 +167,7 @@ class FetchBuffer:
         return entry
 
     def use_up(self, entry: Entry) -> None:
-        """Nothing of the entry is left: there is room for more."""
+        """Every record of the entry was taken: there is room for more."""
         with self._lock:
             self._taken = None  # and no call up to here below: Ctrl-C could raise behind it
             self._counts[entry.tp] -= 1
@@ -180,7 +180,7 @@ class FetchBuffer:
             self.on_room()
 
     def give_back(self, entry: Entry, *, last: bool = False) -> None:
-        """Put an entry back, partly taken (first in line) or to be raised again (last, and its partition's data behind it)."""
+        """Put an entry back: first, when it is partly taken; *last*, with its partition's data behind it, to raise its error again."""
         with self._lock:
             over = self._generations.get(entry.tp) != entry.generation
             if not over:
@@ -192,20 +192,20 @@ class FetchBuffer:
         """Block until there is data, `wake` or `nudge` was called, or *timeout* seconds passed (None: no limit); whether there is data."""
         until = None if timeout is None else time.monotonic() + timeout
         while not (self._woken or self.nudged or self.ready()):
-            # What is new since the look has rung, and the bell keeps it: also what a signal's handler does in this thread.
-            if not self._bell.acquire(timeout=-1 if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)):
+            # What came since the check has released the lock, also from a signal handler in this thread.
+            if not self._signal.acquire(timeout=-1 if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)):
                 break
         return self.ready()
 
     def ready(self) -> bool:
-        """Whether `take` would give something."""
+        """Whether `take` would return an entry."""
         with self._lock:
             return self._next() is not None
 
     def wake(self) -> None:
         """End a `wait`, now or the next one. Takes no lock: the handler of a signal may call it anywhere."""
         self._woken = True
-        self._ring()
+        self._notify()
 
     @property
     def woken(self) -> bool:
@@ -213,23 +213,23 @@ class FetchBuffer:
         return self._woken
 
     def nudge(self) -> None:
-        """End a `wait`: there is something else to do."""
+        """End a `wait`: there is a rebalance to carry out."""
         self.nudged = True
-        self._ring()
+        self._notify()
 
     def take_wake(self) -> bool:
         """Whether `wake` was called since the last time."""
         if not self._woken:
             return False
-        self._woken = False  # set by nobody but `wake`: what is set between these two lines is heard now
+        self._woken = False  # only `wake` sets it: a call between these two lines counts as this one
         return True
 
     # ---- without the lock -------------------------------------------------------------------------------------------------
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         """Something is new: end a `wait`."""
-        with contextlib.suppress(RuntimeError):  # it rings already
-            self._bell.release()
+        with contextlib.suppress(RuntimeError):  # it is released already
+            self._signal.release()
         self.on_data()
 
     # ---- under the lock ---------------------------------------------------------------------------------------------
@@ -259,4 +259,4 @@ class FetchBuffer:
 
 
 def _nothing() -> None:
-    """Nobody listens yet."""
+    """The callback while the facade has set none."""

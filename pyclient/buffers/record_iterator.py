@@ -1,11 +1,11 @@
 # cython: language_level=3, freethreading_compatible=True, embedsignature=True
-"""How ``for record in consumer`` goes on: record after record without a Python frame between two of them.
+"""The iterator of ``for record in consumer``: no Python frame runs between two records.
 
-A generator would cost as much as the making of a record does. Knows walks and whom to ask for the next one; knows no
-offsets and no consumers.
+A generator would cost as much as making a record does. Knows cursors and the callbacks of the consumer; knows no
+offsets.
 """
 import cython
-from cython.cimports.pyclient.codec.batches import RecordIterator
+from cython.cimports.pyclient.codec.batches import RecordIterator as BatchRecordIterator
 
 from pyclient.errors import ConcurrentUseError
 
@@ -13,11 +13,11 @@ from pyclient.errors import ConcurrentUseError
 @cython.final
 @cython.cclass
 class RecordCursor:
-    """Goes through *runs* of records one by one, and knows which came last. `stop` ends it from outside: the rest is not shown."""
+    """Returns the records of *runs* one by one and keeps the last one as `current`. `stop` ends it early."""
 
     _runs: object
-    _run: object  # under way, when it is none of a batch
-    _batch: RecordIterator | None  # under way: the usual kind, of which a record costs no call through the interpreter
+    _run: object  # the current run, when it does not belong to a batch
+    _batch: BatchRecordIterator | None  # the current run of a batch, the usual kind: a record costs no call through the interpreter
     _current: object
     _stopped: cython.bint
 
@@ -27,7 +27,7 @@ class RecordCursor:
 
     @property
     def current(self) -> object:
-        """The record that came last; None before the first."""
+        """The record that was returned last; None before the first."""
         return self._current
 
     @property
@@ -36,7 +36,7 @@ class RecordCursor:
         return self._stopped
 
     def stop(self) -> None:
-        """Show no further record."""
+        """Return no further record."""
         self._stopped = True
 
     def __iter__(self) -> object:
@@ -60,7 +60,7 @@ class RecordCursor:
 
     @cython.cfunc
     def next_run(self) -> object:
-        """As `step`, where a run is at its end, or none of a batch."""
+        """As `step`, when a run is at its end or does not belong to a batch."""
         while True:
             for record in self._run:
                 self._current = record
@@ -70,45 +70,45 @@ class RecordCursor:
                 break
             else:
                 return None
-            self._batch = self._run if isinstance(self._run, RecordIterator) else None
+            self._batch = self._run if isinstance(self._run, BatchRecordIterator) else None
 
 
 @cython.final
 @cython.cclass
-class Iteration:
-    """Walk after walk, without end.
+class RecordIterator:
+    """Returns records of one cursor after another, without end.
 
-    ``begin()`` gives a walk; ``exhausted()`` is called when one has been gone through, ``abandon(walk)`` when the iteration ends
-    within one: by `close`, by an error, or because nobody holds it any more. After an error it is at its end.
+    ``begin()`` returns a cursor. ``exhausted()`` is called after its last record, ``abandon(cursor)`` when the iteration ends
+    before that: by `close`, by an error, or because it is garbage-collected. After an error it is at its end.
 
     Raises:
-        ConcurrentUseError: a walk is being asked for, by another thread or around this very call. That one goes on.
+        ConcurrentUseError: ``begin()`` is running, in another thread or further up in this one. That call goes on.
     """
 
     _begin: object
     _exhausted: object
     _abandon: object
-    _walk: RecordCursor | None
+    _cursor: RecordCursor | None
     _ended: cython.bint
-    _asking: cython.bint
+    _refilling: cython.bint
 
     def __init__(self, begin: object, exhausted: object, abandon: object) -> None:
         self._begin = begin
         self._exhausted = exhausted
         self._abandon = abandon
-        self._walk = None
+        self._cursor = None
 
     def __iter__(self) -> object:
         return self
 
     def __next__(self) -> object:
-        self._refuse_a_second()
+        self._check_reentry()
         try:
             while not self._ended:
-                record = None if self._walk is None else self._walk.step()
+                record = None if self._cursor is None else self._cursor.step()
                 if record is not None:
                     return record
-                self._go_on()
+                self._refill()
         except BaseException:
             self.close()
             raise
@@ -116,34 +116,34 @@ class Iteration:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _go_on(self) -> cython.int:
-        walk: RecordCursor = self._walk
-        self._walk = None
-        self._asking = True
+    def _refill(self) -> cython.int:
+        cursor: RecordCursor = self._cursor
+        self._cursor = None
+        self._refilling = True
         try:
-            if walk is not None and not walk._stopped:
+            if cursor is not None and not cursor._stopped:
                 self._exhausted()
-            self._walk = self._begin()
+            self._cursor = self._begin()
         finally:
-            self._asking = False
+            self._refilling = False
         return 0
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(-1, check=False)
-    def _refuse_a_second(self) -> cython.int:
-        if self._asking:
-            raise ConcurrentUseError("this iteration is being asked for its next record already. Give each thread its own consumer.")
+    def _check_reentry(self) -> cython.int:
+        if self._refilling:
+            raise ConcurrentUseError("another call of this iteration is waiting for its next record. Give each thread its own consumer.")
         return 0
 
     def close(self) -> None:
-        """End here; what the walk under way has not shown stays unread."""
-        self._refuse_a_second()
-        walk: RecordCursor = self._walk
-        self._walk = None
+        """End here; records of the cursor that were not returned stay unread."""
+        self._check_reentry()
+        cursor: RecordCursor = self._cursor
+        self._cursor = None
         self._ended = True
-        if walk is not None:
-            self._abandon(walk)
+        if cursor is not None:
+            self._abandon(cursor)
 
     def __del__(self) -> None:
         self.close()

@@ -1,7 +1,7 @@
-"""Records as a poll hands them out: views of fetched batches, made objects when looked at; deserialized when taken.
+"""Records as a poll returns them: views of fetched batches. An object is made when a record is looked at; deserializers run when it is taken.
 
-Knows batches and offsets; knows no brokers and no groups. `collect` is the only reader of a `FetchBuffer`. Rule: whatever is raised while
-records are taken, a record is handed out, or left out, or still in line: never lost (C06).
+Knows batches and offsets; knows no brokers and no groups. `collect` is the only reader of a `FetchBuffer`. Rule: whatever is raised
+while records are taken, each record is returned, dropped on purpose, or still buffered: never lost (C06).
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Decode: TypeAlias = Callable[[Record], Record | None]
-"""Gives what a record is to be handed out as; None leaves it out."""
+"""Returns the record with decoded key and value; None drops it."""
 
 
 @attrs.frozen

@@ -52,7 +52,6 @@ class ConsumerCore(ClientCore):
             find_committed=self.commits.look_up if config.group_id else None)
         self.finished_commits: deque[Mapping[TopicPartition, OffsetAndMetadata]] = deque()
         """Commits that succeeded, in order; the user's thread takes them from here."""
-        self._subscribed = False
         self._new_data = asyncio.Event()
         self._unanswered_since: float | None = None
         self.metrics.watch(FETCH_BUFFERED, lambda: self.buffer.bytes)
@@ -89,7 +88,7 @@ class ConsumerCore(ClientCore):
         """
         if self.refused is not None:
             raise raisable(self.refused)
-        if self.metadata.cluster.nodes or not (self.fetcher.positions or self._subscribed):
+        if self.metadata.cluster.nodes or not (self.fetcher.positions or self.subscribed):
             self._unanswered_since = None
             return None
         now = self.clock()
@@ -152,7 +151,7 @@ class ConsumerCore(ClientCore):
     def check_assigned(self, tp: TopicPartition) -> None:
         """Raise when the partition is not assigned."""
         if tp not in self.fetcher.positions:
-            cause = "the group assigns partitions, in poll()" if self._subscribed else "assign([...]) it first"
+            cause = "the group assigns partitions, in poll()" if self.subscribed else "assign([...]) it first"
             raise IllegalStateError(f"{tp} is not assigned to this consumer: {cause}")
 
     def _all_assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -190,7 +189,7 @@ class ConsumerCore(ClientCore):
     @property
     def subscribed(self) -> bool:
         """Whether partitions come from a subscription."""
-        return self._subscribed
+        return self.membership is not None and self.membership.subscribed
 
     def subscribe(self, subscription: Subscription) -> None:
         """Read the partitions of *subscription* that the group assigns to this member; the next poll joins."""
@@ -199,7 +198,6 @@ class ConsumerCore(ClientCore):
             raise ConfigurationError("brokers match a SubscriptionPattern only for groups of the consumer protocol: set group_protocol=consumer, "
                                      "or give a compiled pattern (re.compile), which the client matches", option="topics")
         group.subscribe(subscription)
-        self._subscribed = True
         self.driver.wake()
 
     def member(self) -> Membership:
@@ -215,7 +213,7 @@ class ConsumerCore(ClientCore):
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, automatic: bool = False) -> None:
         """Store offsets for the group, as `Commits.commit`."""
-        await self.commits.commit(offsets, timeout, as_member=self._subscribed, automatic=automatic)
+        await self.commits.commit(offsets, timeout, as_member=self.subscribed, automatic=automatic)
         if offsets:
             self.finished_commits.append(offsets)
 
@@ -223,7 +221,9 @@ class ConsumerCore(ClientCore):
     def may_auto_commit(self) -> bool:
         """Whether an automatic commit may be sent now: not during a rebalance, which it would delay (C22)."""
         group = self.membership
-        return not self._subscribed or (group is not None and group.identity.joined and group.accepts_commits and not group.generation_in_doubt)
+        if group is None or not group.subscribed:
+            return True
+        return group.identity.joined and group.accepts_commits and not group.generation_in_doubt
 
     def join(self) -> None:
         """A poll of a consumer that is not a member (any more): join the group."""
@@ -262,9 +262,9 @@ class ConsumerCore(ClientCore):
 
     async def leave(self, reason: str, timeout: float | None) -> None:
         """Leave the group and report it to the coordinator, whose answer is not needed."""
-        self._subscribed = False
         self.fetcher.remove(list(self.fetcher.positions))
         if self.refused is not None:
+            self.member().drop_subscription()
             return
         left = asyncio.get_running_loop().create_future()
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from typing_extensions import Unpack
 
-from pyclient.buffers.record_iterator import Iteration, RecordCursor
+from pyclient.buffers.record_iterator import RecordIterator, RecordCursor
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, AsyncFacade, seconds
 from pyclient.codec.record import Record
@@ -130,7 +130,7 @@ class Consumer(ConsumerBase):
 
         Raises what `poll` raises, after the records before it; the next iteration continues there.
         """
-        return Iteration(self._next_cursor, self._consumed_positions.exhausted, self._consumed_positions.abandon)
+        return RecordIterator(self._next_cursor, self._consumed_positions.exhausted, self._consumed_positions.abandon)
 
     def _next_cursor(self) -> RecordCursor:
         """The records of an iteration until the next poll. A seek, pause, poll or other loop in its body ends it there."""

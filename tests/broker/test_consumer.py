@@ -267,47 +267,47 @@ def test_committed_is_answered_at_once_even_when_nothing_else_happens(kafka_clus
         assert reader.committed([tp], timeout=10) == {tp: None}
 
 
-def test_C24_commits_are_told_in_the_order_they_were_asked_for(kafka_cluster: LocalCluster, topic: str) -> None:
-    told: list[tuple[int, BaseException | None]] = []
+def test_C24_commits_are_reported_in_the_order_in_which_they_were_started(kafka_cluster: LocalCluster, topic: str) -> None:
+    reported: list[tuple[int, BaseException | None]] = []
     with reading(kafka_cluster, topic, group_id=topic, enable_auto_commit=False) as (reader, tp):
         for n in range(20):
-            reader.commit_async({tp: n}, lambda offsets, error: told.append((offsets[tp].offset, error)))
+            reader.commit_async({tp: n}, lambda offsets, error: reported.append((offsets[tp].offset, error)))
         reader.commit({tp: 77})
-    assert told == [(n, None) for n in range(20)]
+    assert reported == [(n, None) for n in range(20)]
     assert committed(kafka_cluster, topic, tp) == 77
 
 
 def test_a_commit_callback_may_use_the_consumer(kafka_cluster: LocalCluster, topic: str) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
     with reading(kafka_cluster, topic, group_id=topic) as (reader, tp):
         def use(offsets: Any, error: BaseException | None) -> None:
-            told.append((error, reader.committed([tp])[tp], reader.position(tp)))
+            reported.append((error, reader.committed([tp])[tp], reader.position(tp)))
             reader.seek(tp, 50)
-            reader.commit_async({tp: 41}, lambda *_: told.append(reader.poll(20, max_records=1)[0].offset))
+            reader.commit_async({tp: 41}, lambda *_: reported.append(reader.poll(20, max_records=1)[0].offset))
 
         reader.commit_async({tp: 40}, use)
-        eventually(lambda: reader.poll(0) is not None and told)
-        assert told == [(None, OffsetAndMetadata(40), 0)]
-        def told_again() -> bool:
+        eventually(lambda: reader.poll(0) is not None and reported)
+        assert reported == [(None, OffsetAndMetadata(40), 0)]
+        def reported_again() -> bool:
             reader.seek(tp, 50)  # or a slow answer would find everything read
             reader.poll(0, max_records=1)
-            return len(told) == 2
+            return len(reported) == 2
 
-        eventually(told_again)
-        assert told[1] >= 50
+        eventually(reported_again)
+        assert reported[1] >= 50
         assert reader.committed([tp]) == {tp: OffsetAndMetadata(41)}
 
 
-def test_a_commit_callback_of_the_close_is_told_that_it_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
-    told: list[BaseException] = []
+def test_a_commit_callback_of_the_close_gets_a_closed_consumer(kafka_cluster: LocalCluster, topic: str) -> None:
+    reported: list[BaseException] = []
     with reading(kafka_cluster, topic, group_id=topic) as (reader, tp):
         def use(offsets: Any, error: BaseException | None) -> None:
             with pytest.raises(ClientClosedError) as caught:
                 reader.poll(0)
-            told.append(caught.value)
+            reported.append(caught.value)
 
         reader.commit_async({tp: 40}, use)
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_a_commit_callback_of_an_async_consumer_may_begin_the_next_commit(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -535,10 +535,10 @@ def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: st
             reader.resume(tp)
             assert await reader.lag() == {tp: 0}, "the poll between counted what the one before had returned"
             assert await reader.position(tp) == 100
-            told: list[object] = []
-            reader.commit_async({tp: 9}, lambda offsets, error: told.append(error))
+            reported: list[object] = []
+            reader.commit_async({tp: 9}, lambda offsets, error: reported.append(error))
             await reader.commit({tp: 10})
-            assert told == [None]
+            assert reported == [None]
             reader.wakeup()
             with pytest.raises(WakeupError):
                 await reader.poll(5)

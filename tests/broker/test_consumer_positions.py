@@ -1,4 +1,4 @@
-"""Where a consumer stands when the log or the topic it stands in goes away, and when no record tells it."""
+"""Positions of a consumer when its log or topic is deleted, and when no record comes."""
 from __future__ import annotations
 
 import pytest
@@ -10,12 +10,12 @@ from tests.kafka import consumer, produce, reading
 from tests.waiting import eventually
 
 
-def test_C15_a_topic_made_anew_is_read_from_its_beginning(
+def test_C15_a_recreated_topic_is_read_from_its_beginning(
     kafka_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with reading(kafka_cluster, topic, allow_auto_create_topics=False) as (reader, _):
         seen = len(reader.poll(20, max_records=5))
-        make_anew(kafka_cluster, topic)
+        recreate(kafka_cluster, topic)
         produce(kafka_cluster, topic, [b"new %d" % number for number in range(300)])
         fresh: list[int] = []
 
@@ -26,10 +26,10 @@ def test_C15_a_topic_made_anew_is_read_from_its_beginning(
         eventually(read_on)
     assert seen == 5
     assert fresh == list(range(300))
-    assert f"topic {topic!r} was deleted and made anew" in caplog.text
+    assert f"topic {topic!r} was deleted and created again" in caplog.text
 
 
-def make_anew(cluster: LocalCluster, topic: str) -> None:
+def recreate(cluster: LocalCluster, topic: str) -> None:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.delete_topics([topic])
         eventually(lambda: topic not in admin.list_topics())
@@ -48,13 +48,13 @@ def test_C20_a_consumer_that_begins_at_the_end_and_leaves_with_nothing_comes_bac
     with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, tp):
         assert reader.position(tp) == 100
         reader.poll(0.1)
-    produce(kafka_cluster, topic, [b"sent while nobody read"])
+    produce(kafka_cluster, topic, [b"sent while no one read"])
     with consumer(kafka_cluster, auto_offset_reset="latest", group_id=topic) as again:
         again.assign([tp])
-        assert again.poll(20)[0].value == b"sent while nobody read"
+        assert again.poll(20)[0].value == b"sent while no one read"
 
 
-def test_a_position_that_is_not_found_is_told_in_the_words_of_the_poll(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_position_that_is_not_found_raises_the_error_of_the_poll(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic, auto_offset_reset="none") as (reader, tp):
         with pytest.raises(NoOffsetForPartitionError) as polled:
             reader.poll(20)

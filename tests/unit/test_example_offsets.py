@@ -1,4 +1,4 @@
-"""The example of offsets in a database: each record is a row exactly once, wherever it is killed and whoever else is a member."""
+"""The example of offsets in a database: each record is a row exactly once, wherever it is killed and whatever other members there are."""
 from __future__ import annotations
 
 import sqlite3
@@ -44,10 +44,10 @@ def test_killed_behind_every_line_it_has_each_row_once_and_goes_on_where_it_was(
     """A batch from 10095 to 10099 that fails at 10098, and the run that goes on there: processes killed at each line of the example."""
     fake_cluster.create_topic("orders")
     fill(fake_cluster.bootstrap_servers, "orders")
-    told = killed(fake_cluster.bootstrap_servers, "orders", tmp_path, kind)
-    check(told, kind)
-    assert told[-1]["how"] == ("refused" if kind == "broken" else "done")
-    assert len(told) > 40
+    reported = killed(fake_cluster.bootstrap_servers, "orders", tmp_path, kind)
+    check(reported, kind)
+    assert reported[-1]["how"] == ("refused" if kind == "broken" else "done")
+    assert len(reported) > 40
     assert not fake_cluster.committed("orders-to-sqlite")
 
 

@@ -147,7 +147,7 @@ def test_a_client_refuses_to_travel_to_another_process_and_names_what_does(kind:
                 travel(client)
 
 
-def test_the_records_of_a_producer_dropped_after_its_loop_was_closed_fail_and_let_nobody_wait_for_ever() -> None:
+def test_the_records_of_a_producer_dropped_after_its_loop_was_closed_fail_so_that_no_caller_waits_forever() -> None:
     async def send(producer: AsyncProducer) -> Delivery:
         await producer.__aenter__()
         producer._core.accumulator.set_topic("t", 1, [0])
@@ -319,7 +319,7 @@ def test_a_partition_or_timestamp_that_is_none_is_refused_before_anything_waits(
         assert producer._core.unsettled() == 0
 
 
-def test_two_tasks_may_close_an_async_producer_at_once_and_only_one_is_told_what_failed() -> None:
+def test_two_tasks_may_close_an_async_producer_at_once_and_only_one_gets_the_error() -> None:
     async def test() -> list[Any]:
         producer = AsyncProducer(**SERVER)
         async with asyncio.timeout(20):

@@ -28,10 +28,10 @@ class FetchWait:
         self._between = min(now - self._taken, 2 * self._between + SHORT_WAIT)
         self._moved = self._taken = now
 
-    def patience(self, now: float) -> float:
+    def max_wait(self, now: float) -> float:
         """Seconds that a broker may wait for records while the user works on what is buffered.
 
         His partitions are left out of the request meanwhile, and once they are drained they wait behind it: so little, or little
-        beside the time the user takes for each drain, in which they are fetched anew.
+        beside the time the user takes for each drain, in which they are fetched again.
         """
         return max(SHORT_WAIT, SHARE_OF_PACE * self._between, SHARE_OF_HOLDING * (now - self._moved))

@@ -1,8 +1,8 @@
-"""What to fetch from whom, and where what came belongs (C01–C04, C09–C14).
+"""What to fetch from which node, and what the responses mean for each position (C01–C04, C09–C14).
 
 Knows positions, leaders and how much is buffered; decodes nothing but batch headers. One fetch per node at a time;
 a partition is fetched ahead while the user works, at most two answers deep and within ``fetch_buffer_memory``. A session
-of each node (`sources.py`) knows what its broker was told: what a turn costs follows what has changed since.
+of each node (`sources.py`) knows what its broker was sent: the cost of a turn depends on what has changed since.
 """
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _log = logging.getLogger(__name__)
 FindCommitted: TypeAlias = Callable[
     [Sequence[TopicPartition], Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]],
     Callable[[TopicPartition], None]]
-"""Looks up what is committed of partitions, and tells each (partition, position or None, error or None, now).
+"""Looks up committed positions; calls back with (partition, position or None, error or None, now) for each.
 
-Gives a function to call with a partition whose answer nobody wants any more."""
+Returns a function that cancels the lookup of one partition."""
 AHEAD: Final = 2
-"""Answers buffered per partition before it rests."""
-NOBODY: Final = -1
+"""Responses buffered per partition before it is left out of fetches."""
+NO_REPLICA: Final = -1
 
 
 class Fetcher:
@@ -61,7 +61,7 @@ class Fetcher:
         self.positions: dict[TopicPartition, Position] = {}
         self._generation = 0
         self.lookup_errors: dict[TopicPartition, KafkaError] = {}
-        """Why a partition has no position; others are found, or still looked for."""
+        """Why a partition has no position; positions of others are known or still looked up."""
         self._searches: dict[TopicPartition, Callable[[], None]] = {}  # under way; a call ends it
         self._topic_ids: dict[TopicPartition, Any] = {}  # of the topics that positions stand in
         self._paused: set[TopicPartition] = set()
@@ -71,7 +71,7 @@ class Fetcher:
         self._leaderless: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
         self._resting: dict[TopicPartition, float] = {}
         self._reserved = 0
-        self._pace = FetchWait()
+        self._fetch_wait = FetchWait()
         self._view = 0
         self.session_close = SessionClose(self._sources, limits)
 
@@ -86,7 +86,7 @@ class Fetcher:
         self.add([tp for tp in wanted if tp not in self.positions], now)
 
     def add(self, partitions: Sequence[TopicPartition], now: float, *, held: bool = False) -> None:
-        """Read these too. *held*: only from `release` on; nothing is looked up for them before, unless somebody asks where they stand."""
+        """Read these too. *held*: only from `release` on; their positions are looked up before only if the user asks for one."""
         for tp in partitions:
             self._generation += 1
             self.positions[tp] = Position(tp, self._generation)
@@ -120,26 +120,26 @@ class Fetcher:
             self._place(tp)
 
     def locate(self, tp: TopicPartition, now: float) -> None:
-        """Begin to look for the position, if nobody does."""
+        """Look up the position, unless a lookup runs already."""
         position = self.positions[tp]
         if position.phase is Phase.INITIALIZING and tp not in self._searches and tp not in self._resting:
             self._initialize([position], now)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read on at *offset*; whatever was fetched before is dropped."""
+        """Continue at *offset*; data fetched before is dropped."""
         position = self._renew(tp)
         position.found(offset)
         self._place(tp)
 
     def reset(self, tp: TopicPartition, timestamp: int, now: float) -> None:
-        """Read on at the offset of *timestamp* (or of the start or end of the log)."""
+        """Continue at the offset of *timestamp* (or at the start or end of the log)."""
         position = self._renew(tp)
         position.advance(Event.SOUGHT)
         position.reset_to = timestamp
         self._look_up(position, now)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out and fetch nothing of these until `resume`."""
+        """Return and fetch nothing of these until `resume`."""
         paused = list(partitions)
         self._paused.update(paused)
         self._buffer.pause(self._paused)
@@ -174,7 +174,7 @@ class Fetcher:
         self._follow_leaders()
         drained = self._buffer.take_drained()
         if drained:
-            self._pace.drained(now)
+            self._fetch_wait.drained(now)
         for tp in (*drained, *self._near.expire(now), *self._near.give_up(now)):
             self._place(tp)
         for node in self._sources.idle():
@@ -283,7 +283,7 @@ class Fetcher:
         self._end_search(tp)
 
     def _end_search(self, tp: TopicPartition) -> None:
-        """Nobody wants the answer any more: without this a question that cannot be answered would be asked for good."""
+        """Cancel the lookup: otherwise one that cannot be answered would be repeated forever."""
         self.lookup_errors.pop(tp, None)
         self._topic_ids.pop(tp, None)
         end = self._searches.pop(tp, None)
@@ -343,13 +343,13 @@ class Fetcher:
         self._sources.forget_nodes(self._metadata.cluster.nodes.__contains__)
 
     def _is_true(self, tp: TopicPartition, node: int, wish: Wish) -> bool:
-        """Whether the view of the cluster still says what a broker was told."""
+        """Whether metadata still agrees with what the broker was sent."""
         known = self._metadata.cluster.partition(tp)
         return (known is not None and node == self._source(tp) and wish.leader_epoch == known.epoch
                 and wish.topic_id == self._metadata.cluster.topics[tp.topic].id)
 
     def _surface_topic_error(self, tp: TopicPartition) -> None:
-        """M03: an error of the topic that waiting cannot cure is raised by poll, once for each time it is told."""
+        """M03: an error of the topic that waiting cannot cure is raised by poll, once for each metadata response that has it."""
         topic, position = self._metadata.cluster.topics.get(tp.topic), self.positions.get(tp)
         if topic is not None and position is not None and topic.error and not error_for(topic.error).retriable:
             self._fail(position, error_of(Api.METADATA, topic.error, tp=tp), lasting=False)
@@ -370,7 +370,7 @@ class Fetcher:
         self._initialize([position for position in positions if position.phase is Phase.INITIALIZING], now)
 
     def _room(self) -> int:
-        """Bytes the next answer may have; 0 while the buffer is full, which tells when it is not any more."""
+        """Bytes the next response may have; 0 while the buffer is full, which calls ``on_room`` later."""
         room = self._free()
         if not room:
             self._buffer.await_room()
@@ -380,7 +380,7 @@ class Fetcher:
     def _free(self) -> int:
         """As `_room`.
 
-        A buffer that has nothing to hand out takes any one answer: what is kept for paused partitions must not starve the others.
+        A buffer without returnable data takes any one response: data kept for paused partitions must not starve the others.
         """
         room = self._limits.buffer_memory - self._buffer.bytes - self._reserved
         if not self._reserved and not self._buffer.ready():
@@ -404,7 +404,7 @@ class Fetcher:
     def _request(self, node: int, asking: Asking, room: int, now: float) -> Request:
         reserved = min(room, len(self._sources.session(node).partitions) * self._limits.max_partition_bytes)
         self._reserved += reserved
-        wait = min(self._pace.patience(now), self._limits.max_wait) if self._buffer.ready() else self._limits.max_wait
+        wait = min(self._fetch_wait.max_wait(now), self._limits.max_wait) if self._buffer.ready() else self._limits.max_wait
 
         def done(now: float, outcome: Outcome) -> None:
             self._reserved -= reserved
@@ -443,7 +443,7 @@ class Fetcher:
             if position is None or (position.generation, position.offset) != (wish.generation, wish.offset):
                 continue  # C03: a seek or a new assignment overtook this answer
             if not position.known:
-                continue  # told twice, and the first time ended it
+                continue  # the response names it twice, and the first time ended it
             if part.error_code:
                 self._on_error(now, node, position, part, nodes)
             else:
@@ -456,7 +456,7 @@ class Fetcher:
             self._diverged(now, position, diverging.epoch, diverging.end_offset)
             return
         position.high_watermark = part.high_watermark
-        if getattr(part, "preferred_read_replica", NOBODY) != NOBODY:  # since version 11
+        if getattr(part, "preferred_read_replica", NO_REPLICA) != NO_REPLICA:  # since version 11
             self._go_near(now, position, part.preferred_read_replica)
         elif not part.records:
             position.failures = 0
@@ -469,12 +469,12 @@ class Fetcher:
             data = self._readable(fresh, part)
         except CorruptRecordError as error:
             self._fail(position, damaged(position, error), lasting=True)
-            position.advance(Event.SOUGHT)  # waits for a seek: what follows cannot be told apart
+            position.advance(Event.SOUGHT)  # waits for a seek: what follows cannot be parsed
             position.advance(Event.NO_POLICY)
             return
         if fresh:
             position.failures = 0
-            self._pace.came(now)
+            self._fetch_wait.came(now)
             self._buffer_up(position, fresh, data)
             return
         self._pause_after_failure(now, position)  # what came does not help: not again at once
@@ -532,15 +532,15 @@ class Fetcher:
         self._resting[position.tp] = now + self._backoff.after(position.failures)
 
     def _stands_in_its_topic(self, position: Position, now: float) -> bool:
-        """C15: a topic that was deleted and made anew is another one, in which the position means nothing."""
+        """C15: a topic that was deleted and created again is another topic, in which the position means nothing."""
         current = self._metadata.cluster.topics[position.tp.topic].id
         known = self._topic_ids.setdefault(position.tp, current)
         if known == current or known is None or current is None:
             return True
         self._topic_ids[position.tp] = current
-        _log.warning("topic %r was deleted and made anew: offset %d of %s means nothing in it, auto_offset_reset decides",
+        _log.warning("topic %r was deleted and created again: offset %d of %s is not valid in it, auto_offset_reset decides",
                      position.tp.topic, position.offset, position.tp)
-        self._out_of_range(now, position, "is of a topic that was deleted and made anew")
+        self._out_of_range(now, position, "belongs to a topic that was deleted and created again")
         return False
 
     def _out_of_range(self, now: float, position: Position, why: str) -> None:
@@ -554,9 +554,9 @@ class Fetcher:
         self._fail(position, not_in_log(position, why), lasting=True)
 
     def _diverged(self, now: float, position: Position, epoch: int, end: int) -> None:
-        """C11: what was fetched last is not in the log any more. Read on where the logs part, or at what the user has not got if that is before.
+        """C11: what was fetched last is not in the log any more. Continue where the logs diverge, or at the first record the user has not got if that is before.
 
-        Where the user was handed nothing of what was cut off, nothing happened to him.
+        If no truncated record was returned to the user, nothing is reported.
         """
         cut = position.divergence(epoch, end)
         if cut >= position.offset:
@@ -580,7 +580,7 @@ class Fetcher:
         self._fail(position, LogTruncationError(position.tp, offset=reached, divergent_offset=cut, leader_epoch=epoch), lasting=True)
 
     def _give_up(self, now: float, node: int, cause: KafkaError) -> None:
-        """All that was asked of a node: it is asked again later, or somebody else is."""
+        """The fetch failed for all its partitions: they are fetched again later, perhaps from another node."""
         session = self._sources.session(node)
         session.renew()
         for tp in list(session.partitions):

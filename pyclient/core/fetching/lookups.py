@@ -23,7 +23,7 @@ Found: TypeAlias = Callable[[TopicPartition, OffsetAndTimestamp | None, KafkaErr
 
 @attrs.define(eq=False)
 class Lookup:
-    """One partition's question; *found* is told (partition, answer or None, error or None, now) exactly once."""
+    """The lookup of one partition; *found* is called with (partition, answer or None, error or None, now) exactly once."""
 
     tp: TopicPartition
     timestamp: int

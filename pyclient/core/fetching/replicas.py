@@ -25,7 +25,7 @@ class Lease(NamedTuple):
 
 
 class NearReplicas:
-    """The leases of all partitions. *lease* is their length in seconds, *rack* what brokers are told of where we are."""
+    """The leases of all partitions. *lease* is their length in seconds, *rack* is the client's rack, which is sent to brokers."""
 
     def __init__(self, rack: str, lease: float) -> None:
         self._rack = rack
@@ -47,7 +47,7 @@ class NearReplicas:
         return self._at.get(tp)
 
     def begin(self, tp: TopicPartition, replica: int, cluster: Cluster, now: float) -> bool:
-        """The leader says: read from this one. False when nobody knows where that is."""
+        """The leader names this replica. False when it is unknown or offline."""
         self.end(tp)
         known = cluster.partition(tp)
         if known is None or known.leader is None or replica not in cluster.nodes or replica in known.offline:
@@ -68,7 +68,7 @@ class NearReplicas:
             del self._leases[replica]
             self._missed.pop(replica, None)
 
-    # ---- what ends by itself: each gives the partitions to read from their leaders again ----------------------------
+    # ---- leases that end: each method returns the partitions to read from their leaders again ----------------------
 
     def expire(self, now: float) -> list[TopicPartition]:
         """Leases whose time is over."""
@@ -80,7 +80,7 @@ class NearReplicas:
                             if not _holds(cluster, tp, replica, lease)])
 
     def give_up(self, now: float) -> list[TopicPartition]:
-        """Leases to replicas that nobody could reach for a while. Leaders, who may, would name them again: they are not asked to."""
+        """Leases to replicas out of reach for too long. Leaders that reach them would name them again, so the rack is left out for a while."""
         lost = [replica for replica, since in self._missed.items() if now >= since + REACH_LIMIT]
         if lost:
             self._alone_until = now + self._lease

@@ -1,4 +1,4 @@
-"""How fetch sessions end with their consumer (C07). Knows sessions and open connections; fetches nothing."""
+"""Closes fetch sessions when the consumer closes (C07). Knows sessions and open connections; fetches nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from pyclient.core.manager import Outcome, Request, Use
 
 
 class SessionClose:
-    """Said once. Who has begun it asks for no records any more."""
+    """Happens once. After it has begun, no records are fetched."""
 
     def __init__(self, sources: Sources, limits: FetchLimits) -> None:
         self._sources = sources
@@ -23,11 +23,11 @@ class SessionClose:
 
     @property
     def answered(self) -> bool:
-        """Whether brokers have answered to all that was said."""
+        """Whether brokers have answered to all of them."""
         return not self._unanswered
 
     def requests(self, free: Callable[[int, Use], int]) -> Iterator[Request]:
-        """What ends each session; *free* tells the free slots of connections that are open.
+        """What ends each session; *free* returns the free slots of open connections.
 
         Behind a fetch that is under way it would wait for records, so it takes another connection, if there is one.
         """

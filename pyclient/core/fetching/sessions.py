@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what a broker has been told of our partitions, and what it has to be told next (C07, C08).
+"""Fetch sessions (KIP-227): which partitions a broker knows, and which changes the next request must name (C07, C08).
 
 One session per node. Knows partitions and what is wanted of each; knows no positions, no requests and no time. Its work
 follows what changes: a partition that stays as it was costs nothing, in the request, in the answer, or here.
@@ -22,7 +22,7 @@ LAST_EPOCH: Final = 2**31 - 1
 
 
 class Wish(NamedTuple):
-    """What is wanted of one partition. *generation* is not sent: it tells for which seek or assignment the answer is."""
+    """What is wanted of one partition. *generation* is not sent: it says to which seek or assignment the response belongs."""
 
     offset: int
     generation: int
@@ -31,8 +31,8 @@ class Wish(NamedTuple):
     topic_id: UUID | None
 
 
-Told: TypeAlias = tuple[TopicPartition, Wish, Any]
-"""A partition of an answer: which, what was wanted of it, and what the broker says."""
+PartitionAnswer: TypeAlias = tuple[TopicPartition, Wish, Any]
+"""A partition of a response: its name, what was requested, and the broker's data."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,14 +44,14 @@ class Asking:
     wishes: Mapping[TopicPartition, Wish]
     """All partitions, or in a session those that are new or wanted otherwise; in the order in which they are to be read."""
     forgotten: Mapping[TopicPartition, Wish]
-    """What is not wanted any more, as it was wanted last; of a topic made anew what was wanted of the old one."""
+    """What is not wanted any more, as it was wanted last; of a topic that was created again what was wanted of the old one."""
     by_name: bool
     """Some topic has no id: before version 13 only."""
     everything: Mapping[TopicPartition, Wish]
     """All that is to be read: what to say to a broker that proves too old for sessions."""
 
     def forgets(self, *, by_id: bool) -> list[tuple[TopicPartition, Wish]]:
-        """What the broker is to drop; a new session has nothing to drop. By name it would drop what is told in the same request with it."""
+        """What the broker is to drop; a new session has nothing to drop. By name it would also drop what the same request adds."""
         if self.epoch == FULL:
             return []
         return [(tp, wish) for tp, wish in self.forgotten.items() if by_id or tp not in self.wishes]
@@ -70,7 +70,7 @@ class Session:
         self.id = NO_SESSION
         self.epoch = FULL
         self.partitions: dict[TopicPartition, Wish] = {}
-        """As the broker was told last, those that were served last at the end."""
+        """As last sent to the broker, those that were served last at the end."""
         self._wanted: dict[TopicPartition, None] = {}
         self._left: dict[TopicPartition, None] = {}  # of `partitions`
         self._topics: dict[UUID, _Topic] = {}
@@ -120,7 +120,7 @@ class Session:
                     forgotten[tp] = old
             self._hold(tp, new)
         if bool(self._nameless) != self._by_name:
-            self.renew()  # a session is by name or by id for good
+            self.renew()  # a session stays by name or by id
         if self.epoch == FULL:
             self._by_name = bool(self._nameless)
             news = self.partitions
@@ -144,29 +144,29 @@ class Session:
             return None
         return Asking(id=self.id, epoch=FINAL, wishes={}, forgotten={}, by_name=self._by_name, everything={})
 
-    # ---- what became of them ----------------------------------------------------------------------------------------
+    # ---- responses --------------------------------------------------------------------------------------------------
 
-    def answered(self, message: Any) -> list[Told]:
-        """The partitions that the broker tells something of. An answer that does not fit the session ends it, and counts all the same:
-        what it says of partitions that were asked for is no less true."""
-        told, strangers = self._read(message)
+    def answered(self, message: Any) -> list[PartitionAnswer]:
+        """The requested partitions of a response. One that does not fit the session ends it, but its data of requested partitions
+        is used all the same."""
+        answers, unexpected = self._read(message)
         given: int = getattr(message, "session_id", NO_SESSION)  # since version 7
         if self.epoch == FULL:
-            self._begun(given, fits=not strangers and len(told) == len(self.partitions))
+            self._begun(given, fits=not unexpected and len(answers) == len(self.partitions))
         elif given == NO_SESSION:
             self._forget()
-        elif strangers or given != self.id:
+        elif unexpected or given != self.id:
             self.renew()
         else:
             self.epoch = following(self.epoch)
-        return told
+        return answers
 
     def _begun(self, given: int, *, fits: bool) -> None:
         self.id = given
         self.epoch = following(FULL) if fits and given != NO_SESSION else FULL
 
-    def _read(self, message: Any) -> tuple[list[Told], int]:
-        told, strangers = [], 0
+    def _read(self, message: Any) -> tuple[list[PartitionAnswer], int]:
+        answers, unexpected = [], 0
         for topic in message.responses:
             by_name = hasattr(topic, "topic")
             known = None if by_name else self._topics.get(topic.topic_id)
@@ -175,10 +175,10 @@ class Session:
                 tp = TopicPartition(name, part.partition_index)
                 wish = self.partitions.get(tp)
                 if wish is None or not (by_name or wish.topic_id == topic.topic_id):
-                    strangers += 1
+                    unexpected += 1
                 else:
-                    told.append((tp, wish, part))
-        return told, strangers
+                    answers.append((tp, wish, part))
+        return answers, unexpected
 
     def refused(self, error: KafkaError) -> bool:
         """The broker says that the session is not as we believe: the next request begins another. False: it says something else."""
@@ -192,7 +192,7 @@ class Session:
         return True
 
     def renew(self) -> None:
-        """Nobody knows what the broker has understood: the next request begins another session, and ends this one by naming it."""
+        """It is unknown what the broker has processed: the next request begins another session, and ends this one by naming it."""
         self.epoch = FULL
 
     def _forget(self) -> None:

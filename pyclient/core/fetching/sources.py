@@ -1,4 +1,4 @@
-"""From which node each partition is read: one session per node, one request under way to each (C02).
+"""From which node each partition is read: one session per node, one request in flight to each (C02).
 
 Knows nodes, sessions and who is under way; does not know why a partition is read from there, or not at all.
 """
@@ -15,7 +15,7 @@ class Sources:
 
     def __init__(self) -> None:
         self._sessions: dict[int, Session] = {}  # the node asked longest ago first
-        self._at: dict[TopicPartition, int] = {}  # where it is wanted, or was told last
+        self._at: dict[TopicPartition, int] = {}  # where it is wanted, or was sent last
         self._under_way: dict[int, dict[TopicPartition, None]] = {}  # and what moves elsewhere as soon as the answer is there
 
     def put(self, tp: TopicPartition, node: int) -> None:
@@ -65,7 +65,7 @@ class Sources:
         return list(self._under_way.pop(node))
 
     def wanted(self) -> list[TopicPartition]:
-        """What the next requests are to ask for anew, or otherwise than until now."""
+        """What the next requests add or change."""
         return [tp for session in self._sessions.values() for tp in session.wanted]
 
     def under_way(self) -> list[TopicPartition]:
@@ -73,7 +73,7 @@ class Sources:
         return [tp for node in self._under_way for tp in self._sessions[node].partitions]
 
     def outdated(self, is_true: Callable[[TopicPartition, int, Wish], bool]) -> list[TopicPartition]:
-        """Partitions of which (where, node, wish), as the node was told it, is not true any more."""
+        """Partitions of which (partition, node, wish), as the node was sent it, is not true any more."""
         return [tp for node, session in self._sessions.items() for tp, wish in session.partitions.items()
                 if self._at.get(tp) == node and not is_true(tp, node, wish)]
 

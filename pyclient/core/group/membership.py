@@ -70,6 +70,11 @@ class Membership(abc.ABC):
         self._resolve()
 
     @property
+    def subscribed(self) -> bool:
+        """Whether there is a subscription; false again after `leave`. Any thread may ask."""
+        return bool(self._topics)
+
+    @property
     def topics(self) -> frozenset[str]:
         """The topics subscribed to; of a pattern those that match it now."""
         return self._topics.topics
@@ -205,10 +210,14 @@ class Membership(abc.ABC):
 
     def leave(self, reason: str, finish: Finish, deadline: float | None) -> None:
         """Leave permanently; the user's thread must have given its partitions up before."""
-        self._topics.subscription = Subscription()
-        self._changes.clear()
+        self.drop_subscription()
         self._depart(reason, finish, deadline)
         self._resolve()
+
+    def drop_subscription(self) -> None:
+        """Subscribe to nothing, without a request: for clients that no broker accepts any more."""
+        self._topics.subscription = Subscription()
+        self._changes.clear()
 
     @abc.abstractmethod
     def _depart(self, reason: str, finish: Finish, deadline: float | None) -> None:

@@ -150,7 +150,7 @@ class BufferRules(RuleBasedStateMachine):
         if self.generations.get(entry.tp) != entry.generation:
             self.made_room(entry, calls)
             return
-        assert self.calls == calls  # a part of an entry makes no room: nobody is woken for it
+        assert self.calls == calls  # a partly taken entry makes no room, so no callback runs
         behind = [each for each in self.model if each.tp == entry.tp] if last else []
         others = [each for each in self.model if each not in behind]
         self.model = [*others, entry, *behind] if last else [entry, *self.model]
@@ -165,10 +165,10 @@ class BufferRules(RuleBasedStateMachine):
         self.made_room(entry, calls)
 
     def made_room(self, entry: Chunk, calls: list[str]) -> None:
-        """Whoever waits for it is told, once."""
+        """The callback for room runs once."""
         self.drained.add(entry.tp)
-        told = ["room"] if self.bytes_awaited or entry.tp in self.awaited else []
-        assert self.calls == calls + told
+        reported = ["room"] if self.bytes_awaited or entry.tp in self.awaited else []
+        assert self.calls == calls + reported
         self.awaited.discard(entry.tp)
         self.bytes_awaited = False
 

@@ -1,4 +1,4 @@
-"""C06: a record that cannot be deserialized is raised with its bytes, after the records before it, until a seek; or told of and left out."""
+"""C06: a record that cannot be deserialized is raised with its bytes, after the records before it, until a seek; or reported and dropped."""
 from __future__ import annotations
 
 import asyncio
@@ -31,8 +31,8 @@ class Numbers:
         return data if data in self.allowed else int(data or b"")
 
 
-class Told:
-    """What a policy of leaving out is told."""
+class ErrorHandler:
+    """An on_deserialization_error that records its calls."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -230,20 +230,20 @@ def polls(consumer: Consumer) -> list[Any]:
 
 @pytest.mark.parametrize("way", [loop, polls])
 @pytest.mark.parametrize("limit", [1, 500])
-def test_C06_told_of_a_record_the_consumer_leaves_it_out_and_positions_move_over_it(
+def test_C06_a_reported_record_is_dropped_and_positions_move_over_it(
         fake_cluster: FakeCluster, way: Callable[[Consumer], list[Any]], limit: int) -> None:
     filled(fake_cluster, b"bad", b"1", b"worse", b"bad", b"4", b"bad")
-    told = Told()
-    with reading(fake_cluster, on_deserialization_error=told, max_poll_records=limit) as consumer:
+    reported = ErrorHandler()
+    with reading(fake_cluster, on_deserialization_error=reported, max_poll_records=limit) as consumer:
         assert way(consumer) == [1, 4]
-        eventually(lambda: (consumer.poll(0), len(told.records) == 4)[1])
+        eventually(lambda: (consumer.poll(0), len(reported.records) == 4)[1])
         consumer.commit()
         assert committed(fake_cluster) == 6
-    assert told.offsets == [0, 2, 3, 5]
-    assert [record.value for record in told.records] == [b"bad", b"worse", b"bad", b"bad"]
-    assert [error.record for error in told.errors] == told.records
-    assert "offset 2" in str(told.errors[1])
-    assert isinstance(told.errors[1].__cause__, SerializationError)
+    assert reported.offsets == [0, 2, 3, 5]
+    assert [record.value for record in reported.records] == [b"bad", b"worse", b"bad", b"bad"]
+    assert [error.record for error in reported.errors] == reported.records
+    assert "offset 2" in str(reported.errors[1])
+    assert isinstance(reported.errors[1].__cause__, SerializationError)
 
 
 def test_C06_a_poll_that_finds_only_such_records_commits_while_it_goes_on(fake_cluster: FakeCluster) -> None:
@@ -260,7 +260,7 @@ def test_C06_a_poll_that_finds_only_such_records_commits_while_it_goes_on(fake_c
 
     filled(fake_cluster, b"bad")
     seen: list[str] = []
-    with reading(fake_cluster, on_deserialization_error=Told(), auto_commit_interval_ms=0) as consumer:
+    with reading(fake_cluster, on_deserialization_error=ErrorHandler(), auto_commit_interval_ms=0) as consumer:
         feeder = threading.Thread(target=feed)
         feeder.start()
         with pytest.raises(WakeupError):
@@ -271,13 +271,13 @@ def test_C06_a_poll_that_finds_only_such_records_commits_while_it_goes_on(fake_c
 
 def test_C06_a_policy_that_raises_leaves_the_record_in_line(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, b"0", b"bad", b"2")
-    told = Told()
+    reported = ErrorHandler()
     fails = [True, True]
 
     def policy(record: Record, error: SerializationError) -> None:
         if fails and fails.pop():
             raise OSError("the dead letters' topic is full")
-        told(record, error)
+        reported(record, error)
 
     with reading(fake_cluster, on_deserialization_error=policy) as consumer:
         found: list[Any] = []
@@ -288,7 +288,7 @@ def test_C06_a_policy_that_raises_leaves_the_record_in_line(fake_cluster: FakeCl
                 assert found == [0]
                 assert "dead letters" in str(error)  # noqa: PT017
     assert found == [0, 2]
-    assert told.offsets == [1]
+    assert reported.offsets == [1]
 
 
 def test_an_interceptor_is_not_shown_what_cannot_be_deserialized(fake_cluster: FakeCluster) -> None:
@@ -304,11 +304,11 @@ def test_an_interceptor_is_not_shown_what_cannot_be_deserialized(fake_cluster: F
             pass
 
     filled(fake_cluster, b"0", b"bad", b"2")
-    seen, told = Seen(), Told()
-    with reading(fake_cluster, on_deserialization_error=told, interceptors=[seen]) as consumer:
+    seen, reported = Seen(), ErrorHandler()
+    with reading(fake_cluster, on_deserialization_error=reported, interceptors=[seen]) as consumer:
         assert polls(consumer) == [0, 2]
     assert seen.values == [0, 2]
-    assert told.offsets == [1]
+    assert reported.offsets == [1]
 
 
 @pytest.mark.parametrize("kind", [Consumer, AsyncConsumer])
@@ -355,9 +355,9 @@ def test_C06_async_it_is_raised_after_the_records_before_it_until_a_seek(fake_cl
     assert committed(fake_cluster) == 4
 
 
-def test_C06_async_what_the_policy_is_told_of_is_left_out(fake_cluster: FakeCluster) -> None:
+def test_C06_async_a_reported_record_is_dropped(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, b"0", b"bad", b"2")
-    told = Told()
+    reported = ErrorHandler()
 
     async def work(consumer: AsyncConsumer) -> None:
         found: list[Any] = []
@@ -367,6 +367,6 @@ def test_C06_async_what_the_policy_is_told_of_is_left_out(fake_cluster: FakeClus
                 break
         assert found == [0, 2]
 
-    run(fake_cluster, work, on_deserialization_error=told)
-    assert told.offsets == [1]
+    run(fake_cluster, work, on_deserialization_error=reported)
+    assert reported.offsets == [1]
     assert committed(fake_cluster) == 3

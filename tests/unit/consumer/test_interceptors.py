@@ -29,7 +29,7 @@ class Watching:
     def __init__(self, keeps: Callable[[Record], object] = lambda record: True) -> None:
         self.keeps = keeps
         self.seen: list[tuple[int, int]] = []
-        self.told: list[dict[TopicPartition, int]] = []
+        self.reported: list[dict[TopicPartition, int]] = []
         self.closed = 0
 
     def on_consume(self, records: Records) -> Records:
@@ -37,7 +37,7 @@ class Watching:
         return records.filter(self.keeps)
 
     def on_commit(self, offsets: Offsets) -> None:
-        self.told.append({tp: position.offset for tp, position in offsets.items()})
+        self.reported.append({tp: position.offset for tp, position in offsets.items()})
 
     def close(self) -> None:
         self.closed += 1
@@ -298,8 +298,8 @@ def test_C21_a_filter_that_drops_everything_makes_progress_and_commits_while_one
     with reading(fake_cluster, watching, max_poll_records=2, auto_commit_interval_ms=0) as consumer:
         def feed() -> None:
             try:
-                eventually(lambda: (fake_cluster.produce("t", b"more"), len(watching.told) >= 3)[1])
-                seen.append("told")
+                eventually(lambda: (fake_cluster.produce("t", b"more"), len(watching.reported) >= 3)[1])
+                seen.append("reported")
             finally:
                 consumer.wakeup()
 
@@ -308,11 +308,11 @@ def test_C21_a_filter_that_drops_everything_makes_progress_and_commits_while_one
         with pytest.raises(WakeupError):
             consumer.poll()
         feeder.join()
-        assert seen == ["told"]
-        assert [each[WHERE] for each in watching.told] == sorted(each[WHERE] for each in watching.told)
+        assert seen == ["reported"]
+        assert [each[WHERE] for each in watching.reported] == sorted(each[WHERE] for each in watching.reported)
         assert consumer.position(WHERE) >= 30
     assert watching.offsets == list(range(len(watching.seen)))
-    assert committed(fake_cluster) == {WHERE: len(watching.seen)} == watching.told[-1]
+    assert committed(fake_cluster) == {WHERE: len(watching.seen)} == watching.reported[-1]
 
 
 def test_C21_a_partition_of_which_nothing_is_left_is_committed_beside_one_that_is_read(fake_cluster: FakeCluster) -> None:
@@ -353,7 +353,7 @@ def test_what_one_raises_is_logged_with_its_name_and_the_chain_goes_on(fake_clus
         assert polled(consumer, 2) == [0, 2]
         consumer.commit()
     assert last.offsets == [0, 2]
-    assert first.told == last.told == [{WHERE: 4}]
+    assert first.reported == last.reported == [{WHERE: 4}]
     assert (first.closed, last.closed) == (1, 1)
     raised = [record for record in caplog.records if record.exc_info]
     assert {str(record.exc_info[1]) for record in raised if record.exc_info} == {"on_consume", "on_commit", "close"}
@@ -419,44 +419,44 @@ def test_ctrl_c_in_an_interceptor_loses_no_record(fake_cluster: FakeCluster) -> 
 # ---- commits --------------------------------------------------------------------------------------------------------------
 
 
-def test_every_commit_that_succeeded_is_told_whoever_asked_for_it(fake_cluster: FakeCluster) -> None:
+def test_every_commit_that_succeeded_is_reported_to_interceptors(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, 4)
     watching = Watching()
-    told: list[object] = []
+    reported: list[object] = []
     with reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
         polled(consumer, 4)
         consumer.commit({WHERE: 1})
-        assert watching.told == [{WHERE: 1}]
-        consumer.commit_async({WHERE: 2}, lambda offsets, error: told.append(list(watching.told)))
+        assert watching.reported == [{WHERE: 1}]
+        consumer.commit_async({WHERE: 2}, lambda offsets, error: reported.append(list(watching.reported)))
         eventually(lambda: committed(fake_cluster) == {WHERE: 2})
-        eventually(lambda: (consumer.poll(0), told)[1])
-        assert told == [[{WHERE: 1}, {WHERE: 2}]]  # before the callback
+        eventually(lambda: (consumer.poll(0), reported)[1])
+        assert reported == [[{WHERE: 1}, {WHERE: 2}]]  # before the callback
         with fake_cluster.intercept(Fail(INVALID_COMMIT_OFFSET_SIZE), "OffsetCommit"), pytest.raises(KafkaError):
             consumer.commit({WHERE: 3})
         consumer.commit({})
         consumer.commit_async({WHERE: 4})
-    assert watching.told == [{WHERE: 1}, {WHERE: 2}, {WHERE: 4}]
+    assert watching.reported == [{WHERE: 1}, {WHERE: 2}, {WHERE: 4}]
     assert watching.closed == 1
 
 
-def test_C24_commits_are_told_in_the_order_they_were_made(fake_cluster: FakeCluster) -> None:
+def test_C24_commits_are_reported_in_the_order_they_were_made(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, 4)
     watching = Watching()
     with reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
         consumer.commit_async({WHERE: 1})
         consumer.commit_async({WHERE: 2})
         consumer.commit({WHERE: 3})
-        assert watching.told == [{WHERE: 1}, {WHERE: 2}, {WHERE: 3}]
+        assert watching.reported == [{WHERE: 1}, {WHERE: 2}, {WHERE: 3}]
 
 
-def test_a_commit_that_had_ended_is_told_though_the_consumer_ends_in_an_error(fake_cluster: FakeCluster) -> None:
+def test_a_commit_that_had_ended_is_reported_though_the_consumer_ends_in_an_error(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, 4)
     watching = Watching()
     with pytest.raises(ZeroDivisionError), reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
         consumer.commit_async({WHERE: 2})
         eventually(consumer._pending_commits.tasks[0].done)
         raise ZeroDivisionError
-    assert (watching.told, watching.closed) == ([{WHERE: 2}], 1)
+    assert (watching.reported, watching.closed) == ([{WHERE: 2}], 1)
 
 
 def test_C24_a_callback_never_runs_in_the_middle_of_a_poll_that_is_left_nothing(fake_cluster: FakeCluster) -> None:
@@ -466,54 +466,54 @@ def test_C24_a_callback_never_runs_in_the_middle_of_a_poll_that_is_left_nothing(
             return super().on_consume(records)
 
     def callback(offsets: Offsets, error: BaseException | None) -> None:
-        told.append(consumer.position(WHERE))
+        reported.append(consumer.position(WHERE))
 
     filled(fake_cluster, 10)
-    told: list[int] = []
+    reported: list[int] = []
     with reading(fake_cluster, Slow(never), max_poll_records=1, auto_commit_interval_ms=0) as consumer:
         consumer.commit_async({WHERE: 1}, callback)
         assert not consumer.poll(0.5)
-        assert told == []
+        assert reported == []
         consumer.poll(0)
-        assert told == [10]
+        assert reported == [10]
 
 
-def test_automatic_commits_are_told_those_of_a_clean_close_too_and_close_comes_last(fake_cluster: FakeCluster) -> None:
+def test_automatic_commits_and_that_of_a_clean_close_are_reported_before_close(fake_cluster: FakeCluster) -> None:
     class Ending(Watching):
         def close(self) -> None:
             super().close()
-            self.told.append({})
+            self.reported.append({})
 
     filled(fake_cluster, 6)
     watching = Ending()
     with reading(fake_cluster, watching, auto_commit_interval_ms=0) as consumer:
         assert polled(consumer, 2, max_records=2) == [0, 1]
         consumer.pause(WHERE)
-        eventually(lambda: (consumer.poll(0), {WHERE: 2} in watching.told)[1])
+        eventually(lambda: (consumer.poll(0), {WHERE: 2} in watching.reported)[1])
         consumer.resume(WHERE)
         assert polled(consumer, 1, max_records=1) == [2]
-    assert watching.told[-1] == {}
-    assert watching.told[-2] == committed(fake_cluster) == {WHERE: 3}
+    assert watching.reported[-1] == {}
+    assert watching.reported[-2] == committed(fake_cluster) == {WHERE: 3}
 
 
-def test_C23_what_is_committed_because_partitions_go_is_told(fake_cluster: FakeCluster) -> None:
+def test_C23_a_commit_before_partitions_are_given_up_is_reported(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, 4)
     watching = Watching(even)
     with Consumer({}, bootstrap_servers=fake_cluster.bootstrap_servers, interceptors=[watching], auto_offset_reset="earliest",
                   group_id="g", topics=["t"], auto_commit_interval_ms=3_600_000) as consumer:
         assert polled(consumer, 2) == [0, 2]
         consumer.unsubscribe()
-        assert watching.told == [{WHERE: 4}]
+        assert watching.reported == [{WHERE: 4}]
     assert committed(fake_cluster) == {WHERE: 4}
 
 
-def test_a_consumer_that_could_not_commit_at_its_end_tells_close_all_the_same(fake_cluster: FakeCluster) -> None:
+def test_a_consumer_that_could_not_commit_at_its_end_closes_its_interceptors_all_the_same(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, 4)
     watching = Watching()
     with (fake_cluster.intercept(Fail(INVALID_COMMIT_OFFSET_SIZE), "OffsetCommit"), pytest.raises(KafkaError),
           reading(fake_cluster, watching, auto_commit_interval_ms=3_600_000) as consumer):
         polled(consumer, 4)
-    assert (watching.told, watching.closed) == ([], 1)
+    assert (watching.reported, watching.closed) == ([], 1)
 
 
 # ---- async ----------------------------------------------------------------------------------------------------------------
@@ -546,7 +546,7 @@ def test_async_poll_and_iteration_hand_out_what_is_left_and_show_nothing_twice(f
 
     run(fake_cluster, [watching], work)
     assert watching.offsets == list(range(len(watching.offsets)))
-    assert watching.told[0][WHERE] >= 9
+    assert watching.reported[0][WHERE] >= 9
     assert watching.closed == 1
 
 
@@ -565,7 +565,7 @@ def test_async_a_filter_that_drops_everything_commits_and_leaves_the_loop_its_tu
         await asyncio.sleep(0)
         assert not await consumer.poll(0.5)
         other.cancel()
-        assert len(watching.told) > 1
+        assert len(watching.reported) > 1
 
     run(fake_cluster, [watching], work, max_poll_records=1, auto_commit_interval_ms=0)
     assert {*range(61)} <= set(turns)

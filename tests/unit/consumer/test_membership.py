@@ -69,10 +69,10 @@ def owned(each: Consumer | AsyncConsumer) -> frozenset[TopicPartition]:
 
 
 class Listener:
-    """Writes down what it is told; *reacts* is called with the kind and the partitions."""
+    """Records its calls; *reacts* is called with the kind and the partitions."""
 
     def __init__(self, reacts: Callable[[str, Sequence[TopicPartition]], Any] = lambda kind, partitions: None) -> None:
-        self.told: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.reported: list[tuple[str, frozenset[TopicPartition]]] = []
         self.reacts = reacts
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> Any:
@@ -85,7 +85,7 @@ class Listener:
         return self._tell("lost", partitions)
 
     def _tell(self, kind: str, partitions: Sequence[TopicPartition]) -> Any:
-        self.told.append((kind, frozenset(partitions)))
+        self.reported.append((kind, frozenset(partitions)))
         return self.reacts(kind, partitions)
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_list_of_topics_is_refused_before_anything_changes(cluster: F
         assert consumer.subscription() == {"t"}
 
 
-def test_a_listener_that_could_not_be_told_anything_is_refused(cluster: FakeCluster) -> None:
+def test_a_listener_without_any_method_is_rejected(cluster: FakeCluster) -> None:
     with pytest.raises(TypeError, match="on_partitions_assigned"):
         member(cluster, rebalance_listener=lambda partitions: None)
     with pytest.raises(ConfigurationError, match="subscribe"):
@@ -140,7 +140,7 @@ def test_a_pattern_reads_what_matches_with_its_whole_name(cluster: FakeCluster) 
 
 
 @pytest.mark.parametrize("protocol", [{}, {"group_protocol": "consumer"}])
-def test_M03_a_topic_that_is_not_there_is_told_of_once_by_the_log_and_read_when_it_comes(protocol: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_M03_a_missing_topic_is_logged_once_and_read_when_it_is_created(protocol: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     own = {"heartbeat_interval_ms": None, "session_timeout_ms": None, **protocol} if protocol else {}
     with FakeCluster(brokers=1, config={"auto.create.topics.enable": "false"}) as cluster:
         with member(cluster, topics=["nope"], metadata_max_age_ms=200, **own) as consumer:
@@ -153,30 +153,30 @@ def test_M03_a_topic_that_is_not_there_is_told_of_once_by_the_log_and_read_when_
 # ---- listeners ----------------------------------------------------------------------------------------------------------
 
 
-def test_G10_a_listener_is_told_before_records_come_and_before_partitions_go(cluster: FakeCluster) -> None:
+def test_G10_a_listener_is_called_before_records_come_and_before_partitions_go(cluster: FakeCluster) -> None:
     listener = Listener()
     with member(cluster, rebalance_listener=listener) as consumer:
         consumer.poll(0)
-        assert listener.told == [] == list(consumer.assignment()), "nothing happens outside of a poll that waits for the group"
+        assert listener.reported == [] == list(consumer.assignment()), "nothing happens outside of a poll that waits for the group"
         assert len(read(20, consumer)) == 20
-        assert listener.told == [("assigned", BOTH)]
+        assert listener.reported == [("assigned", BOTH)]
         consumer.unsubscribe()
-        assert listener.told == [("assigned", BOTH), ("revoked", BOTH)]
+        assert listener.reported == [("assigned", BOTH), ("revoked", BOTH)]
         assert not consumer.assignment()
         assert not consumer.subscription()
 
 
-def test_a_listener_need_not_have_every_method_and_what_is_lost_is_told_as_revoked(cluster: FakeCluster) -> None:
-    told: list[frozenset[TopicPartition]] = []
+def test_a_listener_need_not_have_every_method_and_lost_partitions_are_reported_as_revoked(cluster: FakeCluster) -> None:
+    reported: list[frozenset[TopicPartition]] = []
 
     class Revoked:
         def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-            told.append(frozenset(partitions))
+            reported.append(frozenset(partitions))
 
     with member(cluster, rebalance_listener=Revoked(), max_poll_interval_ms=300) as consumer:
         poll_until(lambda: owned(consumer) == BOTH, consumer)
         _waits_until_it_is_out(cluster)
-        poll_until(lambda: told == [BOTH], consumer)
+        poll_until(lambda: reported == [BOTH], consumer)
 
 
 def test_a_listener_may_seek_pause_ask_for_positions_and_commit(cluster: FakeCluster) -> None:
@@ -250,7 +250,7 @@ def test_G10_what_a_listener_raises_is_raised_by_poll_and_the_group_goes_on(clus
         assert len(read(20, consumer)) == 20
 
 
-def test_C26_a_close_tells_the_listener_and_leaves_whatever_it_raises(cluster: FakeCluster) -> None:
+def test_C26_a_close_calls_the_listener_and_leaves_whatever_it_raises(cluster: FakeCluster) -> None:
     def reacts(kind: str, _partitions: Sequence[TopicPartition]) -> None:
         if kind == "revoked":
             raise ZeroDivisionError
@@ -315,15 +315,15 @@ def test_C25_a_commit_of_what_went_to_another_member_fails_as_such(cluster: Fake
         first.commit({ours: 1})
 
 
-def test_C25_a_member_that_was_away_is_told_and_learns_that_all_is_lost(cluster: FakeCluster) -> None:
+def test_C25_a_member_that_was_away_gets_an_error_and_loses_its_partitions(cluster: FakeCluster) -> None:
     listener = Listener()
     with member(cluster, rebalance_listener=listener, max_poll_interval_ms=300, enable_auto_commit=False) as consumer:
         poll_until(lambda: owned(consumer) == BOTH, consumer)
         _waits_until_it_is_out(cluster)
         with pytest.raises(CommitFailedError, match="max_poll_interval_ms"):
             consumer.commit({P0: 1})
-        poll_until(lambda: len(listener.told) == 3, consumer)
-    assert listener.told[:3] == [("assigned", BOTH), ("lost", BOTH), ("assigned", BOTH)]
+        poll_until(lambda: len(listener.reported) == 3, consumer)
+    assert listener.reported[:3] == [("assigned", BOTH), ("lost", BOTH), ("assigned", BOTH)]
 
 
 def _waits_until_it_is_out(cluster: FakeCluster) -> None:
@@ -337,30 +337,30 @@ def test_group_metadata_is_that_of_the_last_poll(cluster: FakeCluster) -> None:
     with member(cluster, group_instance_id="i") as consumer:
         assert consumer.group_metadata() == ConsumerGroupMetadata("g", -1, "", "i")
         poll_until(lambda: owned(consumer) == BOTH, consumer)
-        told = consumer.group_metadata()
-        assert (told.group_id, told.generation_id, told.group_instance_id) == ("g", 1, "i")
-        assert told.member_id
+        reported = consumer.group_metadata()
+        assert (reported.group_id, reported.generation_id, reported.group_instance_id) == ("g", 1, "i")
+        assert reported.member_id
         consumer.unsubscribe()
         assert consumer.group_metadata().generation_id == -1
-    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as nobody, pytest.raises(IllegalStateError, match="group_id"):
-        nobody.group_metadata()
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as reader, pytest.raises(IllegalStateError, match="group_id"):
+        reader.group_metadata()
 
 
 # ---- async --------------------------------------------------------------------------------------------------------------
 
 
 def test_an_async_listener_is_awaited_and_may_use_the_consumer(cluster: FakeCluster) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     class Awaited:
         async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
             await asyncio.sleep(0)
             consumer.seek(P0, 9)
-            told.append("assigned")
+            reported.append("assigned")
 
         async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
             await consumer.commit({P0: 4})
-            told.append("revoked")
+            reported.append("revoked")
 
     consumer = AsyncConsumer(**options(cluster, rebalance_listener=Awaited()))
 
@@ -371,7 +371,7 @@ def test_an_async_listener_is_awaited_and_may_use_the_consumer(cluster: FakeClus
                 while len(got) < 11:
                     got += [(record.partition, record.offset) for record in await consumer.poll(1.0)]
             await consumer.unsubscribe()
-            assert told == ["assigned", "revoked"]
+            assert reported == ["assigned", "revoked"]
             return got
 
     assert (0, 9) in asyncio.run(main())
@@ -405,7 +405,7 @@ def test_G10_a_cancelled_poll_ends_what_its_listener_had_begun(cluster: FakeClus
 
 
 def test_C24_a_commit_before_partitions_go_follows_one_that_was_just_begun(cluster: FakeCluster) -> None:
-    """Found by simulation: the task of an automatic commit had not begun when a rebalance committed what was newer, and overtook nobody but undid it."""
+    """Found by simulation: the task of an automatic commit had not begun when a rebalance committed what was newer, and was stored after it."""
     seen: list[int] = []
     order = cluster.intercept(lambda asked: seen.append(asked.body.topics[0].partitions[0].committed_offset), api="OffsetCommit")
 

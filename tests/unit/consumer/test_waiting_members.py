@@ -157,17 +157,17 @@ def test_an_automatic_commit_does_not_wait_for_a_topic_that_brokers_do_not_know(
         eventually(lambda: committed(cluster) == COUNT)
 
 
-def test_users_callbacks_are_told_between_polls_and_not_in_one_that_waits(cluster: FakeCluster) -> None:
-    told: list[Any] = []
+def test_users_callbacks_run_between_polls_and_not_in_one_that_waits(cluster: FakeCluster) -> None:
+    reported: list[Any] = []
     with Consumer(**options(cluster, 50)) as reader:
         while not reader.poll(20):
             pass
         cluster.intercept(Delay(DELAY_S), "OffsetCommit", times=1)  # it ends while the poll waits
-        reader.commit_async(callback=lambda _, error: told.extend([error, reader.position(FIRST)]))
+        reader.commit_async(callback=lambda _, error: reported.extend([error, reader.position(FIRST)]))
         with waiting(reader, lambda: poll_on(reader)):
             eventually(lambda: committed(cluster) == COUNT)
             before = len(cluster.requests("Heartbeat"))
             eventually(lambda: len(cluster.requests("Heartbeat")) >= before + 4)
-            assert told == []
+            assert reported == []
         reader.poll(0)
-    assert told == [None, COUNT]
+    assert reported == [None, COUNT]

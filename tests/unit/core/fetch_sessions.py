@@ -1,4 +1,4 @@
-"""Fetch sessions as brokers keep them, in as few words as KIP-227 can be said in: for whoever plays the broker in a test."""
+"""A minimal model of fetch sessions at a broker (KIP-227), for tests that play the broker."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     code: int = 0
     session: int = 0
     reads: dict[Key, Want] = {}  # noqa: RUF012 never written to
-    told: tuple[Key, ...] = ()
+    reported: tuple[Key, ...] = ()
 
 
 class Broker(Protocol):
@@ -33,7 +33,7 @@ class Broker(Protocol):
     room: bool
 
     def answer(self, body: dict[str, Any], version: int) -> Answer:
-        """What the request reads, and which partitions its answer tells of."""
+        """What the request reads, and which partitions its response has."""
 
     def restart(self) -> None:
         """Forget everything."""
@@ -48,7 +48,7 @@ class Kept:
 
 @attrs.define
 class Model:
-    """The sessions of one broker; it fails when it is told what no broker should be."""
+    """The sessions of one broker; it fails on a request that no broker should get."""
 
     room: bool = True
     kept: dict[int, Kept] = attrs.field(factory=dict)
@@ -73,7 +73,7 @@ class Model:
             return Answer(TOPIC_ID_ERROR)
         kept.wants.update(wants)
         for key in forgotten(body, version):
-            del kept.wants[key]  # KeyError: it was never told
+            del kept.wants[key]  # KeyError: it was never sent
         assert kept.wants, "an empty session ends: nothing may be asked that reads nothing"
         kept.epoch += 1
         return Answer(0, number, dict(kept.wants), tuple(wants))

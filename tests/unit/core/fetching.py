@@ -26,7 +26,7 @@ MAX_WAIT, PARTITION_BYTES, MAX_BYTES, MEMORY = 0.5, 1000, 5000, 4000
 OUT_OF_RANGE, NOT_LEADER, FENCED_EPOCH, FORBIDDEN, CORRUPT = 1, 6, 74, 29, 2
 LIMITS = FetchLimits(min_bytes=1, max_wait=MAX_WAIT, max_bytes=MAX_BYTES, max_partition_bytes=PARTITION_BYTES, buffer_memory=MEMORY,
                      decompression_limit=100_000, check_crcs=True, isolation=0, rack="r1", request_timeout=30.0, replica_lease=300.0)
-Tell = Callable[[TopicPartition, int | OffsetAndMetadata | None, KafkaError | None], None]
+Report = Callable[[TopicPartition, int | OffsetAndMetadata | None, KafkaError | None], None]
 TellNow = Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]
 
 
@@ -38,7 +38,7 @@ class Fetching:
         self.metadata = make_metadata()
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=30.0, backoff=DOUBLING)
         self.buffer = FetchBuffer()
-        self.asked_for: list[tuple[Sequence[TopicPartition], Tell]] = []
+        self.asked_for: list[tuple[Sequence[TopicPartition], Report]] = []
         self.unwanted: list[TopicPartition] = []
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups,
@@ -47,15 +47,15 @@ class Fetching:
             find_committed=self._find_committed if group else None)
         self.knows()
 
-    def _find_committed(self, partitions: Sequence[TopicPartition], tell: TellNow) -> Callable[[TopicPartition], None]:
-        self.asked_for.append((partitions, lambda tp, found, error: tell(
+    def _find_committed(self, partitions: Sequence[TopicPartition], report: TellNow) -> Callable[[TopicPartition], None]:
+        self.asked_for.append((partitions, lambda tp, found, error: report(
             tp, OffsetAndMetadata(found) if isinstance(found, int) else found, error, self.world.now)))
         return self.unwanted.append
 
     def knows(self, *topics: dict[str, object], nodes: Iterable[int] = (1, 2, 3)) -> None:
-        """The cluster tells this now."""
-        told = answer(Api.METADATA, 13, **view(*(topics or (topic("a", 1, 1, 2), topic("b", 2))), nodes=nodes))
-        self.metadata.hint(self.metadata.cluster.updated(told))
+        """Metadata is this now."""
+        reported = answer(Api.METADATA, 13, **view(*(topics or (topic("a", 1, 1, 2), topic("b", 2))), nodes=nodes))
+        self.metadata.hint(self.metadata.cluster.updated(reported))
 
     def reads(self, *partitions: TopicPartition, at: int = 0) -> None:
         """Assign these and begin at an offset."""
@@ -115,10 +115,10 @@ def marker(offset: int, producer: int, kind: int) -> bytes:
                         producer_epoch=0, transactional=True, control=True)
 
 
-def gives(sent: Sent, told: Mapping[TopicPartition, bytes | int | dict[str, object]], **more: object) -> None:
+def gives(sent: Sent, reported: Mapping[TopicPartition, bytes | int | dict[str, object]], **more: object) -> None:
     """Answer a fetch: bytes are data, a number is an error, a mapping is the fields."""
     responses = []
-    for tp, what in told.items():
+    for tp, what in reported.items():
         fields = {"records": what} if isinstance(what, bytes) else {"error_code": what} if isinstance(what, int) else what
         part = {"partition_index": tp.partition, "records": b"", "aborted_transactions": None, **fields}
         responses.append({"topic": tp.topic, "topic_id": topic_id(tp.topic), "partitions": [part]})

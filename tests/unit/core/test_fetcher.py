@@ -45,10 +45,10 @@ def test_C20_a_position_begins_at_the_committed_offset() -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0, A1], fetching.world.now)
     assert fetching.turn() == []
-    ((partitions, tell),) = fetching.asked_for
+    ((partitions, report),) = fetching.asked_for
     assert list(partitions) == [A0, A1]
-    tell(A0, 40, None)
-    tell(A1, 50, None)
+    report(A0, 40, None)
+    report(A1, 50, None)
     assert asks(fetching.fetches()) == {A0: 40, A1: 50}
 
 
@@ -66,8 +66,8 @@ def test_C20_without_a_committed_offset_it_begins_where_auto_offset_reset_says()
 def test_C20_without_either_it_is_an_error_until_a_seek(group: bool) -> None:
     fetching = Fetching(group=group, reset=None)
     fetching.fetcher.assign([A0], fetching.world.now)
-    for _, tell in fetching.asked_for:
-        tell(A0, None, None)
+    for _, report in fetching.asked_for:
+        report(A0, None, None)
     assert fetching.turn() == []
     for _ in range(3):
         error = fetching.raises()
@@ -155,7 +155,7 @@ def test_C04_a_reset_moves_the_position_of_the_user_too(fetching: Fetching) -> N
 def test_C03_a_committed_offset_that_comes_late_does_not_undo_what_the_user_did_meanwhile(how: str) -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0], fetching.world.now)
-    (_, tell), = fetching.asked_for
+    (_, report), = fetching.asked_for
     if how == "seek":
         fetching.fetcher.seek(A0, 3)
     elif how == "reset":
@@ -164,7 +164,7 @@ def test_C03_a_committed_offset_that_comes_late_does_not_undo_what_the_user_did_
         fetching.fetcher.assign([], fetching.world.now)
         fetching.fetcher.assign([A0], fetching.world.now)
         fetching.asked_for[1][1](A0, 3, None)
-    tell(A0, 40, None)
+    report(A0, 40, None)
     if how == "reset":
         fetching.found(A0, 3)
     assert asks(fetching.fetches()) == {A0: 3}
@@ -243,9 +243,9 @@ def test_C08_the_request_says_the_same_in_every_version_and_names_topics_by_id_s
     fetching.reads(A0, at=17)
     sent = fetching.fetches()
     body = read_request(sent.request, version)
-    (told,) = body.topics
-    (part,) = told.partitions
-    assert (told.topic_id if version >= 13 else told.topic) == (topic_id("a") if version >= 13 else "a")
+    (reported,) = body.topics
+    (part,) = reported.partitions
+    assert (reported.topic_id if version >= 13 else reported.topic) == (topic_id("a") if version >= 13 else "a")
     assert (body.max_wait, body.min_bytes, body.isolation_level) == (datetime.timedelta(seconds=MAX_WAIT), 1, READ_COMMITTED)
     assert (part.partition, part.fetch_offset, part.partition_max_bytes) == (0, 17, PARTITION_BYTES)
     assert (getattr(part, "current_leader_epoch", 4), getattr(body, "rack_id", "r1")) == (4, "r1")
@@ -258,8 +258,8 @@ def test_C08_the_request_says_the_same_in_every_version_and_names_topics_by_id_s
 def test_C08_one_topic_without_an_id_and_the_request_goes_by_name(fetching: Fetching) -> None:
     nameless = Fetching()
     known = nameless.metadata.cluster
-    told = answer(Api.METADATA, 9, **view(topic("b", 1)))
-    nameless.metadata.hint(attrs.evolve(known, topics={"a": known.topics["a"]}).updated(told))
+    reported = answer(Api.METADATA, 9, **view(topic("b", 1)))
+    nameless.metadata.hint(attrs.evolve(known, topics={"a": known.topics["a"]}).updated(reported))
     nameless.reads(A0, B0)
     sent = nameless.fetches()
     assert (sent.version, asks(sent)) == (12, {A0: 0, B0: 0})
@@ -396,27 +396,27 @@ def test_C04_after_the_last_batch_the_position_is_behind_it_even_if_it_held_no_r
     assert asks(sent) == records.positions()
 
 
-def test_C05_read_committed_leaves_out_aborted_transactions_told_in_any_order() -> None:
+def test_C05_read_committed_leaves_out_aborted_transactions_listed_in_any_order() -> None:
     log = batch(0, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True) + batch(1) + marker(2, 7, 0) + batch(
         3, producer_id=8, producer_epoch=0, base_sequence=0, transactional=True) + marker(4, 8, 0) + batch(
         5, producer_id=7, producer_epoch=0, base_sequence=1, transactional=True) + marker(6, 7, 1)
     aborted = [{"producer_id": 8, "first_offset": 3}, {"producer_id": 7, "first_offset": 0}]
     for isolation, seen in ((READ_COMMITTED, [1, 5]), (0, [0, 1, 3, 5])):
-        for told in itertools.permutations(aborted):
+        for reported in itertools.permutations(aborted):
             fetching = Fetching(isolation=isolation)
             fetching.reads(A0)
-            gives(fetching.fetches(), {A0: {"records": log, "aborted_transactions": list(told)}})
+            gives(fetching.fetches(), {A0: {"records": log, "aborted_transactions": list(reported)}})
             assert fetching.offsets() == seen
             assert asks(fetching.fetches()) == {A0: 7}
 
 
-def test_the_high_watermark_is_the_last_one_told(fetching: Fetching) -> None:
+def test_the_high_watermark_is_the_last_one_received(fetching: Fetching) -> None:
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: {"records": b"", "high_watermark": 17}})
     assert fetching.fetcher.positions[A0].high_watermark == 17
 
 
-def test_an_answer_about_partitions_nobody_asked_for_is_ignored(fetching: Fetching) -> None:
+def test_an_answer_about_partitions_that_were_not_requested_is_ignored(fetching: Fetching) -> None:
     fetching.reads(A0)
     gives(fetching.fetches(), {A1: batch(0), B0: batch(0), A0: batch(0)})
     assert fetching.values() == [(A0, 0, b"0")]
@@ -534,7 +534,7 @@ def test_an_entry_says_what_it_is(fetching: Fetching) -> None:
 
 
 def test_C14_a_user_who_takes_data_wakes_the_loop_only_for_what_it_waits_for(fetching: Fetching) -> None:
-    """A partition that is asked for already, or may be, needs nobody to be told."""
+    """A partition that is in a request already, or may be, wakes no one."""
     rooms: list[str] = []
     fetching.buffer.on_room = lambda: rooms.append("room")
     fetching.reads(A0)

@@ -76,28 +76,28 @@ class AnyEvents(RuleBasedStateMachine):
     @rule(data=st.data(), counts=st.lists(st.sampled_from([0, 1, 3, None, "error", "cut", 1, 2, 3]), min_size=4, max_size=4))
     def answer(self, data: st.DataObject, counts: list[Any]) -> None:
         sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
-        told: dict[TopicPartition, bytes | int | dict[str, object]] = {}
+        reported: dict[TopicPartition, bytes | int | dict[str, object]] = {}
         for (tp, offset), count in zip(self.reads(sent).items(), counts, strict=False):
             if count == "error":
-                told[tp] = NOT_LEADER
+                reported[tp] = NOT_LEADER
             elif count == "cut":
-                told[tp] = batch(offset)[:-1]
+                reported[tp] = batch(offset)[:-1]
             elif count is not None:
-                told[tp] = batch(offset, count) if count else b""
-        self.tell(sent, told)
+                reported[tp] = batch(offset, count) if count else b""
+        self.report(sent, reported)
 
     @precondition(lambda self: self.fetching.world.in_flight)
     @rule(data=st.data(), replica=st.sampled_from([1, 2, 3, 9]))
     def name_a_nearer_replica(self, data: st.DataObject, replica: int) -> None:
         sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
-        self.tell(sent, {tp: {"preferred_read_replica": replica} for tp in self.reads(sent)})
+        self.report(sent, {tp: {"preferred_read_replica": replica} for tp in self.reads(sent)})
 
     @precondition(lambda self: self.fetching.world.in_flight)
     @rule(data=st.data())
     def a_follower_has_not_got_it(self, data: st.DataObject) -> None:
         sent = data.draw(st.sampled_from(self.fetching.world.in_flight))
         leader = self.fetching.metadata.cluster.leader
-        self.tell(sent, {tp: OUT_OF_RANGE for tp in self.reads(sent) if leader(tp) != sent.node})
+        self.report(sent, {tp: OUT_OF_RANGE for tp in self.reads(sent) if leader(tp) != sent.node})
 
     @precondition(lambda self: self.fetching.world.in_flight)
     @rule(lost=st.booleans())
@@ -116,9 +116,9 @@ class AnyEvents(RuleBasedStateMachine):
         names = {topic_id(name): name for name in "ab"}
         return {TopicPartition(names[key], number): want.offset for (key, number), want in self.heard[sent].reads.items()}  # type: ignore[index]
 
-    def tell(self, sent: Sent, told: dict[TopicPartition, Any]) -> None:
+    def report(self, sent: Sent, reported: dict[TopicPartition, Any]) -> None:
         answer = self.heard.pop(sent)
-        gives(sent, {} if answer.code else told, session_id=answer.session, error_code=answer.code)
+        gives(sent, {} if answer.code else reported, session_id=answer.session, error_code=answer.code)
 
     def hear(self) -> None:
         """Requests reach their brokers."""
@@ -170,7 +170,7 @@ class AnyEvents(RuleBasedStateMachine):
             fetching.turn()
             self.hear()
             for sent in list(fetching.world.in_flight):
-                self.tell(sent, {tp: batch(offset) for tp, offset in self.reads(sent).items()})
+                self.report(sent, {tp: batch(offset) for tp, offset in self.reads(sent).items()})
             fetching.turn()
             self.hear()
             for _ in range(5):

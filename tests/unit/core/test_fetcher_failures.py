@@ -128,7 +128,7 @@ def test_C12_a_hint_that_is_not_newer_or_without_an_address_is_ignored(fetching:
     assert fetching.fetches().node == 1
 
 
-def test_a_partition_follows_its_leader_as_metadata_tells_it(fetching: Fetching) -> None:
+def test_a_partition_follows_its_leader_that_metadata_names(fetching: Fetching) -> None:
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: batch(0)})
     fetching.knows(topic("a", 3, 1, 2, epoch=1), topic("b", 2))
@@ -154,7 +154,7 @@ def test_a_leader_that_is_not_ready_holds_up_no_other(fetching: Fetching) -> Non
     assert asks(fetching.fetches()) == {A0: 0}
 
 
-def test_M03_a_topic_error_that_waiting_cannot_cure_is_raised_once_for_each_time_it_is_told() -> None:
+def test_M03_a_topic_error_that_waiting_cannot_cure_is_raised_once_for_each_response_that_has_it() -> None:
     fetching = Fetching()
     fetching.reads(TopicPartition("c", 0))
     assert fetching.turn() == []
@@ -184,16 +184,16 @@ def test_C10_a_position_the_log_does_not_hold_is_reset_by_the_policy(policy: int
     assert [asks(each) for each in fetching.world.in_flight or fetching.turn()] == [{A0: 80}]
 
 
-ANEW = UUID(int=5)
+NEW_ID = UUID(int=5)
 
 
 @pytest.mark.parametrize("policy", [EARLIEST, LATEST])
-def test_C15_a_position_means_nothing_in_a_topic_made_anew_and_is_reset_by_the_policy(policy: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_C15_a_position_means_nothing_in_a_recreated_topic_and_is_reset_by_the_policy(policy: int, caplog: pytest.LogCaptureFixture) -> None:
     fetching = Fetching(reset=policy)
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: batch(0, 10)})
     gives(fetching.fetches(), {A0: UNKNOWN_ID})
-    fetching.knows(topic("a", 1, 1, 2, id=ANEW), topic("b", 2))
+    fetching.knows(topic("a", 1, 1, 2, id=NEW_ID), topic("b", 2))
     fetching.world.after(1.0)
     sent, times = fetching.looks_up()
     assert times == {A0: policy}
@@ -201,24 +201,24 @@ def test_C15_a_position_means_nothing_in_a_topic_made_anew_and_is_reset_by_the_p
     sent.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 3, "timestamp": -1}]}])
     fetching.world.after(2.0)
     (fetch,) = fetching.turn()
-    assert [(each.topic_id, part.fetch_offset) for each in fetch.body.topics for part in each.partitions] == [(ANEW, 3)]
-    assert "topic 'a' was deleted and made anew" in caplog.text
+    assert [(each.topic_id, part.fetch_offset) for each in fetch.body.topics for part in each.partitions] == [(NEW_ID, 3)]
+    assert "topic 'a' was deleted and created again" in caplog.text
 
 
-def test_C15_without_a_policy_a_topic_made_anew_is_raised_until_a_seek() -> None:
+def test_C15_without_a_policy_a_recreated_topic_is_raised_until_a_seek() -> None:
     fetching = Fetching(reset=None)
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: UNKNOWN_ID})
-    fetching.knows(topic("a", 1, 1, 2, id=ANEW), topic("b", 2))
+    fetching.knows(topic("a", 1, 1, 2, id=NEW_ID), topic("b", 2))
     fetching.world.after(1.0)
     assert fetching.turn() == []
     for _ in range(2):
         error = fetching.raises()
         assert isinstance(error, OffsetOutOfRangeError)
-        assert "made anew" in str(error)
+        assert "created again" in str(error)
     fetching.fetcher.seek(A0, 0)
     (fetch,) = fetching.turn()
-    assert [each.topic_id for each in fetch.body.topics] == [ANEW]
+    assert [each.topic_id for each in fetch.body.topics] == [NEW_ID]
 
 
 def test_C10_records_fetched_before_are_handed_out_first(fetching: Fetching) -> None:

@@ -28,7 +28,7 @@ def goes_near(fetching: Fetching, *partitions: TopicPartition, replica: int = 3)
     return sent
 
 
-def test_C09_brokers_are_told_our_rack_and_the_replica_that_the_leader_names_is_read(fetching: Fetching) -> None:
+def test_C09_requests_name_our_rack_and_the_replica_that_the_leader_names_is_read(fetching: Fetching) -> None:
     fetching.reads(A0)
     sent = fetching.fetches()
     assert (sent.node, sent.body.rack_id) == (1, "r1")
@@ -103,7 +103,7 @@ def test_C09_any_error_of_a_follower_ends_the_lease_and_the_leader_is_asked_afte
     assert (sent.node, asks(sent)) == (1, {A0: 0})
 
 
-def test_C09_what_comes_back_to_a_leader_that_was_told_of_nothing_else_is_in_its_session_still(fetching: Fetching) -> None:
+def test_C09_a_partition_that_comes_back_to_its_leader_is_still_in_an_unchanged_session(fetching: Fetching) -> None:
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: {"preferred_read_replica": 3}}, session_id=SESSION)
     gives(fetching.fetches(), {A0: NOT_LEADER})
@@ -171,7 +171,7 @@ def test_C09_another_view_of_the_same_cluster_ends_nothing(fetching: Fetching) -
 
 
 @pytest.mark.parametrize("replica", [9, 3])
-def test_C09_a_replica_that_nobody_knows_or_that_is_offline_is_not_asked_nor_the_leader_at_the_networks_speed(fetching: Fetching, replica: int) -> None:
+def test_C09_an_unknown_or_offline_replica_is_not_asked_nor_the_leader_at_the_networks_speed(fetching: Fetching, replica: int) -> None:
     tells_offline(fetching, 3)
     fetching.reads(A0)
     settle_metadata(fetching)
@@ -248,7 +248,7 @@ def test_C09_what_is_given_up_holds_no_lease(fetching: Fetching) -> None:
     assert fetching.fetches().node == 1
 
 
-def test_leases_end_one_by_one_and_a_new_one_begins_its_time_anew() -> None:
+def test_leases_end_one_by_one_and_a_new_one_begins_its_own_time() -> None:
     cluster = Fetching().metadata.cluster
     near = NearReplicas("r1", LEASE)
     for number, tp in enumerate((A0, A1, A2)):
@@ -262,7 +262,7 @@ def test_leases_end_one_by_one_and_a_new_one_begins_its_time_anew() -> None:
     assert len(near) == 0
 
 
-def test_a_lease_belongs_to_one_leader_even_of_brokers_that_tell_no_epochs() -> None:
+def test_a_lease_belongs_to_one_leader_even_of_brokers_that_send_no_epochs() -> None:
     fetching = Fetching()
     fetching.knows(topic("a", 1, 1, 2, epoch=-1))
     near = NearReplicas("r1", LEASE)
@@ -276,6 +276,6 @@ def test_a_lease_belongs_to_one_leader_even_of_brokers_that_tell_no_epochs() -> 
 
 def tells_offline(fetching: Fetching, replica: int) -> None:
     """The cluster says that a replica of a-0 is offline, in no new epoch."""
-    told = topic("a", 1, 1, 2)
-    told["partitions"][0]["offline_replicas"] = [replica]  # type: ignore[index]
-    fetching.metadata.hint(fetching.metadata.cluster.updated(answer(Api.METADATA, 13, **view(told, topic("b", 2)))))
+    reported = topic("a", 1, 1, 2)
+    reported["partitions"][0]["offline_replicas"] = [replica]  # type: ignore[index]
+    fetching.metadata.hint(fetching.metadata.cluster.updated(answer(Api.METADATA, 13, **view(reported, topic("b", 2)))))

@@ -1,4 +1,4 @@
-"""How the fetcher uses fetch sessions: what changes is told, what fails is begun anew, what ends is closed (C02, C07, C08, C14)."""
+"""How the fetcher uses fetch sessions: changes are sent, failed sessions begin again, and sessions are closed (C02, C07, C08, C14)."""
 from __future__ import annotations
 
 from uuid import UUID
@@ -16,7 +16,7 @@ from tests.unit.core.world import Sent, answer, topic, topic_id, view
 
 SESSION = 77
 NOT_FOUND, INVALID_EPOCH, TOPIC_ID_ERROR = 70, 71, 106
-ANEW = UUID(int=5)
+NEW_ID = UUID(int=5)
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def forgets(sent: Sent) -> list[TopicPartition]:
     return [TopicPartition(names[each.topic_id], number) for each in sent.body.forgotten_topics_data for number in each.partitions]
 
 
-# --- what is told ----------------------------------------------------------------------------------------------------
+# --- what is sent ----------------------------------------------------------------------------------------------------
 
 
-def test_C07_after_the_first_fetch_only_what_came_on_is_told(fetching: Fetching) -> None:
+def test_C07_after_the_first_fetch_only_partitions_that_advanced_are_sent(fetching: Fetching) -> None:
     fetching.reads(A0, A1)
     sent = fetching.fetches()
     assert (of_session(sent), asks(sent)) == ((0, FULL), {A0: 0, A1: 0})
@@ -113,7 +113,7 @@ def test_C07_what_is_not_to_be_read_now_is_forgotten(fetching: Fetching, how: st
     assert forgets(sent) == []
 
 
-def test_C03_a_seek_while_the_session_is_asked_is_told_next_and_what_comes_meanwhile_is_dropped(fetching: Fetching) -> None:
+def test_C03_a_seek_while_the_session_is_asked_is_sent_next_and_what_comes_meanwhile_is_dropped(fetching: Fetching) -> None:
     begins(fetching, A0, A1)
     late = fetching.fetches()
     fetching.fetcher.seek(A0, 40)
@@ -144,7 +144,7 @@ def test_C10_a_position_out_of_range_leaves_the_session_until_it_is_found(fetchi
     assert asks(fetching.fetches()) == {A0: 80}
 
 
-def test_a_new_epoch_of_the_same_leader_is_told(fetching: Fetching) -> None:
+def test_a_new_epoch_of_the_same_leader_is_sent(fetching: Fetching) -> None:
     begins(fetching, A0, A1)
     fetching.knows(topic("a", 1, 1, 2, epoch=6), topic("b", 2))
     sent = fetching.fetches()
@@ -155,7 +155,7 @@ def test_a_new_epoch_of_the_same_leader_is_told(fetching: Fetching) -> None:
     assert asks(fetching.fetches()) == {}
 
 
-def test_a_partition_without_a_leader_is_forgotten_and_told_again_when_it_has_one(fetching: Fetching) -> None:
+def test_a_partition_without_a_leader_is_forgotten_and_sent_again_when_it_has_one(fetching: Fetching) -> None:
     begins(fetching, A0, A1)
     fetching.knows(topic("a", -1, 1, 2), topic("b", 2))
     sent = fetching.fetches()
@@ -166,7 +166,7 @@ def test_a_partition_without_a_leader_is_forgotten_and_told_again_when_it_has_on
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_a_partition_whose_leader_moves_is_forgotten_by_the_old_one_and_told_to_the_new_one(fetching: Fetching, epoch: int) -> None:
+def test_a_partition_whose_leader_moves_is_forgotten_by_the_old_one_and_sent_to_the_new_one(fetching: Fetching, epoch: int) -> None:
     begins(fetching, A0, A1)
     fetching.knows(topic("a", 3, 1, 2, epoch=epoch), topic("b", 2))
     sent = {each.node: each for each in fetching.turn()}
@@ -215,17 +215,17 @@ def test_C02_what_waits_for_an_answer_of_its_old_leader_may_be_wanted_otherwise_
     assert (asks(sent), forgets(sent)) == (({A0: 0, A1: 0}, []) if ends == "back" else ({A1: 0}, [A0]))
 
 
-def test_C15_a_topic_made_anew_leaves_the_session_under_its_old_id_and_comes_back_under_the_new_one(fetching: Fetching) -> None:
+def test_C15_a_recreated_topic_leaves_the_session_under_its_old_id_and_comes_back_under_the_new_one(fetching: Fetching) -> None:
     fetching.knows(topic("a", 2, 1, 2), topic("b", 1))
     begins(fetching, A1, B0)
-    fetching.knows(topic("a", 2, 1, 2, id=ANEW), topic("b", 1))
+    fetching.knows(topic("a", 2, 1, 2, id=NEW_ID), topic("b", 1))
     fetch, lookup = fetching.turn()
     assert (asks(fetch), forgets(fetch)) == ({}, [A1])
     lookup.reply(topics=[{"name": "a", "partitions": [{"partition_index": 1, "offset": 3, "timestamp": -1}]}])
     gives(fetch, {}, session_id=SESSION)
     fetching.world.after(2.0)
     sent = fetching.fetches()
-    assert [(each.topic_id, part.fetch_offset) for each in sent.body.topics for part in each.partitions] == [(ANEW, 3)]
+    assert [(each.topic_id, part.fetch_offset) for each in sent.body.topics for part in each.partitions] == [(NEW_ID, 3)]
 
 
 def test_C08_a_topic_without_an_id_ends_the_session_by_id(fetching: Fetching) -> None:
@@ -271,7 +271,7 @@ def test_C07_after_an_unknown_outcome_a_new_session_begins_and_ends_the_old_one(
     assert (of_session(sent), asks(sent)) == ((SESSION, FULL), {A0: 0, A1: 0})
 
 
-def test_C07_what_is_told_beside_a_stranger_is_taken_and_a_new_session_begins(fetching: Fetching) -> None:
+def test_C07_data_beside_an_unknown_partition_is_used_and_a_new_session_begins(fetching: Fetching) -> None:
     begins(fetching, A0, A1)
     gives(fetching.fetches(), {A0: batch(0), B0: batch(0)}, session_id=SESSION)
     assert [tp for tp, _, _ in fetching.values()] == [A0]
@@ -289,7 +289,7 @@ def test_C07_a_broker_without_room_is_asked_for_everything_those_first_that_got_
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
-def test_C14_room_is_kept_for_all_that_a_session_may_send_not_for_what_is_told() -> None:
+def test_C14_room_is_kept_for_all_that_a_session_may_send_not_for_what_is_sent() -> None:
     fetching = Fetching(max_bytes=50_000, buffer_memory=4000)
     fetching.reads(A0, A1, A2, B0)
     for _ in range(2):

@@ -42,8 +42,8 @@ def test_C05_the_batches_of_an_aborted_transaction_are_left_out() -> None:
 
 def test_C05_an_aborted_list_that_is_not_sorted_is_as_good() -> None:
     log = [data(0, 7), marker(1, 7, ABORT), data(2, 8), marker(3, 8, ABORT), data(4, 7), marker(5, 7, ABORT), data(6, 9), marker(7, 9, COMMIT)]
-    told = [Aborted(7, 4), Aborted(8, 2), Aborted(7, 0)]
-    assert all(left(log, *order) == [6] for order in itertools.permutations(told))
+    reported = [Aborted(7, 4), Aborted(8, 2), Aborted(7, 0)]
+    assert all(left(log, *order) == [6] for order in itertools.permutations(reported))
 
 
 def test_C05_control_batches_are_never_kept() -> None:

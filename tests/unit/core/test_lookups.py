@@ -34,9 +34,9 @@ class Asking:
         self.ended: list[tuple[TopicPartition, OffsetAndTimestamp | None, KafkaError | None]] = []
 
     def knows(self, *topics: dict[str, object]) -> None:
-        """The cluster tells this now."""
-        told = answer(Api.METADATA, 13, **view(*(topics or (topic("a", 1, 2), topic("b", 1)))))
-        self.metadata.hint(self.metadata.cluster.updated(told))
+        """Metadata is this now."""
+        reported = answer(Api.METADATA, 13, **view(*(topics or (topic("a", 1, 2), topic("b", 1)))))
+        self.metadata.hint(self.metadata.cluster.updated(reported))
 
     def ask(self, targets: Mapping[TopicPartition, int], timeout: float | None = None) -> list[Lookup]:
         deadline = None if timeout is None else self.world.now + timeout
@@ -58,11 +58,11 @@ def asking() -> Asking:
     return asking
 
 
-def offsets(sent: Sent, told: Mapping[TopicPartition, tuple[int, int]], code: int = 0) -> None:
+def offsets(sent: Sent, reported: Mapping[TopicPartition, tuple[int, int]], code: int = 0) -> None:
     """Answer (offset, timestamp) for these partitions, in the error *code*."""
     parts = [{"name": tp.topic, "partitions": [
         {"partition_index": tp.partition, "offset": offset, "timestamp": timestamp, "leader_epoch": 4, "error_code": code}]}
-        for tp, (offset, timestamp) in told.items()]
+        for tp, (offset, timestamp) in reported.items()]
     sent.reply(topics=parts)
 
 
@@ -245,7 +245,7 @@ def test_the_last_error_is_part_of_the_time_out(asking: Asking) -> None:
     assert "NOT_LEADER_OR_FOLLOWER" in str(asking.ended[0][2])
 
 
-def test_a_question_that_was_cancelled_is_told_nothing(asking: Asking) -> None:
+def test_a_cancelled_lookup_gets_no_answer(asking: Asking) -> None:
     (lookup,) = asking.ask({A0: EARLIEST}, timeout=5.0)
     (sent,) = asking.turn()
     asking.lookups.cancel(lookup)
@@ -320,9 +320,9 @@ class AnyEvents(RuleBasedStateMachine):
     @rule(data=st.data(), codes=st.lists(st.sampled_from([0, 0, 6, -1, 29, None]), min_size=3, max_size=3))
     def answer(self, data: st.DataObject, codes: list[int | None]) -> None:
         sent = data.draw(st.sampled_from(self.asking.world.in_flight))
-        told = [{"name": tp.topic, "partitions": [{"partition_index": tp.partition, "offset": 5, "timestamp": -1, "error_code": code}]}
+        reported = [{"name": tp.topic, "partitions": [{"partition_index": tp.partition, "offset": 5, "timestamp": -1, "error_code": code}]}
                 for tp, code in zip(asked(sent), codes, strict=False) if code is not None]
-        sent.reply(topics=told)
+        sent.reply(topics=reported)
 
     @precondition(lambda self: self.asking.world.in_flight)
     @rule(lost=st.booleans())
@@ -331,7 +331,7 @@ class AnyEvents(RuleBasedStateMachine):
         sent.is_lost() if lost else sent.is_not_sent()
 
     @invariant()
-    def nothing_is_late_or_told_twice(self) -> None:
+    def nothing_is_late_or_reported_twice(self) -> None:
         self.asking.turn()
         assert all(ends <= 1 for ends in self.ends.values())
         assert all(deadline is None or deadline > self.asking.world.now for _, deadline in self.open.values())

@@ -54,7 +54,7 @@ def wish(tp: TopicPartition, offset: int = 0, **more: Any) -> Wish:
 
 
 def says(*partitions: TopicPartition, session: int | None = SESSION, by_name: bool = False, ids: dict[str, UUID] | None = None) -> Any:
-    """An answer that tells of these; a version without sessions when *session* is None."""
+    """A response with these; a version without sessions when *session* is None."""
     topics = [SimpleNamespace(partitions=[SimpleNamespace(partition_index=tp.partition)],
                               **({"topic": tp.topic} if by_name else {"topic_id": (ids or {}).get(tp.topic, topic_id(tp.topic))}))
               for tp in partitions]
@@ -93,13 +93,13 @@ def test_C07_after_that_only_what_is_new_or_wanted_otherwise_is_named_and_what_i
 
 
 @pytest.mark.parametrize("change", ["offset", "generation", "leader_epoch", "last_epoch"])
-def test_C07_every_change_of_a_wish_is_told(reader: Reader, change: str) -> None:
+def test_C07_every_change_of_a_wish_is_sent(reader: Reader, change: str) -> None:
     reader.begins(A0, A1)
     reader.wants(A0, **{change: 9})
     assert list(reader.asks().wishes) == [A0]
 
 
-def test_C07_what_is_wanted_as_it_was_is_not_told_again(reader: Reader) -> None:
+def test_C07_what_is_wanted_as_it_was_is_not_sent_again(reader: Reader) -> None:
     reader.begins(A0, A1)
     reader.wants(A0)
     assert not reader.asks().wishes
@@ -113,7 +113,7 @@ def test_C07_what_is_left_and_wanted_again_before_the_next_request_stays(reader:
     assert (dict(asking.wishes), dict(asking.forgotten)) == ({}, {})
 
 
-def test_C07_what_is_wanted_and_left_before_it_was_told_was_never_there(reader: Reader) -> None:
+def test_C07_what_is_wanted_and_left_before_it_was_sent_was_never_there(reader: Reader) -> None:
     reader.begins(A0)
     reader.wants(B0)
     reader.leaves(B0)
@@ -156,7 +156,7 @@ def test_C07_what_was_served_goes_to_the_end_of_the_next_full_request(reader: Re
     assert list(reader.asks().wishes) == [A1, A2, A0]
 
 
-def test_C07_epochs_begin_anew_at_1_after_the_last_one(reader: Reader) -> None:
+def test_C07_epochs_begin_again_at_1_after_the_last_one(reader: Reader) -> None:
     reader.begins(A0)
     reader.session.epoch = LAST_EPOCH
     assert reader.asks().epoch == 2**31 - 1
@@ -166,21 +166,21 @@ def test_C07_epochs_begin_anew_at_1_after_the_last_one(reader: Reader) -> None:
 
 # --- topics and their ids --------------------------------------------------------------------------------------------
 
-ANEW = UUID(int=5)
+NEW_ID = UUID(int=5)
 
 
-def test_C07_a_topic_with_another_id_is_forgotten_by_the_old_one_and_told_by_the_new_one(reader: Reader) -> None:
+def test_C07_a_topic_with_another_id_is_forgotten_by_the_old_one_and_sent_by_the_new_one(reader: Reader) -> None:
     reader.begins(A0, A1)
-    reader.wants(A0, topic_id=ANEW)
+    reader.wants(A0, topic_id=NEW_ID)
     asking = reader.asks()
     body = fields(asking, 17)
-    assert [each["topic_id"] for each in body["topics"]] == [ANEW]
+    assert [each["topic_id"] for each in body["topics"]] == [NEW_ID]
     assert body["forgotten_topics_data"] == [{"topic_id": topic_id("a"), "partitions": [0]}]
 
 
-def test_C07_by_name_a_topic_made_anew_is_not_forgotten_for_the_broker_would_drop_the_new_one(reader: Reader) -> None:
+def test_C07_by_name_a_recreated_topic_is_not_forgotten_for_the_broker_would_drop_the_new_one(reader: Reader) -> None:
     reader.begins(A0, A1)
-    reader.wants(A0, topic_id=ANEW)
+    reader.wants(A0, topic_id=NEW_ID)
     reader.leaves(A1)
     body = fields(reader.asks(), 12)
     assert [each["topic"] for each in body["topics"]] == ["a"]
@@ -220,7 +220,7 @@ def test_C08_a_topic_without_an_id_ends_a_session_by_id_and_one_by_name_ends_whe
     assert (asking.by_name, asking.id, asking.epoch, list(asking.wishes)) == (False, 78, FULL, [A0, B0])
 
 
-def test_C07_a_broker_that_proves_too_old_for_sessions_is_told_everything(reader: Reader) -> None:
+def test_C07_a_broker_that_proves_too_old_for_sessions_is_sent_everything(reader: Reader) -> None:
     reader.begins(A0, A1)
     reader.wants(A0, offset=1)
     asking = reader.asks()
@@ -235,8 +235,8 @@ def test_an_answer_is_read_by_what_was_asked(reader: Reader) -> None:
     reader.wants(A0, B0, offset=4)
     reader.asks()
     reader.wants(A0, offset=9)  # a seek meanwhile
-    told = reader.session.answered(says(B0, A0))
-    assert [(tp, wish.offset, part.partition_index) for tp, wish, part in told] == [(B0, 4, 0), (A0, 4, 0)]
+    reported = reader.session.answered(says(B0, A0))
+    assert [(tp, wish.offset, part.partition_index) for tp, wish, part in reported] == [(B0, 4, 0), (A0, 4, 0)]
 
 
 @pytest.mark.parametrize("by_name", [True, False])
@@ -245,8 +245,8 @@ def test_C07_a_full_answer_that_misses_a_partition_or_has_a_stranger_ends_the_se
         reader = Reader()
         reader.wants(A0, A1)
         reader.asks()
-        told = reader.session.answered(says(*partitions, by_name=by_name))
-        assert [tp for tp, _, _ in told] == [tp for tp in partitions if tp != B0]
+        reported = reader.session.answered(says(*partitions, by_name=by_name))
+        assert [tp for tp, _, _ in reported] == [tp for tp in partitions if tp != B0]
         asking = reader.asks()
         assert (asking.id, asking.epoch, list(asking.wishes)) == (SESSION, FULL, [A0, A1])
 
@@ -254,8 +254,8 @@ def test_C07_a_full_answer_that_misses_a_partition_or_has_a_stranger_ends_the_se
 def test_C07_an_incremental_answer_with_a_stranger_begins_another_session(reader: Reader) -> None:
     reader.begins(A0, A1)
     reader.asks()
-    told = reader.session.answered(says(B0, A1))
-    assert [tp for tp, _, _ in told] == [A1]
+    reported = reader.session.answered(says(B0, A1))
+    assert [tp for tp, _, _ in reported] == [A1]
     asking = reader.asks()
     assert (asking.id, asking.epoch, list(asking.wishes)) == (SESSION, FULL, [A0, A1])
 
@@ -263,13 +263,13 @@ def test_C07_an_incremental_answer_with_a_stranger_begins_another_session(reader
 def test_C07_another_id_of_the_topic_is_a_stranger(reader: Reader) -> None:
     reader.begins(A0, A1)
     reader.asks()
-    assert reader.session.answered(says(A0, ids={"a": ANEW})) == []
+    assert reader.session.answered(says(A0, ids={"a": NEW_ID})) == []
     assert reader.asks().epoch == FULL
 
 
-def test_C07_the_old_id_of_a_topic_made_anew_is_a_stranger(reader: Reader) -> None:
+def test_C07_the_old_id_of_a_recreated_topic_is_a_stranger(reader: Reader) -> None:
     reader.begins(A0, A1)
-    reader.wants(A0, topic_id=ANEW)
+    reader.wants(A0, topic_id=NEW_ID)
     reader.asks()
     assert [tp for tp, _, _ in reader.session.answered(says(A0, A1))] == [A1]
 
@@ -321,7 +321,7 @@ def test_C07_another_error_is_none_of_the_session(reader: Reader) -> None:
     assert (reader.session.id, reader.session.epoch) == (SESSION, 1)
 
 
-def test_C07_when_nobody_knows_what_the_broker_understood_a_new_session_ends_the_old_one(reader: Reader) -> None:
+def test_C07_when_it_is_unknown_what_the_broker_processed_a_new_session_ends_the_old_one(reader: Reader) -> None:
     reader.begins(A0, A1)
     reader.leaves(A0)
     reader.asks()

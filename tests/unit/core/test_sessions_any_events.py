@@ -37,20 +37,20 @@ class Fake:
 
     def answer(self, body: dict[str, Any], version: int) -> Answer:
         self._kafka.settings.max_incremental_fetch_session_cache_slots = int(self.room)
-        told = {key: FakeWish(want.offset, 1, want.leader_epoch, -1) for key, want in wishes(body, version).items()}
+        reported = {key: FakeWish(want.offset, 1, want.leader_epoch, -1) for key, want in wishes(body, version).items()}
         number, epoch, by_id = body["session_id"], body["session_epoch"], version >= TOPIC_IDS_SINCE
         if epoch in (0, -1):
             self._sessions.end(number)
-            answers = {key: {"error_code": 0, "high_watermark": 1, "log_start_offset": 0, "records": b""} for key in told}
-            begun = self._sessions.begun(told, answers, by_id=by_id) if epoch == 0 and told else 0
-            return Answer(0, begun, wishes(body, version), tuple(told))
+            answers = {key: {"error_code": 0, "high_watermark": 1, "log_start_offset": 0, "records": b""} for key in reported}
+            begun = self._sessions.begun(reported, answers, by_id=by_id) if epoch == 0 and reported else 0
+            return Answer(0, begun, wishes(body, version), tuple(reported))
         try:
-            session = self._sessions.resumed(number, epoch, told, forgotten(body, version), by_id=by_id)
+            session = self._sessions.resumed(number, epoch, reported, forgotten(body, version), by_id=by_id)
         except RefusalError as refused:
             return Answer(refused.code)
         assert session is not None, "an empty session ends: nothing may be asked that reads nothing"
         reads = {key: Want(cached.wish.offset, cached.wish.leader_epoch) for key, cached in session.partitions.items()}
-        return Answer(0, session.id, reads, tuple(told))
+        return Answer(0, session.id, reads, tuple(reported))
 
     def restart(self) -> None:
         self._sessions.expire()
@@ -86,10 +86,10 @@ class AnyEvents(RuleBasedStateMachine):
         self.wants.pop(tp, None)
         self.session.want(tp)
 
-    @rule(topic=st.sampled_from("abc"), how=st.sampled_from(["anew", "nameless"]))
+    @rule(topic=st.sampled_from("abc"), how=st.sampled_from(["recreated", "nameless"]))
     def another_id(self, topic: str, how: str) -> None:
         self.generation += 1
-        self.ids[topic] = uuid5(topic_id(topic), str(self.generation)) if how == "anew" else None
+        self.ids[topic] = uuid5(topic_id(topic), str(self.generation)) if how == "recreated" else None
         for tp in [tp for tp in self.wants if tp.topic == topic]:
             self.wants[tp] = self.wants[tp]._replace(topic_id=self.ids[topic])
             self.session.want(tp)
@@ -119,9 +119,9 @@ class AnyEvents(RuleBasedStateMachine):
             self.session.renew()
         else:
             self.reads_what_is_wanted(answer, version)
-            self.hear(answer, version, what, answer.told[int(missing and asking.epoch == 0):])
+            self.hear(answer, version, what, answer.reported[int(missing and asking.epoch == 0):])
 
-    def hear(self, answer: Answer, version: int, what: str, told: tuple[Key, ...]) -> None:
+    def hear(self, answer: Answer, version: int, what: str, reported: tuple[Key, ...]) -> None:
         """What of the answer reaches the client."""
         if what == "lost":
             self.session.renew()
@@ -129,9 +129,9 @@ class AnyEvents(RuleBasedStateMachine):
             self.session.answered(self.message(version, answer.session if self.session.epoch else 0, ()))
         else:
             strangers = ((topic_id("z") if version >= TOPIC_IDS_SINCE else "z", 0),) if what == "stranger" else ()
-            read = self.session.answered(self.message(version, answer.session, (*told, *strangers)))
+            read = self.session.answered(self.message(version, answer.session, (*reported, *strangers)))
             assert [wish for _, wish, _ in read] == [self.wants[tp] for tp, _, _ in read]
-            assert len(read) == len(told)
+            assert len(read) == len(reported)
 
     def ask(self, body: dict[str, Any], version: int) -> Answer:
         if version < 7:
@@ -143,8 +143,8 @@ class AnyEvents(RuleBasedStateMachine):
                   for tp, wish in self.wants.items()}
         assert answer.reads == wanted
 
-    def message(self, version: int, session: int, told: tuple[Key, ...]) -> Any:
-        topics = [SimpleNamespace(**{name(version): topic}, partitions=[SimpleNamespace(partition_index=number)]) for topic, number in told]
+    def message(self, version: int, session: int, reported: tuple[Key, ...]) -> Any:
+        topics = [SimpleNamespace(**{name(version): topic}, partitions=[SimpleNamespace(partition_index=number)]) for topic, number in reported]
         return SimpleNamespace(responses=topics, **({"session_id": session} if version >= 7 else {}))
 
     @invariant()

@@ -56,7 +56,7 @@ def test_C02_an_old_node_that_forgets_a_partition_forgets_nothing_of_the_new_one
     assert sources.ended(2) == [A0]
 
 
-def test_C02_a_topic_made_anew_is_forgotten_under_its_old_id_and_read_where_it_was(sources: Sources) -> None:
+def test_C02_a_recreated_topic_is_forgotten_under_its_old_id_and_read_where_it_was(sources: Sources) -> None:
     sources.put(A0, 1)
     asks(sources, 1)
     sources.ended(1)
