@@ -7,7 +7,7 @@ import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -26,6 +26,29 @@ BANNED_IN_CORE = {
     "threading": "core belongs to one loop; locks live in buffers",
     "time": "time is the argument `now`",
 }
+CLEAN: Final = (
+    "integration", "serializers", "pyclient/admin", "pyclient/client/core.py", "pyclient/client/facade_base.py",
+    "pyclient/config", "tests/test_tidy.py",
+)
+"""Folders and files whose words and lengths of lines are checked. Once every area is done: ``("",)``, everything."""
+
+BANNED_WORDS: Final = {
+    r"anew": "again, once more",
+    r"whoever": "the thread, the caller, the member ... that",
+    r"nobody": "no waiter, no caller; as a value None, unset",
+    r"tells?|told|telling": "return, report, send, notify, raise, say which",
+    r"by (?:it|them)sel(?:f|ves)": "automatically, on its own, alone",
+    r"for good": "permanently",
+    r"(?:what|that)(?: has| had)? became of": "the outcome, the result",
+    r"felt": "noticed, observed, on_...",
+    r"pulses?": "heartbeat",
+}
+"""Words that readers stumbled over, and what to write. ``_`` and a capital begin a new word in identifiers."""
+BANNED: Final = re.compile(
+    "|".join(rf"(?P<w{number}>(?<![A-Za-z.])(?i:{word})(?![a-z]))" for number, word in enumerate(BANNED_WORDS)))
+CURES: Final = tuple(BANNED_WORDS.values())
+LONGEST_PROSE: Final = 120
+TEXTS: Final = {".cfg", ".md", ".py", ".pyi", ".sh", ".toml", ".yaml", ".yml"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 UNCODED = re.compile(r"#\s*(type:\s*ignore(?!\[)|noqa(?!:\s*[A-Z]+\d)|ruff:\s*noqa(?!:))")
 
@@ -195,3 +218,71 @@ def test_every_public_class_and_method_is_documented(name: str) -> None:
 def is_overload_or_property_setter(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     marks = {ast.unparse(mark).rpartition(".")[2] for mark in node.decorator_list}
     return bool(marks & {"overload", "setter"})
+
+
+def checked_files(*suffixes: str) -> Iterator[Path]:
+    """The texts of the repository below `CLEAN`; this file lists the words itself."""
+    names = [path for path in ROOT.iterdir() if path.is_file()]
+    for folder in EVERYTHING:
+        names += (ROOT / folder).rglob("*")
+    for path in sorted(set(names)):
+        name = path.relative_to(ROOT).as_posix()
+        inside = any(not clean or name == clean or name.startswith(f"{clean}/") for clean in CLEAN)
+        if inside and path.is_file() and (path.suffix in suffixes or (path.name == "Makefile" and path.name in suffixes)):
+            yield path
+
+
+def test_banned_words_are_not_used() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {found[0]!r}: write {CURES[int((found.lastgroup or 'w0')[1:])]}"
+        for path in checked_files(*TEXTS, "Makefile") if path != Path(__file__)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for found in BANNED.finditer(line)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "line", ["built anew", "self._told = 1", "Told(1)", "tell_one()", "it runs by itself", "what became of a seed", "nobody_waits", "a_pulse"])
+def test_the_check_of_words_finds(line: str) -> None:
+    assert BANNED.search(line)
+
+
+@pytest.mark.parametrize("line", ["file.tell()", "impulse", "a foretold end", "fortelling", "itself", "intelligent"])
+def test_the_check_of_words_lets_pass(line: str) -> None:
+    assert not BANNED.search(line)
+
+
+def docstrings(source: Source) -> Iterator[int]:
+    """The lines of texts that stand alone: docstrings, and notes below an attribute."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def prose_of_python(path: Path) -> Iterator[tuple[int, str]]:
+    source = Source(path, ast.parse(path.read_text()))
+    lines = path.read_text().splitlines()
+    alone = {line for line, text in comments(source) if lines[line - 1].strip() == text}
+    return ((number, lines[number - 1]) for number in sorted({*docstrings(source), *alone}))
+
+
+def prose_of_markdown(path: Path) -> Iterator[tuple[int, str]]:
+    fenced = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.lstrip().startswith("|"):
+            yield number, line
+
+
+def test_lines_of_prose_are_short() -> None:
+    """Comments on lines of their own, docstrings and Markdown; not tables, code fences and lines that hold a link."""
+    lines = [(path, each) for path in checked_files(".py", ".pyi") for each in prose_of_python(path)]
+    lines += [(path, each) for path in checked_files(".md") for each in prose_of_markdown(path)]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number}: {len(text)} characters: break the line at {LONGEST_PROSE} or before"
+        for path, (number, text) in lines
+        if len(text) > LONGEST_PROSE and "://" not in text and not text.lstrip().startswith("|")
+    ]
+    assert not wrong, "\n".join(wrong)

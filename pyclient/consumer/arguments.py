@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pyclient.core.group.subscription import Subscription
-from pyclient.core.metadata import check_topic_name
+from pyclient.core.topic_interest import check_topic_name
 from pyclient.records import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 MAX_OFFSET: Final = 2**63 - 1

@@ -27,7 +27,8 @@ from pyclient.core.fetching.sessions import FULL, Asking, Wish
 from pyclient.core.fetching.sources import Sources
 from pyclient.core.fetching.fetch_errors import damaged, is_for_the_user, no_offset, not_in_log, too_large
 from pyclient.core.manager import Outcome, Ready, Reply, Request, Use, earliest
-from pyclient.core.metadata import Metadata, check_topic_name
+from pyclient.core.metadata import Metadata
+from pyclient.core.topic_interest import check_topic_name
 from pyclient.core.acl_errors import error_of
 from pyclient.errors import CorruptRecordError, KafkaError, LogTruncationError, OffsetOutOfRangeError, error_for
 from pyclient.records import NO_LEADER_EPOCH, Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition

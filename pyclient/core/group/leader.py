@@ -17,7 +17,8 @@ from pyclient.core.cluster import Cluster, Topic
 from pyclient.core.group.assignors import COOPERATIVE, GroupAssignors
 from pyclient.core.group.classic_calls import Joined, describe_group_call
 from pyclient.core.group.coordinator import GroupOptions
-from pyclient.core.metadata import Metadata, check_topic_name
+from pyclient.core.metadata import Metadata
+from pyclient.core.topic_interest import check_topic_name
 from pyclient.errors import (
     IllegalStateError, InconsistentGroupProtocolError, KafkaError, ProtocolError, UnknownTopicOrPartitionError,
 )

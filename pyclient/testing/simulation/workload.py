@@ -271,7 +271,7 @@ def _poison_what_returns(pool: Pool) -> None:
 def show_views(name: str, metadata: Any, judge: Judge) -> None:
     """Let each view of the cluster that a client adopts be judged."""
     adopt = metadata._on_update
-    judge.facts.wanted[name] = metadata._used
+    judge.facts.wanted[name] = metadata.interest.used
     views = [metadata.cluster]
 
     def adopted(cluster: Any) -> None:

@@ -1,4 +1,4 @@
-"""Topics that are known by their ids only: when their names are asked for (N09)."""
+"""Topics of interest by id (N09): when their names are requested; and by name (M01): which a request is about."""
 from __future__ import annotations
 
 from uuid import UUID
@@ -9,6 +9,7 @@ from tenacity import wait_none
 from pyclient.codec.apis import Api
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.metadata import Metadata
+from pyclient.core.topic_interest import PINNED, TopicInterest
 from tests.unit.core.world import MAX_AGE, Sent, World, make_metadata, topic, topic_id, view
 
 A, B = topic_id("a"), topic_id("b")
@@ -145,3 +146,41 @@ def test_N09_a_broker_that_takes_no_ids_is_not_asked(version: int) -> None:
     assert sent.request.versions is not None
     assert version not in sent.request.versions
     assert 12 in sent.request.versions
+
+
+# --- topics by name --------------------------------------------------------------------------------------------------
+
+
+def test_topics_are_new_until_a_request_was_about_them() -> None:
+    interest = TopicInterest(max_idle=10.0)
+    interest.want("b", 0.0)
+    interest.want("a", 0.0)
+    assert (interest.unrequested, interest.take_new(), interest.unrequested) == (True, ["a", "b"], False)
+
+
+def test_a_pinned_topic_is_dropped_with_its_last_owner() -> None:
+    interest = TopicInterest(max_idle=10.0)
+    interest.pin(["a", "b"], "reader")
+    interest.pin(["b"], "other")
+    interest.pin([], "reader")
+    assert interest.used == {"b": PINNED}
+    interest.pin([], "other")
+    assert (interest.used, interest.take_new()) == ({}, [])
+
+
+def test_a_full_request_drops_idle_topics_but_no_pinned_ones() -> None:
+    interest = TopicInterest(max_idle=10.0)
+    interest.want("idle", 0.0)
+    interest.want("used", 5.0)
+    interest.pin(["pinned"], "reader")
+    assert interest.take_all(11.0) == ["pinned", "used"]
+
+
+def test_the_first_request_about_every_topic_is_due_at_once() -> None:
+    interest = TopicInterest(max_idle=10.0)
+    interest.follow_all(True)
+    assert (interest.unrequested, interest.take_all(0.0), interest.unrequested) == (True, None, False)
+    interest.follow_all(True)
+    assert not interest.unrequested
+    interest.follow_all(False)
+    assert interest.take_all(0.0) == []
