@@ -1,6 +1,6 @@
-"""A Kafka client: producer, consumer and admin, sync and async. ``docs/internals.md`` tells how it works.
+"""A Kafka client: producer, consumer and admin, sync and async. ``docs/internals.md`` explains how it works.
 
-Names are loaded when first used: the pytest plugin and ``pyclient.testing`` live in here too, and load with every test run.
+Names are loaded when first used: the pytest plugin imports this package in every test run of its users.
 """
 from __future__ import annotations
 

@@ -1,25 +1,28 @@
-"""What can go wrong, what each failure means, and what to do about it: one class per broker code, one per client-side failure.
+"""Errors: one class per error code of brokers, one per failure that the client finds itself.
 
-Knows nothing of sockets, managers or retries: a caller reads the facts (``retriable``, ``refresh``, ``abortable``,
-``fatal``) and decides. The groups are KIP-1050's; a class body is the row of its code::
+Knows no sockets, managers or retries: a caller reads the facts (``retriable``, ``refresh``, ``abortable``, ``fatal``)
+and decides. The groups are those of KIP-1050; each class is one row of the table, so all of them stay in one file::
 
     KafkaError ─ code, name, retriable, refresh, abortable, fatal, topic_partition, node
-    ├─ RetriableError                  the same call may succeed later; the client has already retried within its time limits
-    │  ├─ RefreshRetriableError        … after metadata or the coordinator was looked up again (NotLeaderOrFollowerError …)
-    │  ├─ KafkaTimeoutError                 also TimeoutError
+    ├─ RetriableError                   a later call may succeed; the client has retried within its time limits
+    │  ├─ RefreshRetriableError         … after a refresh of metadata or coordinator (NotLeaderOrFollowerError …)
+    │  ├─ KafkaTimeoutError             also TimeoutError
     │  │  └─ BootstrapError, MetadataTimeoutError, BufferExhaustedError, DeliveryTimeoutError
-    │  ├─ RequestTimedOutError         also TimeoutError; ResponseTimeoutError is the client's own: outcome unknown
-    │  ├─ DisconnectError               also ConnectionError: outcome unknown
-    │  └─ TokenUnavailableError             no OAuth token for the login
-    ├─ TransactionAbortableError       abort the transaction, then go on
-    ├─ ApplicationRecoverableError     close this client and open a new one (ProducerFencedError …)
-    ├─ InvalidConfigurationError       fix options, rights or data: repeating cannot help
-    │  ├─ AuthenticationError (SslAuthenticationError …), AuthorizationError
-    │  └─ ConfigurationError           an option of ours, also ValueError
+    │  ├─ RequestTimedOutError          also TimeoutError
+    │  │  └─ ResponseTimeoutError       found by the client; the request may or may not have been carried out
+    │  ├─ DisconnectError               also ConnectionError; the request may or may not have been carried out
+    │  └─ TokenUnavailableError         no OAuth token for the login
+    ├─ TransactionAbortableError        abort the transaction, then continue with the same producer
+    ├─ ApplicationRecoverableError      close this client and open a new one (ProducerFencedError …)
+    ├─ InvalidConfigurationError        change options, rights or data: repeating the call cannot help
+    │  ├─ AuthenticationError           SslAuthenticationError, SaslAuthenticationError …
+    │  ├─ AuthorizationError            TopicAuthorizationError, GroupAuthorizationError …
+    │  └─ ConfigurationError            an option of this client; also ValueError
     │     └─ UnknownOptionError, UnsupportedFeatureError
-    └─ every other broker code, and IllegalStateError, ClientClosedError, ProtocolError, CommitFailedError, DeliveryError, BulkDeliveryError …
+    └─ every other broker code, and IllegalStateError, ClientClosedError, ProtocolError,
+       CommitFailedError, DeliveryError, BulkDeliveryError …
 
-``except RetriableError`` and friends are the intended way to catch; ``error_for`` turns a broker's code into an error.
+Catch groups: ``except RetriableError``. ``error_for`` turns a broker's code into an error.
 """
 from __future__ import annotations
 
@@ -41,20 +44,20 @@ BY_CODE: Final[Mapping[int, type[KafkaError]]] = MappingProxyType(_by_code)
 
 
 class KafkaError(Exception):
-    """Anything this client raises about Kafka. ``str(error)`` names the partition and the node when they are known."""
+    """Base of all errors of this client. ``str(error)`` names the partition and the node when they are known."""
 
     code: int | None = None
-    """The broker's number for it; None when the failure was found by the client."""
+    """The broker's error code; None when the client found the failure."""
     name: str = ""
-    """Kafka's own upper-case name of the code, as brokers log it."""
+    """Kafka's upper-case name of the code, as brokers log it."""
     retriable: ClassVar[bool] = False
     """The same request may succeed later."""
     refresh: ClassVar[bool] = False
-    """Look up metadata (or the coordinator) before trying again."""
+    """Refresh metadata (or look up the coordinator) before trying again."""
     abortable: ClassVar[bool] = False
     """The open transaction must be aborted; the producer stays usable."""
     fatal: ClassVar[bool] = False
-    """This client cannot go on: close it and open a new one."""
+    """This client cannot continue: close it and open a new one."""
 
     topic_partition: TopicPartition | None
     node: Node | int | None
@@ -74,16 +77,16 @@ class KafkaError(Exception):
 
     @property
     def message(self) -> str:
-        """What went wrong, without the partition and node that ``str(error)`` adds."""
+        """The message without the partition and node that ``str(error)`` adds."""
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
-        where = [str(part) for part in (self.topic_partition, _node_text(self.node)) if part is not None]
-        missing = [part for part in where if part not in self.message]
+        places = [str(place) for place in (self.topic_partition, _node_text(self.node)) if place is not None]
+        missing = [place for place in places if place not in self.message]
         return f"{', '.join(missing)}: {self.message}" if missing else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Subclasses build their message from other arguments; a copy must not run through that again.
+        # Subclasses build their message from other arguments, so a copy must not call their __init__ again.
         return _restore, (type(self), self.args, self.__dict__.copy())
 
 
@@ -95,9 +98,10 @@ def _restore(cls: type[KafkaError], args: tuple[Any, ...], state: dict[str, Any]
 
 
 def raisable(error: E) -> E:
-    """A copy of an error that is kept, to be raised or handed out.
+    """A copy of a stored error, to be raised or returned.
 
-    Raised itself it would remember every place it was raised at, and keep alive what the functions there had at hand, as long as it is kept.
+    If the stored error itself were raised, its traceback would grow each time and keep the local variables of every
+    frame alive.
     """
     other = copy.copy(error)
     other.__cause__, other.__context__, other.__suppress_context__ = error.__cause__, error.__context__, error.__suppress_context__
@@ -117,13 +121,13 @@ def _node_text(node: Node | int | None) -> str | None:
 
 
 class RetriableError(KafkaError):
-    """Trying again may help: the client did so within the call's time limit before it raised this."""
+    """A later call may succeed: the client has retried within the call's time limit before it raised this."""
 
     retriable = True
 
 
 class RefreshRetriableError(RetriableError):
-    """Trying again may help once metadata, or the coordinator, was looked up again."""
+    """A later call may succeed after metadata was refreshed or the coordinator was looked up again."""
 
     refresh = True
 
@@ -136,26 +140,27 @@ class TransactionAbortableError(KafkaError):
 
 
 class ApplicationRecoverableError(KafkaError):
-    """This client can do no more: close it and open a new one."""
+    """This client cannot continue: close it and open a new one."""
 
     fatal = True
 
 
 class InvalidConfigurationError(KafkaError):
-    """Options, rights, the topic's settings or the data forbid it: change those, repeating cannot help."""
+    """Options, rights, topic settings or the data do not allow the call: change them, repeating it cannot help."""
 
     code: int | None = 40
     name = "INVALID_CONFIG"
 
 
 class AuthenticationError(InvalidConfigurationError):
-    """The broker does not accept who the client says it is: check the ``sasl_*`` and ``ssl_*`` options."""
+    """The broker rejects the client's identity: check the ``sasl_*`` and ``ssl_*`` options."""
 
 
 class SslAuthenticationError(AuthenticationError):
-    """TLS did not come about, and trying again does not help: the broker's certificate is not trusted or not for this host, the broker
-    wants another certificate of the client or none it has, no TLS version or cipher suite is common to both, or only one side
-    speaks TLS. Check the ``ssl_*`` options, ``security_protocol`` and the port; ``__cause__`` is what OpenSSL said."""
+    """The TLS handshake failed, and repeating it cannot help. Check the ``ssl_*`` options, ``security_protocol`` and
+    the port; ``__cause__`` is OpenSSL's error. Causes: the broker's certificate is not trusted or is for another host; the
+    broker requires a client certificate or rejects the one it got; the two sides share no TLS version or cipher suite;
+    or only one of them uses TLS."""
 
 
 class AuthorizationError(InvalidConfigurationError):
@@ -166,7 +171,7 @@ class AuthorizationError(InvalidConfigurationError):
 
 
 class ConfigurationError(InvalidConfigurationError, ValueError):
-    """An option has a wrong type, range or companion; ``option`` names it."""
+    """An option has a wrong type or value, or conflicts with another one; ``option`` names it."""
 
     code, name = None, ""
 
@@ -176,7 +181,7 @@ class ConfigurationError(InvalidConfigurationError, ValueError):
 
 
 class UnknownOptionError(ConfigurationError):
-    """No option has this name; ``nearest`` holds the known names that look most like it."""
+    """No option has this name; ``nearest`` holds the most similar names."""
 
     def __init__(self, message: str = "", *, option: str | None = None, nearest: Iterable[str] = ()) -> None:
         super().__init__(message, option=option)
@@ -184,11 +189,12 @@ class UnknownOptionError(ConfigurationError):
 
 
 class UnsupportedFeatureError(ConfigurationError):
-    """Kafka has it, this release of the client has not: the message says what to use until a later one does."""
+    """This release of the client does not support a feature of Kafka yet: the message names what to use instead."""
 
 
 class TokenUnavailableError(RetriableError):
-    """No OAuth token could be fetched: look at ``sasl_token_provider`` or the token endpoint. The client tries again with its next connection."""
+    """No OAuth token could be fetched: check ``sasl_token_provider`` or the token endpoint. The client retries with its
+    next connection."""
 
 
 class KafkaTimeoutError(RetriableError, TimeoutError):
@@ -196,24 +202,24 @@ class KafkaTimeoutError(RetriableError, TimeoutError):
 
 
 class BootstrapError(KafkaTimeoutError):
-    """None of ``bootstrap_servers`` answered as a Kafka broker; ``causes`` tells why for each address tried."""
+    """None of ``bootstrap_servers`` answered as a Kafka broker; ``causes`` holds the error of each address."""
 
     def __init__(self, causes: Mapping[str, BaseException], *, waited_s: float | None = None) -> None:
         waited = "" if waited_s is None else f" within {waited_s:.1f} s"
         tried = "; ".join(f"{address}: {_cause_text(cause)}" for address, cause in causes.items()) or "no address given"
         super().__init__(
             f"no broker answered{waited}. Tried {sentence(tried)} "
-            "Check bootstrap_servers, that the listener is reachable from here, and security_protocol."
+            "Check bootstrap_servers and security_protocol, and that the listener is reachable from this host."
         )
         self.causes = dict(causes)
 
 
 class MetadataTimeoutError(KafkaTimeoutError):
-    """Metadata of the topic did not arrive in time: it does not exist (yet), or no broker answers."""
+    """The topic's metadata did not arrive in time: the topic does not exist yet, or no broker answers."""
 
 
 class BufferExhaustedError(KafkaTimeoutError):
-    """``buffer_memory`` stayed full for ``max_block_ms``; nothing was queued, sending again is safe."""
+    """``buffer_memory`` stayed full for ``max_block_ms``. Nothing was queued: sending again is safe."""
 
 
 class DeliveryTimeoutError(KafkaTimeoutError):
@@ -221,34 +227,34 @@ class DeliveryTimeoutError(KafkaTimeoutError):
 
 
 class DisconnectError(RetriableError, ConnectionError):
-    """The connection ended before the answer came; the broker may or may not have carried the request out."""
+    """The connection closed before the answer arrived; the broker may or may not have carried out the request."""
 
 
 class DeliveryError(KafkaError):
-    """Records failed that nobody looked at: ``count`` of them, with the first cause for each partition in ``causes``."""
+    """``count`` records failed and their results were never read; ``causes`` holds each partition's first error."""
 
     def __init__(self, count: int, causes: Mapping[TopicPartition, KafkaError]) -> None:
         listed = "; ".join(f"{_place(partition)}: {cause.message}" for partition, cause in list(causes.items())[:5])
         more = f"; and {len(causes) - 5} more partitions" if len(causes) > 5 else ""
         super().__init__(
             f"{count} record{'' if count == 1 else 's'} could not be delivered ({listed}{more}). "
-            "Look at each Delivery (result, exception or a callback) to handle failures one by one."
+            "To handle failures one by one, read each Delivery: result(), exception() or a callback."
         )
         self.count = count
         self.causes = dict(causes)
 
 
-def _place(where: TopicPartition) -> str:
-    """A record that was refused before it was queued has no partition."""
-    return str(where) if where.partition >= 0 else f"{where.topic or 'no topic'}, not queued"
+def _place(tp: TopicPartition) -> str:
+    """A record that was rejected before it was queued has no partition."""
+    return str(tp) if tp.partition >= 0 else f"{tp.topic or 'no topic'}, not queued"
 
 
 class IndexedErrors(Mapping[int, KafkaError]):
-    """The cause for each index, kept as ranges: a batch that failed is one of them however many records it held."""
+    """The error of each index, stored as ranges: a failed batch is one range, however many records it held."""
 
     def __init__(self, ranges: Iterable[tuple[int, int, KafkaError]]) -> None:
         self.ranges = tuple(ranges)
-        """(first index, index after the last, cause), in order."""
+        """(first index, index after the last, error), in order."""
         self._starts = [start for start, _, _ in self.ranges]
 
     def __len__(self) -> int:
@@ -269,13 +275,13 @@ class IndexedErrors(Mapping[int, KafkaError]):
 
 
 class BulkDeliveryError(KafkaError):
-    """Some records of a bulk failed, the others were delivered: ``errors`` maps the index of each that failed to its cause."""
+    """Some records of a bulk failed and the others were delivered: ``errors`` maps each failed index to its error."""
 
     def __init__(self, total: int, errors: IndexedErrors) -> None:
         listed = "; ".join(f"{_range_text(start, stop)}: {cause}" for start, stop, cause in errors.ranges[:5])
         more = f"; and {len(errors.ranges) - 5} more ranges" if len(errors.ranges) > 5 else ""
         super().__init__(f"{len(errors)} of {total} records could not be delivered, the others were ({listed}{more}). "
-                         "`errors` has the cause for each index: send those again, or mend them first.")
+                         "`errors` holds the error of each failed index: correct those records if needed and send them again.")
         self.errors = errors
 
 
@@ -284,7 +290,7 @@ def _range_text(start: int, stop: int) -> str:
 
 
 class RecordRejectedError(KafkaError):
-    """A record of a bulk was not queued: its own fault, as its ``__cause__`` tells. The others went on."""
+    """A record of a bulk is invalid and was not queued: see ``__cause__``. The other records were sent."""
 
 
 class ClientClosedError(KafkaError):
@@ -292,33 +298,33 @@ class ClientClosedError(KafkaError):
 
 
 class ClientForkedError(KafkaError):
-    """The client was made in the parent process; make one in each child, after the fork."""
+    """The client was opened in the parent process: open one in each child, after the fork."""
 
 
 class WrongEventLoopError(KafkaError):
-    """An async client belongs to the event loop it was entered in; make one per loop."""
+    """An async client belongs to the event loop that entered it: open one per loop."""
 
 
 class ConcurrentUseError(KafkaError):
-    """A consumer serves one thread at a time, ``wakeup()`` excepted; use one consumer per thread."""
+    """Two threads used a consumer at once; only ``wakeup()`` may be called then. Use one consumer per thread."""
 
 
 class WakeupError(KafkaError):
-    """``wakeup()`` interrupted the call; the consumer stays usable."""
+    """``wakeup()`` interrupted the call. The consumer stays usable."""
 
 
 class PartialFailureError(KafkaError):
-    """Some items of an admin call failed, the others were done: ``errors`` maps each failed one to its cause."""
+    """Some items of an admin call failed and the others were done: ``errors`` maps each failed item to its error."""
 
     def __init__(self, errors: Mapping[str, KafkaError]) -> None:
         listed = "; ".join(cause.message for cause in list(errors.values())[:5])
         more = f"; and {len(errors) - 5} more" if len(errors) > 5 else ""
-        super().__init__(f"{len(errors)} of the items failed, the others were done ({listed}{more})")
+        super().__init__(f"{len(errors)} items failed, the others were done ({listed}{more})")
         self.errors = dict(errors)
 
 
 class ProtocolError(KafkaError):
-    """The peer's answer cannot be decoded: not Kafka, a proxy in between, or a defect; names API, version and node."""
+    """The peer's answer cannot be decoded: it is not a Kafka broker, a proxy is in between, or this is a defect."""
 
     def __init__(
         self, message: str = "", *, api: str | None = None, version: int | None = None, node: Node | int | None = None
@@ -330,11 +336,11 @@ class ProtocolError(KafkaError):
 
 
 class IllegalStateError(KafkaError):
-    """The call does not fit what the client is doing now; the message says which call must come first."""
+    """The call is not allowed in the client's present state; the message names the call that must come first."""
 
 
 class IllegalTransitionError(KafkaError):
-    """A state machine got an event its table does not have: a defect of this client, please report it."""
+    """An event is not allowed in the present state of a state machine: a defect of this client, please report it."""
 
     def __init__(self, state: object, event: object) -> None:
         super().__init__(
@@ -346,9 +352,9 @@ class IllegalTransitionError(KafkaError):
 
 
 class SerializationError(KafkaError):
-    """A key or value does not turn into bytes, or bytes do not turn into one; ``__cause__`` is the serializer's error.
+    """A key or value cannot be serialized or deserialized; ``__cause__`` is the serializer's error.
 
-    Of a consumer, ``record`` is the record with its key and value as bytes; else None.
+    Raised by a consumer, ``record`` is the record with key and value as bytes; otherwise it is None.
     """
 
     def __init__(self, message: str = "", *, topic_partition: TopicPartition | None = None, node: Node | int | None = None,
@@ -358,18 +364,18 @@ class SerializationError(KafkaError):
 
 
 class CommitFailedError(KafkaError):
-    """The offsets were not committed: this consumer is no member of the group any more, or does not own the partition any more.
+    """The offsets were not committed: this consumer has left the group, or no longer owns the partition.
 
-    Whoever has the partitions now goes on from what was committed before: records processed since then are read again.
+    The partition's new owner starts at the last committed offset: records processed since then are read again.
     """
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """The group has no committed offset and ``auto_offset_reset`` is ``none``: seek, or set it to earliest or latest."""
+    """The group has no committed offset, and ``auto_offset_reset=none``: seek, or set it to earliest or latest."""
 
 
 def sentence(text: str) -> str:
-    """*text* with a full stop, unless it ends with one: other people's words within ours."""
+    """*text* with a full stop at its end, for quoting it within a message."""
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
@@ -381,27 +387,26 @@ def _cause_text(cause: BaseException) -> str:
 
 
 class UnknownServerError(KafkaError):
-    """The broker failed in a way it has no code for: its log says more. Also stands for codes newer than this client."""
+    """An unexpected failure of the broker: see its log. Also used for error codes that are newer than this client."""
     code, name = -1, "UNKNOWN_SERVER_ERROR"
 
 
-
 class OffsetOutOfRangeError(KafkaError):
-    """The offset is not in the log (any more): seek to one between the beginning and the end offset, or let
-    ``auto_offset_reset`` choose."""
+    """The offset is outside the log: seek to one between the beginning and the end offset, or set
+    ``auto_offset_reset``."""
     code: int | None = 1
     name = "OFFSET_OUT_OF_RANGE"
 
 
 class LogTruncationError(OffsetOutOfRangeError):
-    """The log was cut back (an unclean leader election) below what was read of it already: ``seek`` to ``divergent_offset`` to read
-    what stands there now. ``offset`` is how far reading had come, ``leader_epoch`` the last one that both logs have."""
+    """An unclean leader election truncated the log below the consumer's position: ``seek`` to ``divergent_offset`` to
+    read the new records there. ``offset`` was the position; ``leader_epoch`` is the last one that both logs share."""
     code, name = None, ""
 
     def __init__(self, topic_partition: TopicPartition, *, offset: int, divergent_offset: int, leader_epoch: int) -> None:
         super().__init__(
-            f"the log of {topic_partition} was cut back to offset {divergent_offset} (leader epoch {leader_epoch}): what was read from "
-            f"there on, up to offset {offset}, is not in it any more, and auto_offset_reset=none: seek() to {divergent_offset} to go on.",
+            f"the log of {topic_partition} was truncated to offset {divergent_offset} (leader epoch {leader_epoch}): the records "
+            f"read from there up to offset {offset} are no longer in it, and auto_offset_reset=none: seek() to {divergent_offset} to continue.",
             topic_partition=topic_partition)
         self.offset = offset
         self.divergent_offset = divergent_offset
@@ -409,8 +414,8 @@ class LogTruncationError(OffsetOutOfRangeError):
 
 
 class CorruptRecordError(RetriableError):
-    """A record or batch is damaged or refused as such (wrong CRC, bad length, no key on a compacted topic): send it
-    again, with a key if the topic is compacted; when reading, seek past it."""
+    """A record or batch is corrupt or invalid (wrong CRC, bad length, no key on a compacted topic): send it again, with
+    a key if the topic is compacted; when reading, seek past it."""
     code, name = 2, "CORRUPT_MESSAGE"
 
 
@@ -421,39 +426,39 @@ class UnknownTopicOrPartitionError(RefreshRetriableError):
 
 
 class InvalidFetchSizeError(KafkaError):
-    """The fetch size is not one a broker accepts: raise ``fetch_max_bytes`` and ``max_partition_fetch_bytes`` above 0.
+    """The broker rejects the fetch size: raise ``fetch_max_bytes`` and ``max_partition_fetch_bytes`` above 0.
     """
     code, name = 4, "INVALID_FETCH_SIZE"
 
 
 class LeaderNotAvailableError(RefreshRetriableError):
-    """The partition has no leader at the moment: an election is under way or its replicas are down."""
+    """The partition has no leader at present: an election is under way, or its replicas are down."""
     code, name = 5, "LEADER_NOT_AVAILABLE"
 
 
 class NotLeaderOrFollowerError(RefreshRetriableError):
-    """The partition moved to another broker: refresh metadata and ask its leader."""
+    """The partition moved to another broker: refresh metadata and send the request to its leader."""
     code, name = 6, "NOT_LEADER_OR_FOLLOWER"
 
 
 class RequestTimedOutError(RetriableError, TimeoutError):
-    """The broker could not finish in time, for instance because replicas lag: whether it was done is unknown."""
+    """The broker did not finish in time, for instance because replicas lag: the outcome is unknown."""
     code: int | None = 7
     name = "REQUEST_TIMED_OUT"
 
 
 class ResponseTimeoutError(RequestTimedOutError):
-    """No answer within ``request_timeout_ms``; the connection was closed, whether the broker did it is unknown."""
+    """No answer arrived within ``request_timeout_ms``; the connection was closed and the outcome is unknown."""
     code, name = None, ""
 
 
 class BrokerNotAvailableError(KafkaError):
-    """The broker is not there; check that the cluster is up."""
+    """The broker is not available: check that the cluster is up."""
     code, name = 8, "BROKER_NOT_AVAILABLE"
 
 
 class ReplicaNotAvailableError(RefreshRetriableError):
-    """The replica is not there yet or is moving: refresh metadata and try again."""
+    """The replica does not exist yet or is moving: refresh metadata and try again."""
     code, name = 9, "REPLICA_NOT_AVAILABLE"
 
 
@@ -464,12 +469,12 @@ class RecordTooLargeError(KafkaError):
 
 
 class ControllerMovedError(KafkaError):
-    """The controller moved to another broker while it worked: ask the new one."""
+    """The controller moved to another broker during the request: send it to the new one."""
     code, name = 11, "STALE_CONTROLLER_EPOCH"
 
 
 class OffsetMetadataTooLargeError(KafkaError):
-    """The note committed with an offset is longer than the broker's ``offset.metadata.max.bytes``: shorten it."""
+    """The metadata committed with an offset exceeds the broker's ``offset.metadata.max.bytes``: shorten it."""
     code, name = 12, "OFFSET_METADATA_TOO_LARGE"
 
 
@@ -489,7 +494,7 @@ class CoordinatorNotAvailableError(RefreshRetriableError):
 
 
 class NotCoordinatorError(RefreshRetriableError):
-    """The group or transaction has another coordinator now: look it up and ask that one."""
+    """The group or transaction has another coordinator now: look it up and send the request there."""
     code, name = 16, "NOT_COORDINATOR"
 
 
@@ -505,14 +510,14 @@ class RecordBatchTooLargeError(InvalidConfigurationError):
 
 
 class NotEnoughReplicasError(RetriableError):
-    """Fewer replicas are in sync than ``min.insync.replicas``, nothing was written: bring replicas back, or lower that
+    """Fewer replicas are in sync than ``min.insync.replicas``, so nothing was written: restart replicas, or lower that
     setting."""
     code, name = 19, "NOT_ENOUGH_REPLICAS"
 
 
 class NotEnoughReplicasAfterAppendError(RetriableError):
-    """Written to the leader, but fewer replicas than ``min.insync.replicas`` have it; trying again may write it twice
-    unless the producer is idempotent."""
+    """The leader wrote the batch, but fewer replicas than ``min.insync.replicas`` have it. Unless the producer is
+    idempotent, trying again may write it twice."""
     code, name = 20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
 
@@ -522,7 +527,7 @@ class InvalidRequiredAcksError(InvalidConfigurationError):
 
 
 class IllegalGenerationError(ApplicationRecoverableError):
-    """The group has moved on to another generation: poll to join again; a commit of the old one is lost."""
+    """The group has a newer generation: poll to join again; a commit of the old generation is lost."""
     code, name = 22, "ILLEGAL_GENERATION"
     fatal = False  # the member joins again at the next poll
 
@@ -538,7 +543,7 @@ class InvalidGroupIdError(KafkaError):
 
 
 class UnknownMemberIdError(ApplicationRecoverableError):
-    """The group has removed this member, usually because polls or heartbeats came too late: poll to join again; raise
+    """The group removed this member, usually because a poll or heartbeat was late: poll to join again; raise
     ``max_poll_interval_ms`` or ``session_timeout_ms``."""
     code, name = 25, "UNKNOWN_MEMBER_ID"
     fatal = False  # the member joins again at the next poll
@@ -551,12 +556,12 @@ class InvalidSessionTimeoutError(KafkaError):
 
 
 class RebalanceInProgressError(KafkaError):
-    """The group is being rebalanced: poll, then commit again what is still assigned."""
+    """The group is rebalancing: poll, then commit the partitions that are still assigned."""
     code, name = 27, "REBALANCE_IN_PROGRESS"
 
 
 class InvalidCommitOffsetSizeError(KafkaError):
-    """The commit is too large for the internal topic: commit fewer partitions or shorter notes at once."""
+    """The commit is too large for the internal topic: commit fewer partitions or shorter metadata at once."""
     code, name = 28, "INVALID_COMMIT_OFFSET_SIZE"
 
 
@@ -588,14 +593,13 @@ class UnsupportedSaslMechanismError(AuthenticationError):
 
 
 class IllegalSaslStateError(AuthenticationError):
-    """The request came at the wrong moment of a login: a listener without SASL, or a proxy, is the usual cause; check
-    ``security_protocol`` and the port."""
+    """The request is not allowed in this state of the login. The usual cause is a listener without SASL, or a proxy:
+    check ``security_protocol`` and the port."""
     code, name = 34, "ILLEGAL_SASL_STATE"
 
 
 class UnsupportedVersionError(InvalidConfigurationError):
-    """The broker does not know the request in a version this client can use: upgrade the broker, or do without the
-    feature."""
+    """The broker and this client share no version of the request: upgrade the broker, or avoid the feature."""
     code, name = 35, "UNSUPPORTED_VERSION"
 
 
@@ -621,12 +625,13 @@ class InvalidReplicaAssignmentError(KafkaError):
 
 
 class NotControllerError(RetriableError):
-    """That broker is not the controller: ask the present one."""
+    """The broker is not the controller: send the request to the controller."""
     code, name = 41, "NOT_CONTROLLER"
 
 
 class InvalidRequestError(KafkaError):
-    """The broker finds the request malformed: look in its log; usually an argument out of range or a client defect."""
+    """The broker rejects the request as malformed, usually for an argument out of range or a client defect: see the
+    broker's log."""
     code, name = 42, "INVALID_REQUEST"
 
 
@@ -641,13 +646,13 @@ class PolicyViolationError(KafkaError):
 
 
 class OutOfOrderSequenceError(KafkaError):
-    """The broker misses records before this batch: records may be lost; without transactions the producer starts a new
-    epoch, otherwise abort."""
+    """The broker lacks records before this batch: records may be lost. In a transaction, abort; otherwise the producer
+    starts a new epoch."""
     code, name = 45, "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
 class DuplicateSequenceError(KafkaError):
-    """The broker has this batch already: it counts as written, its offset is not known."""
+    """The broker already has this batch: it counts as written, but its offset is unknown."""
     code, name = 46, "DUPLICATE_SEQUENCE_NUMBER"
 
 
@@ -679,7 +684,7 @@ class ConcurrentTransactionsError(RetriableError):
 
 
 class TransactionCoordinatorFencedError(KafkaError):
-    """A former transaction coordinator tried to write a marker; brokers sort it out among themselves."""
+    """A former transaction coordinator tried to write a marker; the brokers resolve this."""
     code, name = 52, "TRANSACTION_COORDINATOR_FENCED"
 
 
@@ -695,7 +700,7 @@ class SecurityDisabledError(KafkaError):
 
 
 class OperationNotAttemptedError(KafkaError):
-    """Another item of the same request failed first, this one was not tried: send it again."""
+    """Another item of the same request failed first, so this one was not tried: send it again."""
     code, name = 55, "OPERATION_NOT_ATTEMPTED"
 
 
@@ -716,8 +721,8 @@ class SaslAuthenticationError(AuthenticationError):
 
 
 class UnknownProducerIdError(KafkaError):
-    """The broker has forgotten the producer, usually since retention removed all of its records: it starts a new
-    epoch; in a transaction, abort."""
+    """The broker no longer knows the producer, usually because retention removed all its records. In a transaction,
+    abort; otherwise the producer starts a new epoch."""
     code, name = 59, "UNKNOWN_PRODUCER_ID"
 
 
@@ -727,32 +732,32 @@ class ReassignmentInProgressError(KafkaError):
 
 
 class DelegationTokenDisabledError(KafkaError):
-    """Brokers have no ``delegation.token.secret.key``: delegation tokens are switched off."""
+    """Delegation tokens are disabled: the brokers have no ``delegation.token.secret.key``."""
     code, name = 61, "DELEGATION_TOKEN_AUTH_DISABLED"
 
 
 class DelegationTokenNotFoundError(KafkaError):
-    """The cluster has no such delegation token: it was never made or has expired."""
+    """The cluster has no such delegation token: it was never created or has expired."""
     code, name = 62, "DELEGATION_TOKEN_NOT_FOUND"
 
 
 class DelegationTokenOwnerMismatchError(KafkaError):
-    """Only the owner and the renewers of a delegation token may use it so."""
+    """Only the owner and the renewers of a delegation token may do this."""
     code, name = 63, "DELEGATION_TOKEN_OWNER_MISMATCH"
 
 
 class UnsupportedByAuthenticationError(KafkaError):
-    """Delegation tokens need a connection with SASL or mutual TLS, and not one that itself used a token."""
+    """Delegation tokens need a connection with SASL or mutual TLS that was not itself authenticated by a token."""
     code, name = 64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
 
 
 class DelegationTokenAuthorizationError(AuthorizationError):
-    """The principal may not do this with the delegation token: grant it."""
+    """The principal lacks this right on the delegation token: grant it."""
     code, name = 65, "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
 
 
 class DelegationTokenExpiredError(KafkaError):
-    """The delegation token has expired: make a new one."""
+    """The delegation token has expired: create a new one."""
     code, name = 66, "DELEGATION_TOKEN_EXPIRED"
 
 
@@ -782,7 +787,7 @@ class InvalidFetchSessionEpochError(RetriableError):
 
 
 class ListenerNotFoundError(RefreshRetriableError):
-    """The leader has no listener of the name used here: configure all brokers with the same listeners."""
+    """The leader has no listener of the name that this client uses: configure the same listeners on all brokers."""
     code, name = 72, "LISTENER_NOT_FOUND"
 
 
@@ -807,7 +812,7 @@ class UnsupportedCompressionTypeError(KafkaError):
 
 
 class StaleBrokerEpochError(KafkaError):
-    """The broker has been restarted since: brokers and controller sort it out."""
+    """The broker was restarted meanwhile; brokers and controller resolve this."""
     code, name = 77, "STALE_BROKER_EPOCH"
 
 
@@ -817,12 +822,12 @@ class OffsetNotAvailableError(RetriableError):
 
 
 class MemberIdRequiredError(KafkaError):
-    """The group wants a new member to join again with the id just given; the client does so by itself."""
+    """A new member must join again with the member id it was just given; the client does so automatically."""
     code, name = 79, "MEMBER_ID_REQUIRED"
 
 
 class PreferredLeaderNotAvailableError(RefreshRetriableError):
-    """The preferred leader is not in sync or not up: bring it back, then elect again."""
+    """The preferred leader is not in sync or not up: restart it, then elect again."""
     code, name = 80, "PREFERRED_LEADER_NOT_AVAILABLE"
 
 
@@ -837,12 +842,12 @@ class FencedInstanceIdError(ApplicationRecoverableError):
 
 
 class EligibleLeadersNotAvailableError(RefreshRetriableError):
-    """No replica may become leader: bring an in-sync replica back."""
+    """No replica is eligible as leader: restart an in-sync replica."""
     code, name = 83, "ELIGIBLE_LEADERS_NOT_AVAILABLE"
 
 
 class ElectionNotNeededError(RefreshRetriableError):
-    """The partition has the leader it should have: nothing to do."""
+    """The partition already has the right leader: nothing to do."""
     code, name = 84, "ELECTION_NOT_NEEDED"
 
 
@@ -852,22 +857,22 @@ class NoReassignmentInProgressError(KafkaError):
 
 
 class GroupSubscribedToTopicError(KafkaError):
-    """The group reads this topic: offsets can only be deleted when no member subscribes to it."""
+    """A member of the group subscribes to this topic: offsets can only be deleted when none does."""
     code, name = 86, "GROUP_SUBSCRIBED_TO_TOPIC"
 
 
 class InvalidRecordError(InvalidConfigurationError):
-    """The broker refuses the record (for instance a missing key on a compacted topic): correct the record."""
+    """The broker rejects the record (for instance a missing key on a compacted topic): correct the record."""
     code, name = 87, "INVALID_RECORD"
 
 
 class UnstableOffsetCommitError(RetriableError):
-    """A transaction with offsets of this partition is still open: try again when it ends."""
+    """A transaction with offsets of this partition is still open: try again after it ends."""
     code, name = 88, "UNSTABLE_OFFSET_COMMIT"
 
 
 class ThrottlingQuotaExceededError(RetriableError):
-    """The quota of topic and partition changes is used up: wait for throttle_time_ms, or raise the quota."""
+    """The quota for topic and partition changes is exhausted: wait for throttle_time_ms, or raise the quota."""
     code, name = 89, "THROTTLING_QUOTA_EXCEEDED"
 
 
@@ -897,12 +902,12 @@ class InconsistentVoterSetError(KafkaError):
 
 
 class InvalidUpdateVersionError(KafkaError):
-    """The version given for the update is not the expected one: describe, then update again."""
+    """The update gives another version than expected: describe, then update again."""
     code, name = 95, "INVALID_UPDATE_VERSION"
 
 
 class FeatureUpdateFailedError(KafkaError):
-    """The features could not be changed: the controller's log says why."""
+    """The features could not be updated: see the controller's log."""
     code, name = 96, "FEATURE_UPDATE_FAILED"
 
 
@@ -922,13 +927,13 @@ class PositionOutOfRangeError(KafkaError):
 
 
 class UnknownTopicIdError(RefreshRetriableError):
-    """The broker has no topic of this id: it was deleted, perhaps made anew, or is not known there yet; refresh
-    metadata."""
+    """The broker has no topic with this id: the topic was deleted, possibly created again, or is not known there yet;
+    refresh metadata."""
     code, name = 100, "UNKNOWN_TOPIC_ID"
 
 
 class DuplicateBrokerRegistrationError(KafkaError):
-    """Another live broker has this node id: give each its own."""
+    """Another live broker has this node id: give each broker its own."""
     code, name = 101, "DUPLICATE_BROKER_REGISTRATION"
 
 
@@ -938,7 +943,7 @@ class BrokerIdNotRegisteredError(KafkaError):
 
 
 class InconsistentTopicIdError(RefreshRetriableError):
-    """The topic was deleted and made anew: refresh metadata."""
+    """The topic was deleted and created again: refresh metadata."""
     code, name = 103, "INCONSISTENT_TOPIC_ID"
 
 
@@ -958,12 +963,12 @@ class FetchSessionTopicIdError(RetriableError):
 
 
 class IneligibleReplicaError(KafkaError):
-    """A replica may not join the in-sync set now; brokers sort it out."""
+    """A replica may not join the in-sync set now; the brokers resolve this."""
     code, name = 107, "INELIGIBLE_REPLICA"
 
 
 class NewLeaderElectedError(KafkaError):
-    """The partition's leader changed with the update; brokers sort it out."""
+    """The update changed the partition's leader; the brokers resolve this."""
     code, name = 108, "NEW_LEADER_ELECTED"
 
 
@@ -973,7 +978,7 @@ class OffsetMovedToTieredStorageError(KafkaError):
 
 
 class FencedMemberEpochError(KafkaError):
-    """The group coordinator has replaced this member: it gives up its partitions and joins again by itself."""
+    """The group coordinator replaced this member: it gives up its partitions and joins again automatically."""
     code, name = 110, "FENCED_MEMBER_EPOCH"
 
 
@@ -983,23 +988,23 @@ class UnreleasedInstanceIdError(KafkaError):
 
 
 class UnsupportedAssignorError(KafkaError):
-    """The group coordinator does not have this assignor: choose one of ``group.consumer.assignors``, or leave
+    """The group coordinator does not support this assignor: choose one of ``group.consumer.assignors``, or leave
     ``group_remote_assignor`` unset."""
     code, name = 112, "UNSUPPORTED_ASSIGNOR"
 
 
 class StaleMemberEpochError(KafkaError):
-    """The group gave this member a new epoch meanwhile: the client tries again after its next heartbeat."""
+    """The group gave this member a newer epoch meanwhile: the client retries after its next heartbeat."""
     code, name = 113, "STALE_MEMBER_EPOCH"
 
 
 class MismatchedEndpointTypeError(KafkaError):
-    """A broker was asked what a controller answers, or the reverse: check the address."""
+    """A request for a controller was sent to a broker, or the reverse: check the address."""
     code, name = 114, "MISMATCHED_ENDPOINT_TYPE"
 
 
 class UnsupportedEndpointTypeError(KafkaError):
-    """The peer does not know this kind of endpoint yet."""
+    """The peer does not support this kind of endpoint yet."""
     code, name = 115, "UNSUPPORTED_ENDPOINT_TYPE"
 
 
@@ -1009,7 +1014,7 @@ class UnknownControllerIdError(KafkaError):
 
 
 class UnknownSubscriptionIdError(KafkaError):
-    """The telemetry subscription changed: the client asks for the new one."""
+    """The telemetry subscription changed: the client requests the new one."""
     code, name = 117, "UNKNOWN_SUBSCRIPTION_ID"
 
 
@@ -1019,13 +1024,12 @@ class TelemetryTooLargeError(KafkaError):
 
 
 class InvalidRegistrationError(KafkaError):
-    """The controller refuses the broker's registration: its log says why."""
+    """The controller rejects the broker's registration: see the controller's log."""
     code, name = 119, "INVALID_REGISTRATION"
 
 
 class InvalidRecordStateError(KafkaError):
-    """The share group's lock on this record has gone (it expired, or another consumer has it): it may be delivered
-    again."""
+    """The share group's lock on this record expired or another consumer holds it: the record may be delivered again."""
     code, name = 121, "INVALID_RECORD_STATE"
 
 
@@ -1040,12 +1044,12 @@ class InvalidShareSessionEpochError(RetriableError):
 
 
 class FencedStateEpochError(KafkaError):
-    """The share group's state has a newer owner; brokers sort it out."""
+    """The share group's state has a newer owner; the brokers resolve this."""
     code, name = 124, "FENCED_STATE_EPOCH"
 
 
 class InvalidVoterKeyError(KafkaError):
-    """The voter's key is not the receiver's: check its node id and directory id."""
+    """The voter's key does not match the receiver's: check its node id and directory id."""
     code, name = 125, "INVALID_VOTER_KEY"
 
 
@@ -1055,22 +1059,22 @@ class DuplicateVoterError(KafkaError):
 
 
 class VoterNotFoundError(KafkaError):
-    """The node is no voter of the metadata quorum."""
+    """The node is not a voter of the metadata quorum."""
     code, name = 127, "VOTER_NOT_FOUND"
 
 
 class InvalidRegularExpressionError(KafkaError):
-    """The broker cannot read the subscription pattern: it must be in RE2 syntax."""
+    """The broker cannot parse the subscription pattern: it must be in RE2 syntax."""
     code, name = 128, "INVALID_REGULAR_EXPRESSION"
 
 
 class RebootstrapRequiredError(KafkaError):
-    """The client's view of the cluster is out of date: it starts again from ``bootstrap_servers``."""
+    """The client's metadata is out of date: it starts again from ``bootstrap_servers``."""
     code, name = 129, "REBOOTSTRAP_REQUIRED"
 
 
 class StreamsInvalidTopologyError(KafkaError):
-    """The streams group refuses the topology: see the broker's message."""
+    """The streams group rejects the topology: see the broker's message."""
     code, name = 130, "STREAMS_INVALID_TOPOLOGY"
 
 
@@ -1085,7 +1089,7 @@ class StreamsTopologyFencedError(KafkaError):
 
 
 class ShareSessionLimitReachedError(RetriableError):
-    """The broker has as many share sessions as it allows: close some, or raise its limit."""
+    """The broker's limit of share sessions is reached: close some, or raise the limit."""
     code, name = 133, "SHARE_SESSION_LIMIT_REACHED"
 
 
@@ -1096,12 +1100,12 @@ def error_for(
     topic_partition: TopicPartition | None = None,
     node: Node | int | None = None,
 ) -> KafkaError:
-    """The error of a broker's *code*; *message* is the broker's own text, if it sent one.
+    """The error for a broker's *code*; *message* is the text that the broker sent with it, if any.
 
-    A code this client does not know gives an `UnknownServerError` that carries the number. Code 0 is no error: ValueError.
+    An unknown code gives an `UnknownServerError` with that code. Code 0 means success: ValueError.
     """
     if code == 0:
-        raise ValueError("error code 0 means success: there is no error to make of it")
+        raise ValueError("error code 0 means success: it has no error")
     cls = BY_CODE.get(code)
     if cls is not None:
         return cls(_with_advice(cls, message), topic_partition=topic_partition, node=node)
@@ -1113,6 +1117,6 @@ def error_for(
 
 
 def _with_advice(cls: type[KafkaError], message: str | None) -> str:
-    """The broker says what happened; our sentence says what to do. The name makes both searchable."""
+    """The broker's text (what happened), then ours (what to do) and Kafka's name of the code (to search for)."""
     said = f"{message.rstrip('. ')}. " if message else ""
     return f"{said}{_summary(cls)} [{cls.name}]"

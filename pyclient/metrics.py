@@ -1,7 +1,7 @@
-"""What is measured, declared once, and the small registry that holds the numbers.
+"""Metrics: their declarations, and the registry that holds their values.
 
 Names are Kafka's own. Updates cost well under a microsecond and happen per request or per batch, never per record.
-Knows no clock: the time of a sample is passed in, as seconds that only grow.
+Knows no clock: the time of a sample is an argument, in monotonic seconds.
 """
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Labels = tuple[str, ...]
 
 
 class MetricKind(Enum):
-    """How updates become numbers: what is appended to the metric's name for each."""
+    """How updates are aggregated: the suffix that each value appends to the metric's name."""
 
-    __hash__ = object.__hash__  # there is one of each; Enum's own is interpreted, and every update needs it
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash runs in Python, and every update needs it
 
     METER = ("-total", "-rate")  # since the start; per second over the last windows
     SHARE = ("-time-ns-total", "-time-total", "-ratio")  # ns since the start, also under the name before Kafka 4; share of the last windows
@@ -27,7 +27,7 @@ class MetricKind(Enum):
 
 
 class Metric(NamedTuple):
-    """A metric as declared. With ``labels`` it is told for each value of them, and without for all together."""
+    """A metric as declared. With ``labels`` it has a value for each of them, and one for all together."""
 
     name: str
     kind: MetricKind
@@ -38,7 +38,7 @@ class Metric(NamedTuple):
     """The clients that have it; empty: every one."""
 
     def names(self, labelled: bool = False) -> tuple[str, ...]:
-        """The names of its numbers. Kafka calls the average of one topic as it calls the metric."""
+        """The names of its values. Kafka's name for the average of one topic is the metric's name."""
         if labelled and self.kind is MetricKind.AVERAGE:
             return (self.name,)
         endings: tuple[str, ...] = self.kind.value
@@ -57,51 +57,51 @@ BYTES_IN = Metric("incoming-byte", METER, "B", "Bytes received.")
 CONNECTIONS = Metric("connection-count", GAUGE, "connections", "Open connections.")
 CONNECTIONS_OPENED = Metric("connection-creation", METER, "connections", "Connections opened.")
 CONNECTIONS_CLOSED = Metric("connection-close", METER, "connections", "Connections closed.")
-METADATA_AGE = Metric("metadata-age", GAUGE, "s", "Since brokers told all of the metadata that is in use; left out until they did.")
+METADATA_AGE = Metric("metadata-age", GAUGE, "s", "Since the metadata of all topics in use was last refreshed; absent until then.")
 
 RECORDS_SENT = Metric(
     "record-send", METER, "records", "Records acknowledged, or written with acks=0.", TOPIC, "producer")
-RECORDS_FAILED = Metric("record-error", METER, "records", "Records whose delivery failed, those of a bulk that were refused included.", TOPIC, "producer")
+RECORDS_FAILED = Metric("record-error", METER, "records", "Records whose delivery failed, including records of a bulk that were rejected.", TOPIC, "producer")
 RECORDS_RETRIED = Metric("record-retry", METER, "records", "Records sent again.", TOPIC, "producer")
-RECORD_BYTES = Metric("byte", METER, "B", "Size of the batches sent, compressed, repetitions included.", TOPIC, "producer")
+RECORD_BYTES = Metric("byte", METER, "B", "Size of the batches sent, compressed, retries included.", TOPIC, "producer")
 RECORD_SIZE = Metric("record-size", SAMPLE, "B", "Size of a record as sent, before compression.", (), "producer")
 RECORDS_PER_REQUEST = Metric("records-per-request", AVERAGE, "records", "Records in a Produce request.", (), "producer")
 RECORD_QUEUE_TIME = Metric(
-    "record-queue-time", SAMPLE, "ms", "From the beginning of a batch to its sending: linger, and the wait for the broker.", (), "producer")
-BATCHES = Metric("batch", METER, "batches", "Batches sent, repetitions included.", (), "producer")
-BATCH_SPLITS = Metric("batch-split", METER, "batches", "Batches that were too large for a broker and travelled on in parts.", (), "producer")
+    "record-queue-time", SAMPLE, "ms", "From a batch's creation to its sending: linger, and the wait for the broker.", (), "producer")
+BATCHES = Metric("batch", METER, "batches", "Batches sent, retries included.", (), "producer")
+BATCH_SPLITS = Metric("batch-split", METER, "batches", "Batches that were too large for a broker and were split.", (), "producer")
 BATCH_SIZE = Metric("batch-size", SAMPLE, "B", "Size of a sent batch, compressed.", (), "producer")
 COMPRESSION = Metric(
-    "compression-rate", AVERAGE, "1", "Size of a batch's records compressed, divided by their size before: less is better.", TOPIC, "producer")
+    "compression-rate", AVERAGE, "1", "Compressed size of a batch's records divided by their uncompressed size: less is better.", TOPIC, "producer")
 BUFFER_TOTAL = Metric("buffer-total-bytes", GAUGE, "B", "Size of the producer's buffer, buffer_memory.", (), "producer")
-BUFFER_AVAILABLE = Metric("buffer-available-bytes", GAUGE, "B", "What of it is free.", (), "producer")
+BUFFER_AVAILABLE = Metric("buffer-available-bytes", GAUGE, "B", "Free bytes of the producer's buffer.", (), "producer")
 BUFFER_WAIT = Metric(
-    "bufferpool-wait", SHARE, "ns, 1", "How long senders have waited for room in the buffer, those who wait now included.", (), "producer")
-BUFFER_EXHAUSTED = Metric("buffer-exhausted", METER, "records", "Records refused since the buffer stayed full.", (), "producer")
-WAITING_THREADS = Metric("waiting-threads", GAUGE, "senders", "Threads or tasks that wait for room in the buffer.", (), "producer")
+    "bufferpool-wait", SHARE, "ns, 1", "Time that send calls have waited for space in the buffer, including calls that wait now.", (), "producer")
+BUFFER_EXHAUSTED = Metric("buffer-exhausted", METER, "records", "Records rejected because the buffer stayed full.", (), "producer")
+WAITING_THREADS = Metric("waiting-threads", GAUGE, "senders", "Threads or tasks that wait for space in the buffer.", (), "producer")
 PRODUCE_THROTTLE = Metric(
-    "produce-throttle-time", SAMPLE, "ms", "Silence that brokers asked for in answers to Produce.", (), "producer")
+    "produce-throttle-time", SAMPLE, "ms", "Throttle time in Produce responses.", (), "producer")
 
 RECORDS_CONSUMED = Metric("records-consumed", METER, "records", "Records returned to the user.", (), "consumer")
 FETCHES = Metric("fetch", METER, "requests", "Fetch requests answered.", (), "consumer")
-FETCH_LATENCY = Metric("fetch-latency", SAMPLE, "ms", "From a fetch's sending to its answer, the broker's wait included.", (), "consumer")
+FETCH_LATENCY = Metric("fetch-latency", SAMPLE, "ms", "From a fetch's sending to its answer, including the broker's wait.", (), "consumer")
 FETCH_BUFFERED = Metric("fetch-buffer-bytes", GAUGE, "B", "Bytes fetched ahead of poll.", (), "consumer")
 RECORDS_LAG = Metric(
-    "records-lag-max", GAUGE, "records", "How far fetching is behind the end of the assigned partition that it is furthest behind in; left out until one is known.",
+    "records-lag-max", GAUGE, "records", "Largest lag of fetching behind the end of an assigned partition; absent until one is known.",
     (), "consumer")
 TIME_BETWEEN_POLLS = Metric("time-between-poll", SAMPLE, "ms", "From a poll's beginning to the next one's.", (), "consumer")
 
 ASSIGNED_PARTITIONS = Metric("assigned-partitions", GAUGE, "partitions", "Partitions this consumer reads.", (), "consumer")
-REBALANCES = Metric("rebalance", METER, "rebalances", "Assignments that were taken over.", (), "consumer")
-FAILED_REBALANCES = Metric("failed-rebalance", METER, "rebalances", "How often the group went on without this member, and its partitions were lost.", (), "consumer")
+REBALANCES = Metric("rebalance", METER, "rebalances", "Assignments that this member adopted.", (), "consumer")
+FAILED_REBALANCES = Metric("failed-rebalance", METER, "rebalances", "How often the group rebalanced without this member, so that it lost its partitions.", (), "consumer")
 COMMITS = Metric("commit", METER, "requests", "Commits answered.", (), "consumer")
 COMMIT_LATENCY = Metric("commit-latency", SAMPLE, "ms", "From a commit's sending to its answer.", (), "consumer")
 HEARTBEATS = Metric("heartbeat", METER, "requests", "Heartbeats answered.", (), "consumer")
 HEARTBEAT_TIME = Metric("heartbeat-response-time", SAMPLE, "ms", "From a heartbeat's sending to its answer.", (), "consumer")
 JOINS = Metric("join", METER, "requests", "JoinGroup requests answered.", (), "consumer")
-JOIN_TIME = Metric("join-time", SAMPLE, "ms", "From a JoinGroup's sending to its answer, the wait for the other members included.", (), "consumer")
+JOIN_TIME = Metric("join-time", SAMPLE, "ms", "From a JoinGroup's sending to its answer, including the wait for the other members.", (), "consumer")
 SYNCS = Metric("sync", METER, "requests", "SyncGroup requests answered.", (), "consumer")
-SYNC_TIME = Metric("sync-time", SAMPLE, "ms", "From a SyncGroup's sending to its answer, the wait for the leader included.", (), "consumer")
+SYNC_TIME = Metric("sync-time", SAMPLE, "ms", "From a SyncGroup's sending to its answer, including the wait for the leader.", (), "consumer")
 
 DECLARED: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
@@ -121,23 +121,23 @@ class _Window:
 
 
 class _Mark(NamedTuple):
-    """How high the totals stood when a window began."""
+    """The totals at the start of a window."""
 
     at: float
     totals: Mapping[Key, float]
 
 
 class Metrics:
-    """The numbers of one client. Any thread may update and read.
+    """The metrics of one client. Any thread may update and read.
 
-    ``samples`` windows of ``window_s`` seconds are what averages, maxima and rates look back on (``metrics_num_samples``,
-    ``metrics_sample_window_ms``). ``role`` has its totals told from the start, as 0.
+    Averages, maxima and rates cover ``samples`` windows of ``window_s`` seconds (``metrics_num_samples``,
+    ``metrics_sample_window_ms``). Totals of ``role`` are reported from the start, as 0.
     """
 
     def __init__(self, role: str | None = None, *, samples: int = 2, window_s: float = 30.0) -> None:
         self._samples = samples
         self._window_s = window_s
-        self._lock = RLock()  # a signal's handler may ask for figures while they are made
+        self._lock = RLock()  # a signal handler may read metrics during an update
         self._totals: dict[Key, float] = {}
         self._windows: dict[Key, deque[_Window]] = {}
         self._watched: dict[Metric, Read] = {}
@@ -152,15 +152,15 @@ class Metrics:
             self._totals[key] = self._totals.get(key, 0) + amount
 
     def watch(self, metric: Metric, read: Read) -> None:
-        """*read* gives the gauge's value, or the total so far, whenever somebody looks, by any thread; None is not known."""
+        """*read* returns the gauge's value or the total so far, None while unknown. Any thread may call it."""
         self._watched[metric] = read
 
     def sample(self, metric: Metric, value: float, now: float, *labels: str) -> None:
-        """One measured *value*, taken at *now* (seconds)."""
+        """Add one *value*, measured at *now* (seconds)."""
         self.samples(metric, value, 1, value, now, *labels)
 
     def samples(self, metric: Metric, total: float, count: int, highest: float, now: float, *labels: str) -> None:
-        """So many values with this sum, taken at *now*."""
+        """Add *count* values with this sum and maximum, measured at *now*."""
         with self._lock:
             windows = self._windows.get((metric, labels))
             if windows is None:
@@ -173,7 +173,7 @@ class Metrics:
             window.highest = max(window.highest, highest)
 
     def turn(self, now: float) -> None:
-        """Begin a window when the last one is over. To be called before totals grow: rates are what they grew by since."""
+        """Start a new window when the last one is over. Call it before totals grow: rates are their growth since."""
         if now < self._next_mark:
             return
         totals = self._all_totals()
@@ -185,7 +185,7 @@ class Metrics:
     # ---- reading ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, now: float) -> Mapping[str, float]:
-        """Every number by its name, such as ``request-latency-avg{node=1}``; averages without a sample are left out."""
+        """Every number by its name, such as ``request-latency-avg{node=1}``; averages without a sample are absent."""
         self.turn(now)
         totals, windows, mark = self._all_totals(), self._recent(now), self._base(now)
         found: dict[str, float] = {}
@@ -208,7 +208,7 @@ class Metrics:
         return {**counted, **together, **watched}
 
     def _recent(self, now: float) -> dict[Key, list[_Window]]:
-        """The windows that count, by labels and over all of them."""
+        """The windows that are recent enough, by labels and over all of them."""
         found: dict[Key, list[_Window]] = {}
         with self._lock:
             for (metric, labels), windows in self._windows.items():
@@ -217,7 +217,7 @@ class Metrics:
         return {key: windows for key, windows in found.items() if windows}
 
     def _base(self, now: float) -> _Mark:
-        """Where the oldest window that counts began."""
+        """The mark of the oldest window that is recent enough."""
         with self._lock:
             return next(mark for mark in self._marks if self._counts(mark.at, now))
 
@@ -225,7 +225,7 @@ class Metrics:
         return now - since < self._samples * self._window_s
 
     def _rate(self, growth: float, seconds: float) -> float:
-        """Per second; young clients count as if they had been there for all windows but the last, as in Java: no peak at the start."""
+        """Growth per second. As in Java, at least all windows but the last count, so young clients show no peak."""
         return growth / max(seconds, self._window_s * max(self._samples - 1, 1))
 
 

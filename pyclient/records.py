@@ -1,6 +1,6 @@
-"""The plain values users meet: where a record is, what the broker said of it, what a topic looks like.
+"""Plain values of the public interface: partitions, offsets, record metadata, and descriptions of topics and clusters.
 
-Each is immutable, hashable and pickles. `Record` itself is compiled and lives in ``pyclient.codec.record``.
+Each is immutable, hashable and can be pickled. `Record` itself is compiled and lives in ``pyclient.codec.record``.
 """
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class TopicPartition(NamedTuple):
 
 
 class SubscriptionPattern(str):
-    """A regular expression in RE2's syntax that brokers match with whole topic names (``group_protocol="consumer"``, Kafka 4.0 or newer).
+    """A regular expression in RE2 syntax that brokers match with whole topic names.
 
-    A ``re.Pattern`` is matched by the client instead, with every topic it may describe.
+    It needs ``group_protocol="consumer"`` and Kafka 4.0 or newer. A ``re.Pattern`` is matched by the client instead,
+    with every topic that it may describe.
     """
 
     __slots__ = ()
@@ -48,10 +49,10 @@ class TimestampType(enum.IntEnum):
 
 
 class RecordMetadata(NamedTuple):
-    """What is known of an acknowledged record.
+    """The partition, offset and timestamp of an acknowledged record.
 
-    ``offset`` is None when the broker was not asked (``acks=0``); ``timestamp`` is in ms since the epoch:
-    the producer's, or the broker's where the topic has ``message.timestamp.type=LogAppendTime``.
+    ``offset`` is None with ``acks=0``, where brokers send no response. ``timestamp`` is in ms since the epoch: the
+    producer's, or the broker's if the topic has ``message.timestamp.type=LogAppendTime``.
     """
 
     topic: str
@@ -61,7 +62,7 @@ class RecordMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the offset of the next record to read, with the committer's own note."""
+    """A committed position: the offset of the next record to read, and metadata of the committer."""
 
     offset: int
     metadata: str = ""
@@ -69,7 +70,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Answer to a look-up by time: the first record at or after it (ms since the epoch)."""
+    """Result of a look-up by time: the first record at or after that time (ms since the epoch)."""
 
     offset: int
     timestamp: int
@@ -77,9 +78,10 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """As whom a consumer speaks for its group; what a transaction that commits its offsets is fenced by (KIP-447).
+    """A consumer's identity in its group. It fences transactions that commit the consumer's offsets (KIP-447).
 
-    ``generation_id`` is -1 and ``member_id`` empty as long as it is no member; with ``group_protocol=consumer`` the first is the member's epoch.
+    While the consumer is not a member, ``generation_id`` is -1 and ``member_id`` is empty. With
+    ``group_protocol=consumer``, ``generation_id`` is the member's epoch.
     """
 
     group_id: str
@@ -101,7 +103,7 @@ class Node(NamedTuple):
 
 
 class NewTopic(NamedTuple):
-    """A topic to create. -1 partitions or replicas leave the number to the broker; ``configs`` are topic configs by name."""
+    """A topic to create. -1 partitions or replicas: the broker's default. ``configs`` are topic configs by name."""
 
     name: str
     partitions: int = -1
@@ -122,7 +124,7 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic with its id (None on brokers before 2.8) and partitions, in order of their numbers."""
+    """A topic with its id (None on brokers before 2.8) and its partitions, ordered by number."""
 
     name: str
     topic_id: UUID | None

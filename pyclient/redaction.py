@@ -1,20 +1,20 @@
-"""How what others sent, and what holds secrets, is shown in errors and logs."""
+"""Redaction: how secrets and text from peers are shown in errors and logs."""
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-"""Stands where a secret stood."""
+"""Replaces a secret."""
 
 
 def without(secrets: Iterable[str], text: str) -> str:
-    """*text* with `HIDDEN` where it repeats one of *secrets*, the longest first: one may be a part of another."""
+    """*text* with `HIDDEN` in place of *secrets*. The longest is replaced first: it may contain another one."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def in_one_line(text: str, length: int) -> str:
-    """Its first *length* characters: what others sent neither begins a line of a log nor speaks to a terminal."""
+    """The first *length* characters of text from a peer, without line breaks and terminal control characters."""
     return "".join(each if each.isprintable() else " " for each in text[:length])

@@ -1,4 +1,4 @@
-"""The admin client's two faces, sync and async: topics and the cluster. No protocol logic lives here."""
+"""`Admin` and `AsyncAdmin`: topics and the cluster. No protocol logic here."""
 from __future__ import annotations
 
 import threading
@@ -26,9 +26,10 @@ INT32_MAX: Final = 2**31 - 1
 
 
 class AsyncAdmin(AsyncFacade):
-    """Topics and the cluster, for asyncio. Bound to the loop of ``async with``; for concurrent use.
+    """Creates, deletes and describes topics, and describes the cluster; for asyncio.
 
-    An item that fails raises its own error when it was asked for alone, and else `PartialFailureError` after all were tried.
+    Bound to the event loop of ``async with``. Any number of tasks may use it at the same time. A call with one item
+    raises that item's error; a call with several tries all of them and raises `PartialFailureError`.
     """
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
@@ -38,11 +39,11 @@ class AsyncAdmin(AsyncFacade):
     async def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False, timeout: float | None = OPTION) -> None:
         """Create topics; a name alone takes the broker's default partitions and replicas.
 
-        The controller has them when this returns; the brokers learn of them a little later. Producers and consumers wait for that,
-        while `describe_topics` may still say that there is no such topic.
+        The controller has created them when this returns; the brokers learn of them a little later. Producers and
+        consumers wait for that; `describe_topics` may still raise UnknownTopicOrPartitionError.
 
         Raises:
-            TopicExistsError, InvalidTopicError, …: of a single topic; PartialFailureError: of several.
+            TopicExistsError, InvalidTopicError, …: for a single topic; PartialFailureError: for several.
         """
         wanted, limit = _new_topics(topics), self._limit(timeout)
         if wanted:
@@ -53,7 +54,7 @@ class AsyncAdmin(AsyncFacade):
         """Delete topics with all their records.
 
         Raises:
-            UnknownTopicOrPartitionError, …: of a single topic; PartialFailureError: of several.
+            UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
         """
         wanted, limit = _names(names), self._limit(timeout)
         if wanted:
@@ -61,7 +62,7 @@ class AsyncAdmin(AsyncFacade):
                 wanted, timeout=self._broker_limit(limit), finish=finish, deadline=deadline), limit))
 
     async def list_topics(self, *, internal: bool = False, timeout: float | None = OPTION) -> list[str]:
-        """The names of all topics, sorted; with *internal*, Kafka's own too."""
+        """The names of all topics, sorted; with *internal*, Kafka's internal topics too."""
         cluster = await self._describe(None, timeout)
         return sorted(name for name, topic in cluster.topics.items() if internal or not topic.internal)
 
@@ -69,7 +70,7 @@ class AsyncAdmin(AsyncFacade):
         """Partitions, leaders and replicas of topics, by name.
 
         Raises:
-            UnknownTopicOrPartitionError, …: of a single topic; PartialFailureError: of several.
+            UnknownTopicOrPartitionError, …: for a single topic; PartialFailureError: for several.
         """
         wanted = list(dict.fromkeys(_names(names)))
         cluster = await self._describe(wanted, timeout)
@@ -82,11 +83,11 @@ class AsyncAdmin(AsyncFacade):
         return ClusterDescription(cluster.id, tuple(cluster.nodes.values()), cluster.controller)
 
     def metrics(self) -> dict[str, float]:
-        """Figures by Kafka's names, as they stand now."""
+        """The current metrics, by Kafka's names. Never waits."""
         return self._core.figures()
 
     async def close(self) -> None:
-        """Close; calls under way end with ClientClosedError. Idempotent."""
+        """Close the client; calls under way raise ClientClosedError. Idempotent."""
         self._core.check_process()
         await self._core.close()
 
@@ -107,13 +108,15 @@ class AsyncAdmin(AsyncFacade):
         return seconds(timeout, self._config.default_api_timeout_ms)
 
     def _broker_limit(self, limit: float | None) -> float:
-        """How long the broker may work on it: not longer than one request waits for its answer."""
+        """The broker's time limit: not longer than one request waits for its answer."""
         longest = self._config.request_timeout_ms / 1000
         return longest if limit is None else min(limit, longest)
 
 
 class Admin(Facade):
-    """Topics and the cluster; for any number of threads. As `AsyncAdmin`, without awaiting."""
+    """Creates, deletes and describes topics, and describes the cluster. As `AsyncAdmin`, but its calls block.
+
+    Any number of threads may use it at the same time."""
 
     def __init__(self, config: Mapping[str, object] | None = None, /, **options: Unpack[AdminOptions]) -> None:
         self._admin = AsyncAdmin(config, **options)
@@ -147,7 +150,7 @@ class Admin(Facade):
         return self._admin.metrics()
 
     def close(self) -> None:
-        """Close; calls under way end with ClientClosedError. Idempotent."""
+        """Close the client; calls under way raise ClientClosedError. Idempotent."""
         self._core.check_process()
         with self._closing:
             if self._core.closed is None:
@@ -176,14 +179,14 @@ def _names(given: Iterable[object]) -> list[str]:
 
 def _name(given: object) -> str:
     if not isinstance(given, str):
-        raise TypeError(f"{given!r} is no topic's name: give a string")
+        raise TypeError(f"expected a topic name as str, got {type(given).__name__}: {given!r}")
     return given
 
 
 def _several(given: Iterable[object]) -> Iterable[object]:
-    """Not one string: it is a sequence too, of names that nobody means, and deleting them would be a loss."""
+    """Refuse a single string: taken as a sequence, each of its letters would name a topic to delete."""
     if isinstance(given, str):
-        raise TypeError(f"topics are given as a list, [{given!r}], not as one string")
+        raise TypeError(f"expected a list of topics, got the str {given!r}: write [{given!r}]")
     return given
 
 
@@ -192,7 +195,7 @@ def _new_topics(given: Iterable[object]) -> list[NewTopic]:
 
 
 def _new_topic(topic: NewTopic) -> NewTopic:
-    """What cannot be sent is refused here, by the name of what is wrong."""
+    """Refuse what no request can carry, and name the wrong field."""
     _name(topic.name)
     _check_count(topic, "partitions", topic.partitions, INT32_MAX)
     _check_count(topic, "replication_factor", topic.replication_factor, INT16_MAX)
@@ -203,19 +206,19 @@ def _new_topic(topic: NewTopic) -> NewTopic:
 
 def _check_count(topic: NewTopic, what: str, number: object, most: int) -> None:
     if not isinstance(number, int) or not -1 <= number <= most:
-        raise ValueError(f"{what} of topic {topic.name!r} is {number!r}: give a number up to {most}, or -1 for the broker's default")
+        raise ValueError(f"{what} of topic {topic.name!r} is {number!r}: expected a number up to {most}, or -1 for the broker's default")
 
 
 def _check_config(topic: NewTopic, name: object, value: object) -> None:
     if not (isinstance(name, str) and isinstance(value, str)):
-        raise TypeError(f"config {name!r} of topic {topic.name!r} is {value!r}: give strings")
+        raise TypeError(f"config {name!r} of topic {topic.name!r} is {value!r}: expected str for name and value")
 
 
-def _raise(asked: Collection[str], errors: Mapping[str, KafkaError | None]) -> None:
-    left_out = {name: UnknownServerError(f"the answer leaves out topic {name!r}: it may or may not be done")
-                for name in asked if name not in errors}
+def _raise(requested: Collection[str], errors: Mapping[str, KafkaError | None]) -> None:
+    left_out = {name: UnknownServerError(f"the broker's answer lacks topic {name!r}: the operation may or may not have been carried out")
+                for name in requested if name not in errors}
     failed = {name: error for name, error in {**errors, **left_out}.items() if error is not None}
-    if failed and len(asked) == 1:
+    if failed and len(requested) == 1:
         raise next(iter(failed.values()))
     if failed:
         raise PartialFailureError(failed)

@@ -1,6 +1,6 @@
-"""What every client has: connections, metadata, calls, and a driver that runs them on one loop.
+"""The base of producers, consumers and admin clients: connections, metadata, calls, and the driver that runs them.
 
-`ClientCore` is the asynchronous heart of producers, consumers and admins; the facades only translate.
+All of it runs on one event loop. Facades translate their calls to it; protocol decisions are in `pyclient.core`.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pyclient.runtime.transport import Network, SocketOptions
 from pyclient.net.security import Security
 
 _log = logging.getLogger(__name__)
-UNANSWERED: Final = 1  # requests in flight on connections that carry one thing at a time
+UNANSWERED: Final = 1  # requests in flight on connections that carry one request at a time
 CONTROL_REQUESTS: Final = 8
 
 
@@ -57,9 +57,9 @@ class ClientCore:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.closed: KafkaError | None = None
         self.refused: KafkaError | None = None
-        """Why no broker will ever accept this client as it is: every call raises this from now on."""
+        """Why no broker accepts this client (wrong credentials, say): every call raises this from now on."""
         self.parting = 0.0
-        """Seconds that `close` may take to write what answers nothing (acks=0)."""
+        """Seconds that `close` may take to write requests that have no answer (acks=0)."""
         process_hooks.register(self)
 
     def _make_connections(self, network: Network) -> ConnectionPool:
@@ -78,7 +78,7 @@ class ClientCore:
             sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
             protection=Security.of(config, self.environment, self.random),
         )
-        # Bootstrap addresses are nodes with negative ids until the brokers tell their own.
+        # Bootstrap addresses are nodes with negative ids, until metadata brings the brokers' own ids.
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
         return ConnectionPool(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
                      metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.rest, on_trouble=self._on_trouble, on_refused=self._on_refused)
@@ -92,14 +92,14 @@ class ClientCore:
             request_timeout=self.request_timeout, backoff=self.backoff, create_topics=create_topics,
             on_update=self._on_cluster)
 
-    # ---- life -------------------------------------------------------------------------------------------------------
+    # ---- opening and closing ----------------------------------------------------------------------------------------
 
     def managers(self) -> Sequence[Manager]:
-        """What the driver runs, in this order."""
+        """The managers that the driver polls, in this order."""
         return [self.metadata, self.calls]
 
     async def start(self) -> None:
-        """Bind to the running loop and begin."""
+        """Bind the client to the running loop and start its driver."""
         if self.closed is not None:
             raise raisable(self.closed)
         if self.loop is not None:
@@ -108,7 +108,7 @@ class ClientCore:
         self.driver.start(self.connections, self.managers())
 
     async def close(self) -> None:
-        """End every call, close every connection; idempotent."""
+        """End every call and close every connection. Idempotent."""
         if self.closed is not None:
             return
         self.check_loop()
@@ -119,7 +119,7 @@ class ClientCore:
         process_hooks.unregister(self)
 
     def forked(self) -> None:
-        """This process is a forked child: nothing of the parent's client may be used or told to its peers."""
+        """This process is a forked child: the connections belong to the parent, so nothing may be sent on them."""
         self.closed = ClientForkedError(
             f"this {self.config.ROLE} was opened before a fork and belongs to the parent process: open a new one in the child")
         self.connections.drop()
@@ -149,10 +149,10 @@ class ClientCore:
         if self.closed is not None and self.is_forked:
             raise raisable(self.closed)
 
-    # ---- what facades ask for ---------------------------------------------------------------------------------------
+    # ---- for facades ------------------------------------------------------------------------------------------------
 
     async def call(self, make: Callable[[Finish, float | None], Call], timeout: float | None) -> Any:
-        """Submit a call and wait for its end; cancelling the wait drops the call."""
+        """Submit a call and wait for its result; cancelling the wait drops the call."""
         self.check_open()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -175,7 +175,7 @@ class ClientCore:
             self.calls.cancel(call)
 
     def metadata_timeout(self, topic: str, waited: float | None, creation: str) -> KafkaError:
-        """Why nothing is known of a topic; *creation* tells whether the cluster might create it."""
+        """The error when a topic stays unknown; *creation* says whether the cluster might create it."""
         if not self.metadata.cluster.nodes:
             return BootstrapError(self.connections.troubles(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
@@ -186,7 +186,8 @@ class ClientCore:
             "Nothing was queued.")
 
     def _doubt(self, topic: str) -> int:
-        """An error known of a topic may be cured by now: ask anew, and believe only views newer than the one returned."""
+        """The known error of a topic may be out of date: request an update. Only views newer than the returned version
+        count."""
         known = self.metadata.cluster.topics.get(topic)
         if known is None or not known.error:
             return -1
@@ -194,14 +195,14 @@ class ClientCore:
         return self.metadata.cluster.version
 
     def _raise_topic_error(self, topic: str, *, newer_than: int) -> None:
-        """M03: raise what waiting cannot cure."""
+        """M03: raise an error that waiting cannot cure."""
         cluster = self.metadata.cluster
         known = cluster.topics.get(topic)
         if known is not None and known.error and cluster.version > newer_than and not error_for(known.error).retriable:
             raise error_of(Api.METADATA, known.error, f"topic {topic!r}", topics=[topic])
 
     def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
-        """A time-out before any broker was reached is told by what each address said."""
+        """A timeout before any broker was reached becomes the error of each address."""
         if isinstance(error, TimeoutError) and not self.metadata.cluster.nodes:
             return BootstrapError(self.connections.troubles(), waited_s=waited)
         return error
@@ -223,23 +224,23 @@ class ClientCore:
         self.metadata.request_update()
 
     def _on_refused(self, error: AuthenticationError) -> None:
-        """Nothing is tried any more, and whoever waits is told at once."""
+        """No broker accepts this client: stop, and fail all calls and waiters at once."""
         if self.refused is None and self.closed is None:
-            _log.error("this %s gives up: %s", self.config.ROLE, error)
+            _log.error("this %s stops: %s", self.config.ROLE, error)
             self.refused = error
             self.calls.close(error)
             self.driver.stop(error)
             self.on_refused(error)
 
     def on_refused(self, error: AuthenticationError) -> None:
-        """As `refused` tells; called on the loop, once."""
+        """Called once, on the loop, when `refused` was set. For subclasses."""
 
     def _on_cluster(self, cluster: Cluster) -> None:
         self.connections.follow(cluster.nodes)
         self.on_cluster(cluster)
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """A new view was published; called on the loop."""
+        """Called on the loop with each new view of the cluster. For subclasses."""
 
 
 def _seconds(milliseconds: int) -> float:

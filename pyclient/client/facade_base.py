@@ -1,4 +1,4 @@
-"""What the sync and async facades share: left-out timeouts, refusing to pickle, deadlines."""
+"""What sync and async facades share: default timeouts, the warning when left unclosed, the refusal to pickle."""
 from __future__ import annotations
 
 import sys
@@ -12,18 +12,18 @@ from pyclient.client.core import ClientCore
 
 
 class _Option(float):
-    """The type of `OPTION`: shows as the option's name in signatures."""
+    """The type of `OPTION`: readable in signatures."""
 
     def __repr__(self) -> str:
         return "<the option's>"
 
 
 OPTION: Final[float] = _Option("nan")
-"""A timeout that was left out: the option's value holds."""
+"""The default of ``timeout`` arguments: the option's value is used."""
 
 
 def seconds(timeout: float | None, option_ms: int) -> float | None:
-    """A timeout in seconds; left out it is the option's, None is no limit."""
+    """*timeout* in seconds. `OPTION` means *option_ms*, None means no limit."""
     if timeout is OPTION:
         return option_ms / 1000
     if timeout is not None and not timeout >= 0:
@@ -37,12 +37,12 @@ def left(deadline: float, clock: Callable[[], float]) -> float:
 
 
 def sooner(one: float | None, other: float | None) -> float | None:
-    """The shorter of two waits; None is without end."""
+    """The shorter of two timeouts; None means no limit."""
     return min((each for each in (one, other) if each is not None), default=None)
 
 
 class Facade:
-    """What users hold: it cannot travel to another process, and says so when it is dropped without being closed."""
+    """The base of clients as users see them: they cannot be pickled, and warn when they are collected unclosed."""
 
     _core: ClientCore
 
@@ -52,11 +52,11 @@ class Facade:
         return self._core
 
     def _forget(self) -> None:
-        """It was collected unclosed: end in the background what it had."""
+        """Release the resources of a client that was collected unclosed, in the background."""
         raise NotImplementedError
 
     def _unclosed(self) -> str:
-        """What the warning says is lost or left."""
+        """The text of the warning."""
         return f"unclosed {type(self).__name__}: use `with` or close()"
 
     def __del__(self) -> None:
@@ -77,7 +77,7 @@ class AsyncFacade(Facade):
     """A facade whose core runs on the user's loop."""
 
     def _forget(self) -> None:
-        """Let go of its connections there, if that loop still runs."""
+        """Close its connections on the user's loop, if that still runs."""
         core, loop = self._core, self._core.loop
         if loop is not None and loop.is_running():
             loop.call_soon_threadsafe(lambda: loop.create_task(core.close(), name="pyclient ends an unclosed client"))

@@ -1,4 +1,4 @@
-"""How a list of broker addresses is written, and what it means. Knows no DNS: names stay names."""
+"""Parses lists of broker addresses. Knows no DNS: names stay names."""
 from __future__ import annotations
 
 import ipaddress
@@ -22,14 +22,14 @@ def parse_addresses(value: object) -> tuple[Address, ...]:
     A listener name in front (``PLAINTEXT://host:9092``) is allowed and ignored, as in Java's client.
 
     Raises:
-        ValueError: which text is no address, and why.
+        ValueError: a text is not an address; says which and why.
     """
     found = [_address(part) for part in _parts(value)]
     return tuple(dict.fromkeys(found))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays on this machine."""
+    """Whether *host* is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -50,7 +50,7 @@ def _address(part: object) -> Address:
     if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str) and isinstance(part[1], int):
         text = f"{part[0]}:{part[1]}"
         return Address(_host(part[0].strip("[]"), text), _port(str(part[1]), text))
-    raise ValueError(f"{part!r} is no address: write 'host:port', several separated by commas or in a list")
+    raise ValueError(f"{part!r} is not an address: write 'host:port', several separated by commas or in a list")
 
 
 def _address_of_text(text: str) -> Address:

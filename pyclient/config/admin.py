@@ -11,7 +11,7 @@ from pyclient.config.declaration import NotYet, option
 from pyclient.config.kinds import INT32_MAX, INT64_MAX, Addresses, Int
 
 NOT_YET = (
-    NotYet("bootstrap_controllers", bool, "Until then give bootstrap_servers: brokers pass the calls on."),
+    NotYet("bootstrap_controllers", bool, "Until then give bootstrap_servers: brokers forward the calls."),
 )
 
 
@@ -23,8 +23,8 @@ class AdminConfig(ClientConfig):
     NOT_YET: ClassVar[tuple[NotYet, ...]] = NOT_YET
 
     bootstrap_controllers: tuple[Address, ...] = option(
-        "3.7", (), Addresses(), "Controllers to ask first, instead of brokers (KIP-919).", importance="high")
+        "3.7", (), Addresses(), "Controllers to connect to first, instead of brokers (KIP-919).", importance="high")
     retries: int = option(
         "0.8", INT32_MAX, Int(), "How often a failed call is repeated, within its timeout.", importance="low", unit="")
     connections_max_idle_ms: int = option(
-        "0.9", 300_000, Int(-1, INT64_MAX), "Close a connection unused for so long; -1 never.")
+        "0.9", 300_000, Int(-1, INT64_MAX), "Close a connection that was idle for so long; -1: never.")

@@ -1,4 +1,4 @@
-"""Options that producer, consumer and admin share: where the cluster is, timeouts, back-off, metadata, limits."""
+"""Options that producer, consumer and admin share: addresses, timeouts, back-off, metadata, limits."""
 from __future__ import annotations
 
 from typing import ClassVar
@@ -68,25 +68,25 @@ RULES = (
 
 @attrs.define(frozen=True, kw_only=True, repr=False)
 class ClientConfig(SecurityConfig):
-    """What every client needs."""
+    """Options of every client."""
 
     RULES: ClassVar[tuple[Rule, ...]] = RULES
     NOT_YET: ClassVar[tuple[NotYet, ...]] = NOT_YET
 
     bootstrap_servers: tuple[Address, ...] = option(
         "0.8", (), Addresses(),
-        "Brokers to ask first, host:port; the others are learned from them. Two or three are enough.",
+        "Brokers to connect to first, host:port; they name the others. Two or three are enough.",
         importance="high")
     client_id: str = option(
-        "0.8", "", Text(longest=INT16_MAX), "Name of this client in broker logs, quotas and metrics; empty: one is made up.")
+        "0.8", "", Text(longest=INT16_MAX), "Name of this client in broker logs, quotas and metrics; empty: a generated name.")
     client_dns_lookup: str = option(
         "2.1", "use_all_dns_ips", Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
-        "Try every address of a host name, or first replace bootstrap names by their canonical ones (Kerberos).")
+        "Try every address of a host name, or first replace bootstrap names by their canonical names (Kerberos).")
 
     request_timeout_ms: int = option(
-        "0.9", 30_000, Int(), "Longest wait for the answer to one request; then its connection is closed.")
+        "0.9", 30_000, Int(), "Longest wait for the answer to one request; after that its connection is closed.")
     default_api_timeout_ms: int = option(
-        "2.0", 60_000, Int(), "Timeout of calls that are given none, retries included.")
+        "2.0", 60_000, Int(), "Timeout of calls without a timeout argument, retries included.")
     retry_backoff_ms: int = option(
         "0.8", 100, Int(high=INT64_MAX), "First wait before a failed request is repeated; doubles, with 20 % jitter (KIP-580).",
         importance="low")
@@ -98,7 +98,7 @@ class ClientConfig(SecurityConfig):
         importance="low")
 
     connections_max_idle_ms: int = option(
-        "0.9", 540_000, Int(-1, INT64_MAX), "Close a connection unused for so long; -1 never. Brokers do so after 10 minutes.")
+        "0.9", 540_000, Int(-1, INT64_MAX), "Close a connection that was idle for so long; -1: never. Brokers do so after 10 minutes.")
     reconnect_backoff_ms: int = option(
         "0.8", 50, Int(high=INT64_MAX), "First wait before connecting to a broker again; doubles, with 20 % jitter.",
         importance="low")
@@ -110,35 +110,35 @@ class ClientConfig(SecurityConfig):
         "2.7", 30_000, Int(1, INT64_MAX), "Longest time for any attempt to open a connection.")
     send_buffer_bytes: int = option(
         "0.8", 4_194_304, Int(-1),
-        "Size of the socket's send buffer (SO_SNDBUF), -1: the system's. 4 MiB (Java: 128 KiB): whole requests leave at once, those behind the first too. "
-        "Where the system allows less, as much as it allows.")
+        "Size of the socket's send buffer (SO_SNDBUF), -1: the system's default. 4 MiB (Java: 128 KiB): several requests fit and are written without waiting. "
+        "If the system's limit is lower, that is used.")
     receive_buffer_bytes: int = option(
         "0.8", -1, Int(-1),
-        "Size of the socket's receive buffer (SO_RCVBUF), -1: the system's. -1 (Java: 32 or 64 KiB): the system grows it as needed.")
+        "Size of the socket's receive buffer (SO_RCVBUF), -1: the system's default, which grows as needed (Java: 32 or 64 KiB).")
     receive_max_frame_bytes: int = option(
         "pyclient", 104_857_600, Int(1024),
-        "Largest answer accepted from a broker; a larger one closes the connection, whatever is behind it.",
+        "Largest answer accepted from a broker; a larger one closes the connection.",
         importance="low")
 
     metadata_max_age_ms: int = option(
-        "0.8", 300_000, Int(high=INT64_MAX), "Look up the cluster's metadata again after so long, without any other reason.",
+        "0.8", 300_000, Int(high=INT64_MAX), "Refresh the cluster's metadata after so long, even if nothing seems to have changed.",
         importance="low")
     metadata_recovery_strategy: str = option(
         "3.8", "rebootstrap", Choice(("rebootstrap", "none")),
-        "When no known broker can be reached: start again from bootstrap_servers, or keep trying (KIP-899).",
+        "When no known broker can be reached: start again from bootstrap_servers, or keep trying the known ones (KIP-899).",
         importance="low")
     metadata_recovery_rebootstrap_trigger_ms: int = option(
         "4.0", 300_000, Int(high=INT64_MAX), "Start again from bootstrap_servers after so long without metadata (KIP-1102).",
         importance="low")
 
     metrics_num_samples: int = option(
-        "0.8", 2, Int(1), "Windows a windowed metric looks back on.", importance="low", unit="")
+        "0.8", 2, Int(1), "Number of sample windows that averages, maxima and rates cover.", importance="low", unit="")
     metrics_sample_window_ms: int = option(
-        "0.8", 30_000, Int(high=INT64_MAX), "Length of such a window.", importance="low")
+        "0.8", 30_000, Int(high=INT64_MAX), "Length of a sample window.", importance="low")
     metrics_recording_level: str = option(
         "0.10", "INFO", Choice(("INFO", "DEBUG", "TRACE")), "How detailed metrics are.", importance="low")
     metric_reporters: tuple[object, ...] = option(
         "0.8", (), Plugins(), "Exporters that metrics are pushed to.", importance="low")
     enable_metrics_push: bool = option(
-        "3.7", False, Bool(), "Let the cluster collect this client's metrics (KIP-714). Off here until it is built (Java: on).",
+        "3.7", False, Bool(), "Let the cluster collect this client's metrics (KIP-714). Not supported yet, so off (Java: on).",
         importance="low")

@@ -1,4 +1,4 @@
-"""Options of the consumer, and the laws between them."""
+"""Options of the consumer, and the rules between them."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ NOT_YET = (
 
 
 def _plain_function(given: object) -> bool:
-    """A coroutine would be waited for by nobody."""
+    """Coroutine functions are refused: no code would await them."""
     return callable(given) and not iscoroutinefunction(given) and not iscoroutinefunction(getattr(given, "__call__", None))  # noqa: B004
 
 
@@ -29,17 +29,17 @@ RULES = (
     Rule(
         ("group_protocol", "group_remote_assignor"),
         lambda c: c.group_protocol == "consumer" or c.group_remote_assignor is None,
-        "group_remote_assignor needs group_protocol=consumer: in a classic group members assign, see assignors",
+        "group_remote_assignor needs group_protocol=consumer: in a classic group a member assigns, see assignors",
     ),
     Rule(
         ("group_protocol", "assignors"),
         lambda c: c.group_protocol == "classic" or c.assignors is None,
-        "group_protocol=consumer has the broker assign: leave assignors out; group_remote_assignor names one of the broker's",
+        "group_protocol=consumer lets the broker assign: leave assignors out; group_remote_assignor names one of the broker's",
     ),
     Rule(
         ("group_protocol", "session_timeout_ms", "heartbeat_interval_ms"),
         lambda c: c.group_protocol == "classic" or c.given.isdisjoint({"session_timeout_ms", "heartbeat_interval_ms"}),
-        "group_protocol=consumer leaves these to the broker (group.consumer.session.timeout.ms and its like): leave them out",
+        "group_protocol=consumer leaves these to the broker (group.consumer.session.timeout.ms and others): leave them out",
     ),
     Rule(
         ("heartbeat_interval_ms", "session_timeout_ms"),
@@ -97,17 +97,17 @@ class ConsumerConfig(ClientConfig):
     on_deserialization_error: Callable[[Any, Any], object] | None = option(
         "pyclient", None,
         Anything("a plain function of a record and its error", _plain_function, "Callable[[Record, SerializationError], object]"),
-        "Told of each record whose key or value a deserializer refuses, which is then left out: positions move over it. None: raise at that record.")
+        "Called with each record that cannot be deserialized; the record is skipped and the position moves past it. None: raise the error at that record.")
     interceptors: tuple[object, ...] = option(
-        "0.10", (), Plugins(), "See records before they are handed out, in this order, and leave some out; see what was committed.",
+        "0.10", (), Plugins(), "See or filter records before poll returns them, in this order; see what was committed.",
         dotted="interceptor.classes", importance="low", explicit=True)
     assignors: tuple[object, ...] | None = option(
         "0.8", None, Plugins(),
-        "How a group's partitions are shared out, in order of preference. None: range, cooperative-sticky.",
+        "How a group's partitions are assigned, in order of preference. None: range, cooperative-sticky.",
         dotted="partition.assignment.strategy", explicit=True)
 
     group_id: str | None = option(
-        "0.8", None, Text(empty=False, longest=INT16_MAX), "The group that offsets are committed for, and partitions are shared in.", importance="high")
+        "0.8", None, Text(empty=False, longest=INT16_MAX), "The consumer group: its members share the partitions, and offsets are committed for it.", importance="high")
     group_instance_id: str | None = option(
         "2.3", None, Text(empty=False, longest=INT16_MAX), "Makes this a static member: a restart within session_timeout_ms moves no partition (KIP-345).")
     group_protocol: str = option(
@@ -116,44 +116,44 @@ class ConsumerConfig(ClientConfig):
     group_remote_assignor: str | None = option(
         "3.7", None, Text(empty=False), "The broker's assignor for group_protocol=consumer; None: its default.")
     session_timeout_ms: int = option(
-        "0.8", 45_000, Int(1), "A member silent for so long loses its partitions.", importance="high")
+        "0.8", 45_000, Int(1), "A member that sends no heartbeat for so long loses its partitions.", importance="high")
     heartbeat_interval_ms: int = option(
-        "0.9", 3_000, Int(1), "Time between signs of life; lowered when left out and session_timeout_ms is short.", importance="high")
+        "0.9", 3_000, Int(1), "Time between heartbeats; if not set, lowered when session_timeout_ms is short.", importance="high")
     max_poll_interval_ms: int = option(
         "0.10", 300_000, Int(1), "A member that does not poll for so long loses its partitions.")
 
     enable_auto_commit: bool = option(
-        "0.8", True, Bool(), "Commit the consumed positions from time to time. Off without group_id.")
+        "0.8", True, Bool(), "Commit consumed positions every auto_commit_interval_ms. Off without group_id.")
     auto_commit_interval_ms: int = option(
         "0.8", 5_000, Int(), "Time between automatic commits.", importance="low")
     auto_offset_reset: str = option(
         "0.8", "latest", OffsetReset(),
-        "Where to begin without a committed offset, or when it is gone: earliest, latest, none (raise), or by_duration:PT1H before now.")
+        "Where to start without a valid committed offset: earliest, latest, none (raise an error), or by_duration:PT1H before now.")
     isolation_level: str = option(
         "0.11", "read_uncommitted", Choice(("read_uncommitted", "read_committed")),
-        "Whether records of aborted and open transactions are left out (read_committed).")
+        "read_committed skips records of aborted and open transactions.")
 
     max_poll_records: int = option(
         "0.10", 500, Int(1), "Most records that one poll returns.", unit="")
     fetch_min_bytes: int = option(
-        "0.8", 1, Int(), "A broker waits for so many bytes, up to fetch_max_wait_ms, before it answers.", importance="high")
+        "0.8", 1, Int(), "A broker waits for so many bytes before it answers a fetch, at most fetch_max_wait_ms.", importance="high")
     fetch_max_wait_ms: int = option(
         "0.8", 500, Int(), "Longest time a broker waits for fetch_min_bytes.", importance="low")
     fetch_max_bytes: int = option(
-        "0.10", 52_428_800, Int(1), "Largest answer to one fetch; a single batch that is larger still comes.")
+        "0.10", 52_428_800, Int(1), "Largest answer to one fetch; a single larger batch is still returned.")
     max_partition_fetch_bytes: int = option(
-        "0.9", 1_048_576, Int(1), "Most bytes of one partition in an answer; a single batch that is larger still comes.",
+        "0.9", 1_048_576, Int(1), "Most bytes of one partition in an answer; a single larger batch is still returned.",
         importance="high")
     fetch_buffer_memory: int = option(
         "pyclient", 67_108_864, Int(1, INT64_MAX), "Bytes fetched ahead of poll, over all partitions; when it is full, fetching pauses.",
         unit="B")
     decompression_limit_bytes: int = option(
-        "pyclient", 67_108_864, Int(1), "Largest batch after decompression; a larger one is an error, not memory.", importance="low")
+        "pyclient", 67_108_864, Int(1), "Largest batch after decompression; a larger one raises an error before memory is used.", importance="low")
     check_crcs: bool = option(
         "0.9", True, Bool(), "Check every batch's CRC-32C.", importance="low")
 
     client_rack: str = option(
-        "2.3", "", Text(), "Where this client is: brokers let it read from the replica in the same rack (KIP-392).", importance="low")
+        "2.3", "", Text(), "The rack of this client: it reads from a replica in the same rack, if the brokers allow it (KIP-392).", importance="low")
     allow_auto_create_topics: bool = option(
         "2.3", True, Bool(), "Reading an unknown topic creates it, where brokers allow that.")
     exclude_internal_topics: bool = option(

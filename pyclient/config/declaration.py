@@ -18,14 +18,14 @@ from pyclient.foreign_options import settle
 from pyclient.redaction import HIDDEN
 
 _KEY: Final = "pyclient"
-_NOT_TOLD: Final = frozenset({"*"})
+_UNKNOWN: Final = frozenset({"*"})
 _UNITS: Final = {"_ms": "ms", "_bytes": "B", "_seconds": "s"}
 
 
 class Secret(str):
-    """A secret as a config object holds it: a text like any other, save that its ``repr`` hides it.
+    """A secret in a config object: a str whose ``repr`` hides it.
 
-    So it stands in no dump of objects: neither ``attrs.asdict(config)`` nor the local variables of a traceback show it.
+    Dumps of objects do not show it, such as ``attrs.asdict(config)`` or the local variables of a traceback.
     """
 
     __slots__ = ()
@@ -36,7 +36,7 @@ class Secret(str):
 
 @attrs.define(frozen=True, kw_only=True)
 class Option:
-    """One option as declared: what docs, signatures and messages are made of."""
+    """One option as declared: the source of docs, signatures and messages."""
 
     name: str
     dotted: str
@@ -44,7 +44,7 @@ class Option:
     default: Any
     doc: str
     since: str
-    """The first Kafka release with an option of this name and meaning, or ``pyclient`` for our own."""
+    """The first Kafka release with an option of this name and meaning, or ``pyclient`` for this client's own."""
     importance: str
     unit: str
     secret: bool
@@ -53,7 +53,7 @@ class Option:
 
     @property
     def range(self) -> str:
-        """What values it takes, in words."""
+        """The allowed values, in words."""
         return self.kind.expected
 
     def convert(self, value: object) -> Any:
@@ -113,17 +113,17 @@ def _of(field: Any) -> Option:
 
 
 class Rule(NamedTuple):
-    """A law between several options. A default that breaks it gives way; what the user set is complained about."""
+    """A rule between several options. A default that breaks it is replaced; values that the user set raise."""
 
     options: tuple[str, ...]
     holds: Callable[[Any], bool]
     law: str
     yields: Mapping[str, Callable[[Any], object]] = {}
-    """Options whose *default* may be replaced, and by what, to keep the law."""
+    """Options whose *default* may be replaced to keep the rule, and by which value."""
 
 
 class NotYet(NamedTuple):
-    """A setting that this release cannot honour: asking for it raises instead of silently doing nothing."""
+    """A setting that this release does not support: setting it raises, instead of doing nothing in silence."""
 
     option: str
     asked: Callable[[Any], bool]
@@ -132,9 +132,9 @@ class NotYet(NamedTuple):
 
 @attrs.define(frozen=True, kw_only=True, repr=False)
 class Config:
-    """A client's options, checked and frozen. Picklable; secrets stand neither in ``repr`` nor in errors."""
+    """A client's options, checked and frozen. Picklable; neither ``repr`` nor errors show secrets."""
 
-    given: frozenset[str] = attrs.field(default=_NOT_TOLD, eq=False)
+    given: frozenset[str] = attrs.field(default=_UNKNOWN, eq=False)
     """The options that were set, rather than left to their default."""
 
     ROLE: ClassVar[str] = "client"
@@ -142,7 +142,7 @@ class Config:
     NOT_YET: ClassVar[tuple[NotYet, ...]] = ()
 
     def __attrs_post_init__(self) -> None:
-        if self.given is _NOT_TOLD:
+        if self.given is _UNKNOWN:
             self._put("given", frozenset(each.name for each, value in self if value != each.convert(None)))
         for rule in self._rows("RULES"):
             self._obey(rule)
@@ -156,13 +156,13 @@ class Config:
         Values may be texts, as a properties file has them. None is the same as leaving the option out.
 
         Raises:
-            UnknownOptionError: a name that is neither ours nor another client's; names the nearest ones.
-            UnsupportedFeatureError: asked for something a later release brings.
-            ConfigurationError: a value of a wrong type or range, or two that contradict each other.
+            UnknownOptionError: neither this client nor another one has an option of this name; names the nearest ones.
+            UnsupportedFeatureError: this release does not support the setting yet.
+            ConfigurationError: a value has a wrong type or range, or two contradict each other.
         """
         if config is not None and not isinstance(config, Mapping):
             raise ConfigurationError(
-                f"what stands first is a mapping of options, and {type(config).__name__} is none: name the options, bootstrap_servers=… and so on"
+                f"expected a mapping of options as first argument, got {type(config).__name__}: pass options by name, as in bootstrap_servers=…"
                 f"{'; subscribe([…]) chooses topics' if cls.ROLE == 'consumer' else ''}")
         values: dict[str, Any] = {**_named(cls, config or {}), **_named(cls, options or {})}
         return cls(**values, given=frozenset(values))
@@ -192,7 +192,7 @@ class Config:
 
     @classmethod
     def _rows(cls, table: str) -> Iterator[Any]:
-        """The rows of *table* of this class and those it inherits from, the general ones first."""
+        """The rows of *table* of this class and its bases, base classes first."""
         for each in reversed(cls.__mro__):
             yield from each.__dict__.get(table, ())
 
@@ -209,7 +209,7 @@ class Config:
         if row.option in self.given and row.asked(value := getattr(self, row.option)):
             shown = _catalog(type(self)).options[row.option].show(value)
             raise UnsupportedFeatureError(
-                f"{row.option} = {shown}: this release cannot do that yet, a later one will. {row.instead}",
+                f"{row.option} = {shown}: this release does not support that yet. {row.instead}",
                 option=row.option,
             )
 
@@ -232,14 +232,14 @@ def _catalog(cls: type[Config]) -> _Catalog:
 
 
 def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]:
-    """The settings under our own names. Ours wins over another client's; two spellings of one kind must agree."""
+    """The settings under this client's names. Its own name wins over another client's; two spellings must agree."""
     ours: dict[str, tuple[str, object]] = {}
     theirs: dict[str, tuple[str, object]] = {}
     for key, value in source.items():
         settings = _settled(cls, key, value)
         into = ours if key in _catalog(cls).spellings else theirs
         for name, meant in settings:
-            if meant is not None:  # the name is checked all the same
+            if meant is not None:  # the name was checked in any case
                 _add(into, name, key, meant)
     return {name: meant for name, (_, meant) in {**theirs, **ours}.items()}
 
@@ -247,12 +247,12 @@ def _named(cls: type[Config], source: Mapping[str, object]) -> dict[str, object]
 def _add(into: dict[str, tuple[str, object]], name: str, key: str, meant: object) -> None:
     spelled, before = into.setdefault(name, (key, meant))
     if before is not meant and before != meant:  # NaN is not even itself
-        raise ConfigurationError(f"{spelled} and {key} are one option, set to two values: keep one", option=name)
+        raise ConfigurationError(f"{spelled} and {key} are the same option, set to two values: keep one", option=name)
 
 
 def _settled(cls: type[Config], key: object, value: object) -> list[tuple[str, object]]:
     if not isinstance(key, str):
-        raise ConfigurationError(f"{key!r} is no option name: names are texts such as 'bootstrap.servers'")
+        raise ConfigurationError(f"expected an option name as str, such as 'bootstrap.servers', got {type(key).__name__}: {key!r}")
     settings = settle(cls.ROLE, key, value, _catalog(cls).spellings)
     if settings is None:
         raise _misplaced(cls, key) or unknown_option(cls, key)
@@ -277,11 +277,11 @@ def _kinds_of_client(base: type[Config]) -> Iterator[type[Config]]:
 
 
 def unknown_option(cls: type[Config], key: str) -> UnknownOptionError:
-    """The error for a name that nobody knows, with the nearest ones we know."""
+    """The error for an unknown name, with the most similar known ones."""
     ways = _catalog(cls).spellings
     alike = difflib.get_close_matches(key.replace(".", "_").lower(), [way for way in ways if "." not in way], n=3)
     nearest = tuple(dict.fromkeys(ways[way] for way in alike))
     dotted = "." in key
     shown = [_catalog(cls).options[name].dotted if dotted else name for name in nearest]
-    hint = f"did you mean {' or '.join(shown)}?" if shown else "docs/options.md lists all of them"
-    return UnknownOptionError(f"{key!r} is no option of the {cls.ROLE}: {hint}", option=key, nearest=nearest)
+    hint = f"did you mean {' or '.join(shown)}?" if shown else "docs/options.md lists all options"
+    return UnknownOptionError(f"the {cls.ROLE} has no option {key!r}: {hint}", option=key, nearest=nearest)

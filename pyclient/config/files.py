@@ -1,4 +1,4 @@
-"""Files that options name, and that may change while a client runs."""
+"""Files that options name: whether they changed while a client runs."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ Stamp: TypeAlias = tuple[int, int, int, int] | None
 
 
 def stamp(path: str) -> Stamp:
-    """What a change of a file changes, a link that leads elsewhere now being one; None: it cannot be found."""
+    """A value that differs once the file, or the target of a link, has changed; None if the file cannot be found."""
     try:
         found = os.stat(path)  # noqa: PTH116 a text as the user gave it
     except OSError:

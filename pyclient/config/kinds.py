@@ -1,7 +1,7 @@
-"""What values an option takes, and how text from a properties file becomes one.
+"""Kinds of option values: what is allowed, and how text from a properties file is converted.
 
-A kind is declared with each option. It raises ValueError for what it does not take; who asked, and for which option, is
-added by the caller, and never the value of a secret.
+Each option is declared with a kind. A kind raises ValueError for a value it does not accept; the caller adds the
+option's name, and never shows the value of a secret.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DURATION: Final = re.compile(r"P(?:(?P<d>\d+)D)?(?:T(?=\d)(?:(?P<h>\d+)H)?(?:(?
 
 
 class Kind:
-    """One sort of value: ``expected`` completes the sentence "expected …", ``accepts`` is the type in signatures."""
+    """A kind of value: ``expected`` completes the sentence "expected …", ``accepts`` is the type in signatures."""
 
     accepts: str = "object"
 
@@ -92,7 +92,7 @@ class Float(Kind):
         number = self._number(value)
         if (self.low is None or number >= self.low) and (self.high is None or number <= self.high):
             return number
-        raise self.wrong()  # NaN ends here too: no comparison with it holds
+        raise self.wrong()  # also for NaN: every comparison with it is false
 
     def _number(self, value: object) -> float:
         if not isinstance(value, (int, float, str)) or isinstance(value, bool):
@@ -105,7 +105,7 @@ class Float(Kind):
 
 @attrs.define(frozen=True)
 class Bool(Kind):
-    """True or False, or the words."""
+    """True or False, also as text."""
 
     accepts = "bool"
 
@@ -124,7 +124,7 @@ class Bool(Kind):
 
 @attrs.define(frozen=True)
 class Text(Kind):
-    """A text; ``empty`` tells whether "" is one, ``longest`` is its limit in bytes of UTF-8."""
+    """A text. ``empty`` allows "", ``longest`` limits it in bytes of UTF-8."""
 
     empty: bool = True
     longest: int | None = None
@@ -143,14 +143,14 @@ class Text(Kind):
     def _fits(self, value: str) -> bool:
         try:
             size = len(value.encode())
-        except UnicodeEncodeError:  # a lone surrogate: no request could carry it
+        except UnicodeEncodeError:  # a lone surrogate: no request can carry it
             return False
         return self.longest is None or size <= self.longest
 
 
 @attrs.define(frozen=True)
 class FilePath(Kind):
-    """Where a file is. Not its content: that may be a key, and paths are shown."""
+    """The path of a file. PEM content is refused: it may be a key, and messages show paths."""
 
     accepts = "str | PathLike[str]"
 
@@ -172,13 +172,13 @@ _NAME: Final = Text(empty=False)
 
 
 def holds_pem(value: object) -> bool:
-    """Whether it is PEM text, perhaps a key, wherever that was put."""
+    """Whether it is PEM text, and so possibly a key, in whichever option."""
     return isinstance(value, str) and "-----BEGIN" in value
 
 
 @attrs.define(frozen=True)
 class Choice(Kind):
-    """One of a few words, in any case; the canonical spelling comes out."""
+    """One of a few words, in upper or lower case; converted to the canonical spelling."""
 
     values: tuple[str, ...]
 
@@ -200,7 +200,7 @@ class Choice(Kind):
 
 @attrs.define(frozen=True)
 class ByTopic(Kind):
-    """A value for each of some topics: a mapping, or one text ``topic:value,...``. Pairs come out, so that a config can be hashed."""
+    """Values by topic: a mapping, or one text ``topic:value,...``. Converted to pairs, so that configs are hashable."""
 
     value: Kind
 
@@ -268,7 +268,7 @@ class Addresses(Kind):
 
 @attrs.define(frozen=True)
 class Acks(Kind):
-    """Whose acknowledgement counts, as the number the protocol uses: -1 (all), 0 or 1."""
+    """The required acknowledgements as the protocol's number: -1 (all), 0 or 1."""
 
     accepts = 'Literal["all", "-1", "0", "1", -1, 0, 1]'
 
@@ -306,10 +306,10 @@ class OffsetReset(Kind):
 
 
 def duration_ms(text: str) -> int:
-    """The milliseconds of an ISO 8601 duration of days, hours, minutes and seconds; ValueError if it is none."""
+    """The milliseconds of an ISO 8601 duration in days, hours, minutes and seconds; ValueError if it is not one."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
-        raise ValueError(f"{text!r} is no ISO 8601 duration such as PT1H or P7D")
+        raise ValueError(f"{text!r} is not an ISO 8601 duration, such as PT1H or P7D")
     days, hours, minutes, seconds = (float(part or 0) for part in match.group("d", "h", "m", "s"))
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 

@@ -1,4 +1,4 @@
-"""Options of the producer, and the laws between them."""
+"""Options of the producer, and the rules between them."""
 from __future__ import annotations
 
 from typing import ClassVar
@@ -16,7 +16,7 @@ NOT_YET = (
     NotYet(
         "transactional_id",
         lambda value: value is not None,
-        "Until then make the reader of the topic tell duplicates apart, by an id in each record.",
+        "Until then put an id into each record, so that its consumers can drop duplicates.",
     ),
     NotYet("transaction_two_phase_commit_enable", lambda value: value is True, "Leave it out."),
 )
@@ -75,73 +75,73 @@ class ProducerConfig(ClientConfig):
     NOT_YET: ClassVar[tuple[NotYet, ...]] = NOT_YET
 
     key_serializer: object | None = option(
-        "0.8", None, PLUGIN, "Turns keys into bytes; None: keys are bytes.", importance="high", explicit=True)
+        "0.8", None, PLUGIN, "Serializes keys to bytes; None: keys are bytes.", importance="high", explicit=True)
     value_serializer: object | None = option(
-        "0.8", None, PLUGIN, "Turns values into bytes; None: values are bytes.", importance="high", explicit=True)
+        "0.8", None, PLUGIN, "Serializes values to bytes; None: values are bytes.", importance="high", explicit=True)
     interceptors: tuple[object, ...] = option(
-        "0.10", (), Plugins(), "See or change records before they are serialized, in this order, and see what becomes of them.",
+        "0.10", (), Plugins(), "See or change records before they are serialized, in this order, and see their delivery.",
         dotted="interceptor.classes", importance="low", explicit=True)
 
     acks: int = option(
-        "0.8", -1, Acks(), "Who must have a record before it counts as delivered: all in-sync replicas (-1), the leader (1), nobody (0).",
+        "0.8", -1, Acks(), "When a record counts as delivered: written by all in-sync replicas (all, -1), by the leader (1), or once sent (0).",
         importance="low")
     retries: int = option(
-        "0.8", INT32_MAX, Int(), "How often sending a batch is repeated, within delivery_timeout_ms, which is the better limit.",
+        "0.8", INT32_MAX, Int(), "How often a batch is sent again, within delivery_timeout_ms. Prefer that limit to this one.",
         importance="high", unit="")
     delivery_timeout_ms: int = option(
         "2.1", 120_000, Int(),
-        "Longest time from send until the delivery succeeds or fails. Raised when left out and linger_ms + request_timeout_ms is more.")
+        "Longest time from send until the delivery succeeds or fails. If not set, raised to linger_ms + request_timeout_ms when that is more.")
     max_block_ms: int = option(
-        "0.9", 60_000, Int(high=INT64_MAX), "Longest time send may wait for metadata and room in buffer_memory, together.")
+        "0.9", 60_000, Int(high=INT64_MAX), "Longest time send may wait for metadata and for space in buffer_memory, together.")
     enable_idempotence: bool = option(
         "0.11", True, Bool(),
-        "Write each record exactly once, in order, in spite of retries. Off when left out and acks, retries or "
+        "Write each record exactly once and in order, in spite of retries. If not set, off when acks, retries or "
         "max_in_flight_requests_per_connection do not allow it.",
         importance="low")
     max_in_flight_requests_per_connection: int = option(
-        "0.8", 5, Int(1), "Requests sent to a broker without an answer yet, and batches of a partition if idempotent, then 5 at most. Order is kept "
-        "with any number: without idempotence a partition has one batch on its way.",
+        "0.8", 5, Int(1), "Unanswered requests per broker; for an idempotent producer also batches per partition, at most 5. Order is kept "
+        "with any number: without idempotence a partition has one batch in flight.",
         importance="low", unit="")
 
     buffer_memory: int = option(
-        "0.8", 33_554_432, Int(1, INT64_MAX), "Bytes of records that wait to be sent; when it is full, send waits.",
+        "0.8", 33_554_432, Int(1, INT64_MAX), "Bytes of records waiting to be sent; when the buffer is full, send waits.",
         importance="high", unit="B")
     batch_size: int = option(
         "0.8", 262_144, Int(),
-        "Largest batch of records for one partition; 0 means one record each. 256 KiB (Java: 16 KiB): "
-        "every cost per batch is divided by its records, and a quiet partition takes only the memory it fills.",
+        "Largest batch of records for one partition; 0 means one record per batch. 256 KiB (Java: 16 KiB): "
+        "more records share the cost of a batch, and a small batch takes only the memory it fills.",
         unit="B")
     linger_ms: int = option(
         "0.8", 5, Int(high=INT64_MAX), "Longest wait for more records to fill a batch before it is sent.")
     max_request_size: int = option(
         "0.8", 1_048_576, Int(1),
-        "Largest record, and largest request save that one batch always fits; brokers have limits of their own.", unit="B")
+        "Largest record and largest request; a single batch may always be sent. Brokers have limits of their own.", unit="B")
 
     compression_type: str = option(
-        "0.8", "none", CODEC, "How batches are compressed; larger ones compress better.",
+        "0.8", "none", CODEC, "How batches are compressed; larger batches compress better.",
         importance="high")
     compression_by_topic: tuple[tuple[str, str], ...] = option(
-        "pyclient", (), ByTopic(CODEC), "The topics whose batches are compressed in another way than compression_type says.")
+        "pyclient", (), ByTopic(CODEC), "Compression of single topics; compression_type applies to all others.")
     compression_gzip_level: int = option(
-        "3.8", -1, Int(1, 9, or_else=(-1,)), "1 is fastest, 9 smallest, -1 the library's 6.", unit="")
-    compression_lz4_level: int = option("3.8", 9, Int(1, 17), "1 is fastest, 17 smallest.", unit="")
+        "3.8", -1, Int(1, 9, or_else=(-1,)), "1 is fastest, 9 compresses best, -1 is the library's default, 6.", unit="")
+    compression_lz4_level: int = option("3.8", 9, Int(1, 17), "1 is fastest, 17 compresses best.", unit="")
     compression_zstd_level: int = option(
-        "3.8", 3, Int(-131_072, 22), "Negative ones are fastest, 22 smallest.", unit="")
+        "3.8", 3, Int(-131_072, 22), "Negative levels are fastest, 22 compresses best.", unit="")
 
     partitioner: object | None = option(
         "0.9", None, PLUGIN,
-        "Chooses the partition of records that name none. None: murmur2 of the key as Java does, sticky batches without a key.",
+        "Chooses the partition of records that are sent without one. None: murmur2 of the key as in Java; without a key, sticky batches.",
         dotted="partitioner.class", explicit=True)
     partitioner_ignore_keys: bool = option(
-        "3.3", False, Bool(), "The default partitioner treats records with a key as if they had none.")
+        "3.3", False, Bool(), "The default partitioner ignores keys.")
     partitioner_adaptive_partitioning_enable: bool = option(
         "3.3", True, Bool(), "Records without a key go less often to partitions with more batches waiting (KIP-794).", importance="low")
     partitioner_availability_timeout_ms: int = option(
-        "3.3", 0, Int(high=INT64_MAX), "Records without a key avoid partitions whose broker takes nothing that is ready for it for so long; 0: never.",
+        "3.3", 0, Int(high=INT64_MAX), "Records without a key avoid partitions whose broker accepts no ready batch for so long; 0: never.",
         importance="low")
 
     metadata_max_idle_ms: int = option(
-        "2.5", 300_000, Int(5_000, INT64_MAX), "Forget the metadata of a topic that nothing was sent to for so long.",
+        "2.5", 300_000, Int(5_000, INT64_MAX), "Drop the metadata of a topic to which nothing was sent for so long.",
         importance="low")
     transactional_id: str | None = option(
         "0.11", None, Text(empty=False), "Makes the producer transactional, and fences older producers with the same id.",

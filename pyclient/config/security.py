@@ -1,4 +1,4 @@
-"""Options that say who the client is and how its connections are protected. Shared by all clients."""
+"""Options of TLS and SASL. Shared by all clients."""
 from __future__ import annotations
 
 import re
@@ -14,7 +14,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def _is_function(value: object) -> bool:
-    """A function, or where it can be imported from: texts are all that a file or a Spark job can hold."""
+    """A function, or the path to import it from: files and Spark jobs hold only texts."""
     return callable(value) or (isinstance(value, str) and re.fullmatch(r"\w+(\.\w+)*:\w+(\.\w+)*", value) is not None)
 
 
@@ -24,24 +24,24 @@ class SecurityConfig(Config):
 
     security_protocol: str = option(
         "0.9", "PLAINTEXT", Choice(SECURITY_PROTOCOLS),
-        "How to talk to brokers: TLS for the SSL ones, a login for the SASL ones.")
+        "Protocol to brokers: SSL means TLS, SASL means a login.")
 
     ssl_protocol: str = option(
         "0.9", "TLSv1.3", Choice(("TLSv1.2", "TLSv1.3", "TLS")), "The newest TLS version offered.")
     ssl_enabled_protocols: tuple[str, ...] = option(
         "0.9", ("TLSv1.2", "TLSv1.3"), Names(), "The TLS versions offered.")
     ssl_cipher_suites: tuple[str, ...] = option(
-        "0.9", (), Names(), "OpenSSL names of the cipher suites of TLS 1.2 that are offered; none means the library's choice, as those of TLS 1.3 always are.",
+        "0.9", (), Names(), "OpenSSL names of the TLS 1.2 cipher suites to offer; empty: OpenSSL's default. Those of TLS 1.3 are always OpenSSL's default.",
         importance="low")
     ssl_endpoint_identification_algorithm: str = option(
         "0.9", "https", Choice(("https", "")),
-        "https checks that the broker's certificate names its host; empty switches that check off.",
+        "https checks that the broker's certificate names its host; empty disables that check.",
         importance="low")
     ssl_truststore_type: str = option(
         "0.9", "PEM", Choice(("PEM", "PKCS12", "JKS")),
         "Format of the truststore. PEM here (Java: JKS), the format Python's TLS reads.")
     ssl_truststore_location: str | None = option(
-        "0.9", None, FilePath(), "File with the certificate authorities to trust, or a folder of hashed ones; without it the system's.",
+        "0.9", None, FilePath(), "File with the certificate authorities to trust, or a folder of hashed ones; not set: the system's.",
         importance="high")
     ssl_truststore_certificates: str | None = option(
         "2.7", None, Text(empty=False), "The certificate authorities to trust, as PEM text.",
@@ -73,15 +73,15 @@ class SecurityConfig(Config):
 
     sasl_mechanism: str = option(
         "0.10", "GSSAPI", Text(empty=False),
-        "How to log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, or a plugin's name.")
+        "Login: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI, or a plugin's name.")
     sasl_plain_username: str | None = option(
         "pyclient", None, Text(empty=False), "User name for PLAIN and SCRAM (Java: part of sasl.jaas.config).")
     sasl_plain_password: str | None = option(
         "pyclient", None, Text(), "Password for PLAIN and SCRAM (Java: part of sasl.jaas.config).", secret=True)
     sasl_token_provider: Callable[[], object] | str | None = option(
         "pyclient", None, Anything("a callable or 'package.module:function'", check=_is_function, accepts="Callable[[], object] | str"),
-        "Gives the token for OAUTHBEARER when one is needed: a text, (text, expiry in seconds since the epoch) or an OAuthToken; may be async.",
-        secret=True)  # what is given by mistake may be a token
+        "Returns the token for OAUTHBEARER when one is needed: a text, (text, expiry in seconds since the epoch) or an OAuthToken; may be async.",
+        secret=True)  # a token may be given here by mistake
     sasl_kerberos_service_name: str | None = option(
         "0.9", None, Text(empty=False), "The brokers' Kerberos service name, for GSSAPI; usually kafka.")
     sasl_login_connect_timeout_ms: int | None = option(
@@ -89,19 +89,19 @@ class SecurityConfig(Config):
     sasl_login_read_timeout_ms: int | None = option(
         "3.1", None, Int(), "Longest time to wait for the OAuth token endpoint's answer.", importance="low")
     sasl_login_retry_backoff_ms: int = option(
-        "3.1", 100, Int(high=INT64_MAX), "First wait before asking the OAuth token endpoint again.", importance="low")
+        "3.1", 100, Int(high=INT64_MAX), "First wait before the OAuth token endpoint is tried again.", importance="low")
     sasl_login_retry_backoff_max_ms: int = option(
-        "3.1", 10_000, Int(high=INT64_MAX), "Longest wait before asking the OAuth token endpoint again.",
+        "3.1", 10_000, Int(high=INT64_MAX), "Longest wait before the OAuth token endpoint is tried again.",
         importance="low")
     sasl_login_refresh_window_factor: float = option(
-        "2.0", 0.8, Float(0.5, 1.0), "Part of a token's life after which a new one is fetched.", importance="low")
+        "2.0", 0.8, Float(0.5, 1.0), "Share of a token's lifetime after which a new one is fetched.", importance="low")
     sasl_login_refresh_window_jitter: float = option(
-        "2.0", 0.05, Float(0.0, 0.25), "Random part of a token's life added to that, so that clients do not come at once.",
+        "2.0", 0.05, Float(0.0, 0.25), "Random share of a token's lifetime added to that, so that clients do not all fetch at once.",
         importance="low")
     sasl_login_refresh_min_period_seconds: int = option(
         "2.0", 60, Int(0, 900), "Shortest time between two fetches of a token.", importance="low")
     sasl_login_refresh_buffer_seconds: int = option(
-        "2.0", 300, Int(0, 3600), "A token is fetched at least so long before the old one ends.", importance="low")
+        "2.0", 300, Int(0, 3600), "A new token is fetched at least so long before the old one expires.", importance="low")
     sasl_oauthbearer_token_endpoint_url: str | None = option(
         "3.1", None, Text(empty=False), "Where tokens are fetched: an https URL, or a file URL.")
     sasl_oauthbearer_client_credentials_client_id: str | None = option(
@@ -109,13 +109,13 @@ class SecurityConfig(Config):
     sasl_oauthbearer_client_credentials_client_secret: str | None = option(
         "4.1", None, Text(), "Client secret for the OAuth client-credentials grant.", secret=True)
     sasl_oauthbearer_scope: str | None = option(
-        "4.1", None, Text(), "Scope asked for at the token endpoint.")
+        "4.1", None, Text(), "Scope requested from the token endpoint.")
     sasl_oauthbearer_scope_claim_name: str = option(
         "3.1", "scope", Text(empty=False), "Claim of the token that holds its scope.", importance="low")
     sasl_oauthbearer_sub_claim_name: str = option(
         "3.1", "sub", Text(empty=False), "Claim of the token that names the principal.", importance="low")
     sasl_oauthbearer_header_urlencode: bool = option(
-        "3.9", False, Bool(), "URL-encode id and secret in the Authorization header, as RFC 6749 wants.",
+        "3.9", False, Bool(), "URL-encode id and secret in the Authorization header, as RFC 6749 requires.",
         importance="low")
     sasl_oauthbearer_assertion_algorithm: str = option(
         "4.1", "RS256", Choice(("RS256", "ES256")), "Signature of an OAuth assertion.")
@@ -123,16 +123,16 @@ class SecurityConfig(Config):
     sasl_oauthbearer_assertion_claim_iss: str | None = option("4.1", None, Text(), "Issuer claim of an OAuth assertion.")
     sasl_oauthbearer_assertion_claim_sub: str | None = option("4.1", None, Text(), "Subject claim of an OAuth assertion.")
     sasl_oauthbearer_assertion_claim_exp_seconds: int = option(
-        "4.1", 300, Int(0, 86400), "Life of an OAuth assertion.", importance="low")
+        "4.1", 300, Int(0, 86400), "Lifetime of an OAuth assertion.", importance="low")
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = option(
         "4.1", 60, Int(0, 3600), "How long before now an OAuth assertion becomes valid.", importance="low")
     sasl_oauthbearer_assertion_claim_jti_include: bool = option(
         "4.1", False, Bool(), "Give each OAuth assertion an id of its own.")
     sasl_oauthbearer_assertion_file: str | None = option(
-        "4.1", None, FilePath(), "File with a ready OAuth assertion.")
+        "4.1", None, FilePath(), "File with an OAuth assertion that is already signed.")
     sasl_oauthbearer_assertion_private_key_file: str | None = option(
         "4.1", None, FilePath(), "File with the PEM key that signs OAuth assertions.")
     sasl_oauthbearer_assertion_private_key_passphrase: str | None = option(
         "4.1", None, Text(), "Password of that key.", secret=True)
     sasl_oauthbearer_assertion_template_file: str | None = option(
-        "4.1", None, FilePath(), "JSON file with more header fields and claims of an OAuth assertion.")
+        "4.1", None, FilePath(), "JSON file with additional header fields and claims of an OAuth assertion.")

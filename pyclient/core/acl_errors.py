@@ -1,4 +1,4 @@
-"""What a broker's refusal says of rights: which operation, on which resource, and what to grant. The one place that knows it. Pure."""
+"""Errors of missing ACLs: which operation on which resource a request needs, and the command that grants it."""
 from __future__ import annotations
 
 import shlex
@@ -18,7 +18,7 @@ CLUSTER: Final = ClusterAuthorizationError.code
 
 @attrs.frozen
 class Right:
-    """An operation as ACLs name it; ``link`` joins it to the resource, ``more`` is what else would do, or why it is needed."""
+    """An operation as ACLs name it. ``link`` joins it to the resource; ``more`` names alternatives or the reason."""
 
     operation: str
     link: str = " "
@@ -31,11 +31,11 @@ _FIND: Final = Right("DESCRIBE", more=" (READ includes it)")
 
 RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.PRODUCE, TOPIC): Right("WRITE", " to "),
-    (Api.PRODUCE, CLUSTER): Right("IDEMPOTENT_WRITE", " on ", " (brokers before 2.8 want it of idempotent producers; enable_idempotence=False does without)"),
-    (Api.INIT_PRODUCER_ID, CLUSTER): Right("IDEMPOTENT_WRITE", " on ", " (or WRITE on any topic; enable_idempotence=False does without)"),
+    (Api.PRODUCE, CLUSTER): Right("IDEMPOTENT_WRITE", " on ", " (brokers before 2.8 require it for idempotent producers; enable_idempotence=False needs no such right)"),
+    (Api.INIT_PRODUCER_ID, CLUSTER): Right("IDEMPOTENT_WRITE", " on ", " (or WRITE on any topic; enable_idempotence=False needs no such right)"),
     (Api.FETCH, TOPIC): Right("READ", " from "),
     (Api.FETCH, CLUSTER): Right("READ", " from "),
-    (Api.METADATA, TOPIC): Right("DESCRIBE", more=" (READ and WRITE include it; one that is not there needs CREATE)"),
+    (Api.METADATA, TOPIC): Right("DESCRIBE", more=" (READ and WRITE include it; a topic that does not exist needs CREATE)"),
     (Api.LIST_OFFSETS, TOPIC): _SEE,
     (Api.OFFSET_FOR_LEADER_EPOCH, TOPIC): _SEE,
     (Api.CREATE_TOPICS, TOPIC): Right("CREATE", more=" (on it, or on the cluster)"),
@@ -55,26 +55,28 @@ RIGHTS: Final[Mapping[tuple[Api, int | None], Right]] = {
     (Api.CONSUMER_GROUP_HEARTBEAT, GROUP): _MEMBER,
     (Api.CONSUMER_GROUP_HEARTBEAT, TOPIC): _SEE,
 }
-"""What each request needs, by the error that says it is missing."""
+"""The right that each request needs, by API and error code."""
 
 
-def error_of(api: Api, code: int, said: str | None = None, *, topics: Sequence[str] = (), group: str = "", where: TopicPartition | None = None) -> KafkaError:
-    """The error of a broker's *code* in an answer of *api*: as `error_for`, save that a missing right is told by operation and resource.
+def error_of(api: Api, code: int, said: str | None = None, *, topics: Sequence[str] = (), group: str = "",
+             tp: TopicPartition | None = None) -> KafkaError:
+    """The error for a broker's *code* in a response of *api*: as `error_for`, but a missing right names operation,
+    resource and the command that grants it.
 
-    *said* are words beside it, the broker's or ours; *topics*, *group* and *where* what was asked about.
+    *said* is further text, the broker's or ours. *topics*, *group* or *tp* are what the request was about.
     """
     right = RIGHTS.get((api, code))
     if right is None:
-        return error_for(code, said, topic_partition=where)
-    about, option = _resource(code, topics if where is None else [where.topic], group)
-    error = error_for(code, topic_partition=where)
+        return error_for(code, said, topic_partition=tp)
+    about, option = _resource(code, topics if tp is None else [tp.topic], group)
+    error = error_for(code, topic_partition=tp)
     command = f"kafka-acls --add --allow-principal User:… --operation {right.operation.title().replace('_', '')} {option}"
     error.args = (f"not allowed to {right.operation}{right.link}{about}{right.more}: grant it to this client's user ({command}).{_beside(said, about)} [{error.name}]",)
     return error
 
 
 def _resource(code: int, topics: Sequence[str], group: str) -> tuple[str, str]:
-    """As a text, and as ``kafka-acls`` wants it."""
+    """The resource as text, and as arguments of ``kafka-acls``."""
     if code == GROUP:
         return f"group {group!r}", f"--group {shlex.quote(group)}"
     if code != TOPIC:
@@ -86,6 +88,6 @@ def _resource(code: int, topics: Sequence[str], group: str) -> tuple[str, str]:
 
 
 def _beside(said: str | None, about: str) -> str:
-    """What else is said, unless it is that alone."""
+    """The further text as a sentence, unless it only names the resource."""
     words = (said or "").strip().rstrip(".")
     return "" if not words or words == about else f" {words}."

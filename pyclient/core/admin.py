@@ -1,4 +1,4 @@
-"""Admin operations as calls: what is asked, and what each item's answer means. Errors are per item."""
+"""Admin operations as calls: requests, and what each item of a response means. Errors are per item."""
 from __future__ import annotations
 
 import datetime
@@ -48,8 +48,8 @@ def metadata_call(topics: Iterable[str] | None, *, finish: Finish, deadline: flo
     names = None if topics is None else list(topics)
 
     def fields(version: int) -> dict[str, object]:
-        asked = None if names is None else [{"name": name, "topic_id": None} for name in names]
-        return {"topics": asked, "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
+        wanted = None if names is None else [{"name": name, "topic_id": None} for name in names]
+        return {"topics": wanted, "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
                 "include_topic_authorized_operations": False}
 
     def judge(message: Any) -> CallOutcome:

@@ -1,7 +1,7 @@
-"""Requests somebody waits for, each on its own: admin operations, commits, look-ups of coordinators.
+"""Calls: single requests with a caller that waits, such as admin operations, commits and coordinator look-ups.
 
-A call knows where it wants to go and what its answer means; this manager finds the node, retries within the call's
-deadline, and ends it exactly once.
+A call names its target and interprets the response. This manager finds the node, retries within the call's deadline,
+and ends each call exactly once.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyclient.errors import KafkaError, KafkaTimeoutError, UnknownServerError
 
 
 class Anywhere(enum.Enum):
-    """Places that are not one node."""
+    """Targets that are not a particular node."""
 
     ANY_NODE = "any node"
     CONTROLLER = "the controller"
@@ -28,14 +28,14 @@ class Anywhere(enum.Enum):
 
 @attrs.frozen
 class Coordinator:
-    """The broker in charge of a group."""
+    """The coordinator of a group."""
 
     group: str
 
 
 @attrs.frozen
 class Broker:
-    """This one and no other."""
+    """A particular broker."""
 
     node: int
 
@@ -45,14 +45,14 @@ Target: TypeAlias = Anywhere | Coordinator | Broker
 
 @attrs.frozen
 class Done:
-    """The call's result."""
+    """The call succeeded with this result."""
 
     result: Any
 
 
 @attrs.frozen
 class Again:
-    """The broker could not do it now. With *elsewhere*, another broker is in charge."""
+    """The call is to be retried. With *elsewhere*, another broker is responsible: look it up first."""
 
     error: KafkaError
     elsewhere: bool = False
@@ -64,7 +64,7 @@ Finish: TypeAlias = Callable[[Any, BaseException | None], None]
 
 @attrs.define(eq=False)
 class Call:
-    """One operation: *judge* says what an answer means, *finish* is told (result, None) or (None, error) once."""
+    """One operation. *judge* interprets a response; *finish* is called once, with (result, None) or (None, error)."""
 
     what: str
     api: Api
@@ -73,10 +73,10 @@ class Call:
     judge: Callable[[Any], CallOutcome]
     finish: Finish
     deadline: float | None
-    use: Use | None = None  # None: what its target is asked by
-    versions: VersionRange | None = None  # narrower than what is spoken
-    once: bool = False  # also what may be tried again ends it: whoever asked says something else then
-    timeout: float | None = None  # seconds for one answer; None: request_timeout_ms
+    use: Use | None = None  # None: the usual connection for its target
+    versions: VersionRange | None = None  # narrower than those of the API
+    once: bool = False  # retriable errors end it too: its caller sends another call then
+    timeout: float | None = None  # seconds for one response; None: request_timeout_ms
     attempts: int = 0
     not_before: float = 0.0
     in_flight: bool = False
@@ -87,7 +87,7 @@ KEY_TYPE_GROUP: Final = 0
 
 
 class Calls:
-    """All calls under way."""
+    """The manager of all open calls."""
 
     def __init__(self, metadata: Metadata, *, request_timeout: float, backoff: WaitPolicy) -> None:
         self._metadata = metadata
@@ -98,16 +98,16 @@ class Calls:
         self._finding: dict[str, Call] = {}
 
     def submit(self, call: Call) -> None:
-        """Begin a call; it ends by an answer, its deadline, `cancel` or `close`."""
+        """Start a call. A response, its deadline, `cancel` or `close` ends it."""
         self._open[call] = None
 
     def cancel(self, call: Call) -> None:
-        """Forget a call: its finish is not called any more. What was sent may still be carried out."""
+        """Drop a call without calling its finish. A request that was sent may still be carried out."""
         if call in self._open:
             self._take_out(call)
 
     def lose_coordinator(self, group: str) -> None:
-        """The one that is known gives no sign of life: look it up again when it is needed."""
+        """The known coordinator does not answer: look it up again when it is needed."""
         self._coordinators.pop(group, None)
 
     def close(self, error: KafkaError) -> None:
@@ -120,27 +120,27 @@ class Calls:
         if not self._open:
             return
         seen: set[Call] = set()
-        while fresh := [call for call in self._open if call not in seen]:  # a look-up of a coordinator joins on the way
+        while fresh := [call for call in self._open if call not in seen]:  # the loop may add a coordinator look-up
             seen.update(fresh)
             for call in fresh:
                 if call not in self._open:
-                    continue  # the end of another one ended it
+                    continue  # another call ended it
                 if call.deadline is not None and now >= call.deadline:
                     self._end(call, None, self._timeout(call))
                 elif not call.in_flight and now >= call.not_before:
-                    call.not_before = 0.0  # the pause is over: from here on it waits for a node, not for the clock
+                    call.not_before = 0.0  # the back-off is over: now it waits for a node, not for the clock
                     node = self._locate(call.target, now, ready, call.use)
                     if node is not None:
                         yield self._request(call, node)
 
     def next_deadline(self) -> float | None:
-        """The earliest end of a call, or of its pause between two tries."""
+        """The earliest deadline of a call, or end of its back-off."""
         return earliest(*[self._deadline(call) for call in self._open]) if self._open else None
 
     def _deadline(self, call: Call) -> float | None:
         return earliest(call.deadline, call.not_before if call.not_before and not call.in_flight else None)
 
-    # ---- where ------------------------------------------------------------------------------------------------------
+    # ---- the node ---------------------------------------------------------------------------------------------------
 
     def _locate(self, target: Target, now: float, ready: Ready, use: Use | None) -> int | None:
         match target:
@@ -166,7 +166,8 @@ class Calls:
             self._find(group, not_before=0.0)
             return None
         if node not in self._metadata.cluster.nodes:
-            # It has left the cluster, or is newer than our view of it: look again, at both, but not at the network's speed.
+            # It has left the cluster, or is newer than our view: refresh the view and look the coordinator up again,
+            # with a back-off, so that neither is repeated at the network's speed.
             self._metadata.request_update()
             del self._coordinators[group]
             self._find(group, not_before=now + self._backoff.after(1))
@@ -187,7 +188,7 @@ class Calls:
             for call in [each for each in self._open if each.target == Coordinator(group)]:
                 self._end(call, None, error)
 
-    # ---- what became of it ------------------------------------------------------------------------------------------
+    # ---- outcomes ---------------------------------------------------------------------------------------------------
 
     def _request(self, call: Call, node: int) -> Request:
         call.in_flight = True
@@ -200,8 +201,7 @@ class Calls:
         call.in_flight = False
         if call not in self._open:
             return
-        verdict = self._verdict(call, outcome)
-        match verdict:
+        match self._outcome(call, outcome):
             case Done(result):
                 self._end(call, result, None)
             case Again(error, elsewhere):
@@ -214,13 +214,13 @@ class Calls:
             case KafkaError() as error:
                 self._end(call, None, error)
 
-    def _verdict(self, call: Call, outcome: Outcome) -> CallOutcome:
+    def _outcome(self, call: Call, outcome: Outcome) -> CallOutcome:
         if isinstance(outcome, Reply):
             return call.judge(outcome.message)
         return Again(outcome.cause, elsewhere=True) if outcome.cause.retriable else outcome.cause
 
     def _lose(self, target: Target) -> None:
-        """It is not where it was thought to be."""
+        """Another broker is responsible: forget the known one."""
         if isinstance(target, Coordinator):
             self._coordinators.pop(target.group, None)
         self._metadata.request_update()
@@ -236,7 +236,7 @@ class Calls:
             call.finish(result, error)
 
     def _take_out(self, call: Call) -> None:
-        """It is open no more, and neither is the look-up of a coordinator that nobody waits for now."""
+        """Remove a call, and the coordinator look-up when no other call waits for it."""
         del self._open[call]
         target = call.target
         if isinstance(target, Coordinator) and not any(each.target == target for each in self._open):
@@ -246,13 +246,14 @@ class Calls:
 
     def _timeout(self, call: Call) -> KafkaError:
         cause = call.last_error or self._metadata.last_error
-        tried = f"{call.attempts} answers said: {cause}" if call.attempts else f"no broker was ready: {cause or 'none answered'}"
-        return KafkaTimeoutError(f"{call.what} did not end within its time ({tried}). It may or may not have been carried out; "
-                            "check the brokers, or give it a longer timeout.")
+        tried = f"tried {call.attempts} times, last error: {cause}" if call.attempts else f"no broker was ready: {cause or 'none answered'}"
+        return KafkaTimeoutError(
+            f"{call.what} did not finish within its timeout ({tried}). It may or may not have been carried out. "
+            "Check the brokers, or use a longer timeout.")
 
 
 def find_coordinator(group: str, found: Callable[[str, int | None, BaseException | None], None]) -> Call:
-    """The call that asks any broker who coordinates *group*; it is repeated until somebody knows."""
+    """The call that finds the coordinator of *group* through any broker; it is retried until one knows."""
 
     def fields(version: int) -> dict[str, object]:
         if version >= 4:
@@ -260,9 +261,9 @@ def find_coordinator(group: str, found: Callable[[str, int | None, BaseException
         return {"key": group, "key_type": KEY_TYPE_GROUP}
 
     def judge(message: Any) -> CallOutcome:
-        answers = getattr(message, "coordinators", (message,))  # since version 4 one of several
+        answers = getattr(message, "coordinators", (message,))  # a list since version 4
         if not answers:
-            return Again(UnknownServerError(f"the answer leaves out group {group!r}"))
+            return Again(UnknownServerError(f"the response lacks group {group!r}"))
         answer = answers[0]
         if not answer.error_code:
             return Done(answer.node_id)

@@ -1,7 +1,7 @@
-"""What is known of the cluster: immutable snapshots, and how an answer to Metadata makes the next one.
+"""Views of the cluster: immutable snapshots, and how a Metadata response makes the next one.
 
-Knows brokers, topics, leaders and epochs; knows nothing of when to ask. Rule: a partition's leader epoch never goes
-back unless its topic was re-created (M02).
+Knows brokers, topics, leaders and epochs; does not know when to request them. Rule: a partition's leader epoch never
+decreases unless its topic was created again (M02).
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_NODE: Final = -1
 
 @attrs.frozen
 class Partition:
-    """A partition as the newest answer told it; *leader* is None while it has none."""
+    """A partition as of the newest response; *leader* is None while it has none."""
 
     number: int
     leader: int | None
@@ -35,7 +35,7 @@ class Partition:
 
 @attrs.frozen
 class Topic:
-    """A topic with its partitions by number, or the error code the broker answered for it."""
+    """A topic with its partitions by number, or the broker's error code for it."""
 
     name: str
     id: UUID | None = None
@@ -55,7 +55,7 @@ class Topic:
 
 @attrs.frozen
 class Cluster:
-    """One consistent view; a new one replaces it, it never changes. *version* counts them."""
+    """One consistent view. It never changes: a new one, with a higher *version*, replaces it."""
 
     version: int = 0
     id: str | None = None
@@ -64,20 +64,21 @@ class Cluster:
     topics: Mapping[str, Topic] = attrs.field(factory=dict)
     names: Mapping[UUID, str] = attrs.field(factory=dict)
 
-    def partition(self, where: TopicPartition) -> Partition | None:
-        """What is known of a partition; None when the topic or the number is not known."""
-        topic = self.topics.get(where.topic)
-        if topic is None or not 0 <= where.partition < len(topic.partitions):
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        """The partition; None when its topic or number is unknown."""
+        topic = self.topics.get(tp.topic)
+        if topic is None or not 0 <= tp.partition < len(topic.partitions):
             return None
-        return topic.partitions[where.partition]
+        return topic.partitions[tp.partition]
 
-    def leader(self, where: TopicPartition) -> int | None:
-        """The node id of the partition's leader; None while unknown, absent, or not among the known brokers."""
-        partition = self.partition(where)
+    def leader(self, tp: TopicPartition) -> int | None:
+        """The node id of the partition's leader; None while it is unknown, absent, or not among the known brokers."""
+        partition = self.partition(tp)
         return partition.leader if partition is not None and partition.leader in self.nodes else None
 
     def updated(self, answer: Any, *, everything: bool = False, but: Collection[str] = ()) -> Cluster:
-        """The view after a Metadata answer. With *everything*, topics it does not hold are gone, *but* those that it was not asked for."""
+        """The view after a Metadata response. With *everything*, topics missing in it are removed, except *but*: those
+        were not requested."""
         topics = {name: topic for name, topic in self.topics.items() if not everything or name in but}
         for each in answer.topics:
             name = each.name or self.names.get(each.topic_id)
@@ -85,14 +86,14 @@ class Cluster:
                 topics[name] = _merged(self.topics.get(name), _topic(name, each))
         return self._with(answer, topics)
 
-    def moved(self, where: TopicPartition, leader: int, epoch: int, node: Node | None = None) -> Cluster:
-        """The view after a hint of a newer leader (KIP-951); the same view when the hint is not newer or incomplete (C12)."""
-        topic, known = self.topics.get(where.topic), self.partition(where)
+    def moved(self, tp: TopicPartition, leader: int, epoch: int, node: Node | None = None) -> Cluster:
+        """The view after a hint of a newer leader (KIP-951); this view if the hint is not newer or incomplete (C12)."""
+        topic, known = self.topics.get(tp.topic), self.partition(tp)
         nodes = {**self.nodes, node.id: node} if node is not None else dict(self.nodes)
         if topic is None or known is None or epoch <= known.epoch or leader not in nodes:
             return self
         parts = list(topic.partitions)
-        parts[where.partition] = attrs.evolve(known, leader=leader, epoch=epoch)
+        parts[tp.partition] = attrs.evolve(known, leader=leader, epoch=epoch)
         topics = {**self.topics, topic.name: attrs.evolve(topic, partitions=tuple(parts))}
         return attrs.evolve(
             self, version=self.version + 1, topics=MappingProxyType(topics), nodes=MappingProxyType(nodes))
@@ -133,15 +134,15 @@ def _partition(answer: Any) -> Partition:
 
 
 def _merged(old: Topic | None, new: Topic) -> Topic:
-    """The newer of two tellings, partition by partition."""
+    """The newer of two answers about a topic, partition by partition."""
     if old is None or (old.id is not None and new.id is not None and old.id != new.id):
-        return new  # created anew
-    if new.error:  # told without id or partitions: the error, and what was known before
+        return new  # created again: epochs start over
+    if new.error:  # an answer with an error has neither id nor partitions: keep the known ones
         return attrs.evolve(new, id=old.id, partitions=old.partitions)
     return attrs.evolve(new, id=new.id or old.id, partitions=tuple(_newer(old.partitions, part) for part in new.partitions))
 
 
-def _newer(known: tuple[Partition, ...], told: Partition) -> Partition:
-    before = known[told.number] if told.number < len(known) else None
-    stale = before is not None and NO_LEADER_EPOCH < told.epoch < before.epoch
-    return before if before is not None and stale else told
+def _newer(known: tuple[Partition, ...], answered: Partition) -> Partition:
+    before = known[answered.number] if answered.number < len(known) else None
+    stale = before is not None and NO_LEADER_EPOCH < answered.epoch < before.epoch
+    return before if before is not None and stale else answered

@@ -1,4 +1,4 @@
-"""How decisions and the outside world talk: managers emit requests, and are told what became of each.
+"""The interface between decisions and I/O: managers emit requests, and the driver reports the outcome of each.
 
 A manager never blocks, sleeps, reads a clock or draws unseeded randomness; *now* is in seconds of the driver's clock.
 """
@@ -16,20 +16,21 @@ from pyclient.errors import KafkaError
 
 
 class Use(enum.Enum):
-    """What a connection is for. Long polls and produce traffic share none with anything that may not wait."""
+    """What a connection is used for. Long polls and Produce requests have their own: other requests must not wait
+    behind them."""
 
-    __hash__ = object.__hash__  # there is one of each; Enum's own is interpreted, and every look for a connection needs it
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash runs in Python, and each look-up needs it
 
     PRODUCE = "produce"
     FETCH = "fetch"
     COORDINATION = "coordination"
-    MEMBERSHIP = "membership"  # its answers come when all members of a group are ready
+    MEMBERSHIP = "membership"  # JoinGroup and SyncGroup are answered when all members of the group are ready
     CONTROL = "control"
 
 
 @attrs.frozen
 class Reply:
-    """The broker answered (or, for a request that has no answer, the bytes were written: *message* is None)."""
+    """The broker responded. *message* is None for a request without a response: its bytes were written."""
 
     version: int
     message: Any
@@ -37,14 +38,14 @@ class Reply:
 
 @attrs.frozen
 class NotSent:
-    """Nothing was written: certainly not done."""
+    """Nothing was written: the request was certainly not carried out."""
 
     cause: KafkaError
 
 
 @attrs.frozen
 class Unknown:
-    """Written, but no answer came: done or not, nobody can tell."""
+    """Written, but no response arrived: the request may or may not have been carried out."""
 
     cause: KafkaError
 
@@ -58,8 +59,8 @@ Encoder: TypeAlias = Callable[[int, int, str | None], list[Buffer]]
 class Request:
     """One request for one node. Either *fields* (by version) or *encode* makes its bytes.
 
-    *timeout* is how long an answer may take, in seconds; *done* is told the outcome exactly once. It gives True when nothing follows
-    from it, for no manager: then none is asked.
+    *timeout* is the limit for the response, in seconds. *done* is called with the outcome exactly once. It returns True
+    when no manager has anything to do because of it: then none is polled.
     """
 
     node: int
@@ -74,30 +75,30 @@ class Request:
 
 
 class Ready(Protocol):
-    """What can be written now. Asking for a node is a wish: the driver connects to it."""
+    """What can be written now. A query for a node also makes the driver connect to it."""
 
     def slots(self, node: int, use: Use) -> int:
-        """How many more requests the connection takes now; 0 while it is not ready, muted or full."""
+        """How many more requests the connection accepts now; 0 while it is not ready, throttled or full."""
 
     def least_loaded(self, use: Use) -> int | None:
-        """The node to ask when any will do, if it is ready; None while none is (one is being connected to)."""
+        """The ready node with the fewest requests in flight; None while none is ready (the driver connects to one)."""
 
 
 class Manager(Protocol):
-    """One concern that talks to the cluster."""
+    """One part of the client that sends requests, such as the sender or the fetcher."""
 
     def poll(self, now: float, ready: Ready) -> Iterable[Request]:
-        """All requests that can be written now: each is written before the next one is taken, and `ready` knows of it.
+        """All requests that can be written now. Each is written, and counted by *ready*, before the next one is taken.
 
-        Asked again when something has happened, or `next_deadline` has come.
+        Called after each event, and at `next_deadline`.
         """
 
     def next_deadline(self) -> float | None:
-        """When to poll again even if nothing happens; None when only an event can change anything."""
+        """When to poll again if no event comes before; None when only an event can change anything."""
 
 
 def earliest(*deadlines: float | None) -> float | None:
-    """The smallest of the deadlines that are set."""
+    """The smallest of the deadlines that are not None."""
     first: float | None = None
     for each in deadlines:
         if each is not None and (first is None or each < first):

@@ -1,7 +1,7 @@
 """State machines as data: a table of rows is the only way to change a state.
 
-Every table of the client stands in `TABLES` once its module is imported, so that tests, docs and simulations can list
-the rows and count which of them were taken.
+Every table of the client is in `TABLES` once its module is imported. Tests, docs and simulations list the rows and
+count which of them were taken.
 """
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ E = TypeVar("E", bound=enum.Enum)
 
 
 class Transitions(Generic[S, E]):
-    """A named table: (state, event) → the state after it. ``observer(state, event)`` is told of each row taken."""
+    """A named table: (state, event) → the next state. ``observer(state, event)`` is called for each row taken."""
 
     def __init__(self, name: str, rows: Mapping[tuple[S, E], S]) -> None:
         if name in TABLES:
-            raise ValueError(f"there is a table called {name!r} already")
+            raise ValueError(f"a table named {name!r} exists already")
         self.name = name
         self.rows: Mapping[tuple[S, E], S] = MappingProxyType(dict(rows))
         self.observer: Callable[[S, E], object] | None = None
@@ -31,7 +31,7 @@ class Transitions(Generic[S, E]):
         return f"<Transitions {self.name}, {len(self.rows)} rows>"
 
     def after(self, state: S, event: E) -> S:
-        """The state after *event*; a pair that is not in the table is a bug and raises IllegalTransitionError."""
+        """The state after *event*. A pair that is not in the table is a defect: IllegalTransitionError."""
         try:
             following = self.rows[state, event]
         except KeyError:

@@ -352,7 +352,7 @@ class Fetcher:
         """M03: an error of the topic that waiting cannot cure is raised by poll, once for each time it is told."""
         topic, position = self._metadata.cluster.topics.get(tp.topic), self.positions.get(tp)
         if topic is not None and position is not None and topic.error and not error_for(topic.error).retriable:
-            self._fail(position, error_of(Api.METADATA, topic.error, where=tp), lasting=False)
+            self._fail(position, error_of(Api.METADATA, topic.error, tp=tp), lasting=False)
 
     def _wake(self, now: float) -> None:
         if not self._resting:
@@ -500,7 +500,7 @@ class Fetcher:
             self._pause_after_failure(now, position)
 
     def _on_error(self, now: float, node: int, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
-        error = error_of(Api.FETCH, part.error_code, where=position.tp)
+        error = error_of(Api.FETCH, part.error_code, tp=position.tp)
         hint = getattr(part, "current_leader", None)
         self._near.end(position.tp)
         if isinstance(error, OffsetOutOfRangeError) and node != self._metadata.cluster.leader(position.tp):

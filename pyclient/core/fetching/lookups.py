@@ -83,7 +83,7 @@ class OffsetLookups:
                 groups.setdefault(leader, []).append(lookup)
             elif topic is not None and topic.error and not error_for(topic.error).retriable:
                 self._metadata.request_update()  # it may be cured before the next question
-                self._end(lookup, None, error_of(Api.METADATA, topic.error, where=lookup.tp), now)
+                self._end(lookup, None, error_of(Api.METADATA, topic.error, tp=lookup.tp), now)
             else:
                 self._metadata.request_update()
         return groups
@@ -128,7 +128,7 @@ class OffsetLookups:
         if answer is None:
             self._again(now, lookup, UnknownServerError(f"the answer leaves out {lookup.tp}"))
         elif answer.error_code:
-            self._again(now, lookup, error_of(Api.LIST_OFFSETS, answer.error_code, where=lookup.tp))
+            self._again(now, lookup, error_of(Api.LIST_OFFSETS, answer.error_code, tp=lookup.tp))
         elif answer.offset < 0:
             self._end(lookup, None, None, now)  # no record that late
         else:

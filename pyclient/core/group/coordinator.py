@@ -65,5 +65,5 @@ def refusal(api: Api, code: int, group: str, tp: TopicPartition | None = None, m
     *message* is the broker's error message; *topics* are those the request named.
     """
     detail = f"group {group!r}: {message}" if message else f"group {group!r}"
-    error = error_of(api, code, detail, group=group, where=tp, topics=topics)
+    error = error_of(api, code, detail, group=group, tp=tp, topics=topics)
     return Again(error, elsewhere=isinstance(error, _COORDINATOR_MOVED)) if error.retriable else error

@@ -52,7 +52,7 @@ def _read_commit(group: str, offsets: Iterable[TopicPartition], topics: Any, fin
         if tp not in codes:
             return UnknownServerError(f"group {group!r}: the response has no entry for {tp}: its offset may or may not be stored",
                                       topic_partition=tp)
-    return next((error_of(Api.OFFSET_COMMIT, code, f"group {group!r}", group=group, where=tp) for tp, code in codes.items() if code), Done(None))
+    return next((error_of(Api.OFFSET_COMMIT, code, f"group {group!r}", group=group, tp=tp) for tp, code in codes.items() if code), Done(None))
 
 
 def committed_call(group: str, partitions: Iterable[TopicPartition], finish: Finish, deadline: float | None) -> Call:

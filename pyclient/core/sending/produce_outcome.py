@@ -59,7 +59,7 @@ def judge(where: TopicPartition, answer: Any) -> Verdict:
     """Classify by the error's facts (errors.py), not by lists of codes."""
     if not answer.error_code:
         return Stored(answer.base_offset, append_time(answer))
-    error = error_of(Api.PRODUCE, answer.error_code, getattr(answer, "error_message", None), where=where)
+    error = error_of(Api.PRODUCE, answer.error_code, getattr(answer, "error_message", None), tp=where)
     in_doubt = isinstance(error, OPEN_ENDED)
     if isinstance(error, RecordTooLargeError):
         return Split(error)

@@ -30,7 +30,7 @@ def test_all_that_the_client_asks_about_topics_and_groups_has_a_row() -> None:
 
 
 def test_a_partition_tells_its_topic_and_stays_with_the_error() -> None:
-    error = error_of(Api.PRODUCE, 29, "the broker's words.", where=WHERE)
+    error = error_of(Api.PRODUCE, 29, "the broker's words.", tp=WHERE)
     assert error.topic_partition == WHERE
     assert str(error) == (
         "orders-3: not allowed to WRITE to topic 'orders': grant it to this client's user (kafka-acls --add --allow-principal User:… "
@@ -47,7 +47,7 @@ def test_names_are_quoted_as_a_shell_wants_them_and_several_are_all_told() -> No
 
 def test_every_other_error_is_what_it_was() -> None:
     for code in (6, 31, -1):
-        plain, found = error_for(code, "words", topic_partition=WHERE), error_of(Api.LIST_OFFSETS, code, "words", where=WHERE)
+        plain, found = error_for(code, "words", topic_partition=WHERE), error_of(Api.LIST_OFFSETS, code, "words", tp=WHERE)
         assert (type(found), str(found)) == (type(plain), str(plain))
     assert isinstance(error_of(Api.FETCH, 6), NotLeaderOrFollowerError)
     assert isinstance(error_of(Api.FETCH, -1), UnknownServerError)
