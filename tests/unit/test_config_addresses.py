@@ -30,8 +30,8 @@ def test_every_usual_way_to_write_addresses_is_read(written: object, meant: list
         ("localhost", "'localhost' has no port: write 'localhost:9092'"), ("a:1,b", "'b' has no port"), ("[::1]", "has no port"),
         ("::1:9092", "put an IPv6 address in brackets"), ("a:0", "a number from 1 to 65535"), ("a:65536", "a number from 1 to 65535"),
         ("a:x", "port 'x'"), ("a:-1", "a number from 1 to 65535"), ("a:²", "a number from 1 to 65535"), (":9092", "no usable host"),
-        ("a b:1", "no usable host"), ("http://a:1/x", "port '1/x'"), (3, "is no address"), ([None], "is no address"), (b"a:1", "is no address"),
-        ([("a", "1")], "is no address"), ([("", 1)], "no usable host"), ([("a b", 1)], "no usable host"), ("a\0b:1", "no usable host"),
+        ("a b:1", "no usable host"), ("http://a:1/x", "port '1/x'"), (3, "is not an address"), ([None], "is not an address"), (b"a:1", "is not an address"),
+        ([("a", "1")], "is not an address"), ([("", 1)], "no usable host"), ([("a b", 1)], "no usable host"), ("a\0b:1", "no usable host"),
     ],
 )
 def test_a_wrong_address_is_shown_with_its_fault(written: object, complaint: str) -> None:

@@ -218,7 +218,7 @@ def test_our_own_name_wins_over_another_clients() -> None:
 
 
 def test_two_names_of_other_clients_must_agree() -> None:
-    with pytest.warns(OptionWarning), pytest.raises(ConfigurationError, match="are one option, set to two values"):
+    with pytest.warns(OptionWarning), pytest.raises(ConfigurationError, match="are the same option, set to two values"):
         ProducerConfig.parse({"queue.enqueue.timeout.ms": 1, "metadata.fetch.timeout.ms": 2})
 
 
