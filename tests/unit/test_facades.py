@@ -301,9 +301,9 @@ def test_a_new_topic_that_cannot_be_sent_is_refused_by_what_is_wrong(topic: NewT
 
 
 def test_a_topic_that_the_answer_leaves_out_is_not_taken_for_done() -> None:
-    with pytest.raises(UnknownServerError, match="leaves out topic 'b'"):
+    with pytest.raises(UnknownServerError, match="answer lacks topic 'b'"):
         _raise(["b"], {})
-    with pytest.raises(PartialFailureError, match="leaves out topic 'b'"):
+    with pytest.raises(PartialFailureError, match="answer lacks topic 'b'"):
         _raise(["a", "b"], {"a": None})
 
 
