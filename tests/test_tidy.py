@@ -16,7 +16,7 @@ PRODUCT = ("pyclient", "assignors", "integration", "partitioners", "serializers"
 EVERYTHING = (*PRODUCT, "tests", "benchmarks", "examples", ".ci", "docs")
 
 BANNED_IN_CORE = {
-    "asyncio": "the runtime waits; core is told what happened",
+    "asyncio": "the runtime waits; core gets events",
     "concurrent": "the runtime has the executors",
     "random": "take a seeded Random as an argument (its type may be imported under TYPE_CHECKING)",
     "select": "the runtime has the sockets",
@@ -36,7 +36,7 @@ BANNED_WORDS: Final = {
     r"anew": "again, once more",
     r"whoever": "the thread, the caller, the member ... that",
     r"nobody": "no waiter, no caller; as a value None, unset",
-    r"tells?|told|telling": "return, report, send, notify, raise, say which",
+    r"(?<!\.)tell|tells|told|telling": "return, report, send, notify, raise, say which",
     r"by (?:it|them)sel(?:f|ves)": "automatically, on its own, alone",
     r"for good": "permanently",
     r"(?:what|that)(?: has| had)? became of": "the outcome, the result",
@@ -45,7 +45,7 @@ BANNED_WORDS: Final = {
 }
 """Words that readers stumbled over, and what to write. ``_`` and a capital begin a new word in identifiers."""
 BANNED: Final = re.compile(
-    "|".join(rf"(?P<w{number}>(?<![A-Za-z.])(?i:{word})(?![a-z]))" for number, word in enumerate(BANNED_WORDS)))
+    "|".join(rf"(?P<w{number}>(?<![A-Za-z])(?i:{word})(?![a-z]))" for number, word in enumerate(BANNED_WORDS)))
 CURES: Final = tuple(BANNED_WORDS.values())
 LONGEST_PROSE: Final = 120
 TEXTS: Final = {".cfg", ".md", ".py", ".pyi", ".sh", ".toml", ".yaml", ".yml"}
