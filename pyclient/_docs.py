@@ -1,4 +1,4 @@
-"""Writes what follows from the declarations: ``option_types.py`` and the pages of options, errors, metrics, partitioners and assignors in ``docs/``.
+"""Generates ``option_types.py``, and in ``docs/`` the pages of options, errors, metrics, partitioners and assignors.
 
 ``python -m pyclient._docs`` in the checkout writes them; a test compares. Nothing at run time needs this module.
 """
@@ -265,7 +265,7 @@ class ByRegion:  # keys look like region/customer
 ```
 
 It is called once per record, by the thread that sends, without any lock: no I/O. What it raises comes out of that `send`, and nothing is queued (of a bulk, only that
-record is refused); a number that is no partition is a `ValueError`. With a method `on_new_batch(topic, partition)` it is told of every batch that a record begins. `partitions.available` are those with
+record is refused); a number that is no partition is a `ValueError`. With a method `on_new_batch(topic, partition)` it is called for every batch that a record starts. `partitions.available` are those with
 a leader. [examples/java_hashcode_partitioner](../examples/java_hashcode_partitioner) is one as a package, found by its name once it is installed.
 """
 
@@ -296,7 +296,7 @@ all of them have; `assignors` of a consumer lists those it has: names of this ta
 | --- | --- | --- |
 """
 ASSIGNORS_TAIL: Final = """
-In an *eager* rebalance every member gives up all it has, and nobody reads until all have their new share. In a *cooperative* one everybody goes on with
+In an *eager* rebalance every member gives up all it has, and no member reads until all have their new share. In a *cooperative* one everybody goes on with
 what it keeps; what moves is given up first, and given on by a second rebalance that follows at once (KIP-429).
 
 `range` gives the first members more when there are several topics: of two topics with ten partitions each, three members get 8, 6 and 6. The others share all
@@ -315,7 +315,7 @@ partition: sixteen hundred groups were given to both over several rebalances. Th
 | a member subscribes to nothing | may give it partitions all the same | it gets none |
 | unequal subscriptions; who had a partition in an earlier generation does not subscribe to its topic now | may give it back to that member, or raises | passes over it |
 | `cooperative-sticky`, unequal subscriptions; two members say they own a partition | may give it to one of them at once | only to the one whose claim is the newest; else both give it up first |
-| two members say they had a partition, and one of them tells its generation in its user data only (an older client, or one that was timed out) | may believe the older one | believes the newer one |
+| two members say they had a partition, and one of them sends its generation in its user data only (an older client, or one that was timed out) | may believe the older one | believes the newer one |
 | `cooperative-sticky`, unequal subscriptions; the moves of the rebalances that would follow do not end within five (they can go round in a circle) | begins them | moves nothing, and shares out what is free |
 | more members could keep one partition more than may; the hashes of their ids meet in one bucket | looks in which order the coordinator named them | takes them by id |
 
@@ -341,8 +341,8 @@ class OneReader:  # each topic is read by one member, the others stand by
 ```
 
 `assign` gets the topics with their partitions and replicas, and every member with its topics, rack, instance id and what it owned; it answers for every member. With a method
-`subscription_user_data(topics)` each member sends bytes of its own along, which the leader finds in `MemberView.user_data`; with `on_assignment(assignment, generation)` it is
-told what it was given, `Assignment.user_data` included. Believe members nothing: they may be other clients, or other versions of yours.
+`subscription_user_data(topics)` each member sends bytes of its own along, which the leader finds in `MemberView.user_data`; with `on_assignment(assignment, generation)` it
+gets its own assignment, with `Assignment.user_data`. Check everything that members send: they may be other clients, or other versions of yours.
 
 A partition may be given to several members: each of them then reads all of it (a broadcast). Their commits overwrite each other, for an offset belongs to the group.
 

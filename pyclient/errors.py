@@ -158,9 +158,9 @@ class AuthenticationError(InvalidConfigurationError):
 
 class SslAuthenticationError(AuthenticationError):
     """The TLS handshake failed, and repeating it cannot help. Check the ``ssl_*`` options, ``security_protocol`` and
-    the port; ``__cause__`` is OpenSSL's error. Causes: the broker's certificate is not trusted or is for another host; the
-    broker requires a client certificate or rejects the one it got; the two sides share no TLS version or cipher suite;
-    or only one of them uses TLS."""
+    the port; ``__cause__`` is OpenSSL's error. Causes: the broker's certificate is not trusted or is for another host;
+    the broker requires a client certificate or rejects the one it got; the two sides share no TLS version or cipher
+    suite; or only one of them uses TLS."""
 
 
 class AuthorizationError(InvalidConfigurationError):

@@ -1,8 +1,8 @@
-"""Other clients' option names and values, and what becomes of each here, so that configuration can be pasted.
+"""Option names and values of other clients, so that their configuration can be pasted.
 
-One table for Kafka 0.8 … 4.3 (Java and the old Scala clients), librdkafka (confluent-kafka), kafka-python and aiokafka:
-a name is renamed, ignored or refused; the first two say so once per process. Names that mean here what they mean there
-are not in it: they are our own options. Knows no option's type or range: what comes out is checked like anything else.
+One table for Kafka 0.8 … 4.3 (Java and the old Scala clients), librdkafka (confluent-kafka), kafka-python and aiokafka.
+A name is renamed or ignored, with one warning per process, or refused. Names with the same meaning in this client are
+not in the table: they are its own options. Knows no type or range: the results are validated like any other setting.
 """
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pyclient.errors import ConfigurationError, UnknownOptionError
 
 
 class OptionWarning(UserWarning):
-    """A setting of another client was renamed or ignored; says to what, or why."""
+    """An option of another client was renamed or ignored; the message says to what, or why."""
 
 
 class Renamed(NamedTuple):
-    """It is option ``to`` here; ``value`` turns the other client's value into ours."""
+    """The option is called ``to`` here; ``value`` converts the other client's value."""
 
     to: str
     value: Callable[[Any], Any] = lambda value: value
@@ -29,13 +29,13 @@ class Renamed(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """It changes nothing here, and nothing is lost by that."""
+    """The option has no effect here, and none is needed."""
 
     why: str
 
 
 class Refused(NamedTuple):
-    """Leaving it out silently would change what the program does: says what to use instead."""
+    """Ignoring the option would change what the program does: the message says what to use instead."""
 
     why: str
 
@@ -44,7 +44,7 @@ Fate: TypeAlias = Renamed | Ignored | Refused
 
 
 class ByValue(NamedTuple):
-    """The fate depends on the value; texts are compared in lower case."""
+    """The result depends on the value; texts are compared in lower case."""
 
     fates: Mapping[object, Fate]
     otherwise: Fate
@@ -103,9 +103,10 @@ async def _awaited_with_extensions(provider: Any, given: Any) -> Any:
 
 
 def _token_callback(callback: Any) -> Any:
-    """The one of librdkafka gives (token, expiry in seconds), perhaps with a principal and extensions, and takes sasl.oauthbearer.config."""
+    """A callback of librdkafka takes sasl.oauthbearer.config and returns (token, expiry in seconds), possibly with
+    principal and extensions."""
     if not callable(callback):
-        raise TypeError(type(callback))  # not even a name: what it names would be called without librdkafka's argument
+        raise TypeError(type(callback))  # also no path to one: it would be called without librdkafka's argument
     return functools.partial(callback, "")
 
 
@@ -187,7 +188,7 @@ SCALA: Final[Mapping[str, Row]] = {
     "consumer.id": Ignored("the group's coordinator names its members"),
     "consumer.timeout.ms": ByValue(
         {"-1": Ignored("iteration waits without end anyway"), "inf": Ignored("iteration waits without end anyway")},
-        Refused("iteration does not end by itself: call poll(timeout), which returns no records when none came"),
+        Refused("iteration never ends on its own: call poll(timeout), which returns no records when none arrived"),
     ),
     "dual.commit.enabled": _ZOOKEEPER,
     "fetch.message.max.bytes": Renamed("max_partition_fetch_bytes"),
@@ -218,14 +219,14 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "max.in.flight": Renamed("max_in_flight_requests_per_connection"),
     "topic.metadata.refresh.fast.interval.ms": Renamed("retry_backoff_ms"),
     "topic.metadata.refresh.fast.cnt": _UNUSED,
-    "topic.metadata.refresh.sparse": Ignored("metadata is asked for the topics in use only"),
-    "topic.metadata.propagation.max.ms": Ignored("an unknown topic is asked for again until max_block_ms or the call's timeout"),
+    "topic.metadata.refresh.sparse": Ignored("metadata is requested for the topics in use only"),
+    "topic.metadata.propagation.max.ms": Ignored("an unknown topic is requested again until max_block_ms or the call's timeout"),
     "topic.blacklist": Refused("subscribe to a pattern that leaves those topics out"),
     "socket.blocking.max.ms": _UNUSED,
     "socket.keepalive.enable": Ignored("idle connections are closed after connections_max_idle_ms"),
     "socket.nagle.disable": Ignored("TCP_NODELAY is always set"),
     "socket.max.fails": Ignored("a connection is closed at the first failure"),
-    "broker.address.ttl": Ignored("names are resolved anew for every connection"),
+    "broker.address.ttl": Ignored("names are resolved again for every connection"),
     "broker.address.family": ByValue(
         {"any": Ignored("both families are tried")},
         Refused("both families are tried; write addresses of one family in bootstrap_servers"),
@@ -237,8 +238,8 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "broker.version.fallback": _VERSIONS,
     "enable.random.seed": Ignored("randomness here never touches the process's generator"),
     "builtin.features": Ignored("it lists what librdkafka was built with"),
-    "client.software.name": Ignored("the client tells brokers its own name"),
-    "client.software.version": Ignored("the client tells brokers its own version"),
+    "client.software.name": Ignored("the client sends its own name to brokers"),
+    "client.software.version": Ignored("the client sends its own version to brokers"),
     "internal.termination.signal": _THREADS,
     "plugin.library.paths": Refused("it loads C libraries; pass interceptors"),
     # logs, events, callbacks
@@ -272,7 +273,7 @@ LIBRDKAFKA: Final[Mapping[str, Row]] = {
     "dr_cb": _ANSWERED,
     "dr_msg_cb": _ANSWERED,
     "on_delivery": _ANSWERED,
-    "delivery.report.only.error": Ignored("flush raises for every failure that nobody looked at"),
+    "delivery.report.only.error": Ignored("flush raises every failure whose Delivery was not read"),
     "partitioner_cb": Refused("pass partitioner=, an object with a partition method"),
     # TLS
     "ssl.ca.location": Renamed("ssl_truststore_location"),
@@ -360,7 +361,7 @@ PYTHON: Final[Mapping[str, Row]] = {
     # kafka-python
     "api_version": _VERSIONS,
     "api_version_auto_timeout_ms": _VERSIONS,
-    "bootstrap_topics_filter": Ignored("metadata is asked for the topics in use only"),
+    "bootstrap_topics_filter": Ignored("metadata is requested for the topics in use only"),
     "bootstrap_timeout_ms": Renamed("default_api_timeout_ms"),
     "default_offset_commit_callback": Refused("commit returns or raises; commit_async takes a callback"),
     "enable_incremental_fetch_sessions": Ignored("fetch sessions are used where brokers have them"),
@@ -404,10 +405,10 @@ ROLES: Final[Mapping[tuple[str, str], Row]] = {
     **{(role, "message_max_bytes"): Ignored("only a producer sends records") for role in ("consumer", "admin")},
     **{(role, "client_rack"): Ignored("only a consumer reads from replicas") for role in ("producer", "admin")},
     ("producer", "allow_auto_create_topics"): ByValue(
-        {"true": Ignored("a broker that creates topics by itself does so")},
+        {"true": Ignored("a broker that creates topics automatically does so")},
         Refused("only brokers can forbid it: auto.create.topics.enable=false"),
     ),
-    ("admin", "allow_auto_create_topics"): Ignored("the admin client creates topics when told to, never by asking for one"),
+    ("admin", "allow_auto_create_topics"): Ignored("the admin client creates topics only with create_topics"),
     ("admin", "interceptors"): Refused("the admin client has none"),
 }
 
@@ -478,7 +479,7 @@ _JAAS: Final = re.compile(
 
 
 def names_of(option: str) -> set[str]:
-    """Every name, with underscores, under which somebody may give *option*, this client's own and the others'."""
+    """Every name of *option*, with underscores: this client's own and those of other clients."""
     jaas = {_JAAS_NAME} if option in ("sasl_plain_username", "sasl_plain_password") else set()
     return {option, *jaas, *(name for name, row in NAMES.items() if option in _targets(row))}
 
@@ -494,12 +495,12 @@ _warned: set[tuple[str, str]] = set()
 
 
 def settle(role: str, key: str, value: object, known: Mapping[str, str]) -> list[tuple[str, object]] | None:
-    """Our names and values for a setting; [] when it is ignored, None when nobody knows the name.
+    """This client's names and values for a setting; [] if it is ignored, None if the name is unknown.
 
-    *known* maps each spelling of this client's own options to the option. Warns, once per process, of what it changes.
+    *known* maps each spelling of this client's own options to the option. Warns of each change once per process.
 
     Raises:
-        ConfigurationError: the setting cannot be honoured; says what to use instead.
+        ConfigurationError: the setting is refused; says what to use instead.
     """
     if key in known:
         return _translated(known[key], key, value)
@@ -560,7 +561,7 @@ def _word(value: object) -> str:
 
 
 def _jaas(key: str, value: object) -> list[tuple[str, object]]:
-    """User and password of a JAAS line for PLAIN or SCRAM. The line itself is a secret: no message shows it."""
+    """User and password of a JAAS line for PLAIN or SCRAM. The line is a secret: no message shows it."""
     if value is None:
         return []
     match = _JAAS.fullmatch(value) if isinstance(value, str) else None
@@ -583,7 +584,7 @@ def _warn_once(key: str, word: str, message: str) -> None:
 
 
 def _frames_inside() -> int:
-    """How many frames of this package lie between the warning and the user's line, which the warning should name."""
+    """The number of frames of this package above the user's line, which the warning should name."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pyclient":
         depth, frame = depth + 1, frame.f_back

@@ -1,7 +1,7 @@
-"""What users may replace: the Protocols of plugins, the plain values these see, and how one is found by name.
+"""Plugins: the Protocols that users may implement, the plain values they get, and how a plugin is found by name.
 
-Decides nothing about records or groups; knows no client. A plugin is an object, a registered name (an entry point) or
-``"package.module:Class"``, and `load_plugin` turns each into the object.
+Decides nothing about records or groups; knows no client. A plugin is given as an object, a registered name (an entry
+point) or ``"package.module:Class"``; `load_plugin` turns each into the object.
 """
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 class Sticky(int):
-    """The type of `STICKY`, and of nothing else: a plain -1 is no wish but a slip of arithmetic, and is refused."""
+    """The type of `STICKY` alone: a plain -1 is a mistake in a partitioner's arithmetic, and is refused."""
 
 
 STICKY: Final = Sticky(-1)
-"""What a partitioner returns to leave the choice to the producer: the partition whose batch is being filled (KIP-794)."""
+"""A partitioner returns this to leave the choice to the producer: the partition whose batch is being filled (KIP-794).
+"""
 
 
 KEY_HASH: Final = b"pyclient.key_hash"
@@ -51,7 +52,8 @@ class Partitioner(Protocol):
     """Chooses the partition of a record that names none."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
-        """A number in ``range(len(partitions))``, or `STICKY`. Called once per record, by any thread: no I/O, no locks."""
+        """A number in ``range(len(partitions))``, or `STICKY`. Called once per record by any thread: no I/O, no locks.
+        """
 
 
 @runtime_checkable
@@ -59,29 +61,30 @@ class HashesKeys(Protocol):
     """Optional power of a compiled partitioner: bulks choose the partitions of keyed records without calling Python."""
 
     def key_hash(self) -> object:
-        """A capsule named `KEY_HASH` with ``unsigned int (*)(const unsigned char *key, Py_ssize_t size)``, callable without the
-        GIL, or None for the slow way. A key goes to the hash modulo the number of partitions, no key to `STICKY`.
+        """A capsule named `KEY_HASH` with ``unsigned int (*)(const unsigned char *key, Py_ssize_t size)``, callable
+        without the GIL; or None: then ``partition`` is called for each record.
 
-        It counts only where the same class defines ``partition``: who overrides that is asked for each record."""
+        A key's partition is its hash modulo the number of partitions; without a key it is `STICKY`. The capsule is used
+        only if the same class defines ``partition``: a subclass that overrides it is called for each record."""
 
 
 @runtime_checkable
 class SeesNewBatches(Protocol):
-    """Optional power of a partitioner, looked up once: it is told when a batch was begun."""
+    """Optional power of a partitioner, looked up once: it is called when a batch was started."""
 
     def on_new_batch(self, topic: str, partition: int) -> None:
-        """A record began a new batch of *partition*. Called by the thread that sent it; what it raises is logged."""
+        """A record started a new batch of *partition*. Called by the thread that sent it; its errors are logged."""
 
 
 class Serializer(Protocol):
-    """Turns a key or value into bytes. ``headers`` may be left out of the signature."""
+    """Serializes a key or value. ``headers`` may be left out of the signature."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = (), /) -> bytes | None:
         """The bytes; None stays None (a tombstone). Called once per record, by any thread."""
 
 
 class Deserializer(Protocol):
-    """Turns bytes into a key or value. ``headers`` may be left out of the signature."""
+    """Deserializes a key or value. ``headers`` may be left out of the signature."""
 
     def deserialize(self, topic: str, data: bytes | None, headers: Headers = (), /) -> Any:
         """The value; None stays None (a tombstone). Called once per record."""
@@ -92,65 +95,70 @@ Deserialize: TypeAlias = Callable[[str, bytes | None, Headers], Any]
 
 
 class ProducerInterceptor(Protocol):
-    """Sees every record before it is serialized, and every outcome. What it raises is logged, never passed on.
+    """Sees every record before it is serialized, and its outcome. Its errors are logged, never raised.
 
-    Several form a chain: each sees what the one before has made of the record. See `SeesClose` for the end.
+    Several form a chain: each gets the record as the one before returned it. See also `SeesClose`.
     """
 
     def on_send(self, topic: str, key: Any, value: Any, headers: Headers, /) -> tuple[Any, Any, Headers]:
-        """The key, value and headers to send in place of these. Called once per record, by the thread or task that sends it."""
+        """The key, value and headers to send instead. Called once per record, by the thread or task that sends it."""
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None, /) -> None:
-        """The record was delivered (*metadata*), or failed or was refused by ``send`` or a bulk (*error*); once for each record of `on_send`.
+        """The record was delivered (*metadata*), or it failed or was rejected (*error*). Called once for each
+        `on_send`.
 
-        Called where delivery callbacks run, before the record's own, in the order of each partition: be quick, and block
-        on nothing. That an interceptor was told of a failure does not keep ``flush`` and ``close`` from raising it.
+        Runs where delivery callbacks run, before the record's own callback, in the order of each partition. It must be
+        quick and must not block. ``flush`` and ``close`` raise the failure even though an interceptor saw it.
         """
 
 
 @runtime_checkable
 class SeesClose(Protocol):
-    """Optional power of an interceptor: it is told when its client was closed."""
+    """Optional power of an interceptor: it is called when its client was closed."""
 
     def close(self) -> None:
-        """Every outcome, of a consumer every commit, was told; nothing comes any more."""
+        """Called last, after every outcome, or every commit of a consumer, was reported."""
 
 
 class ConsumerInterceptor(Protocol):
-    """Sees records before they are handed out, and what was committed. What it raises is logged, never passed on.
+    """Sees records before poll returns them, and committed offsets. Its errors are logged, never raised.
 
-    Several form a chain: each sees what the one before has left. It can leave records out; it cannot change, add or reorder them: records are
-    views of what was fetched, and so are columns (`Records.to_arrow`), which show what the interceptors left. To change what is read,
-    to decrypt it say, is a deserializer's work: it is told topic, bytes and headers. See `SeesClose` for the end.
+    Several form a chain: each gets what the one before returned. An interceptor can leave records out, but not change,
+    add or reorder them: records and columns (`Records.to_arrow`) are views of the fetched data. To change what is read,
+    such as to decrypt it, use a deserializer: it gets topic, bytes and headers. See also `SeesClose`.
     """
 
     def on_consume(self, records: Records, /) -> Records:
-        """The records to hand out in place of these: *records* itself, or what `Records.filter`, `Records.select`, `Records.of` or a slice made of it.
+        """The records to return instead: *records* itself, or the result of `Records.filter`, `Records.select`,
+        `Records.of` or a slice of it. Any other result is logged, and the chain continues with *records*.
 
-        Anything else is logged, and the chain goes on with *records*. What is left out counts as consumed: positions and commits move over it, also
-        if nothing is left. Called with at least one record, by the thread or task that polls or iterates; each record is shown once. Do not use
-        the consumer here, and block on nothing that a poll must not wait for. A record that cannot be deserialized is not shown.
+        Records that are left out count as consumed: positions and commits move past them, even if no record is left.
+        Called with at least one record, by the thread or task that polls or iterates. Each record is passed once;
+        records that cannot be deserialized are not. Do not use the consumer here, and do not block the poll.
         """
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """These offsets were committed, by a call or automatically; never empty. Called by the thread or task that uses the consumer, which
-        hears of commits it did not wait for in a later call; after the close's own commit, too. Do not use the consumer here."""
+        """These offsets were committed, by a call or automatically; never empty.
+
+        Called by the thread or task that uses the consumer: for a commit that it did not wait for, in a later call.
+        Also called for the commit of ``close``. Do not use the consumer here."""
 
 
 # ── consuming in a group ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class RebalanceListener(Protocol):
-    """Told, inside ``poll`` (an iteration too), ``unsubscribe`` or ``close``, which partitions come and go; may commit and seek."""
+    """Called when partitions are assigned or revoked: within ``poll``, an iteration, ``unsubscribe`` or ``close``. It
+    may commit and seek."""
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> None:
         """These were added, before any record of them is returned."""
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> None:
-        """These are about to go; still owned here, so commits count."""
+        """These will be given up; they are still owned, so commits succeed."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition], /) -> None:
-        """These are gone already, another member may have them. Inherited, it does what `on_partitions_revoked` does."""
+        """These are lost already; another member may own them. By default it calls `on_partitions_revoked`."""
         self.on_partitions_revoked(partitions)
 
 
@@ -161,34 +169,35 @@ class AsyncRebalanceListener(Protocol):
         """These were added, before any record of them is returned."""
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> None:
-        """These are about to go; still owned here, so commits count."""
+        """These will be given up; they are still owned, so commits succeed."""
 
     async def on_partitions_lost(self, partitions: Sequence[TopicPartition], /) -> None:
-        """These are gone already. Inherited, it does what `on_partitions_revoked` does."""
+        """These are lost already. By default it calls `on_partitions_revoked`."""
         await self.on_partitions_revoked(partitions)
 
 
 class ClusterView(NamedTuple):
     """What an assignor sees of the cluster: the partitions of every subscribed topic, and the brokers by node id.
 
-    A topic that somebody subscribed to and that is not there, or not known yet, is not in ``topics``.
+    A subscribed topic that does not exist, or is not known yet, is not in ``topics``.
     """
 
     topics: Mapping[str, Sequence[PartitionDescription]]
     nodes: Mapping[int, Node] = {}
 
     def racks(self, partition: PartitionDescription) -> frozenset[str]:
-        """The racks that hold a replica of *partition*, as far as brokers tell."""
+        """The racks that hold a replica of *partition*, as far as brokers report their racks."""
         found = (self.nodes[replica].rack for replica in partition.replicas if replica in self.nodes)
         return frozenset(rack for rack in found if rack is not None)
 
 
 class MemberView(NamedTuple):
-    """What an assignor sees of one member: what it subscribes to, and what it owned in which generation (KIP-429, KIP-792).
+    """What an assignor sees of one member: its topics, and what it owned in which generation (KIP-429, KIP-792).
 
-    All of it is the member's own word, whatever client that is: topics may be unknown or named twice, partitions may be owned by
-    several, have negative numbers or be gone, ``user_data`` may be anybody's. ``owned`` is empty in an eager rebalance, ``generation``
-    -1 from clients that do not tell; ``instance_id`` is that of a static member (KIP-345), ``rack`` where it runs (KIP-881).
+    All of it comes from the member, which may be any client, so check it: topics may be unknown or repeated; partitions
+    may have several owners, negative numbers, or no longer exist; ``user_data`` may be of another format. ``owned`` is
+    empty in an eager rebalance. ``generation`` is -1 from clients that do not send it. ``instance_id`` is that of a
+    static member (KIP-345), ``rack`` is the member's (KIP-881).
     """
 
     topics: tuple[str, ...]
@@ -200,17 +209,17 @@ class MemberView(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What one member is to read; ``user_data`` reaches it unread."""
+    """The partitions of one member; ``user_data`` is passed to it unchanged."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
 
 
 class Assignor(Protocol):
-    """Shares a group's partitions out. The group's leader runs it for all members, apart from its loop.
+    """Assigns a group's partitions. The group's leader runs it for all members, in a worker thread.
 
-    A pure function of its arguments: the same group gets the same answer whoever leads it, in whatever order the members are given.
-    `pyclient.testing.check_assignor` tries one with many groups.
+    It must be a pure function of its arguments: the result does not depend on the leader or on the order of members.
+    `pyclient.testing.check_assignor` checks one with many groups.
     """
 
     @property
@@ -222,66 +231,68 @@ class Assignor(Protocol):
         """``eager``, ``cooperative`` or both, the preferred one first."""
 
     def assign(self, cluster: ClusterView, members: Mapping[str, MemberView], /) -> Mapping[str, Assignment]:
-        """An assignment for every member id, of partitions that are there and whose topic the member subscribes to.
+        """An assignment for every member id, of partitions that exist and whose topic the member subscribes to.
 
-        Each partition goes to one member, unless the group is meant to read it several times: a partition may be given to several members
-        (a broadcast), who then each read all of it, and overwrite each other's committed offsets, which are the group's.
-        In a ``cooperative`` rebalance a partition that a member owns may be given to another one only when the owner has given it up: leave
-        it out, and the rebalance that follows at once shows it free.
+        Usually each partition goes to one member. If it is given to several (a broadcast), each reads all of it, and
+        they overwrite each other's committed offsets, which belong to the group. In a ``cooperative`` rebalance, a
+        partition can move only after its owner has given it up: leave it out, and the next rebalance, which follows at
+        once, shows it without an owner.
         """
 
 
 @runtime_checkable
 class SendsUserData(Protocol):
-    """Optional power of an assignor: bytes that every member sends along with its subscription."""
+    """Optional power of an assignor: bytes that every member sends with its subscription."""
 
     def subscription_user_data(self, topics: Sequence[str], /) -> bytes | None:
-        """What the leader will see as `MemberView.user_data`. Asked before each rebalance, with the member's own topics."""
+        """The leader gets this as `MemberView.user_data`. Called before each rebalance with the member's own topics."""
 
 
 @runtime_checkable
 class SeesAssignment(Protocol):
-    """Optional power of an assignor: it is told what its member got."""
+    """Optional power of an assignor: it is called with the assignment of its member."""
 
     def on_assignment(self, assignment: Assignment, generation: int, /) -> None:
-        """The member was given *assignment* in *generation*: all that it has now, what it had before included."""
+        """*assignment* is everything the member owns in *generation*, including what it owned before."""
 
 
 # ── logging in ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class SaslMechanism(Protocol):
-    """One way to log in. One object serves all connections of a client, one after the other and at the same time."""
+    """A SASL mechanism. One object serves all connections of a client, also at the same time."""
 
     @property
     def name(self) -> str:
-        """The mechanism as brokers call it, such as ``PLAIN``."""
+        """The mechanism's SASL name, such as ``PLAIN``."""
 
     @property
     def blocking(self) -> bool:
-        """Whether `exchange` computes or waits for long: its steps run in a worker thread then (Kerberos, token endpoints)."""
+        """Whether `exchange` computes or blocks for long (Kerberos, token endpoints): then it runs in a worker thread.
+        """
 
     def exchange(self, config: Any, host: str, /) -> Generator[bytes | Awaitable[Any], Any, None]:
         """The messages of one login to *host*; *config* is the client's config object.
 
-        Yields a message as bytes and is sent the broker's answer to it as bytes; returns when it is content with an answer. An awaitable that
-        it yields is awaited on the client's loop, and its result sent, or its failure thrown in. A refusal is thrown in as
-        SaslAuthenticationError, and may be explained by raising another KafkaError. The answers may be anybody's: trust none of their bytes.
-        No secret belongs into what is raised.
+        The generator yields a message as bytes, receives the broker's answer as bytes, and returns when it accepts an
+        answer. It may also yield an awaitable: that is awaited on the client's loop, and its result sent or its error
+        thrown in. A refusal by the broker is thrown in as SaslAuthenticationError; raise another KafkaError to explain
+        it. Answers may come from any peer: check every byte. Errors must not contain secrets.
         """
 
 
 @runtime_checkable
 class ChecksOptions(Protocol):
-    """Optional power of a SASL mechanism: it is asked about the options when a client is made."""
+    """Optional power of a SASL mechanism: it checks the options when a client is created."""
 
     def check(self, config: Any, /) -> None:
-        """Raises ConfigurationError, with ``option``, when an option that the mechanism needs is missing or wrong. Must not wait."""
+        """Raise ConfigurationError, with ``option``, if an option that the mechanism needs is missing or wrong. Must
+        not block."""
 
 
 @runtime_checkable
 class NamesOptions(Protocol):
-    """Optional power of a SASL mechanism: errors tell users which options to look at."""
+    """Optional power of a SASL mechanism: errors name the options to check."""
 
     @property
     def options(self) -> Sequence[str]:
@@ -290,44 +301,44 @@ class NamesOptions(Protocol):
 
 @runtime_checkable
 class HidesSecrets(Protocol):
-    """Optional power of a SASL mechanism: it knows secrets that no option holds, such as tokens. Secret options are hidden anyway."""
+    """Optional power of a SASL mechanism: it hides secrets that are not option values, such as tokens."""
 
     def hide(self, text: str, /) -> str:
-        """The text, a broker's words say, without them."""
+        """*text*, such as a broker's message, without them."""
 
 
 @runtime_checkable
 class RenewsCredentials(Protocol):
-    """Optional power of a SASL mechanism: what was refused once may be accepted later, since the credentials change."""
+    """Optional power of a SASL mechanism: its credentials change, so a refusal may be temporary."""
 
     @property
     def renews(self) -> bool:
-        """Whether a client goes on and logs in again after a refusal; without this, a refusal ends it."""
+        """Whether the client logs in again after a refusal; otherwise a refusal stops the client."""
 
 
 class Surroundings(NamedTuple):
-    """What a SASL mechanism takes from outside; a simulation has its own."""
+    """Clock and randomness of a SASL mechanism; a simulation passes its own."""
 
     wall: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     """Milliseconds since the epoch."""
     token_bytes: Callable[[int], bytes] = secrets.token_bytes
-    """Random bytes that nobody can guess."""
+    """Cryptographically secure random bytes."""
     random: Callable[[], float] = random.random
-    """A number in [0, 1), for what need not be secret."""
+    """A random number in [0, 1), not for secrets."""
 
 
 @runtime_checkable
 class TakesSurroundings(Protocol):
-    """Optional power of a SASL mechanism: it is told where it runs, before anything else."""
+    """Optional power of a SASL mechanism: it gets clock and randomness before its first use."""
 
     def run_in(self, surroundings: Surroundings, /) -> None:
-        """Take time and chance from here."""
+        """Use this clock and this randomness."""
 
 
 class OAuthToken:
-    """What a token provider may return instead of a text: the token, when it ends, and extensions (KIP-342). Its ``repr`` hides the token.
+    """A token with expiry and extensions (KIP-342), for token providers. Its ``repr`` hides the token.
 
-    ``expires_at`` is in seconds since the epoch; None is read from the token if that is a JWT.
+    ``expires_at`` is in seconds since the epoch; None: read from the token if it is a JWT.
     """
 
     __slots__ = ("expires_at", "extensions", "value")
@@ -341,11 +352,11 @@ class OAuthToken:
         return f"OAuthToken({HIDDEN}, expires_at={self.expires_at!r}, extensions={sorted(self.extensions)!r})"
 
 
-# ── finding them ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── loading ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class PluginKind(NamedTuple):
-    """A sort of plugin: where names of it are registered, and the method that makes an object one."""
+    """A kind of plugin: the entry point group of its names, and the method that every plugin has."""
 
     group: str
     method: str
@@ -363,35 +374,36 @@ KINDS: Final[Mapping[str, PluginKind]] = {
 
 
 def load_plugin(kind: str, spec: object) -> Any:
-    """The plugin that *spec* means: an object, a class (made without arguments), a registered name, "package.module:Class".
+    """The plugin for *spec*: an object, a class (called without arguments), a registered name or
+    "package.module:Class".
 
-    Plain functions, and types such as int, serve as serializers and deserializers too.
+    Serializers and deserializers may also be plain functions, or types such as int.
 
     Raises:
-        ConfigurationError: nothing of that name, or not what the kind needs; says what is there.
+        ConfigurationError: no such name, several packages register it, or the object lacks the kind's method.
     """
     wanted = KINDS[kind]
     found = _named(kind, wanted, spec) if isinstance(spec, str) else spec
     plugin = _made(kind, found) if inspect.isclass(found) and hasattr(found, wanted.method) else found
     if callable(getattr(plugin, wanted.method, None)) or (kind in ("serializer", "deserializer") and callable(plugin)):
         return plugin
-    raise ConfigurationError(f"{spec!r} is no {kind}: it has no method {wanted.method!r}", option=kind)
+    raise ConfigurationError(f"{spec!r} is not a {kind}: it has no method {wanted.method!r}", option=kind)
 
 
 def load_function(option: str, spec: object) -> Any:
-    """The function that *spec* means: itself, or what "package.module:function" names.
+    """The function for *spec*: a callable, or "package.module:function".
 
     Raises:
-        ConfigurationError: it cannot be imported, or is no function.
+        ConfigurationError: it cannot be imported, or is not callable.
     """
     found = _function(option, spec) if isinstance(spec, str) else spec
     if not callable(found):
-        raise ConfigurationError(f"{option} is no function, but a {type(found).__name__}", option=option)
+        raise ConfigurationError(f"{option}: expected a function, got {type(found).__name__}", option=option)
     return found
 
 
 def _function(option: str, spec: str) -> object:
-    """Its name is not repeated in errors: it may be a token, given by mistake."""
+    """Errors do not show *spec*: it may be a token, given by mistake."""
     module = spec.partition(":")[0]
     try:
         return _imported(spec)
@@ -417,14 +429,14 @@ def _named(kind: str, wanted: PluginKind, spec: str) -> object:
         raise ConfigurationError(f"{kind} {spec!r} cannot be loaded: {error}", option=kind) from error
     names = ", ".join(available_plugins(kind)) or "none is registered"
     raise ConfigurationError(
-        f"no {kind} is called {spec!r}; there are: {names}. "
-        f"Else give an object, 'package.module:Class', or register the name as an entry point of {wanted.group!r}.",
+        f"no {kind} is called {spec!r}; registered: {names}. "
+        f"Or give an object, 'package.module:Class', or register the name as an entry point of {wanted.group!r}.",
         option=kind,
     )
 
 
 def _registered(kind: str, wanted: PluginKind, name: str) -> EntryPoint | None:
-    """The entry point called *name*. Two that differ are an error: the order of installed packages would decide between them."""
+    """The entry point *name*. Two that differ are an error: the order of installed packages would choose one."""
     points = list(entry_points(group=wanted.group, name=name))
     if len({point.value for point in points}) > 1:
         owners = " and ".join(sorted(f"{_distribution(point)} ({point.value})" for point in points))
@@ -463,8 +475,8 @@ def _made(kind: str, cls: type) -> object:
 def as_serializer(spec: object) -> Serialize:
     """``f(topic, value, headers) -> bytes | None`` of anything that serves as a serializer.
 
-    That is a `Serializer` (with or without ``headers``), a function of the value, or a name (`load_plugin`). What it raises
-    comes out as SerializationError, with the cause.
+    That is a `Serializer` (with or without ``headers``), a function of the value, or a name (`load_plugin`). Its errors
+    are raised as SerializationError, with the cause.
     """
     serialize = _guarded("serialize", _called(load_plugin("serializer", spec), "serialize"))
     return lambda topic, value, headers: _bytes_or_none(topic, serialize(topic, value, headers))
@@ -489,7 +501,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
         inspect.signature(function).bind(*range(count))
     except TypeError:
         return False
-    except ValueError:  # compiled functions may not tell; ours do
+    except ValueError:  # compiled functions may have no signature; ours do
         return True
     return True
 

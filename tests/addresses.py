@@ -16,7 +16,7 @@ class Address(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-def nobody() -> Address:
+def unused_address() -> Address:
     """Where nothing listens, and nothing will while this process runs: another one each time.
 
     A port that was bound and closed again may be the next one's that anybody of this machine binds.

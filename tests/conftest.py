@@ -1,4 +1,5 @@
-"""What holds for every test: where helpers are imported from, which build runs, which tests run on which brokers, and that no secret shows.
+"""What holds for every test: where helpers are imported from, which build runs, which tests run on which brokers, and
+that no secret shows.
 
 Helpers are imported by their path from the checkout: ``from tests.reference_codec import ...``.
 """
@@ -54,7 +55,8 @@ def offer_folders_of_the_checkout(*names: str) -> None:
 
 
 class TwinFinder:
-    """Loads the ``.py`` of compiled modules that have a twin, so that debugger and coverage see them (PYCLIENT_PURE=1)."""
+    """Loads the ``.py`` of compiled modules that have a twin, so that debugger and coverage see them
+    (PYCLIENT_PURE=1)."""
 
     def __init__(self, sources: dict[str, Path]) -> None:
         self.sources = sources
@@ -67,7 +69,8 @@ class TwinFinder:
 
 
 def twins() -> dict[str, Path]:
-    """The compiled modules outside codec, buffers and runtime: those use C memory and calls of the system, and have no twin."""
+    """The compiled modules outside codec, buffers and runtime: those use C memory and calls of the system, and have no
+    twin."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = project["tool"]["setuptools"].get("ext-modules", [])
     return {

@@ -55,7 +55,7 @@ def read(cluster: LocalCluster, partitions: list[TopicPartition], count: int, **
 
 
 def numbers(count: int) -> list[bytes]:
-    """Values that tell their order."""
+    """Values that show their order."""
     return [b"%d" % n for n in range(count)]
 
 

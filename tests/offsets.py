@@ -21,7 +21,7 @@ def fill(address: str, topic: str) -> None:
 
 
 def killed(address: str, topic: str, folder: Path, kind: str, *lines: int) -> list[dict[str, Any]]:
-    """What the program tells of every kill; *lines*: the first one, and how many it goes on by."""
+    """The program's report of every kill; *lines*: the first one, and how many it goes on by."""
     command = [sys.executable, "-m", "tests.unit.offsets_program", address, topic, str(folder), kind, *map(str, lines)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr
@@ -29,14 +29,15 @@ def killed(address: str, topic: str, folder: Path, kind: str, *lines: int) -> li
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def check(told: list[dict[str, Any]], kind: str) -> None:
-    """Whenever it died, the rows are those before the position, each once; and the next run stores what is left, each once."""
+def check(reports: list[dict[str, Any]], kind: str) -> None:
+    """Whenever it died, the rows are those before the position, each once; and the next run stores what is left, each
+    once."""
     first, last = (FIRST, BAD) if kind == "broken" else (BAD, END)
-    for each in told:
+    for each in reports:
         rows, position = each["dead"]
         assert position in (first, last), each
         assert rows == list(range(FIRST, position)), each
         assert each["after"] == "done", each
         assert each["end"] == [list(range(FIRST, END)), END], each
-    assert [each["how"] for each in told[:-1]] == ["killed"] * (len(told) - 1)
-    assert {each["dead"][1] for each in told} == {first, last}
+    assert [each["how"] for each in reports[:-1]] == ["killed"] * (len(reports) - 1)
+    assert {each["dead"][1] for each in reports} == {first, last}

@@ -1,4 +1,5 @@
-"""Pages of documentation and their blocks of code, for the tests that run them; a user's ``site-packages`` to run them with."""
+"""Pages of documentation and their blocks of code, for the tests that run them; a user's ``site-packages`` to run them
+with."""
 from __future__ import annotations
 
 import contextlib
@@ -72,7 +73,7 @@ class Page:
 
 
 def strictly_typed(*programs: Path) -> None:
-    """As users are told to write it, so it must be accepted. (The client's own sources are `make check`'s affair.)"""
+    """Users copy it, so it must be accepted. (The client's own sources are `make check`'s affair.)"""
     settings = ("--config-file", str(ROOT / "pyproject.toml"), "--follow-imports", "silent")
     cache = ROOT / ".mypy_cache" / "documentation"
     run(sys.executable, "-m", "mypy", *settings, "--cache-dir", str(cache), *map(str, programs))
@@ -92,9 +93,10 @@ def extras() -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def served(command: list[str], cwd: Path) -> Iterator[dict[str, str]]:
-    """Run a page's broker command; yields the options it prints, the address last, then presses Ctrl-C and expects a clean end."""
-    told = cwd / "broker.err"  # a file: a secured broker tells its users' passwords to who started it
-    with told.open("a") as stderr:
+    """Run a page's broker command; yields the options it prints, the address last, then presses Ctrl-C and expects a
+    clean end."""
+    stderr_path = cwd / "broker.err"  # a file: a secured broker prints its users' passwords there
+    with stderr_path.open("a") as stderr:
         process = subprocess.Popen(
             command, cwd=cwd, env=clean_environment(), stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True,
         )
@@ -103,7 +105,7 @@ def served(command: list[str], cwd: Path) -> Iterator[dict[str, str]]:
         printed: dict[str, str] = {}
         while "bootstrap.servers" not in printed:
             name, found, value = process.stdout.readline().strip().partition("=")
-            assert found, f"the broker ended without printing its address: see {told}"
+            assert found, f"the broker ended without printing its address: see {stderr_path}"
             printed[name] = value
         yield printed
     except BaseException:

@@ -1,8 +1,9 @@
 """What may stand in nothing that is shown, and the search of everything that a session of tests shows.
 
-`Search` is a plugin of pytest. It looks at captured output of tests, fixtures and the programs that they start, at every
-log record and warning, at the messages of all of our errors that are made, expected ones too, and at tests' own ids. A test
-in which a secret shows fails; what shows outside of tests fails the session. Works in the processes of pytest-xdist too.
+`Search` is a plugin of pytest. It looks at captured output of tests, fixtures and the programs that they start, at
+every log record and warning, at the messages of all of our errors that are made, expected ones too, and at tests' own
+ids. A test in which a secret shows fails; what shows outside of tests fails the session. Works in the processes of
+pytest-xdist too.
 """
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ import pytest
 MARKER: Final = "marker-secret"
 """Stands in every password, token or other secret that a test makes up."""
 OTHERS: Final = ("marker secret", "marker:secret", "alice-secret", "bob-secret", "key-secret", "anna's secret", "hunter2", "s3cr")
-"""Secrets that are so by other rights: what `pyclient.testing` gives users by default, documentation's, secrets of odd characters."""
+"""Secrets that are so by other rights: what `pyclient.testing` gives users by default, documentation's, secrets of odd
+characters."""
 _SECRET: Final = re.compile("|".join([
     *map(re.escape, (MARKER, *OTHERS)),
     r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # a token (JWT)
@@ -40,14 +42,14 @@ def shown_in(text: str) -> str | None:
 class _Records(logging.Handler):
     """Looks at every log record, as text and with its exception."""
 
-    def __init__(self, tell: Callable[[str, str], None]) -> None:
+    def __init__(self, report: Callable[[str, str], None]) -> None:
         super().__init__(level=0)
-        self._tell = tell
+        self._report = report
         self._format = logging.Formatter("%(name)s %(message)s %(threadName)s").format
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called by whatever thread logs."""
-        self._tell("a log record", self._format(record) + repr(record.args))
+        self._report("a log record", self._format(record) + repr(record.args))
 
 
 class Search:
@@ -78,12 +80,12 @@ class Search:
             if name.endswith(f" {call.when}"):
                 self.look(name, text)
         if call.excinfo is not None and not isinstance(call.excinfo.value, pytest.skip.Exception):
-            self.look("the exception that failed the test", _told(call.excinfo.value))
+            self.look("the exception that failed the test", _text_of(call.excinfo.value))
         _fail(report, self._taken())
         return report  # type: ignore[return-value]
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, nodeid: str) -> None:
-        # Told when its test has been reported, and with xdist in another process.
+        # Called when its test has been reported, and with xdist in another process.
         if (place := shown_in(str(warning_message.message))) is not None:
             self._late.append(f"a secret shows in a warning, {nodeid}: {place}")
 
@@ -122,7 +124,7 @@ def _fail(report: pytest.TestReport, found: Iterable[str]) -> None:
         report.outcome, report.longrepr = "failed", text
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     """What an exception says, and those it came from; not the lines of the test, in which secrets are written."""
     seen: dict[int, BaseException] = {}
     waiting: list[BaseException | None] = [error]

@@ -83,7 +83,8 @@ def test_each_compiled_module_has_its_source_where_the_build_looks() -> None:
 
 
 def test_each_compiled_module_runs_as_what_was_asked_for() -> None:
-    """The binary; with PYCLIENT_PURE=1 the twin of those that have one. Else figures and tests would be about the other."""
+    """The binary; with PYCLIENT_PURE=1 the twin of those that have one. Else figures and tests would be about the
+    other."""
     for module in SETUPTOOLS.get("ext-modules", []):
         name = module["name"]
         spec = importlib.util.find_spec(name)

@@ -1,4 +1,5 @@
-"""Every block of docs/logging-in.md does what it says: programs against a fake cluster that wants logins, its own mechanism on a connection."""
+"""Every block of docs/logging-in.md does what it says: programs against a fake cluster that wants logins, its own
+mechanism on a connection."""
 from __future__ import annotations
 
 import sys

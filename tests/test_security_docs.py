@@ -1,4 +1,5 @@
-"""Every block of docs/security.md does what it says: those called ``test_….py`` are run by pytest, in a folder with the others."""
+"""Every block of docs/security.md does what it says: those called ``test_….py`` are run by pytest, in a folder with the
+others."""
 from __future__ import annotations
 
 import re

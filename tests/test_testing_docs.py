@@ -1,7 +1,7 @@
 """Every block of docs/testing.md does what it says, and its tables are those of the code.
 
-Blocks whose first line is ``# name.py`` are files of one folder: those called ``test_….py`` are run by pytest, the others as programs.
-Blocks without a name talk to the fake cluster that the page's own command serves.
+Blocks whose first line is ``# name.py`` are files of one folder: those called ``test_….py`` are run by pytest, the
+others as programs. Blocks without a name talk to the fake cluster that the page's own command serves.
 """
 from __future__ import annotations
 

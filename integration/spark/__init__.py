@@ -1,4 +1,6 @@
-"""Kafka as a source and sink of PySpark, without any JAR. Names are loaded when first used: looking for formats is light."""
+"""Kafka as a source and sink of PySpark, without any JAR. Names are loaded on first use, so looking for formats is
+cheap.
+"""
 from __future__ import annotations
 
 import importlib

@@ -1,7 +1,7 @@
-"""``format("pyclient")``: what Spark finds under that name. Decides nothing: readers and writers do.
+"""``format("pyclient")``: the data source that Spark finds under that name. Readers and writers do its work.
 
-Imports nothing but pyspark: Spark loads it in processes that only look for formats, where a failure would hide every other
-package's formats too.
+Imports only pyspark: Spark also loads it in processes that only look for formats. A failure there would hide the
+formats of every other package too.
 """
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class PyclientDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("pyclient")`` known to *spark*; needed where Spark does not find it by itself, as in editable installs.
+    """Register ``format("pyclient")`` with *spark*; needed if Spark does not find it, as in editable installs.
 
-    Also adds our options that hold secrets to the session's ``spark.sql.redaction.options.regex``: those whose names Spark
-    does not know for secrets, such as ``kafka.ssl.keystore.key``, would stand in the plans of streams and SQL commands.
+    Also adds secret options to the session's ``spark.sql.redaction.options.regex``. Otherwise the plans of streams and
+    SQL commands show those that Spark does not recognize as secrets, such as ``kafka.ssl.keystore.key``.
     """
     from pyclient.integration.spark.options import HIDDEN_IN_PLANS
 

@@ -52,7 +52,7 @@ def prepare_environment() -> None:
 
 @functools.lru_cache(maxsize=8)
 def _modules(java: Path) -> frozenset[str]:
-    """The names of the modules inside *java*, none if it cannot tell."""
+    """The names of the modules in *java*; none if it cannot list them."""
     asked = [str(java), "--list-modules"]
     try:
         answer = subprocess.run(asked, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=True)

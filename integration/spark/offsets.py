@@ -123,7 +123,7 @@ def _share(size: int, most: int, total: int) -> int:
 
 
 def divided(ranges: Sequence[OffsetRange], *, at_least: int | None = None, most_records: int | None = None) -> list[OffsetRange]:
-    """The ranges cut into about *at_least* parts at least, large ones first, none with more than *most_records* offsets."""
+    """The ranges split into at least about *at_least* ranges, none with more than *most_records* offsets."""
     total = sum(map(len, ranges))
     parts: list[OffsetRange] = []
     for each in ranges:

@@ -84,7 +84,7 @@ HIDDEN_IN_PLANS: Final = _hidden_in_plans()
 
 @attrs.frozen
 class Bound:
-    """Where reading begins or ends: an offset for each partition, a time, or, for what those do not name, the start or end."""
+    """Where reading begins or ends: offsets by partition, a time, or otherwise the start or end of the log."""
 
     otherwise: int
     offsets: Offsets | None = None

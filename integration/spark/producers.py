@@ -1,7 +1,7 @@
-"""One producer per worker process and set of options, kept from task to task.
+"""One producer per worker process and set of options, shared by its tasks.
 
-Knows nothing of rows. Rule: between two tasks nothing waits in a producer: a task that ended well has flushed, the producer
-of one that failed is thrown away. (Spark ends its workers without a goodbye; nothing may rely on close or exit handlers.)
+Knows no rows. Rule: between two tasks no record waits in a producer. A task that succeeds has flushed it; the producer
+of a task that fails is discarded. (Spark kills its workers: close and exit handlers may never run.)
 """
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def _new_guard() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # A child may be born while another thread holds the lock; it has no producers of its own yet, for keys hold the pid.
+    # The process may be forked while another thread holds the lock. The child has no producers yet: keys hold the pid.
     os.register_at_fork(after_in_child=_new_guard)
 
 
 @contextlib.contextmanager
 def shared_producer(config: Mapping[str, object] | None = None, /, **options: Unpack[ProducerOptions]) -> Iterator[Producer]:
-    """The producer of this worker process for these options, for one task at a time: use it in ``with``, inside the task.
+    """The producer of this worker process for these options, for one task at a time. Use it in ``with``, within a task.
 
     At the end of the block everything sent is flushed, which waits at most ``delivery_timeout_ms``. Do not close it.
 

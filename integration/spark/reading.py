@@ -1,7 +1,7 @@
 """One task's work: read exactly one range of offsets and hand it on in Arrow batches.
 
-Runs on executors. Rules: it ends when the position reaches the end of the range, offsets that hold no record (compaction,
-transactions) are passed over, and it never ends early in silence.
+Runs on executors. Rules: it ends when the position reaches the end of the range; offsets without a record (compaction,
+transactions) are skipped; ending early is an error.
 """
 from __future__ import annotations
 

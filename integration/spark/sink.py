@@ -1,6 +1,7 @@
-"""DataFrames into Kafka, from the tasks that hold their rows: `KafkaSink` for foreachBatch, and the writers of the format.
+"""Writes DataFrames to Kafka, in the tasks that hold their rows: `KafkaSink` for foreachBatch, and the format's
+writers.
 
-At least once: Spark repeats a task that failed, with all its records.
+Delivery is at least once: Spark repeats a failed task with all its records.
 """
 from __future__ import annotations
 
@@ -34,13 +35,14 @@ class KafkaSink:
     """Writes each micro-batch to Kafka: ``df.writeStream.foreachBatch(KafkaSink("out", bootstrap_servers=...))``.
 
     Takes the columns ``value`` and, if there, ``key`` (strings or bytes), ``topic``, ``partition``, ``headers`` and
-    ``timestamp``; *topic* wins over the column. Any output mode. *config* and *options* are those of `pyclient.Producer`.
+    ``timestamp``; *topic* overrides the column. Any output mode. *config* and *options* are those of
+    `pyclient.Producer`.
     Records are written by the tasks that hold them; a batch returns when all are acknowledged. At least once: Spark
     repeats a failed task or batch.
 
     Raises:
-        ConfigurationError: an option, or a column of a batch, is not what it must be; or an option cannot be sent to tasks.
-        UnsupportedFeatureError: ``delivery="exactly-once"``, which a later release brings.
+        ConfigurationError: an option or a column of a batch is wrong, or an option cannot be sent to tasks.
+        UnsupportedFeatureError: ``delivery="exactly-once"``, which this release does not support yet.
     """
 
     def __init__(self, topic: str | None = None, config: Mapping[str, object] | None = None, /, *, delivery: str = AT_LEAST_ONCE,
@@ -75,7 +77,7 @@ class _Task:
 
 @attrs.define
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's result for the driver."""
 
     records: int
 
@@ -126,7 +128,7 @@ def _check_delivery(delivery: str) -> None:
     if delivery == EXACTLY_ONCE:
         raise UnsupportedFeatureError(
             f"delivery={EXACTLY_ONCE!r} needs transactions, which come in a later release. Until then use {AT_LEAST_ONCE!r} and "
-            "give records a key, so that readers can tell repeated ones", option="delivery")
+            "put an id into each record, so that readers can drop duplicates", option="delivery")
     if delivery != AT_LEAST_ONCE:
         raise ConfigurationError(f"delivery={delivery!r} is not known: use {AT_LEAST_ONCE!r}", option="delivery")
 

@@ -1,7 +1,7 @@
-"""The readers behind ``format("pyclient")``: which ranges of offsets make a batch. The records are read by `reading`.
+"""The readers of ``format("pyclient")``: which offset ranges make a batch. The records are read by `reading`.
 
-A stream's methods run in one process of the driver for the whole query, except ``read``, which runs in tasks on a pickled
-copy: so open clients are no part of what is pickled.
+A stream's methods run in one process of the driver for the whole query, except ``read``: that runs in tasks on a
+pickled copy, so open clients are not pickled.
 """
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         topics = self._topics()
         initial = to_json(topics.at(starting, topics.partitions(), side="starting"))
         if starting.moves or self._options.late_start_is_latest:
-            # "latest" means something else each time it is asked for, and Spark writes down only where batches end. So the
-            # first batch is empty: it ends where it begins, and from then on the checkpoint knows the place.
+            # "latest" changes with time, and Spark's checkpoint holds only the ends of batches. So the first batch is
+            # empty: it ends where it begins, and its end is in the checkpoint.
             self._anchor = initial
         return initial
 
@@ -149,10 +149,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(UnknownTopicOrPartitionError, f"{', '.join(map(str, gone))} were read before and do not exist any more")
 
     def _not_before(self, where: TopicPartition, begin: int, end: int) -> int:
-        """*end*, unless the log is shorter than what was read: then it was made anew, and is read from its beginning."""
+        """*end*, unless the log ends before *begin*: then the topic was created again, and is read from its
+        beginning."""
         if end >= begin:
             return end
-        self._lost(OffsetOutOfRangeError, f"{where} was read up to offset {begin}, and now ends at {end}: the topic seems to have been made anew")
+        self._lost(OffsetOutOfRangeError, f"{where} was read up to offset {begin} and now ends at {end}: the topic seems to have been created again")
         return self._topics().earliest([where])[where]
 
     def _existing_earliest(self, wheres: list[TopicPartition]) -> Offsets:

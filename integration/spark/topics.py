@@ -50,7 +50,7 @@ class Topics:
         return self._open_consumer().beginning_offsets(wanted) if wanted else {}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The offset after the last record of each log; with ``isolation.level=read_committed``, the last stable one."""
+        """The end offset of each log; with ``isolation.level=read_committed``, its last stable offset."""
         wanted = list(partitions)
         return self._open_consumer().end_offsets(wanted) if wanted else {}
 

@@ -1,6 +1,6 @@
-"""Makes ``format("pyclient")`` known: Spark looks for installed packages called ``pyspark_…`` with a class `DefaultSource`.
+"""Registers ``format("pyclient")``: Spark finds it in installed packages ``pyspark_…`` with a class `DefaultSource`.
 
-Light on purpose: it is imported in every process that looks for formats.
+It imports little, as every process that looks for formats loads it.
 """
 from pyclient.integration.spark.datasource import PyclientDataSource as DefaultSource
 

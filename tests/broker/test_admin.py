@@ -77,7 +77,7 @@ def test_no_items_are_no_work(kafka_cluster: LocalCluster) -> None:
         assert client.describe_topics([]) == {}
 
 
-def test_the_cluster_tells_its_id_brokers_and_controller(kafka_cluster: LocalCluster) -> None:
+def test_the_cluster_has_its_id_brokers_and_controller(kafka_cluster: LocalCluster) -> None:
     with admin(kafka_cluster) as client:
         cluster = client.describe_cluster()
     assert cluster.cluster_id

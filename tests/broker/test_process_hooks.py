@@ -1,4 +1,5 @@
-"""How clients begin and end: nothing is left behind, whatever happened to them; forks and interpreter exits included."""
+"""How clients begin and end: nothing is left behind, whatever happened to them; forks and interpreter exits
+included."""
 from __future__ import annotations
 
 import asyncio
@@ -64,9 +65,9 @@ def nothing_left() -> Iterator[None]:
 def use(client: Client, where: TopicPartition) -> None:
     """Something of everything that a client starts: connections, callbacks, compression, look-ups, commits."""
     if isinstance(client, Producer):
-        told: list[object] = []
-        client.send(where.topic, bytes(100_000), on_delivery=told.append).result(20)
-        eventually(lambda: told)
+        delivered: list[object] = []
+        client.send(where.topic, bytes(100_000), on_delivery=delivered.append).result(20)
+        eventually(lambda: delivered)
     elif isinstance(client, Consumer):
         client.assign([where])
         client.poll(0.2)
@@ -78,7 +79,7 @@ def use(client: Client, where: TopicPartition) -> None:
 
 async def use_async(client: Client, where: TopicPartition) -> None:
     if isinstance(client, AsyncProducer):
-        await (await client.send(where.topic, bytes(100_000), on_delivery=lambda told: None))
+        await (await client.send(where.topic, bytes(100_000), on_delivery=lambda delivered: None))
     elif isinstance(client, AsyncConsumer):
         client.assign([where])
         await client.poll(0.2)
@@ -344,7 +345,7 @@ for n in range(int(count)):
 """
 
 
-def test_a_producer_that_nobody_closed_delivers_what_was_sent_before_the_interpreter_ends(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_producer_left_unclosed_delivers_what_was_sent_before_the_interpreter_ends(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic)
     ended = run_script(LEAVES, kafka_cluster.bootstrap_servers, topic, "1000")
     assert ended.returncode == 0
@@ -365,7 +366,7 @@ for n in range(7):
 """
 
 
-def test_a_producer_that_nobody_closed_warns_with_the_count_when_its_broker_is_gone(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_producer_left_unclosed_warns_with_the_count_when_its_broker_is_gone(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     process = subprocess.Popen([sys.executable, "-c", LOSES, kafka_cluster.bootstrap_servers, topic], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -391,7 +392,7 @@ admin.list_topics()
 """
 
 
-def test_other_clients_that_nobody_closed_end_with_the_interpreter_without_a_traceback(kafka_cluster: LocalCluster) -> None:
+def test_other_clients_left_unclosed_end_with_the_interpreter_without_a_traceback(kafka_cluster: LocalCluster) -> None:
     ended = run_script(IDLES, kafka_cluster.bootstrap_servers)
     assert ended.returncode == 0
     assert "Traceback" not in ended.stderr

@@ -1,4 +1,5 @@
-"""Spark finds the format by itself: what it looks for is there, and light. (The README's test does it with the wheel.)"""
+"""Spark finds the format automatically: its package is there, and imports little. (The README's test does it with the
+wheel.)"""
 from __future__ import annotations
 
 import importlib

@@ -123,7 +123,7 @@ def test_the_most_exact_option_says_where_reading_begins(options: dict[str, str]
     assert source(**options).starting == bound
 
 
-def test_a_stream_begins_at_the_end_and_a_batch_at_the_beginning_unless_told() -> None:
+def test_a_stream_begins_at_the_end_and_a_batch_at_the_beginning_by_default() -> None:
     assert source().for_stream().starting == Bound(LATEST)
     assert (source().for_batch().starting, source().for_batch().ending) == (Bound(EARLIEST), Bound(LATEST))
 
@@ -166,7 +166,7 @@ def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_spark_and_arrow_are_told_the_same_columns(headers: bool) -> None:
+def test_spark_and_arrow_get_the_same_columns(headers: bool) -> None:
     """Spark refuses batches that differ in a type or in what may be null."""
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -1,4 +1,5 @@
-"""What makes a batch, and what a task reads of it: the readers themselves, against a real broker, without Spark around them.
+"""What makes a batch, and what a task reads of it: the readers themselves, against a real broker, without Spark around
+them.
 
 Spark calls these methods in this order from its own processes; `test_source.py` shows that it does.
 """
@@ -254,22 +255,22 @@ def test_a_reader_travels_to_tasks_while_its_clients_stay(kafka_cluster: LocalCl
 # ---- what is gone ---------------------------------------------------------------------------------------------------
 
 
-def make_anew(cluster: LocalCluster, topic: str) -> None:
+def create_again(cluster: LocalCluster, topic: str) -> None:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         admin.delete_topics([topic])
         eventually(lambda: topic not in admin.list_topics())
     make_topic(cluster, topic)
 
 
-def test_a_topic_made_anew_is_data_loss(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_topic_created_again_is_data_loss(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
-    make_anew(kafka_cluster, topic)
+    create_again(kafka_cluster, topic)
     fill(kafka_cluster, topic, 2)
     with stream_reader(kafka_cluster, topic) as reader, pytest.raises(OffsetOutOfRangeError, match="up to offset 5, and now ends at 2.*failOnDataLoss"):
         reader.latestOffset({topic: {"0": 5}}, ReadAllAvailable())
 
 
-def test_a_topic_made_anew_is_read_from_its_beginning_if_data_may_be_lost(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_topic_created_again_is_read_from_its_beginning_if_data_may_be_lost(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 2)
     old = {topic: {"0": 5}}
@@ -357,7 +358,8 @@ def test_an_offset_behind_the_log_is_data_loss(kafka_cluster: LocalCluster, topi
 
 @pytest.fixture
 def transactional(kafka_cluster: LocalCluster, topic: str) -> OffsetRange:
-    """Offsets 0–2 committed, 3 the marker, 4–5 aborted, 6 the marker: written by another client, for ours cannot yet."""
+    """Offsets 0–2 committed, 3 the marker, 4–5 aborted, 6 the marker: written by another client, for ours cannot
+    yet."""
     from confluent_kafka import Producer as Other
 
     (where,) = make_topic(kafka_cluster, topic)

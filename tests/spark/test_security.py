@@ -1,4 +1,5 @@
-"""Spark on brokers that want TLS and a login: every way in and out, and no secret in anything that Spark shows or keeps."""
+"""Spark on brokers that want TLS and a login: every way in and out, and no secret in anything that Spark shows or
+keeps."""
 from __future__ import annotations
 
 import functools
@@ -108,7 +109,7 @@ class Shown:
 
 
 def plans(frame: DataFrame) -> Iterator[str]:
-    """All that Spark tells of how it would do it."""
+    """Everything Spark explains about its plan."""
     execution = frame._jdf.queryExecution()
     yield execution.toString()
     for mode in ("simple", "extended", "cost", "formatted"):
@@ -130,8 +131,8 @@ def files(folder: Path) -> str:
     return "\n".join(f"{path.name} {path.read_bytes()!r}" for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def told(query: Any) -> list[object]:
-    """What a streaming query tells of itself, its source and its sink."""
+def progress_of(query: Any) -> list[object]:
+    """What a streaming query reports about itself, its source and its sink."""
     return [query, query.status, query.explain, query._jsq.explainInternal(True), *(progress.json for progress in query.recentProgress)]
 
 
@@ -158,7 +159,7 @@ def test_all_that_spark_reads_and_writes_goes_by_a_login_and_shows_no_secret(
     def ended(writer: Any) -> None:
         query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(LIMIT_S)
-        shown.add("a query", *told(query))
+        shown.add("a query", *progress_of(query))
 
     spark.sql("SELECT 'a' AS value UNION ALL SELECT 'b'").write.format("pyclient").options(**options).option("topic", topic).mode("append").save()
     assert rows(topic) == ["a", "b"]

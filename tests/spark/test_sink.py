@@ -1,4 +1,4 @@
-"""DataFrames into topics: from the tasks, at least once, and never with a failure that nobody hears of."""
+"""DataFrames into topics: from the tasks, at least once, and never with a failure that goes unreported."""
 from __future__ import annotations
 
 from datetime import datetime, timezone

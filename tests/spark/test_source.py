@@ -44,7 +44,7 @@ def test_every_column_holds_what_was_produced(batch: Load, kafka_cluster: LocalC
         assert [(each.key, None if each.value is None else bytes(each.value)) for each in row.headers] == headers
 
 
-def test_the_brokers_time_is_told_from_the_producers(batch: Load, kafka_cluster: LocalCluster, topic: str) -> None:
+def test_the_brokers_time_is_distinguished_from_the_producers(batch: Load, kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, message_timestamp_type="LogAppendTime")
     began = now_ms()
     produce(kafka_cluster, topic, [b"x"])

@@ -1,4 +1,5 @@
-"""A user's file: what strict mypy must accept, and each mistake it must catch (an ignore that nothing needs is refused)."""
+"""A user's file: what strict mypy must accept, and each mistake it must catch (an ignore that nothing needs is
+refused)."""
 from __future__ import annotations
 
 from pyclient import AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition

@@ -1,4 +1,5 @@
-"""Missing rights as users meet them, of the fake cluster: every request that may be refused names operation and resource in what is raised."""
+"""Missing rights as users meet them, of the fake cluster: every request that may be refused names operation and
+resource in what is raised."""
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
-"""What a benchmark says is what was measured: nothing lost goes unseen, peers are met at their best, choices are heeded."""
+"""What a benchmark says is what was measured: nothing lost goes unseen, peers are met at their best, choices are
+heeded."""
 from __future__ import annotations
 
 import argparse
@@ -38,7 +39,7 @@ def test_a_bound_is_measured_against_the_peers_better_setting() -> None:
 
 
 @pytest.mark.parametrize("bound", [Bound("100 B", "absent", "peer", 3.0), Bound("100 B", "ours", "absent", 3.0), Bound("absent", "ours", "peer", 3.0)])
-def test_a_bound_of_what_was_not_measured_is_not_told(bound: Bound) -> None:
+def test_a_bound_without_a_measurement_is_not_reported(bound: Bound) -> None:
     assert _rounds.reached([bound], RESULTS) == []
 
 

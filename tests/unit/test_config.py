@@ -365,7 +365,7 @@ def java_facts() -> list[list[str]]:
     return [line.split("\t") for line in (DATA / "java-4.3.1.txt").read_text().splitlines()[1:]]
 
 
-OTHER_DEFAULTS = {  # name: why ours differs; each is told in the option's doc
+OTHER_DEFAULTS = {  # name: why ours differs; each is stated in the option's doc
     "batch.size", "send.buffer.bytes", "receive.buffer.bytes", "ssl.truststore.type", "ssl.keystore.type",
     "enable.idempotence", "enable.metrics.push", "metric.reporters", "partition.assignment.strategy",
 }

@@ -1,4 +1,5 @@
-"""No dump of options, or of a client that has them, shows a secret: reprs, dicts, exceptions, metrics, all that can be reached."""
+"""No dump of options, or of a client that has them, shows a secret: reprs, dicts, exceptions, metrics, all that can be
+reached."""
 from __future__ import annotations
 
 import gc

@@ -1,4 +1,5 @@
-"""The example of a user's own assignor: it deals out in the given order, obeys the laws, and is found by name once its package is installed."""
+"""The example of a user's own assignor: it deals out in the given order, obeys the laws, and is found by name once its
+package is installed."""
 from __future__ import annotations
 
 import os

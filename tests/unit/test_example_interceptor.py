@@ -1,4 +1,5 @@
-"""The example of a user's own interceptor: old records are not read, positions move over them, and it is found by name once installed."""
+"""The example of a user's own interceptor: old records are not read, positions move over them, and it is found by name
+once installed."""
 from __future__ import annotations
 
 import os

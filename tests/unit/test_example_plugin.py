@@ -1,4 +1,5 @@
-"""The example of a user's own partitioner: it chooses what Java chooses, and is found by name once its package is installed."""
+"""The example of a user's own partitioner: it chooses what Java chooses, and is found by name once its package is
+installed."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,5 @@
-"""Every option of other clients is ours too, or the table says what becomes of it: renamed, ignored or refused, and why."""
+"""Every option of other clients is ours too, or the table says what becomes of it: renamed, ignored or refused, and
+why."""
 from __future__ import annotations
 
 import contextlib

@@ -30,7 +30,7 @@ def test_a_total_is_the_sum_of_what_was_added(amounts: list[int]) -> None:
     assert metrics.snapshot(now=0)["outgoing-byte-total"] == sum(amounts)
 
 
-def test_labels_tell_numbers_apart_and_without_labels_is_their_sum() -> None:
+def test_each_label_has_its_value_and_without_labels_is_their_sum() -> None:
     metrics = Metrics()
     metrics.add(REQUESTS, 2, "1")
     metrics.add(REQUESTS, 3, "2")
@@ -125,7 +125,7 @@ def test_a_gauge_is_what_its_reader_gives_and_left_out_while_unknown() -> None:
     assert metrics.snapshot(now=0) == {"buffer-available-bytes": 7}
 
 
-def test_time_is_told_in_nanoseconds_and_as_a_share() -> None:
+def test_time_is_reported_in_nanoseconds_and_as_a_share() -> None:
     metrics = Metrics(samples=2, window_s=30)
     waited = [5.0]
     metrics.watch(BUFFER_WAIT, lambda: waited[0])
@@ -136,7 +136,7 @@ def test_time_is_told_in_nanoseconds_and_as_a_share() -> None:
 
 
 @pytest.mark.parametrize("role", ["producer", "consumer", "admin"])
-def test_the_totals_of_a_client_are_told_from_the_start(role: str) -> None:
+def test_the_totals_of_a_client_are_reported_from_the_start(role: str) -> None:
     found = Metrics(role).snapshot(now=0)
     assert set(found) == {name for metric in DECLARED if metric.kind is METER and metric.role in ("", role) for name in metric.names()}
     assert set(found.values()) == {0}

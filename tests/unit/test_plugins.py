@@ -86,7 +86,7 @@ def test_a_path_is_imported() -> None:
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ("murmur9", "no partitioner is called 'murmur9'; there are: consistent, consistent_random, explicit, fnv1a, murmur2, murmur2_random, murmur3, random, round-robin, sticky"),
+        ("murmur9", "no partitioner is called 'murmur9'; registered: consistent, consistent_random, explicit, fnv1a, murmur2, murmur2_random, murmur3, random, round-robin, sticky"),
         ("no_such_module:X", "cannot be loaded: No module named 'no_such_module'"), ("json:NoSuch", "cannot be loaded: .*NoSuch"),
         (":X", "package.module:Class"), ("json:", "package.module:Class"), ("json:JSONDecoder", "no method 'partition'"),
         (object(), "no method 'partition'"), (len, "no method 'partition'"), (Needy, "cannot be made without arguments .*: pass an object"),

@@ -1,4 +1,5 @@
-"""The search for secrets finds what a test shows, wherever it does, also in the processes of pytest-xdist; it shows none itself."""
+"""The search for secrets finds what a test shows, wherever it does, also in the processes of pytest-xdist; it shows
+none itself."""
 from __future__ import annotations
 
 import importlib.util
@@ -64,7 +65,7 @@ def test_whatever_shows_a_secret_fails_the_test_in_which_it_does(tmp_path: Path)
     done = ran(tmp_path, body)
     outcomes = next(line for line in done.stdout.splitlines() if line.endswith("[100%]")).split()[0]
     assert outcomes[len(WAYS):] == "." * len(QUIET)
-    # (a warning is told when its test is over: it fails the session, below)
+    # (a warning is reported after its test: it fails the session, below)
     assert [name for name, outcome in zip(WAYS, outcomes, strict=False) if outcome != "F"] == ["a warning"]
     assert done.returncode == 1
 

@@ -12,7 +12,7 @@ import pytest
 
 from pyclient import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer, TopicPartition
 from pyclient.errors import BootstrapError, KafkaError, KafkaTimeoutError
-from tests.addresses import nobody
+from tests.addresses import unused_address
 from tests.waiting import eventually
 from tests.unit.net.raw_peers import API_VERSIONS, METADATA, OLD_BROKER, Peer, answer, metadata_v1, request, silence
 
@@ -100,7 +100,7 @@ CALLS = [send, look_up, poll, iterate, list_topics, send_async, poll_async, list
 
 @pytest.mark.parametrize("call", CALLS)
 def test_every_address_is_tried_and_named_with_what_it_said_though_one_says_nothing(call: Call) -> None:
-    dead = str(nobody())
+    dead = str(unused_address())
     with Peer(http) as web, Peer(silence) as mute, pytest.raises(BootstrapError) as failure:
         call(f"{dead},{UNRESOLVABLE},{mute.address},{web.address}", 1.5)
     causes = {address: str(cause) for address, cause in failure.value.causes.items()}
@@ -120,13 +120,13 @@ def test_every_address_is_tried_and_named_with_what_it_said_though_one_says_noth
     (Admin, {}, lambda client: client.describe_cluster(timeout=0.3)),
 ])
 def test_every_other_call_that_waits_names_the_address_too(kind: Any, options: dict[str, Any], call: Callable[[Any], object]) -> None:
-    address = str(nobody())
+    address = str(unused_address())
     with kind(bootstrap_servers=address, **options) as client, pytest.raises(KafkaTimeoutError, match=f"Tried {address}: Connection refused"):
         call(client)
 
 
 def test_short_polls_together_wait_no_longer_for_a_first_broker_than_one_long_one() -> None:
-    with Consumer(bootstrap_servers=str(nobody()), default_api_timeout_ms=300, request_timeout_ms=300) as consumer:
+    with Consumer(bootstrap_servers=str(unused_address()), default_api_timeout_ms=300, request_timeout_ms=300) as consumer:
         consumer.assign([WHERE])
         assert len(consumer.poll(0.02)) == 0  # a poll alone is patient: the broker may be starting
         with pytest.raises(BootstrapError):
@@ -194,7 +194,7 @@ def test_ipv6_addresses_are_reached_and_shown_in_brackets() -> None:
 
 def test_of_several_addresses_one_that_works_is_enough() -> None:
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
-    with peer, Admin(bootstrap_servers=f"{nobody()},{nobody()},{peer.address}") as admin:
+    with peer, Admin(bootstrap_servers=f"{unused_address()},{unused_address()},{peer.address}") as admin:
         assert admin.describe_cluster(timeout=10).nodes
 
 
@@ -204,7 +204,7 @@ def test_M05_every_address_of_a_name_gets_its_turn_even_behind_one_that_swallows
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
     with Peer(silence) as swallows, peer:
         async def resolve(self: AsyncioNetwork, host: str, port: int) -> list[Endpoint]:
-            dead = nobody().port
+            dead = unused_address().port
             return [Endpoint(socket.AF_INET, ("127.0.0.1", each)) for each in (dead, swallows.port, peer.port)]
 
         monkeypatch.setattr(AsyncioNetwork, "resolve", resolve)
@@ -254,7 +254,7 @@ def test_a_broker_that_is_down_is_not_asked_in_a_busy_loop(talk: Any) -> None:
             return producer._core.driver.turns
 
     if talk is None:
-        assert asyncio.run(main(str(nobody()))) < 100
+        assert asyncio.run(main(str(unused_address()))) < 100
     else:
         with Peer(talk) as peer:
             assert asyncio.run(main(peer.address)) < 100

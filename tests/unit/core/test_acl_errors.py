@@ -1,4 +1,4 @@
-"""A missing right is told by operation and resource, with what grants it: one table for all requests."""
+"""Errors of missing rights name operation, resource and the command that grants it: one table for all requests."""
 from __future__ import annotations
 
 import pytest
@@ -29,7 +29,7 @@ def test_all_that_the_client_asks_about_topics_and_groups_has_a_row() -> None:
     assert SPOKEN.keys() - asked == {Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE}
 
 
-def test_a_partition_tells_its_topic_and_stays_with_the_error() -> None:
+def test_a_partition_names_its_topic_and_stays_with_the_error() -> None:
     error = error_of(Api.PRODUCE, 29, "the broker's words.", tp=WHERE)
     assert error.topic_partition == WHERE
     assert str(error) == (
@@ -37,7 +37,7 @@ def test_a_partition_tells_its_topic_and_stays_with_the_error() -> None:
         "--operation Write --topic orders). the broker's words. [TOPIC_AUTHORIZATION_FAILED]")
 
 
-def test_names_are_quoted_as_a_shell_wants_them_and_several_are_all_told() -> None:
+def test_names_are_quoted_as_a_shell_wants_them_and_several_are_all_listed() -> None:
     assert "--group 'my group; rm'" in str(error_of(Api.JOIN_GROUP, 30, group="my group; rm"))
     several = str(error_of(Api.CONSUMER_GROUP_HEARTBEAT, 29, topics=["a", "b"]))
     assert "not allowed to DESCRIBE one of the topics 'a', 'b'" in several

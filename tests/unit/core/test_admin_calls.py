@@ -22,8 +22,8 @@ def versions(api: Api) -> range:
     return range(SPOKEN[api].low, SPOKEN[api].high + 1)
 
 
-def nobody(result: object, error: object) -> None:
-    """Nobody waits."""
+def ignore(result: object, error: object) -> None:
+    """No caller waits."""
 
 
 def body(call: Call, version: int) -> Any:
@@ -32,11 +32,11 @@ def body(call: Call, version: int) -> Any:
 
 
 def create(*topics: NewTopic, validate_only: bool = False) -> Call:
-    return create_topics_call(topics, validate_only=validate_only, timeout=3.0, finish=nobody, deadline=None)
+    return create_topics_call(topics, validate_only=validate_only, timeout=3.0, finish=ignore, deadline=None)
 
 
 def delete(*names: str) -> Call:
-    return delete_topics_call(names, timeout=3.0, finish=nobody, deadline=None)
+    return delete_topics_call(names, timeout=3.0, finish=ignore, deadline=None)
 
 
 @pytest.mark.parametrize("version", versions(Api.CREATE_TOPICS))
@@ -59,8 +59,8 @@ def test_given_replicas_leave_both_numbers_to_the_assignment(version: int) -> No
 
 @pytest.mark.parametrize("version", versions(Api.CREATE_TOPICS))
 def test_each_topic_created_has_its_own_outcome(version: int) -> None:
-    told = [{"name": "a"}, {"name": "b", "error_code": EXISTS, "error_message": "b is there"}]
-    verdict = create(NewTopic("a"), NewTopic("b")).judge(answer(Api.CREATE_TOPICS, version, topics=told))
+    response = [{"name": "a"}, {"name": "b", "error_code": EXISTS, "error_message": "b is there"}]
+    verdict = create(NewTopic("a"), NewTopic("b")).judge(answer(Api.CREATE_TOPICS, version, topics=response))
     assert isinstance(verdict, Done)
     assert verdict.result["a"] is None
     assert isinstance(verdict.result["b"], TopicExistsError)
@@ -76,8 +76,8 @@ def test_deleting_names_the_topics_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(Api.DELETE_TOPICS))
 def test_each_topic_deleted_has_its_own_outcome(version: int) -> None:
-    told = [{"name": "a"}, {"name": "b", "error_code": UNKNOWN_TOPIC}]
-    verdict = delete("a", "b").judge(answer(Api.DELETE_TOPICS, version, responses=told))
+    response = [{"name": "a"}, {"name": "b", "error_code": UNKNOWN_TOPIC}]
+    verdict = delete("a", "b").judge(answer(Api.DELETE_TOPICS, version, responses=response))
     assert isinstance(verdict, Done)
     assert verdict.result["a"] is None
     assert isinstance(verdict.result["b"], UnknownTopicOrPartitionError)
@@ -97,7 +97,7 @@ def test_changes_are_the_controllers_business_and_another_controller_is_asked_wh
 @pytest.mark.parametrize("version", versions(Api.METADATA))
 def test_describing_all_topics_is_not_describing_none(version: int) -> None:
     def asked(names: list[str] | None) -> Any:
-        return body(metadata_call(names, finish=nobody, deadline=None), version).topics
+        return body(metadata_call(names, finish=ignore, deadline=None), version).topics
 
     assert asked(None) is None
     assert asked([]) == ()
@@ -106,11 +106,11 @@ def test_describing_all_topics_is_not_describing_none(version: int) -> None:
 
 @pytest.mark.parametrize("version", [version for version in versions(Api.METADATA) if version >= 4])
 def test_describing_creates_nothing(version: int) -> None:
-    assert body(metadata_call(["a"], finish=nobody, deadline=None), version).allow_auto_topic_creation is False
+    assert body(metadata_call(["a"], finish=ignore, deadline=None), version).allow_auto_topic_creation is False
 
 
 def test_a_description_is_a_view_of_its_own_with_the_error_of_each_topic() -> None:
-    call = metadata_call(["a", "b"], finish=nobody, deadline=None)
+    call = metadata_call(["a", "b"], finish=ignore, deadline=None)
     verdict = call.judge(answer(Api.METADATA, 13, **view(topic("a", 1, 2), topic("b", error=UNKNOWN_TOPIC), controller=3)))
     assert isinstance(verdict, Done)
     assert (verdict.result.version, verdict.result.controller, verdict.result.id) == (1, 3, "cluster")

@@ -1,7 +1,7 @@
 """Calls: where they go, when again, and how they end; alone, and through any sequence of events (C25).
 
-Each ends once and in time, none spins, none waits for what nobody sent. What the answers mean is in test_group_offsets.py
-and test_admin_calls.py.
+Each ends once and in time, none spins, none waits for a request that was not sent. What the answers mean is in
+test_group_offsets.py and test_admin_calls.py.
 """
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Calling:
         self.ended: list[tuple[Any, Any]] = []
 
     def knows(self, *nodes: int, controller: int = 1) -> None:
-        told = answer(Api.METADATA, 13, **view(nodes=nodes or (1, 2, 3), controller=controller))
-        self.metadata.hint(self.metadata.cluster.updated(told))
+        response = answer(Api.METADATA, 13, **view(nodes=nodes or (1, 2, 3), controller=controller))
+        self.metadata.hint(self.metadata.cluster.updated(response))
 
     def finish(self, result: Any, error: BaseException | None) -> None:
         self.ended.append((result, error))
@@ -82,8 +82,8 @@ def only(sent: list[Sent]) -> Sent:
 
 
 def found(sent: Sent, node: int = 2, code: int = 0) -> None:
-    told = {"node_id": node, "host": f"broker-{node}", "port": 9092, "error_code": code, "error_message": None}
-    sent.reply(coordinators=[{"key": "g", **told}], **told)
+    response = {"node_id": node, "host": f"broker-{node}", "port": 9092, "error_code": code, "error_message": None}
+    sent.reply(coordinators=[{"key": "g", **response}], **response)
 
 
 def committed(sent: Sent, code: int = 0) -> None:
@@ -170,8 +170,8 @@ def test_one_look_up_serves_every_call_of_the_group(calling: Calling) -> None:
 # --- finding a coordinator -------------------------------------------------------------------------------------------
 
 
-def judged(version: int, **told: object) -> Any:
-    fields = {"node_id": 4, "host": "broker-4", "port": 9092, **told}
+def judged(version: int, **response: object) -> Any:
+    fields = {"node_id": 4, "host": "broker-4", "port": 9092, **response}
     message = answer(Api.FIND_COORDINATOR, version, coordinators=[{"key": "g", **fields}], **fields)
     return find_coordinator("g", lambda group, node, error: None).judge(message)
 
@@ -225,7 +225,7 @@ def test_C25_a_coordinator_that_loads_is_asked_again_after_a_pause(calling: Call
         calling.world.after(pause * 0.1)
 
 
-def test_an_error_of_finding_the_coordinator_ends_whoever_waits_for_it(calling: Calling) -> None:
+def test_an_error_of_finding_the_coordinator_ends_every_call_that_waits_for_it(calling: Calling) -> None:
     calling.commits()
     calling.commits()
     (find,) = calling.turn()
@@ -245,7 +245,7 @@ def test_a_coordinator_that_is_not_in_the_cluster_is_not_looked_up_at_the_networ
     assert finds < 80
 
 
-def test_nobody_is_asked_for_a_coordinator_when_nobody_wants_it_any_more(calling: Calling) -> None:
+def test_a_coordinator_is_not_looked_up_when_no_call_wants_it_any_more(calling: Calling) -> None:
     call = calling.commits()
     (find,) = calling.turn()
     found(find, -1, COORDINATOR_GONE)
@@ -272,7 +272,7 @@ def test_a_look_up_ends_with_the_last_call_that_wants_it(calling: Calling) -> No
     assert calling.calls.next_deadline() is None
 
 
-def test_a_look_up_that_is_answered_after_nobody_wants_it_ends_nothing(calling: Calling) -> None:
+def test_a_look_up_that_is_answered_when_no_call_wants_it_ends_nothing(calling: Calling) -> None:
     calling.commits(timeout=5.0)
     (search,) = calling.turn()
     calling.world.after(5.0)
@@ -286,7 +286,7 @@ def test_a_look_up_that_is_answered_after_nobody_wants_it_ends_nothing(calling: 
 # --- again, and the end ----------------------------------------------------------------------------------------------
 
 
-def test_an_outcome_nobody_knows_is_tried_again_elsewhere(calling: Calling) -> None:
+def test_an_unknown_outcome_is_tried_again_elsewhere(calling: Calling) -> None:
     calling.describes()
     (sent,) = calling.turn()
     sent.is_lost()

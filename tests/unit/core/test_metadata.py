@@ -42,7 +42,7 @@ class Client:
         return sent
 
     def learn(self, *topics: dict[str, object], **more: Any) -> None:
-        """Want these topics, and be told them."""
+        """Want these topics, and get a response about them."""
         self.want(*(str(each["name"]) for each in topics))
         self.asks().reply(**view(*topics, **more))
 
@@ -262,7 +262,7 @@ def fail(sent: Sent, how: str) -> None:
             sent.reply(**view(nodes=()))
 
 
-def test_M01_answers_that_tell_nothing_new_make_the_next_request_wait_longer(client: Client) -> None:
+def test_M01_answers_without_news_make_the_next_request_wait_longer(client: Client) -> None:
     client.learn(topic("a", 1))
     for wait in (1, 2, 4, 8):
         client.metadata.request_update()
@@ -276,13 +276,13 @@ def test_M01_answers_that_tell_nothing_new_make_the_next_request_wait_longer(cli
     assert client.metadata.next_deadline() == client.world.now + 1
 
 
-@pytest.mark.parametrize("told", [topic("a", error=UNKNOWN_TOPIC), topic("a", error=LEADER_NOT_AVAILABLE), topic("a", 1, -1)])
-def test_M01_a_topic_that_cannot_be_used_yet_is_asked_for_again_after_the_back_off(client: Client, told: Any) -> None:
-    client.learn(told)
+@pytest.mark.parametrize("answered", [topic("a", error=UNKNOWN_TOPIC), topic("a", error=LEADER_NOT_AVAILABLE), topic("a", 1, -1)])
+def test_M01_a_topic_that_cannot_be_used_yet_is_asked_for_again_after_the_back_off(client: Client, answered: Any) -> None:
+    client.learn(answered)
     assert client.turn() == []
     assert client.metadata.next_deadline() == client.world.now + 1
     client.world.after(1)
-    client.asks().reply(**view(told))
+    client.asks().reply(**view(answered))
     assert client.metadata.next_deadline() == client.world.now + 2
 
 
@@ -339,7 +339,7 @@ def test_M03_a_forbidden_or_invalid_topic_is_an_error_of_that_topic_and_stops_no
     assert names(client.asks()) == ["b"]
 
 
-def test_M03_the_error_is_gone_when_a_later_answer_does_not_tell_it(client: Client) -> None:
+def test_M03_the_error_is_gone_when_a_later_answer_does_not_have_it(client: Client) -> None:
     client.learn(topic("a", error=TOPIC_FORBIDDEN))
     client.metadata.request_update()
     client.world.after(1)
@@ -413,7 +413,7 @@ def test_M06_topics_and_epochs_outlive_starting_over() -> None:
     assert client.metadata.cluster.leader(A0) is None
 
 
-def test_M06_an_answer_in_time_starts_the_clock_anew() -> None:
+def test_M06_an_answer_in_time_starts_the_clock_again() -> None:
     client = Client(rebootstrap_after=60.0)
     client.learn(topic("a", 1))
     for _ in range(5):
@@ -431,7 +431,7 @@ def test_M06_a_quiet_client_is_not_overdue() -> None:
     assert client.metadata.cluster.nodes
 
 
-def test_M06_without_the_strategy_the_known_addresses_are_kept_for_good(client: Client) -> None:
+def test_M06_without_the_strategy_the_known_addresses_are_kept_permanently(client: Client) -> None:
     client.learn(topic("a", 1))
     client.world.nodes.clear()
     client.metadata.request_update()
@@ -462,11 +462,12 @@ def test_M06_brokers_that_ask_for_it_again_and_again_are_asked_ever_more_slowly(
 # --- under any events ------------------------------------------------------------------------------------------------
 
 NAMES = st.sampled_from(["a", "b", "c"])
-TOLD = st.sampled_from(["fine", "leaderless", "unknown", "forbidden", "left out"])
+ANSWERS = st.sampled_from(["fine", "leaderless", "unknown", "forbidden", "left out"])
 
 
 class AnyEvents(RuleBasedStateMachine):
-    """Whatever happens in whatever order: no spinning (`World.turn` checks), and what is wanted becomes known in the end."""
+    """Whatever happens in whatever order: no spinning (`World.turn` checks), and what is wanted becomes known in the
+    end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -505,9 +506,9 @@ class AnyEvents(RuleBasedStateMachine):
     @rule(data=st.data())
     def answer(self, data: st.DataObject) -> None:
         sent = self.client.world.in_flight[0]
-        sent.reply(**view(*(each for name in names(sent) for each in self.tell(name, data.draw(TOLD)))))
+        sent.reply(**view(*(each for name in names(sent) for each in self.answers(name, data.draw(ANSWERS)))))
 
-    def tell(self, name: str, how: str) -> list[dict[str, object]]:
+    def answers(self, name: str, how: str) -> list[dict[str, object]]:
         self.epochs[name] = self.epochs.get(name, 0) + 1
         match how:
             case "fine":
@@ -551,6 +552,6 @@ TestAnyEvents = AnyEvents.TestCase
 TestAnyEvents.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
 
 
-def test_an_error_waiting_may_cure_is_told_apart_by_its_code() -> None:
+def test_an_error_that_waiting_may_cure_is_recognized_by_its_code() -> None:
     assert error_for(UNKNOWN_TOPIC).retriable
     assert not error_for(TOPIC_FORBIDDEN).retriable

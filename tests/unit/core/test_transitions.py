@@ -1,4 +1,4 @@
-"""Tables of states: rows and nothing else, listed by name, watched by whoever asks to."""
+"""Tables of states: rows and nothing else, listed by name, and observable."""
 from __future__ import annotations
 
 import enum
@@ -35,7 +35,7 @@ def test_a_row_is_taken_and_any_other_pair_is_refused_with_both_its_names(doors:
     assert (caught.value.state, caught.value.event) == (repr(Door.OPEN), repr(Hand.PULL))
 
 
-def test_an_observer_is_told_each_row_that_is_taken_and_no_other_pair(doors: Transitions[Door, Hand]) -> None:
+def test_an_observer_sees_each_row_that_is_taken_and_no_other_pair(doors: Transitions[Door, Hand]) -> None:
     taken: list[tuple[Door, Hand]] = []
     doors.observer = lambda state, event: taken.append((state, event))
     doors.after(Door.OPEN, Hand.PUSH)
@@ -58,5 +58,5 @@ def test_two_tables_cannot_have_one_name_and_no_row_can_be_changed(doors: Transi
         doors.rows[Door.OPEN, Hand.PULL] = Door.OPEN  # type: ignore[index]
 
 
-def test_the_repr_tells_the_name_and_the_number_of_rows(doors: Transitions[Door, Hand]) -> None:
+def test_the_repr_has_the_name_and_the_number_of_rows(doors: Transitions[Door, Hand]) -> None:
     assert repr(doors) == "<Transitions door, 2 rows>"

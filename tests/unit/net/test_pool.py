@@ -20,7 +20,7 @@ from pyclient.records import Node
 from pyclient.client.core import ClientCore
 from pyclient.net.pool import PoolOptions, ConnectionPool
 from pyclient.runtime.transport import AsyncioNetwork, Endpoint, Network, SocketOptions
-from tests.addresses import nobody
+from tests.addresses import unused_address
 from tests.unit.net.peers import Conversation, Peer, Script, broker, metadata, muted_after_introduction, silence, versions
 from tests.unit.net.test_connection import Clock, until
 
@@ -143,7 +143,7 @@ def test_M04_control_goes_to_the_ready_node_with_the_fewest_requests_in_flight()
 def test_M04_the_node_that_was_not_tried_for_longest_comes_next() -> None:
     async def test() -> None:
         async with rig() as here:
-            here.connections.follow({number: Node(number, *nobody()) for number in (1, 2, 3)})
+            here.connections.follow({number: Node(number, *unused_address()) for number in (1, 2, 3)})
             for tried in range(1, 4):
                 here.clock.ahead += 1
                 here.connections.least_loaded(Use.CONTROL)
@@ -184,7 +184,7 @@ def test_M06_bootstrap_addresses_are_asked_again_when_no_known_node_can_be_reach
     async def test() -> None:
         async with Peer(broker) as bootstrap, rig(("127.0.0.1", bootstrap.port)) as here:
             assert await here.node() == BOOTSTRAP
-            here.connections.follow({1: Node(1, *nobody())})
+            here.connections.follow({1: Node(1, *unused_address())})
             assert here.connections.least_loaded(Use.CONTROL) is None
             await until(lambda: here.troubles)
             assert await here.node() == BOOTSTRAP
@@ -267,7 +267,7 @@ def test_M08_a_broker_that_was_only_going_down_is_asked_in_the_newest_version_ag
 
 def test_M05_connecting_again_waits_longer_each_time_up_to_the_maximum_and_at_once_after_a_success() -> None:
     async def test() -> None:
-        where = nobody()
+        where = unused_address()
         async with rig(where) as here:
             waits: list[float] = []
             for failures in range(1, 7):
@@ -318,7 +318,7 @@ def test_M05_the_time_allowed_for_connecting_grows_with_failures_and_starts_over
 def test_M05_the_next_address_of_a_name_is_tried_when_the_first_refuses() -> None:
     async def test() -> None:
         async with Peer(broker) as live:
-            network = Book(both=[nobody().port, live.port])
+            network = Book(both=[unused_address().port, live.port])
             async with rig(("both", 9092), network=network) as here:
                 assert await here.node() == BOOTSTRAP
                 assert here.troubles == []
@@ -328,7 +328,7 @@ def test_M05_the_next_address_of_a_name_is_tried_when_the_first_refuses() -> Non
 
 def test_M05_a_name_of_which_every_address_fails_tells_each_ones_reason() -> None:
     async def test() -> None:
-        dead = [nobody().port, nobody().port]
+        dead = [unused_address().port, unused_address().port]
         async with rig(("both", 9092), network=Book(both=dead)) as here:
             here.connections.least_loaded(Use.CONTROL)
             await until(lambda: here.troubles)

@@ -7,7 +7,7 @@ from pyclient.core.connection import STAGGER
 from pyclient.core.manager import Use
 from tests.unit.net.peers import Peer, broker, silence
 from tests.unit.net.test_connection import Clock, run, until
-from tests.addresses import nobody
+from tests.addresses import unused_address
 from tests.unit.net.test_pool import BOOTSTRAP, Book, at, rig
 
 
@@ -89,7 +89,7 @@ def test_M05_an_address_of_a_name_that_swallows_everything_costs_a_moment_and_le
 
 def test_M05_addresses_of_a_name_are_told_apart_when_time_is_up() -> None:
     async def test() -> None:
-        dead = nobody().port
+        dead = unused_address().port
         async with Peer(silence) as mute, rig(("both", 9092), network=Book(both=[dead, mute.port]), setup_timeout=0.2) as here:
             here.connections.least_loaded(Use.CONTROL)
             await until(lambda: here.troubles)

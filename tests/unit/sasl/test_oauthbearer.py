@@ -65,7 +65,7 @@ def test_a_function_may_be_named_where_only_texts_can_be_given() -> None:
 
 
 @pytest.mark.parametrize(("name", "said"), [
-    ("nowhere.at_all:token", "No module named 'nowhere'"), ("json:token", "the module 'json' has no function of that name"), ("json:hunter2", "the module 'json' has no function of that name"), ("json:__name__", "is no function, but a str"),
+    ("nowhere.at_all:token", "No module named 'nowhere'"), ("json:token", "the module 'json' has no function of that name"), ("json:hunter2", "the module 'json' has no function of that name"), ("json:__name__", "expected a function, got str"),
 ], ids=range(4))
 def test_a_name_that_is_of_no_function_is_refused_when_a_client_is_made(name: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as caught:
