@@ -64,7 +64,8 @@ class Balance:
         """Move partitions until none should move; undo all moves if they did not improve the balance."""
         before, imbalance = dict(self._owners), self._imbalance()
         if everything_kept:
-            self._move_while_better(self._movable(free))  # a member should rather lose a partition that it has not begun to read
+            # A member should rather lose a partition that it has not begun to read.
+            self._move_while_better(self._movable(free))
         if moving:
             self._move_while_better(self._movable(self._partitions))
         if self._imbalance() >= imbalance:

@@ -30,7 +30,8 @@ def _rank(member: str, view: MemberView) -> tuple[bool, bytes]:
 
 def subscribed_topics(cluster: ClusterView, members: Members) -> dict[str, list[PartitionDescription]]:
     """The topics that have subscribers and partitions, sorted by name; their partitions sorted by number."""
-    wanted = set[str]().union(*{view.topics for view in members.values()})  # most members subscribe to the same topics: few sets to unite
+    # Most members subscribe to the same topics: few sets to unite.
+    wanted = set[str]().union(*{view.topics for view in members.values()})
     return {
         topic: sorted(cluster.topics[topic], key=lambda each: each.partition) for topic in sorted(wanted) if cluster.topics.get(topic)
     }

@@ -56,7 +56,8 @@ class _Topic:
         self.racks = {each.partition: cluster.racks(each) for each in partitions} if member_racks else {}
         self.rack_aware = worth_matching(member_racks, self.racks.values())
         self._left = dict.fromkeys(self.numbers)
-        self._least, self._larger = divmod(len(self.numbers), len(members))  # _larger: how many members may still get one more
+        # _larger: how many members may still get one more.
+        self._least, self._larger = divmod(len(self.numbers), len(members))
 
     def room(self, member: str) -> int:
         """How many more partitions *member* may get."""

@@ -1,4 +1,4 @@
-"""Members of real groups in threads of their own, who owned what when, and what the brokers themselves keep of a group."""
+"""Members of real groups in threads of their own, a ledger of their partitions, and the brokers' view of a group."""
 from __future__ import annotations
 
 import asyncio
@@ -26,9 +26,9 @@ LIMIT_S: Final = 60
 QUICK: Final[Mapping[str, Any]] = {
     "auto_offset_reset": "earliest", "session_timeout_ms": 10_000, "heartbeat_interval_ms": 100, "max_poll_interval_ms": 30_000,
     "fetch_max_wait_ms": 100}
-"""Rebalances are heard of soon, and nobody waits for long for a member that is gone."""
+"""Rebalances are noticed soon, and a member that is gone is removed soon."""
 BROKERS_BUSINESS: Final = ("session_timeout_ms", "heartbeat_interval_ms")
-"""What a member of a group of the next generation may not ask for."""
+"""Options that a member with the consumer protocol may not set."""
 MOST: Final = 8
 _SETTINGS: Final[Mapping[str, Any]] = {
     "group_min_session_timeout_ms": 500, "group_max_size": MOST, "group_consumer_max_size": MOST,
@@ -38,26 +38,26 @@ _SETTINGS: Final[Mapping[str, Any]] = {
 ON_ONE_BROKER: Final = pytest.mark.kafka(**_SETTINGS)
 ON_THREE_BROKERS: Final = pytest.mark.kafka(brokers=3, **_SETTINGS)
 MOVING: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
-"""What the brokers answer for a moment when nobody had asked for a group before."""
+"""Errors that brokers return for a moment when a coordinator is requested for the first time."""
 OFFSETS: Final = "__consumer_offsets"
 
-# --- who shares out --------------------------------------------------------------------------------------------------
+# --- protocols and assignors ------------------------------------------------------------------------------------------
 
 Terms: TypeAlias = Mapping[str, Any]
-"""Options that say who shares out, and how."""
+"""The options of a group protocol and its assignor."""
 
 
 def on(**cases: Terms) -> pytest.MarkDecorator:
-    """The test is run once on each of these terms."""
+    """Run the test once with each of these options."""
     return pytest.mark.parametrize("terms", cases.values(), ids=cases)
 
 
 BY_BROKER: Final[Terms] = {"group_protocol": "consumer"}
-"""A member of a group of the next generation (KIP-848): the broker shares out, with its first assignor, uniform."""
+"""A member with the consumer protocol (KIP-848): the broker assigns partitions with its default assignor, uniform."""
 
 
 def by_members(strategy: str) -> Terms:
-    """A member of a classic group that can share out in one way only."""
+    """A member of a classic group with this assignor only."""
     return {"assignors": [strategy]}
 
 
@@ -66,16 +66,19 @@ ALL: Final = on(range=by_members("range"), cooperative=by_members("cooperative-s
 
 
 def quick(**options: Any) -> dict[str, Any]:
-    """*options*, and of `QUICK` what they leave open and the protocol lets a member choose."""
+    """*options*, and those of `QUICK` that they leave out and the protocol lets a member choose."""
     newer = options.get("group_protocol") == "consumer"
     return {name: value for name, value in {**QUICK, **options}.items() if not (newer and name in BROKERS_BUSINESS)}
 
 
-# --- who owns what ---------------------------------------------------------------------------------------------------
+# --- ownership ---------------------------------------------------------------------------------------------------
 
 
 class Ledger:
-    """Who of a group was told to own what; two at a time is a breach, unless the first one is told that it had lost it."""
+    """The owners of partitions by the calls of listeners.
+
+    Two owners at a time are a breach, unless the first one has lost the partition.
+    """
 
     def __init__(self) -> None:
         self.breaches: list[str] = []
@@ -88,7 +91,8 @@ class Ledger:
                 self._owners.setdefault(where, []).append(who)
 
     def give(self, who: Listener, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """Whoever gives up in order was the only owner; who has lost may have been overtaken."""
+        """A listener whose partitions are revoked was the only owner; one that lost them may have a successor already.
+        """
         with self._lock:
             for where in partitions:
                 owners = self._owners.get(where, [])
@@ -99,28 +103,28 @@ class Ledger:
 
     @property
     def shared(self) -> list[TopicPartition]:
-        """What several own now."""
+        """Partitions that several listeners own now."""
         with self._lock:
             return [where for where, owners in self._owners.items() if len(owners) > 1]
 
 
-class Told(NamedTuple):
-    """What a listener heard."""
+class ListenerCall(NamedTuple):
+    """One call of a listener's method."""
 
     kind: str
     partitions: tuple[TopicPartition, ...]
 
 
 class Listener:
-    """Keeps what it is told; what does not fit to what it was told before is a breach."""
+    """A listener that records its calls; a call that contradicts earlier ones is a breach."""
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self.owned: frozenset[TopicPartition] = frozenset()
-        self.told: list[Told] = []
+        self.calls: list[ListenerCall] = []
         self.ledger = ledger or Ledger()
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(Told("assigned", tuple(partitions)))
+        self.calls.append(ListenerCall("assigned", tuple(partitions)))
         self._check(not self.owned & set(partitions), "assigned twice", partitions)
         self.ledger.take(self, partitions)
         self.owned |= set(partitions)
@@ -132,11 +136,11 @@ class Listener:
         self._gone("lost", partitions)
 
     def of(self, kind: str) -> list[tuple[TopicPartition, ...]]:
-        """What it was told of one kind."""
-        return [told.partitions for told in self.told if told.kind == kind]
+        """The partitions of its calls of one kind."""
+        return [call.partitions for call in self.calls if call.kind == kind]
 
     def _gone(self, kind: str, partitions: Sequence[TopicPartition]) -> None:
-        self.told.append(Told(kind, tuple(partitions)))
+        self.calls.append(ListenerCall(kind, tuple(partitions)))
         self._check(set(partitions) <= self.owned, f"{kind}, and not owned", partitions)
         self._check(bool(partitions), f"{kind} of nothing", partitions)
         self.ledger.give(self, partitions, lost=kind == "lost")
@@ -151,11 +155,12 @@ class Listener:
 
 
 class Crash(Exception):
-    """A member's program ends in the middle of its work."""
+    """Ends a member's program in the middle of its work."""
 
 
 class Member:
-    """A consumer in a thread of its own that reads until it is stopped; *found* is what it is done with, before it says so to anybody.
+    """A consumer in a thread of its own that reads until it is stopped; *found* is what it is done with, before it says
+    so to anybody.
 
     *manual*: it commits after every poll, and waits for that, or (``"async"``) does not.
     """
@@ -178,7 +183,7 @@ class Member:
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """What its listener was given and not taken."""
+        """The partitions that its listener owns."""
         return self.listener.owned
 
     def start(self) -> Member:
@@ -186,12 +191,12 @@ class Member:
         return self
 
     def stop(self, *, crash: bool = False) -> None:
-        """End it, in order or in the middle of its work, and raise what went wrong in it."""
+        """End it, cleanly or in the middle of its work, and raise its failure."""
         self._crashing, self._stopping = crash, True
         if self.consumer is not None:
             self.consumer.wakeup()
         self._thread.join(LIMIT_S)
-        assert not self._thread.is_alive(), "it does not end"
+        assert not self._thread.is_alive(), "the member's thread does not end"
         if self.fault is not None:
             raise self.fault
 
@@ -203,7 +208,7 @@ class Member:
             self.fault = fault
 
     async def _life(self) -> None:
-        """Both kinds of consumers live alike; the sync one's loop is its own, and this one has nothing else to do."""
+        """Run either kind of consumer: the sync one has its own loop, and this loop does nothing else."""
         self.consumer = self._kind(**self._options)
         if self._kind is AsyncConsumer:
             async with self.consumer:
@@ -222,7 +227,7 @@ class Member:
                 break
             self._note(records)
             if self._manual == "async":
-                self.consumer.commit_async(callback=self._told)
+                self.consumer.commit_async(callback=self._on_commit)
             elif self._manual:
                 await self._commit()
         if self._crashing:
@@ -235,7 +240,7 @@ class Member:
         self.found += [Found(record.partition, record.offset, record.value or b"") for record in records]
         self.keys += [record.key for record in records]
 
-    def _told(self, offsets: object, error: BaseException | None) -> None:
+    def _on_commit(self, offsets: object, error: BaseException | None) -> None:
         if isinstance(error, Exception):
             self.refused.append(error)
 
@@ -247,13 +252,13 @@ class Member:
 
 
 async def now(answer: Any) -> Any:
-    """What a sync call has given, or an async one gives."""
+    """The result of a sync call, or of an async one once awaited."""
     return await answer if inspect.isawaitable(answer) else answer
 
 
 @contextlib.contextmanager
 def members() -> Iterator[list[Member]]:
-    """A list of members to be filled; those that still run are ended with the block, their failures raised."""
+    """A list for members; those that still run at the end of the block are stopped, and their failures raised."""
     running: list[Member] = []
     try:
         yield running
@@ -267,7 +272,7 @@ def members() -> Iterator[list[Member]]:
 
 
 def shared_out(running: Sequence[Member], partitions: Iterable[TopicPartition]) -> bool:
-    """Whether each partition is owned, by one member; raises what ended a member meanwhile."""
+    """Whether each partition has exactly one owner; raises the failure of a member."""
     for each in running:
         if each.fault is not None:
             raise each.fault
@@ -276,43 +281,48 @@ def shared_out(running: Sequence[Member], partitions: Iterable[TopicPartition]) 
 
 
 def evenly(running: Sequence[Member], partitions: Sequence[TopicPartition]) -> bool:
-    """Whether each partition is owned, by one member, and nobody has two more than another."""
+    """Whether each partition has exactly one owner, and loads differ by at most one."""
     return shared_out(running, partitions) and counts(running)[-1] - counts(running)[0] <= 1
 
 
 def counts(running: Sequence[Member]) -> list[int]:
-    """How many partitions each owns, in order of size."""
+    """The number of partitions of each member, sorted."""
     return sorted(len(each.owned) for each in running)
 
 
 def processed(*runs: Iterable[Found]) -> list[Found]:
-    """What was read by anybody, each record once, in order of the partitions and offsets."""
+    """The records read by any member, each once, sorted by partition and offset."""
     return sorted({found for run in runs for found in run})
 
 
 def fill(cluster: LocalCluster, topic: str, partitions: int, each: int = 10) -> None:
-    """*each* records into every partition."""
+    """Write *each* records to every partition."""
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for number, partition in itertools.product(range(each), range(partitions)):
             producer.send(topic, b"%d %d" % (partition, number), partition=partition)
 
 
 def coordinators_know(cluster: LocalCluster, partitions: Sequence[TopicPartition]) -> None:
-    """Wait for it: they hear of a topic a little later than who describes it, and look no more often than every ten seconds for what matches a pattern."""
+    """Wait until coordinators know *partitions*.
+
+    They learn of a topic later than other brokers, and match patterns only every ten seconds.
+    """
     with members() as one:
         one.append(Member(cluster, f"{partitions[0].topic}-known", [partitions[0].topic], **BY_BROKER).start())
         eventually(lambda: shared_out(one, partitions), LIMIT_S)
 
 
 def end_sessions_after(cluster: LocalCluster, group: str, seconds: float) -> None:
-    """What a member of a classic group says for itself, the brokers know for all of a group of the next generation."""
+    """Set the session timeout of a group with the consumer protocol; with the classic protocol each member sets its
+    own.
+    """
     settings = ConfigResource(ConfigResource.Type.GROUP, group, incremental_configs=[
         ConfigEntry("consumer.session.timeout.ms", str(round(seconds * 1000)), incremental_operation=AlterConfigOpType.SET)])
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.incremental_alter_configs([settings])[settings].result(30)
 
 
-# --- what the brokers say --------------------------------------------------------------------------------------------
+# --- the brokers' view --------------------------------------------------------------------------------------------
 
 
 class Described(NamedTuple):
@@ -324,8 +334,9 @@ class Described(NamedTuple):
 
 
 def describe(cluster: LocalCluster, group: str) -> Described:
-    """The group now."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})  # its answers come as long as somebody holds it
+    """The group as its coordinator describes it now."""
+    # Its futures complete only while a reference to it exists.
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     found: Any = None
     while found is None:
         try:
@@ -339,25 +350,25 @@ def describe(cluster: LocalCluster, group: str) -> Described:
 
 
 def settled(cluster: LocalCluster, group: str, partitions: Sequence[TopicPartition]) -> Described:
-    """The group once it is stable and each partition has one owner."""
+    """Wait until the group is stable and each partition has one owner; returns its description."""
     seen: list[Described] = []
 
-    def so() -> bool:
+    def is_stable() -> bool:
         seen.append(describe(cluster, group))
         owned = [where for share in seen[-1].members.values() for where in share]
         return seen[-1].state == "STABLE" and sorted(owned) == sorted(partitions)
 
-    eventually(so, LIMIT_S)
+    eventually(is_stable, LIMIT_S)
     return seen[-1]
 
 
 def commits(cluster: LocalCluster, group: str) -> dict[TopicPartition, list[int]]:
-    """Every offset that the brokers have ever stored for *group*, in order: read from their own log."""
+    """Every offset that the brokers have stored for *group*, in order, read from their own log."""
     history: dict[TopicPartition, list[int]] = {}
     with consumer(cluster, isolation_level="read_uncommitted") as reader:
-        parts = [TopicPartition(OFFSETS, 0)]  # LocalCluster's has one
-        reader.assign(parts)
-        [end] = reader.end_offsets(parts).values()
+        partitions = [TopicPartition(OFFSETS, 0)]  # LocalCluster's has one
+        reader.assign(partitions)
+        [end] = reader.end_offsets(partitions).values()
         last = -1
         while last + 1 < end:
             for record in reader.poll(5):
@@ -384,5 +395,5 @@ def _text(data: bytes) -> tuple[str, bytes]:
 
 
 def goes_back(history: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, Sequence[int]]:
-    """The partitions whose committed offset was smaller than before at any time."""
+    """The partitions of which a later committed offset was lower than an earlier one."""
     return {where: offsets for where, offsets in history.items() if list(offsets) != sorted(offsets)}

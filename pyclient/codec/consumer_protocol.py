@@ -1,9 +1,9 @@
-"""What the members of a group tell each other through the coordinator: subscriptions and assignments (protocol type ``consumer``).
+"""What the members of a group send each other through the coordinator: subscriptions and assignments.
 
-A version, then its fields; a version only appends some. So what a newer client wrote is read as the newest version known here, and
-what that appended is left alone. Brokers pass these bytes on unread: any length in them may be hostile, and every one is checked.
-Knows nothing of joining a group, nor of how partitions are shared out.
-Sources: KIP-429 (version 1: owned partitions), KIP-792 (2: generation), KIP-881 (3: rack).
+This is the protocol type ``consumer``: a version, then its fields. Each version only appends fields. So data of a newer
+client is decoded as the newest version known here, without the fields it appended. Brokers do not check these bytes, so
+every length is checked here. Knows nothing about joining a group or about assignors. Sources: KIP-429 (version 1: owned
+partitions), KIP-792 (2: generation), KIP-881 (3: rack).
 """
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from pyclient.plugins import Assignment, MemberView
 from pyclient.records import NO_GENERATION, TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
-"""What a group of consumers says it is when it joins."""
+"""The protocol type with which consumers join a group."""
 _VERSION: Final = struct.Struct(">h")
 _SUBSCRIPTIONS: Final = (SubscriptionV0, SubscriptionV1, SubscriptionV2, SubscriptionV3)
 _ASSIGNMENTS: Final = (AssignmentV0, AssignmentV1, AssignmentV2, AssignmentV3)
 
 
 def encode_subscription(member: MemberView) -> bytes:
-    """What a member wants and owns, as Java writes it (version 3): topics sorted, owned partitions by topic and number.
+    """A member's subscription as Java encodes it (version 3): topics sorted, owned partitions by topic and number.
 
-    ``instance_id`` is not part of it: the coordinator tells that to the leader.
+    ``instance_id`` is not part of it: the leader gets it from the coordinator.
 
     Raises:
         ValueError: a number or a name does not fit its field.
@@ -47,9 +47,9 @@ def encode_subscription(member: MemberView) -> bytes:
 
 
 def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberView:
-    """A member's subscription in any version; what its version does not have is as if left out.
+    """A member's subscription of any version; fields that its version lacks have their defaults.
 
-    Topics and partitions come as they were written: doubled, unknown or negative ones too.
+    Topics and partitions are returned as they were sent, including duplicate, unknown or negative ones.
 
     Raises:
         ProtocolError: truncated or damaged, or a version below 0.
@@ -61,7 +61,7 @@ def decode_subscription(data: bytes, instance_id: str | None = None) -> MemberVi
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """What a member is to read, as Java writes it (version 3): topics and their partitions in the order given.
+    """A member's assignment as Java encodes it (version 3): topics and their partitions in the given order.
 
     Raises:
         ValueError: a number or a name does not fit its field.
@@ -70,10 +70,10 @@ def encode_assignment(assignment: Assignment) -> bytes:
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """An assignment in any version.
+    """An assignment of any version.
 
     Raises:
-        ProtocolError: truncated or damaged, or a version below 0; no bytes at all are an error, too.
+        ProtocolError: empty, truncated or damaged, or a version below 0.
     """
     read = _decoded("assignment", _ASSIGNMENTS, data)
     return Assignment(_flat(read.assigned_partitions), read.user_data)
@@ -87,18 +87,18 @@ def _encoded(schemas: Sequence[type], fields: Mapping[str, object]) -> bytes:
 
 def _decoded(what: str, schemas: Sequence[type], data: bytes) -> Any:
     if len(data) < _VERSION.size:
-        raise ProtocolError(f"a member's {what} begins with a version of 2 B, and this one has {len(data)} B in all")
+        raise ProtocolError(f"a member's {what} begins with a version of 2 B, but this one has only {len(data)} B")
     (version,) = _VERSION.unpack_from(data)
     if version < 0:
-        raise ProtocolError(f"a member's {what} says it has version {version}; there is none below 0")
+        raise ProtocolError(f"a member's {what} has version {version}; versions begin at 0")
     try:
         return Reader(data, _VERSION.size).read(schemas[min(version, len(schemas) - 1)])
     except ProtocolError as error:
-        raise ProtocolError(f"a member's {what} of version {version} does not decode: {error}") from error
+        raise ProtocolError(f"a member's {what} of version {version} cannot be decoded: {error}") from error
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[Mapping[str, object]]:
-    """Each topic once, where it is first met."""
+    """Each topic once, in the order of its first partition."""
     found: dict[str, list[int]] = {}
     for topic, partition in partitions:
         found.setdefault(topic, []).append(partition)

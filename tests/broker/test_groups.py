@@ -1,4 +1,4 @@
-"""Groups of our consumers on a real broker: what is shared out, moved and committed, as the brokers themselves and librdkafka see it."""
+"""Groups of our consumers on a real broker: assignments, moves and commits, as the brokers and librdkafka see them."""
 from __future__ import annotations
 
 import re
@@ -33,7 +33,7 @@ PARTITIONS: Final = 8
 
 
 @pytest.mark.parametrize("manual", [False, True], ids=["auto", "manual"])
-def test_C20_a_second_life_begins_where_the_first_has_committed(kafka_cluster: LocalCluster, topic: str, manual: bool) -> None:
+def test_C20_a_second_consumer_begins_at_the_offsets_the_first_has_committed(kafka_cluster: LocalCluster, topic: str, manual: bool) -> None:
     partitions = make_topic(kafka_cluster, topic, 3)
     fill(kafka_cluster, topic, 3)
     with members() as running:
@@ -48,12 +48,12 @@ def test_C20_a_second_life_begins_where_the_first_has_committed(kafka_cluster: L
     assert len(again[0].found) == 30
 
 
-# --- many, under load ------------------------------------------------------------------------------------------------
+# --- many members under load ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("manual", [False, True, "async"], ids=["auto", "manual", "async"])
 @pytest.mark.parametrize(("strategy", "terms"), [*CLASSIC.items(), *NEWER.items()], ids=[*CLASSIC, *(f"consumer-{name}" for name in NEWER)])
-def test_members_come_and_go_under_load_and_nothing_is_lost_or_committed_back(
+def test_members_join_and_leave_under_load_without_lost_records_or_lower_commits(
         kafka_cluster: LocalCluster, topic: str, strategy: str, terms: Terms, manual: bool | str) -> None:
     partitions = make_topic(kafka_cluster, topic, PARTITIONS)
     ledger = Ledger()
@@ -72,8 +72,8 @@ def test_members_come_and_go_under_load_and_nothing_is_lost_or_committed_back(
 
     def quiet() -> None:
         eventually(lambda: evenly(running, partitions), LIMIT_S)
-        before = {stream: len(told) for stream, told in sending.deliveries.items()}
-        eventually(lambda: all(len(told) > before[stream] for stream, told in sending.deliveries.items()), LIMIT_S)
+        before = {stream: len(deliveries) for stream, deliveries in sending.deliveries.items()}
+        eventually(lambda: all(len(deliveries) > before[stream] for stream, deliveries in sending.deliveries.items()), LIMIT_S)
 
     with load(kafka_cluster, topic, partitions=PARTITIONS, producers=1, rate=2000) as sending, members() as running:
         come(1)
@@ -83,16 +83,16 @@ def test_members_come_and_go_under_load_and_nothing_is_lost_or_committed_back(
         assert describe(kafka_cluster, topic).assignor == strategy
         go(4)
         assert counts(running) == [2] * 4
-        assert read_twice(everybody) == 0, "who leaves in order has committed what it was done with"
+        assert read_twice(everybody) == 0, "a member that leaves cleanly has committed all processed records"
         go(3, crash=True)
         come(2)
         sending.stop()
-        told, sent = sending.acknowledged(), sending.sent
+        acknowledged, sent = sending.acknowledged(), sending.sent
         eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
         shares = settled(kafka_cluster, topic, partitions)
         assert sorted(map(len, shares.members.values())) == [2, 3, 3]
     found = processed(*(each.found for each in everybody))
-    assert judge(told, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert judge(acknowledged, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
     assert ledger.breaches == []
     assert [each.listener.of("lost") for each in everybody] == [[]] * len(everybody)
     assert [each.refused for each in everybody] == [[]] * len(everybody)
@@ -107,7 +107,7 @@ def read_twice(group: Sequence[Member]) -> int:
     return len(found) - len(set(found))
 
 
-# --- how many read what ----------------------------------------------------------------------------------------------
+# --- assignments ----------------------------------------------------------------------------------------------
 
 
 def test_of_four_partitions_a_group_of_four_gets_one_each_and_a_group_of_two_gets_two_each(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -125,7 +125,7 @@ def test_of_four_partitions_a_group_of_four_gets_one_each_and_a_group_of_two_get
 
 
 @BOTH
-def test_of_three_partitions_and_four_members_one_is_idle_without_error(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
+def test_with_three_partitions_and_four_members_one_is_idle_without_error(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 3)
     with members() as running:
         running += [Member(kafka_cluster, topic, [topic], **terms).start() for _ in range(4)]
@@ -152,7 +152,7 @@ def test_keys_go_where_a_java_service_puts_them_and_each_group_gets_every_record
 
 
 class Broadcast:
-    """Every member gets everything."""
+    """Assigns all partitions to every member."""
 
     name = "broadcast"
     protocols = ("eager",)
@@ -162,7 +162,7 @@ class Broadcast:
                 for member, view in group.items()}
 
 
-def test_a_users_assignor_may_give_a_partition_to_all_members(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_users_assignor_may_assign_a_partition_to_all_members(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, 2)
     with members() as running:
         running += [Member(kafka_cluster, topic, [topic], assignors=[Broadcast()]).start() for _ in range(3)]
@@ -171,7 +171,7 @@ def test_a_users_assignor_may_give_a_partition_to_all_members(kafka_cluster: Loc
         eventually(lambda: all(len(each.found) == 20 for each in running), LIMIT_S)
 
 
-# --- who stays what it is --------------------------------------------------------------------------------------------
+# --- static and cooperative members -----------------------------------------------------------------------------------
 
 
 @BOTH
@@ -181,16 +181,16 @@ def test_G05_N01_a_static_member_that_restarts_moves_no_partition(kafka_cluster:
         running += [Member(kafka_cluster, topic, [topic], group_instance_id=name, **terms).start() for name in "ab"]
         eventually(lambda: evenly(running, partitions), LIMIT_S)
         stays, goes = running
-        had, heard = goes.owned, len(stays.listener.told)
+        had, calls_before = goes.owned, len(stays.listener.calls)
         running.remove(goes)
         goes.stop()
         fill(kafka_cluster, topic, 4)
         running.append(Member(kafka_cluster, topic, [topic], group_instance_id="b", **terms).start())
         eventually(lambda: running[1].owned == had and len(running[1].found) == 20, LIMIT_S)
-        assert len(stays.listener.told) == heard, "nobody else hears of it"
+        assert len(stays.listener.calls) == calls_before, "the other member's listener is not called"
 
 
-def test_G03_of_two_with_one_instance_id_the_first_is_told_that_it_was_replaced(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_G03_of_two_members_with_one_instance_id_the_first_is_fenced(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, 2)
     with members() as running:
         first = Member(kafka_cluster, topic, [topic], group_instance_id="one").start()
@@ -201,27 +201,27 @@ def test_G03_of_two_with_one_instance_id_the_first_is_told_that_it_was_replaced(
         with pytest.raises(FencedInstanceIdError):
             first.stop()
         assert first.listener.of("lost") == [tuple(partitions)]
-        assert shared_out(running, partitions), "and does not come back to throw the other one out"
+        assert shared_out(running, partitions), "it does not join again and fence the other one"
 
 
-def test_N01_of_two_with_one_instance_id_the_second_is_refused_while_the_first_lives(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_N01_of_two_members_with_one_instance_id_the_second_is_refused_while_the_first_lives(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, 2)
     with members() as running:
         running.append(Member(kafka_cluster, topic, [topic], group_instance_id="one", **BY_BROKER).start())
         eventually(lambda: shared_out(running, partitions), LIMIT_S)
-        heard = len(running[0].listener.told)
+        calls_before = len(running[0].listener.calls)
         second = Member(kafka_cluster, topic, [topic], group_instance_id="one", **BY_BROKER).start()
         eventually(lambda: second.fault is not None, LIMIT_S)
         with pytest.raises(UnreleasedInstanceIdError):
             second.stop()
-        assert len(running[0].listener.told) == heard, "the first one does not notice"
+        assert len(running[0].listener.calls) == calls_before, "the first one's listener is not called"
         running.pop().stop()
         running.append(Member(kafka_cluster, topic, [topic], group_instance_id="one", **BY_BROKER).start())
         eventually(lambda: shared_out(running, partitions), LIMIT_S)
 
 
 @on(classic=CLASSIC["cooperative-sticky"], consumer=BY_BROKER)
-def test_G06_a_cooperative_group_moves_only_what_has_to_move(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
+def test_G06_a_cooperative_group_moves_as_few_partitions_as_possible(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     partitions = make_topic(kafka_cluster, topic, 8)
     with members() as running:
         running.append(Member(kafka_cluster, topic, [topic], **terms).start())
@@ -241,9 +241,12 @@ ROUNDS: Final[Mapping[str, Sequence[tuple[Terms, str]]]] = {
 
 
 @pytest.mark.parametrize("rounds", ROUNDS.values(), ids=ROUNDS)
-def test_a_group_changes_its_strategy_or_its_protocol_member_by_member(
+def test_a_group_changes_its_assignor_or_its_protocol_member_by_member(
         kafka_cluster: LocalCluster, topic: str, rounds: Sequence[tuple[Terms, str]]) -> None:
-    """KIP-429's two rounds of restarts: first all know both, then the eager one is dropped. And KIP-848's way there and back, with both kinds in one group."""
+    """KIP-429 restarts all members twice: first with both assignors, then without the eager one.
+
+    KIP-848 migrates in both directions.
+    """
     partitions = make_topic(kafka_cluster, topic, PARTITIONS)
     ledger = Ledger()
     everybody: list[Member] = []
@@ -252,7 +255,8 @@ def test_a_group_changes_its_strategy_or_its_protocol_member_by_member(
         everybody.append(Member(kafka_cluster, topic, [topic], ledger=ledger, manual=True, **terms))
         running.append(everybody[-1].start())
         eventually(lambda: evenly(running, partitions), LIMIT_S)
-        settled(kafka_cluster, topic, partitions)  # a group that turns classic again puts out who has yet to hear of its newest epoch
+        # A group that becomes classic again removes members that do not know its newest epoch.
+        settled(kafka_cluster, topic, partitions)
 
     with load(kafka_cluster, topic, partitions=PARTITIONS, producers=1, rate=1000) as sending, members() as running:
         for terms, used in rounds:
@@ -262,10 +266,10 @@ def test_a_group_changes_its_strategy_or_its_protocol_member_by_member(
                 comes(terms)
             assert describe(kafka_cluster, topic).assignor == used
         sending.stop()
-        told, sent = sending.acknowledged(), sending.sent
+        acknowledged, sent = sending.acknowledged(), sending.sent
         eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
     found = processed(*(each.found for each in everybody))
-    assert judge(told, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert judge(acknowledged, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
     assert read_twice(everybody) == 0
     assert ledger.breaches == []
     assert goes_back(commits(kafka_cluster, topic)) == {}
@@ -275,7 +279,7 @@ def test_a_group_changes_its_strategy_or_its_protocol_member_by_member(
 
 
 @ON_THREE_BROKERS
-def test_N07_a_group_goes_on_when_its_coordinator_dies_and_another_broker_takes_over(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_N07_a_group_goes_on_when_another_broker_becomes_its_coordinator(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, 6, 3, min_insync_replicas="2")
     ledger = Ledger()
     everybody: list[Member] = []
@@ -301,10 +305,10 @@ def test_N07_a_group_goes_on_when_its_coordinator_dies_and_another_broker_takes_
             running.pop(0).stop()
             eventually(lambda: evenly(running, partitions), LIMIT_S)
             sending.stop()
-            told, sent = sending.acknowledged(), sending.sent
+            acknowledged, sent = sending.acknowledged(), sending.sent
         eventually(lambda: len(processed(*(each.found for each in everybody))) >= sum(sent.values()), LIMIT_S)
     found = processed(*(each.found for each in everybody))
-    assert judge(told, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert judge(acknowledged, sent, found) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
     assert [each.listener.of("lost") for each in everybody] == [[]] * 3
     assert read_twice(everybody) == 0
     assert ledger.breaches == []
@@ -312,7 +316,7 @@ def test_N07_a_group_goes_on_when_its_coordinator_dies_and_another_broker_takes_
 
 
 def coordinator(cluster: LocalCluster) -> int:
-    """The broker that leads the groups' topic, of which there is one partition."""
+    """The broker that leads the only partition of __consumer_offsets."""
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         leader = admin.describe_topics([OFFSETS])[OFFSETS].partitions[0].leader
     assert leader is not None
@@ -355,7 +359,7 @@ def test_G08_partitions_that_are_added_to_a_topic_are_picked_up(kafka_cluster: L
 
 
 @BOTH
-def test_G08_a_topic_that_is_deleted_is_given_up_and_the_others_are_read_on(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
+def test_G08_a_deleted_topic_is_given_up_and_the_others_are_read_on(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     stays, goes = (make_topic(kafka_cluster, f"{topic}-{name}", 2) for name in "ab")
     for name in "ab":
         fill(kafka_cluster, f"{topic}-{name}", 2)
@@ -365,14 +369,15 @@ def test_G08_a_topic_that_is_deleted_is_given_up_and_the_others_are_read_on(kafk
         eventually(lambda: evenly(running, stays + goes) and sum(len(each.found) for each in running) == 40, LIMIT_S)
         with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin:
             admin.delete_topics([f"{topic}-b"])
-        eventually(lambda: evenly(running, stays), LIMIT_S / 2)  # an automatic commit that waited for it would take a minute
+        # An automatic commit that waited for the deleted topic would take a minute.
+        eventually(lambda: evenly(running, stays), LIMIT_S / 2)
         fill(kafka_cluster, f"{topic}-a", 2)
         eventually(lambda: sum(len(each.found) for each in running) == 60, LIMIT_S)
     assert [offsets[-1] for where, offsets in sorted(commits(kafka_cluster, topic).items()) if where in stays] == [20, 20]
 
 
 @BOTH
-def test_a_topic_that_comes_after_its_subscribers_is_read(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
+def test_a_topic_created_after_its_subscribers_is_read(kafka_cluster: LocalCluster, topic: str, terms: Terms) -> None:
     with members() as running:
         running += [Member(kafka_cluster, topic, [topic], metadata_max_age_ms=300, allow_auto_create_topics=False, **terms).start() for _ in range(2)]
         eventually(lambda: len(describe(kafka_cluster, topic).members) == 2, LIMIT_S)

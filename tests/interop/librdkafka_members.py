@@ -1,4 +1,7 @@
-"""Members of our groups that are other clients: librdkafka, kafka-python, aiokafka, Java. Each reads, commits what it has read, and tells what it owns."""
+"""Group members that are other clients: librdkafka, kafka-python, aiokafka, Java.
+
+Each reads, commits, and records its partitions.
+"""
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +31,7 @@ from tests.broker.durability.numbering import Found
 from tests.groups import LIMIT_S, Ledger, Listener
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own version in a way that importlib left behind
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own version by a deprecated function
     from kafka import KafkaConsumer
     from kafka import errors as python_errors
     from kafka.consumer.subscription_state import ConsumerRebalanceListener as PythonListener
@@ -42,19 +45,19 @@ HEARTBEAT_MS: Final = 100
 POLL_S: Final = 0.1
 OUTDATED: Final = (KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS)
 BROKERS_STRATEGIES: Final[Mapping[str, Any]] = {"uniform": "uniform", "range": "range"}
-"""What brokers share out by in groups of the next generation; all clients call them alike."""
+"""The brokers' assignors for the consumer protocol; all clients use the same names."""
 
 
 def ours(partitions: Iterable[Any]) -> list[TopicPartition]:
-    """Their partitions, as ours."""
+    """Partitions of the other client as `TopicPartition`s of ours."""
     return [TopicPartition(each.topic, each.partition) for each in partitions]
 
 
 class Guest:
-    """A member in a thread of its own; ends by `stop`."""
+    """A member in a thread of its own, until `stop`."""
 
     strategies: ClassVar[Mapping[str, Any]]
-    """Ours by name, and what the client calls them."""
+    """Names of our assignors, and the client's names of them."""
 
     def __init__(self, cluster: LocalCluster, topic: str, strategy: str, ledger: Ledger) -> None:
         self.listener = Listener(ledger)
@@ -73,10 +76,10 @@ class Guest:
         return self
 
     def stop(self) -> None:
-        """Leave, and raise what went wrong."""
+        """Leave, and raise the member's failure."""
         self._stopping.set()
         self._thread.join(LIMIT_S)
-        assert not self._thread.is_alive(), "it does not end"
+        assert not self._thread.is_alive(), "the member's thread does not end"
         if self.fault is not None:
             raise self.fault
 
@@ -99,7 +102,7 @@ class Guest:
 
 
 class Confluent(Guest):
-    """librdkafka's."""
+    """A member with librdkafka."""
 
     strategies: ClassVar[Mapping[str, Any]] = {"range": "range", "roundrobin": "roundrobin", "cooperative-sticky": "cooperative-sticky"}
 
@@ -129,12 +132,13 @@ class Confluent(Guest):
         try:
             reader.commit(message, asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() not in OUTDATED:  # a cooperative member reads on in a rebalance, and hears of the new generation afterwards
+            # A cooperative member reads on in a rebalance, and learns of the new generation later.
+            if error.args[0].code() not in OUTDATED:
                 raise
 
 
 class NewerConfluent(Confluent):
-    """librdkafka's, in a group of the next generation."""
+    """A member with librdkafka and the consumer protocol."""
 
     strategies: ClassVar[Mapping[str, Any]] = BROKERS_STRATEGIES
 
@@ -144,14 +148,14 @@ class NewerConfluent(Confluent):
 
 
 class Python(Guest):
-    """kafka-python's."""
+    """A member with kafka-python."""
 
     strategies: ClassVar[Mapping[str, Any]] = {"range": PythonRange, "roundrobin": PythonRoundRobin, "sticky": PythonSticky, "cooperative-sticky": PythonCooperative}
 
     def _live(self) -> None:
         guest = self
 
-        class Told(PythonListener):  # type: ignore[misc]
+        class Recorder(PythonListener):  # type: ignore[misc]
             def on_partitions_assigned(self, assigned: Any) -> None:
                 guest._assigned(assigned)
 
@@ -162,7 +166,7 @@ class Python(Guest):
             bootstrap_servers=self._cluster.bootstrap_servers, group_id=self._topic, partition_assignment_strategy=[self._strategy],
             auto_offset_reset="earliest", enable_auto_commit=False, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
             fetch_max_wait_ms=100)
-        reader.subscribe([self._topic], listener=Told())
+        reader.subscribe([self._topic], listener=Recorder())
         try:
             while not self._stopping.is_set():
                 self._read(reader)
@@ -174,12 +178,16 @@ class Python(Guest):
         polled = reader.poll(int(POLL_S * 1000))
         self.found += [Found(record.partition, record.offset, record.value) for records in polled.values() for record in records]
         if polled:
-            with contextlib.suppress(python_errors.RebalanceInProgressError):  # the next poll joins, and the next commit has it
+            # The next poll joins, and the next commit succeeds.
+            with contextlib.suppress(python_errors.RebalanceInProgressError):
                 reader.commit()
 
 
 class Aio(Guest):
-    """aiokafka's: it rebalances beside the reader, so what is read at that moment may come again."""
+    """A member with aiokafka.
+
+    It rebalances while the program reads, so records read at that moment may be read again.
+    """
 
     strategies: ClassVar[Mapping[str, Any]] = {"range": AioRange, "roundrobin": AioRoundRobin, "sticky": AioSticky}
 
@@ -189,7 +197,7 @@ class Aio(Guest):
     async def _run(self) -> None:
         guest = self
 
-        class Told(ConsumerRebalanceListener):  # type: ignore[misc]
+        class Recorder(ConsumerRebalanceListener):  # type: ignore[misc]
             async def on_partitions_assigned(self, assigned: Any) -> None:
                 guest._assigned(assigned)
 
@@ -200,13 +208,13 @@ class Aio(Guest):
             bootstrap_servers=self._cluster.bootstrap_servers, group_id=self._topic, partition_assignment_strategy=[self._strategy],
             auto_offset_reset="earliest", enable_auto_commit=False, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS,
             fetch_max_wait_ms=100)
-        reader.subscribe([self._topic], listener=Told())
+        reader.subscribe([self._topic], listener=Recorder())
         await reader.start()
         try:
             while not self._stopping.is_set():
                 polled = await reader.getmany(timeout_ms=int(POLL_S * 1000))
                 self.found += [Found(record.partition, record.offset, record.value) for records in polled.values() for record in records]
-                with contextlib.suppress(AioError):  # what was read is read again by whoever got it
+                with contextlib.suppress(AioError):  # the new owner reads the records again
                     await reader.commit()
         finally:
             await reader.stop()
@@ -214,7 +222,7 @@ class Aio(Guest):
 
 
 class Java(Guest):
-    """Kafka's own verifiable consumer: every event a line of JSON. It is heard a little late, so it keeps a ledger of its own."""
+    """Kafka's own verifiable consumer, which prints events as JSON. They arrive late, so it has a ledger of its own."""
 
     MAIN: Final = "org.apache.kafka.tools.VerifiableConsumer"
     strategies: ClassVar[Mapping[str, Any]] = {
@@ -244,7 +252,7 @@ class Java(Guest):
                 for line in process.stdout:
                     self._heard(json.loads(line))
         self._revoked(self.owned)
-        assert self._stopping.is_set(), f"it has ended by itself, with code {process.returncode}"
+        assert self._stopping.is_set(), f"it ended without being stopped, with code {process.returncode}"
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         self._stopping.wait()
@@ -261,7 +269,7 @@ class Java(Guest):
 
 
 class NewerJava(Java):
-    """The same in a group of the next generation."""
+    """The same with the consumer protocol."""
 
     strategies: ClassVar[Mapping[str, Any]] = BROKERS_STRATEGIES
 

@@ -1,4 +1,4 @@
-"""Every other client takes the fake cluster for a Kafka: it produces, consumes, and shares a topic among the members of a group."""
+"""Other clients with the fake cluster: they produce, consume, and share a topic among the members of a group."""
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
-from confluent_kafka.admin import (  # type: ignore[attr-defined] # named there, not declared
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # exported, but not declared
     AdminClient,
     ConfigResource,
     NewTopic,
@@ -26,7 +26,7 @@ from pyclient.testing.jvm import Jvm, prepare_jvm
 from tests.waiting import eventually
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own version in a way that importlib left behind
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own version by a deprecated function
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
     from kafka.admin import NewTopic as PythonTopic
 
@@ -35,8 +35,8 @@ COUNT = 60
 LINES = [f"k{number}:v{number}" for number in range(COUNT)]
 VALUES = {f"v{number}".encode() for number in range(COUNT)}
 HEARTBEAT_MS = 200
-PATIENCE_S = 60.0
-"""Other clients have pauses of their own, which a busy machine makes longer."""
+LIMIT_S = 60.0
+"""Seconds. Other clients have pauses of their own, which are longer on a busy machine."""
 
 
 @pytest.fixture
@@ -56,17 +56,17 @@ def shares(fake: FakeCluster) -> list[int]:
 
 
 def everything(poll: Callable[[], list[Any]]) -> None:
-    """Read until all values were seen."""
+    """Read until all values have arrived."""
     read: set[Any] = set()
 
     def complete() -> bool:
         read.update(poll())
         return read == VALUES
-    eventually(complete, PATIENCE_S)
+    eventually(complete, LIMIT_S)
 
 
 def polling(*members: ConfluentConsumer) -> bool:
-    """Members of librdkafka take part in a rebalance when they are polled."""
+    """Poll all members: librdkafka takes part in a rebalance only while it is polled."""
     for each in members:
         each.poll(0.02)
     return True
@@ -79,7 +79,7 @@ def seed(fake: FakeCluster) -> None:
         fake.produce("orders", value, key)
 
 
-# ---- librdkafka ---------------------------------------------------------------------------------------------------------
+# ---- librdkafka ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [{}, {"enable.idempotence": True}, {"compression.type": "lz4"}, {"acks": "1"}])
@@ -110,7 +110,7 @@ def test_members_with_librdkafka_share_partitions_until_one_leaves(fake: FakeClu
     assert fake.groups()["readers"].state == "Empty"
 
 
-def test_a_member_whose_session_is_expired_comes_back(fake: FakeCluster) -> None:
+def test_a_member_whose_session_was_expired_joins_again(fake: FakeCluster) -> None:
     seed(fake)
     options = {"bootstrap.servers": fake.bootstrap_servers, "group.id": "readers", "heartbeat.interval.ms": HEARTBEAT_MS}
     members = [ConfluentConsumer({**options, "client.id": name}) for name in ("one", "two")]
@@ -142,7 +142,7 @@ def test_librdkafkas_admin_sees_groups_and_settings(fake: FakeCluster) -> None:
     assert (fake.groups(), fake.topics()) == ({}, {})
 
 
-# ---- kafka-python -------------------------------------------------------------------------------------------------------
+# ---- kafka-python ----------------------------------------------------------------------------------------------------
 
 
 def test_kafka_python_creates_a_topic_and_produces(fake: FakeCluster) -> None:
@@ -168,14 +168,16 @@ def test_members_with_kafka_python_share_partitions_until_one_leaves(fake: FakeC
         left = threading.Event()
         other = threading.Thread(target=_poll_until, args=(left, options))
         other.start()
-        eventually(lambda: first.poll(20) or shares(fake) == [2, 2], PATIENCE_S)
+        eventually(lambda: first.poll(20) or shares(fake) == [2, 2], LIMIT_S)
         left.set()
-        eventually(lambda: first.poll(20) or shares(fake) == [4], PATIENCE_S)
+        eventually(lambda: first.poll(20) or shares(fake) == [4], LIMIT_S)
         other.join()
 
 
 def _reader(options: dict[str, Any]) -> KafkaConsumer:
-    """A member that knows the topic before it joins: kafka-python, the leader, never notices what it learns while it assigns."""
+    """A member that knows the topic before it joins: as the leader, kafka-python ignores topics that it learns while it
+    assigns.
+    """
     member = KafkaConsumer(**options)
     assert member.partitions_for_topic("orders")
     member.subscribe(["orders"])
@@ -183,14 +185,14 @@ def _reader(options: dict[str, Any]) -> KafkaConsumer:
 
 
 def _poll_until(end: threading.Event, options: dict[str, Any]) -> None:
-    """Another member; its ``poll`` waits for the first one's, so it has a thread of its own."""
+    """Another member, in a thread of its own because its ``poll`` waits for that of the first one."""
     member = _reader(options)
     while not end.is_set():
         member.poll(20)
     member.close()
 
 
-# ---- aiokafka -----------------------------------------------------------------------------------------------------------
+# ---- aiokafka --------------------------------------------------------------------------------------------------------
 
 
 def test_aiokafka_produces(fake: FakeCluster) -> None:
@@ -227,7 +229,7 @@ def test_members_with_aiokafka_share_partitions_until_one_leaves(fake: FakeClust
     asyncio.run(run())
 
 
-# ---- Java ---------------------------------------------------------------------------------------------------------------
+# ---- Java ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -272,8 +274,8 @@ def test_javas_tools_create_fill_read_and_describe(fake: FakeCluster, tools: Too
                      str(COUNT), "--timeout-ms", "20000")
     assert {line.encode() for line in read.split()} == VALUES
     assert sum(each.offset for each in fake.committed("readers").values()) == COUNT
-    told = tools.run("consumer.group.ConsumerGroupCommand", "--describe", "--group", "readers")
-    assert told.count("orders") == PARTITIONS
+    printed = tools.run("consumer.group.ConsumerGroupCommand", "--describe", "--group", "readers")
+    assert printed.count("orders") == PARTITIONS
     tools.run("consumer.group.ConsumerGroupCommand", "--delete", "--group", "readers")
     tools.run("TopicCommand", "--delete", "--topic", "orders")
     assert (fake.groups(), fake.topics()) == ({}, {})

@@ -1,4 +1,4 @@
-"""Clients of the new consumer protocol (KIP-848, ``group.protocol=consumer``) take the fake cluster for a Kafka, and so do their admins."""
+"""Other clients with the consumer protocol (KIP-848) and the fake cluster, and their admin clients."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -37,12 +37,12 @@ def readers(fake: FakeCluster) -> GroupView:
 
 
 def shares(fake: FakeCluster) -> list[int]:
-    """How many partitions each member has, when all of them have what they are to have."""
+    """The number of partitions of each member, once all own their assignments."""
     found = fake.groups().get("readers")
     return sorted(len(each.partitions) for each in found.members) if found is not None and found.state == "Stable" else []
 
 
-# ---- librdkafka ---------------------------------------------------------------------------------------------------------
+# ---- librdkafka ------------------------------------------------------------------------------------------------------
 
 
 def test_members_with_librdkafka_share_a_topic_until_one_leaves(fake: FakeCluster) -> None:
@@ -59,7 +59,7 @@ def test_members_with_librdkafka_share_a_topic_until_one_leaves(fake: FakeCluste
     assert not {request.api.title for request in fake.requests()} & CLASSIC
 
 
-def test_three_members_with_librdkafka_share_what_grows(fake: FakeCluster) -> None:
+def test_three_members_with_librdkafka_share_a_growing_topic(fake: FakeCluster) -> None:
     members = [member(fake, "orders", "later") for _ in range(3)]
     eventually(lambda: polling(*members) and shares(fake) == [1, 1, 2])
     fake.create_topic("later", 5)
@@ -68,7 +68,7 @@ def test_three_members_with_librdkafka_share_what_grows(fake: FakeCluster) -> No
         each.close()
 
 
-def test_a_member_whose_session_is_expired_comes_back(fake: FakeCluster) -> None:
+def test_a_member_whose_session_was_expired_joins_again(fake: FakeCluster) -> None:
     members = [member(fake, **{"client.id": name}) for name in ("one", "two")]
     eventually(lambda: polling(*members) and shares(fake) == [2, 2])
     before = readers(fake)
@@ -78,7 +78,7 @@ def test_a_member_whose_session_is_expired_comes_back(fake: FakeCluster) -> None
         each.close()
 
 
-def test_a_static_member_with_librdkafka_comes_back_to_its_partitions(fake: FakeCluster) -> None:
+def test_a_static_member_with_librdkafka_gets_its_partitions_again(fake: FakeCluster) -> None:
     first, second = member(fake, **{"group.instance.id": "one"}), member(fake)
     eventually(lambda: polling(first, second) and shares(fake) == [2, 2])
     before = readers(fake)
@@ -102,7 +102,7 @@ def test_the_broker_matches_librdkafkas_patterns(fake: FakeCluster) -> None:
 
 
 def test_the_group_goes_on_while_its_coordinator_moves(fake: FakeCluster) -> None:
-    """All have positions before: librdkafka that asks for offsets while the coordinator moves may ask no more, and give nothing up."""
+    """All members have positions first: librdkafka may hang if it requests offsets while the coordinator moves."""
     members = [member(fake) for _ in range(2)]
     eventually(lambda: polling(*members) and shares(fake) == [2, 2])
     eventually(lambda: polling(*members) and all(at.offset >= 0 for each in members for at in each.position(each.assignment())))
@@ -114,7 +114,8 @@ def test_the_group_goes_on_while_its_coordinator_moves(fake: FakeCluster) -> Non
 
 
 def test_librdkafkas_admin_lists_and_deletes_such_groups(fake: FakeCluster) -> None:
-    """The reader knows what it was given before it closes: librdkafka that has not heard the answer to its join says no word when it goes."""
+    """The reader has its assignment before it closes: librdkafka sends no leave request before its join has a response.
+    """
     reader = member(fake)
     eventually(lambda: polling(reader) and shares(fake) == [4] and len(reader.assignment()) == 4)
     admin = AdminClient({"bootstrap.servers": fake.bootstrap_servers})
@@ -125,7 +126,7 @@ def test_librdkafkas_admin_lists_and_deletes_such_groups(fake: FakeCluster) -> N
     assert fake.groups() == {}
 
 
-# ---- Java ---------------------------------------------------------------------------------------------------------------
+# ---- Java ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +145,9 @@ def test_javas_consumers_share_a_topic_until_one_leaves_and_its_tools_describe_t
                  for _ in range(2)]
     try:
         eventually(lambda: shares(fake) == [2, 2], 60)
-        told = tools.run("consumer.group.ConsumerGroupCommand", "--describe", "--group", "readers", "--members", "--verbose")
-        assert [told.count(f"orders:{numbers}") for numbers in ("0,1", "2,3")] == [2, 2]  # what they have, and what they are to have
+        printed = tools.run("consumer.group.ConsumerGroupCommand", "--describe", "--group", "readers", "--members", "--verbose")
+        # Current and target assignments.
+        assert [printed.count(f"orders:{numbers}") for numbers in ("0,1", "2,3")] == [2, 2]
         state = tools.run("consumer.group.ConsumerGroupCommand", "--describe", "--group", "readers", "--state")
         assert "uniform" in state
         assert "Stable" in state

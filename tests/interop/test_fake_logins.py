@@ -1,4 +1,4 @@
-"""Other clients log in to the fake cluster as to a Kafka, and stay logged in by renewing (KIP-368)."""
+"""Other clients log in to the fake cluster, and re-authenticate (KIP-368)."""
 from __future__ import annotations
 
 import base64
@@ -34,7 +34,7 @@ def librdkafka(fake: FakeCluster, mechanism: str, **given: Any) -> ConfluentProd
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
-def test_librdkafka_logs_in_and_goes_on_after_its_session(mechanism: str) -> None:
+def test_librdkafka_logs_in_and_renews_its_session(mechanism: str) -> None:
     with FakeCluster(sasl=USERS, config={"connections.max.reauth.ms": 2000}) as fake:
         fake.create_topic("orders")
         producer = librdkafka(fake, mechanism)
@@ -47,14 +47,14 @@ def test_librdkafka_logs_in_and_goes_on_after_its_session(mechanism: str) -> Non
         assert all(each.value == b"value" for each in fake.records("orders"))
 
 
-def test_librdkafka_is_told_of_a_wrong_password() -> None:
-    told: list[KafkaError] = []
+def test_librdkafka_reports_a_wrong_password() -> None:
+    errors: list[KafkaError] = []
     with FakeCluster(sasl=USERS) as fake:
-        producer = librdkafka(fake, "PLAIN", **{"sasl.password": "wrong", "error_cb": told.append})
+        producer = librdkafka(fake, "PLAIN", **{"sasl.password": "wrong", "error_cb": errors.append})
 
         def complained() -> bool:
             producer.poll(0.05)
-            return any(each.code() == KafkaError._AUTHENTICATION for each in told)
+            return any(each.code() == KafkaError._AUTHENTICATION for each in errors)
         eventually(complained)
 
 

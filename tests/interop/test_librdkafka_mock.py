@@ -17,7 +17,7 @@ confluent = pytest.importorskip("confluent_kafka", reason="confluent-kafka bring
 
 @pytest.fixture(scope="module")
 def mock_cluster() -> Iterator[str]:
-    """The address of a mock cluster of one broker; it lives as long as the client that runs it."""
+    """The address of a mock cluster with one broker, which exists as long as the client that runs it."""
     owner = confluent.Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "x:1", "log_level": 0})
     brokers = owner.list_topics(timeout=20).brokers
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
@@ -34,8 +34,8 @@ def test_M08_records_pass_through_a_broker_that_refuses_ApiVersions_in_the_wrong
         mock_cluster: str, topic: str, codec: str, caplog: pytest.LogCaptureFixture) -> None:
     sent = [b"%d" % n for n in range(1000)]
     with Producer({"compression.type": codec}, bootstrap_servers=mock_cluster) as producer:
-        told = [producer.send(topic, value, partition=0) for value in sent]
-        assert told[-1].result(20).offset == 999
+        deliveries = [producer.send(topic, value, partition=0) for value in sent]
+        assert deliveries[-1].result(20).offset == 999
     with Consumer(bootstrap_servers=mock_cluster, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         found = [record.value for record in itertools.islice(consumer, len(sent))]

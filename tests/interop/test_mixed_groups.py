@@ -1,4 +1,4 @@
-"""Groups of ours and of other clients, each in turn as the leader: partitions move both ways, and nothing is lost."""
+"""Groups of our members and other clients, each in turn as the leader: partitions move both ways without losses."""
 from __future__ import annotations
 
 import contextlib
@@ -29,7 +29,7 @@ def named(pairs: Iterable[tuple[type[Guest], str]]) -> list[str]:
 
 
 class Watched:
-    """One of our assignors that counts how often this member led."""
+    """One of our assignors, which counts how often this member was the leader."""
 
     def __init__(self, name: str) -> None:
         self._inner = load_plugin("assignor", name)
@@ -42,14 +42,17 @@ class Watched:
         return shares
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)  # the powers that only some have
+        return getattr(self._inner, name)  # optional methods
 
 
 Each = TypeVar("Each", Member, Guest)
 
 
 class Group:
-    """Members come and go one at a time; after each, everybody has a share, and the coordinator says so, too."""
+    """Members join and leave one at a time.
+
+    After each step all members and the coordinator agree on the assignments.
+    """
 
     def __init__(self, cluster: LocalCluster, topic: str, partitions: Sequence[TopicPartition], running: list[Any], assignor: str | None) -> None:
         self.everybody: list[Any] = []
@@ -85,21 +88,24 @@ class Group:
 
 @contextlib.contextmanager
 def under_load(cluster: LocalCluster, topic: str, assignor: str | None = None) -> Iterator[Group]:
-    """A group whose topic is written to all the time. In the end everything was read, by one owner at a time, and no commit went back."""
+    """A group whose topic is written to all the time.
+
+    Finally all records were read, by one owner at a time, and no commit went back.
+    """
     partitions = make_topic(cluster, topic, PARTITIONS)
     with load(cluster, topic, partitions=PARTITIONS, producers=1, rate=600) as sending, members() as running:
         group = Group(cluster, topic, partitions, running, assignor)
         yield group
         sending.stop()
-        told, sent = sending.acknowledged(), sending.sent
+        acknowledged, sent = sending.acknowledged(), sending.sent
         eventually(lambda: len(group.found()) >= sum(sent.values()), LIMIT_S)
-    assert judge(told, sent, group.found()) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
+    assert judge(acknowledged, sent, group.found()) == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
     assert group.ledger.breaches == []
     assert goes_back(commits(cluster, topic)) == {}
 
 
 @pytest.mark.parametrize(("kind", "strategy"), PAIRS, ids=named(PAIRS))
-def test_ours_and_theirs_lead_in_turn_and_partitions_move_both_ways(
+def test_both_clients_lead_in_turn_and_partitions_move_both_ways(
         kafka_cluster: LocalCluster, topic: str, kind: type[Guest], strategy: str) -> None:
     watched: list[Watched] = []
 
@@ -113,7 +119,7 @@ def test_ours_and_theirs_lead_in_turn_and_partitions_move_both_ways(
     with under_load(kafka_cluster, topic, strategy) as group:
         first = our_own()
         guest = group.theirs(kind, strategy)
-        assert watched[0].led >= 2, "who comes first leads"
+        assert watched[0].led >= 2, "the first member leads"
         third = our_own()
         group.goes(third)
         group.goes(group.theirs(kind, strategy))
@@ -123,18 +129,18 @@ def test_ours_and_theirs_lead_in_turn_and_partitions_move_both_ways(
         back = our_own()
         other = our_own()
         group.goes(other)
-        assert led() == before, "theirs leads"
+        assert led() == before, "the other client leads"
         group.goes(guest)
         assert led() > before
         group.theirs(kind, strategy)
     assert back.listener.of("lost") == []
 
 
-# --- groups of the next generation -----------------------------------------------------------------------------------
+# --- the consumer protocol -----------------------------------------------------------------------------------
 
 
 def take_turns(group: Group, terms: Terms, kind: type[Guest], strategy: str) -> list[Member]:
-    """Each comes to the other, and each goes while the other stays; our members."""
+    """Each kind joins while the other is there, and leaves while the other stays; returns our members."""
     first = group.our_own(**terms)
     guest = group.theirs(kind, strategy)
     second = group.our_own(**terms)
@@ -149,7 +155,7 @@ def take_turns(group: Group, terms: Terms, kind: type[Guest], strategy: str) -> 
 
 
 @pytest.mark.parametrize(("kind", "strategy"), NEWER, ids=named(NEWER))
-def test_N05_a_broker_shares_out_among_ours_and_theirs(kafka_cluster: LocalCluster, topic: str, kind: type[Guest], strategy: str) -> None:
+def test_N05_a_broker_assigns_partitions_to_both_clients(kafka_cluster: LocalCluster, topic: str, kind: type[Guest], strategy: str) -> None:
     with under_load(kafka_cluster, topic, strategy) as group:
         ours = take_turns(group, {**BY_BROKER, "group_remote_assignor": strategy}, kind, strategy)
     assert [each.listener.of("lost") for each in ours] == [[]] * 3
@@ -162,9 +168,9 @@ def test_N05_a_broker_shares_out_among_ours_and_theirs(kafka_cluster: LocalClust
     pytest.param(by_members("cooperative-sticky"), NewerConfluent, "uniform", id="confluent-beside-ours"),
     pytest.param(by_members("range"), NewerJava, "uniform", id="java-beside-ours"),
 ])
-def test_members_of_both_generations_are_in_one_group(
+def test_members_of_both_protocols_are_in_one_group(
         kafka_cluster: LocalCluster, topic: str, terms: Terms, kind: type[Guest], strategy: str) -> None:
-    """KIP-848: the group turns into the newer kind with the first such member, and back with the last; named is who is of it."""
+    """KIP-848: the first member with the consumer protocol converts the group, and the last one converts it back."""
     with under_load(kafka_cluster, topic) as group:
         ours = take_turns(group, terms, kind, strategy)
     assert [each.listener.of("lost") for each in ours] == [[]] * 3

@@ -1,4 +1,6 @@
-"""Groups of ours and of librdkafka's over SASL_SSL, while everybody's sessions end every 1.5 s: partitions move both ways, and nothing is lost."""
+"""Groups of our members and librdkafka's over SASL_SSL, with sessions of 1.5 s: partitions move both ways without
+losses.
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ MECHANISM: Final = "SCRAM-SHA-512"
 
 
 class SecureConfluent(Confluent):
-    """librdkafka's, logged in over TLS."""
+    """A member with librdkafka, logged in over TLS."""
 
     @property
     def _terms(self) -> Mapping[str, Any]:
@@ -26,7 +28,7 @@ class SecureConfluent(Confluent):
 
 
 class NewerSecureConfluent(SecureConfluent, NewerConfluent):
-    """The same, in a group of the next generation."""
+    """The same with the consumer protocol."""
 
     strategies: ClassVar[Mapping[str, Any]] = NewerConfluent.strategies
 
@@ -35,7 +37,7 @@ class NewerSecureConfluent(SecureConfluent, NewerConfluent):
     *[pytest.param(SecureConfluent, name, by_members(name), id=name) for name in ("range", "roundrobin", "cooperative-sticky")],
     pytest.param(NewerSecureConfluent, "uniform", BY_BROKER, id="consumer protocol"),
 ])
-def test_ours_and_librdkafkas_share_a_group_over_sasl_and_tls(
+def test_our_members_and_librdkafkas_share_a_group_over_sasl_and_tls(
         kafka_cluster: LocalCluster, topic: str, kind: type[Confluent], strategy: str, terms: Terms) -> None:
     with under_load(kafka_cluster, topic, strategy) as group:
         ours = take_turns(group, {**terms, **with_password(MECHANISM, "SASL_SSL")(kafka_cluster, "alice")}, kind, strategy)

@@ -1,4 +1,4 @@
-"""Records between this client and the others: their codecs, their partitions, their headers; on a real broker."""
+"""Records exchanged with other clients on a real broker: codecs, partitions, headers."""
 from __future__ import annotations
 
 import uuid
@@ -15,12 +15,12 @@ from pyclient.testing import LocalCluster
 from tests.kafka import make_topic, read
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own version in a way that importlib left behind
+    warnings.simplefilter("ignore", DeprecationWarning)  # it reads its own version by a deprecated function
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.structs import TopicPartition as PythonPartition
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-KAFKA_PYTHON_CODECS = ("none", "gzip")  # it needs a library of its own for each other one, which nothing here installs
+KAFKA_PYTHON_CODECS = ("none", "gzip")  # each other codec needs a library that is not installed here
 HEADERS: list[Any] = [("trace", b"1"), ("none", None)]
 VALUES = [b"value %d " % n * 10 for n in range(500)]
 PARTITIONS = 13

@@ -1,4 +1,6 @@
-"""librdkafka's producer and ours, side by side on one topic: the same partitioner puts the same key on the same partition."""
+"""librdkafka's producer and ours, side by side on one topic: the same partitioner puts the same key on the same
+partition.
+"""
 from __future__ import annotations
 
 import pytest
@@ -36,7 +38,7 @@ def ours(cluster: FakeCluster, partitioner: str, keys: list[bytes | None]) -> li
 
 @pytest.mark.parametrize("partitioner", ["consistent", "consistent_random", "murmur2_random", "fnv1a_random"])
 @pytest.mark.filterwarnings("ignore::pyclient.config.OptionWarning")
-def test_P30_both_put_2000_keys_on_the_same_partitions(fake_cluster: FakeCluster, partitioner: str) -> None:
+def test_P30_both_producers_put_2000_keys_on_the_same_partitions(fake_cluster: FakeCluster, partitioner: str) -> None:
     keys: list[bytes | None] = [*ASKED]
     found = ours(fake_cluster, partitioner, keys)
     assert len(found) == len(set(ASKED))
@@ -51,7 +53,7 @@ def test_P30_both_put_2000_keys_on_the_same_partitions(fake_cluster: FakeCluster
     ],
 )
 @pytest.mark.filterwarnings("ignore::pyclient.config.OptionWarning")
-def test_both_spread_the_same_ones_of_records_without_a_key_and_with_an_empty_one(
+def test_both_producers_spread_the_same_records_without_a_key_and_with_an_empty_one(
         fake_cluster: FakeCluster, partitioner: str, key: bytes | None, everywhere: bool) -> None:
     found, expected = (write(fake_cluster, partitioner, [key] * 4_000) for write in (ours, theirs))
     assert len(found) == (PARTITIONS if everywhere else 1)

@@ -1,4 +1,4 @@
-"""Async clients run on the loop that many services use instead of asyncio's own."""
+"""Async clients on uvloop, which many services use instead of asyncio's own loop."""
 from __future__ import annotations
 
 from collections.abc import Coroutine
@@ -13,7 +13,7 @@ from pyclient.testing import FakeCluster
 uvloop = pytest.importorskip("uvloop", reason="there is none for Windows")
 COUNT = 400
 LARGE = bytes(50_000)
-"""So that all of them are more than a socket's buffers hold."""
+"""Bytes; all records together are more than a socket's buffers hold."""
 WHERE = TopicPartition("orders", 0)
 
 
@@ -43,12 +43,12 @@ async def sent_and_read(address: str, codec: Literal["none", "zstd"]) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_what_is_sent_on_uvloop_is_read_on_uvloop_in_order_and_once(codec: Literal["none", "zstd"]) -> None:
+def test_records_sent_on_uvloop_are_read_on_uvloop_in_order_and_once(codec: Literal["none", "zstd"]) -> None:
     with FakeCluster() as cluster:
         run(sent_and_read(cluster.bootstrap_servers, codec))
 
 
-def test_a_connection_that_is_cut_on_uvloop_is_made_again_and_nothing_is_lost_or_doubled() -> None:
+def test_a_connection_cut_on_uvloop_is_reopened_without_lost_or_duplicate_records() -> None:
     async def work(cluster: FakeCluster) -> None:
         async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=0) as producer:
             for number in range(60):
@@ -64,7 +64,7 @@ def test_a_connection_that_is_cut_on_uvloop_is_made_again_and_nothing_is_lost_or
         assert [record.value for record in cluster.records("orders")] == [b"%d" % number for number in range(60)]
 
 
-def test_a_producer_on_uvloop_says_why_no_broker_answers() -> None:
+def test_a_producer_on_uvloop_raises_why_no_broker_answers() -> None:
     async def work() -> None:
         async with AsyncProducer(bootstrap_servers="127.0.0.1:1", max_block_ms=500) as producer:
             await producer.send("orders", b"x")

@@ -113,7 +113,8 @@ class ConsumerMember(Membership):
         self._heartbeat = ConsumerHeartbeat(options, calls, backoff)
         self._registration = Registration(options, calls, self.identity.member_id)
         self._reconciliation = Reconciliation()
-        self._forbidden: SubscriptionFields | None = None  # was refused because it names a topic that the user may not describe
+        # The subscription that was refused because it names a topic that the user may not describe.
+        self._forbidden: SubscriptionFields | None = None
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 

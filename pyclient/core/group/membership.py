@@ -132,7 +132,7 @@ class Membership(abc.ABC):
     def owned(self) -> dict[TopicPartition, int]:
         """The partitions of the user's thread, each with the number of the assignment that added it.
 
-        The number tells a partition that was lost and assigned again from one that was kept.
+        A partition that was lost and assigned again has another number than before.
         """
         return self._changes.owned
 

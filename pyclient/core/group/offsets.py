@@ -89,7 +89,8 @@ def _read_committed(group: str, wanted: list[TopicPartition], topics: Any) -> Ca
                 return refusal(Api.OFFSET_FETCH, partition.error_code, group, tp)
             found[tp] = _committed(partition)
     for tp in wanted:
-        if tp not in found:  # not the same as nothing committed: reading must not begin at another position because of it
+        # A missing entry does not mean that nothing is committed: reading must not begin at another position.
+        if tp not in found:
             return Again(UnknownServerError(f"group {group!r}: the response has no entry for {tp}", topic_partition=tp))
     return Done({tp: found[tp] for tp in wanted})
 

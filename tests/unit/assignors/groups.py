@@ -1,4 +1,4 @@
-"""Groups to share out: written by hand in a line, or drawn by Hypothesis with all that members may say."""
+"""Groups for assignors: written by hand in one line, or drawn by Hypothesis with arbitrary claims of the members."""
 from __future__ import annotations
 
 from collections import Counter
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class Group(NamedTuple):
-    """What an assignor is given."""
+    """The input of an assignor."""
 
     cluster: ClusterView
     members: dict[str, MemberView]
@@ -48,19 +48,21 @@ class Group(NamedTuple):
         return Group(ClusterView(mixed(self.cluster.topics, random), mixed(self.cluster.nodes, random)), mixed(self.members, random))
 
     def after(self, answer: Answer, generation: int) -> Group:
-        """The members as they join again: with what they were given, as each of the assignors tells it."""
+        """The members as they join again after *answer*: each assignor sends the assigned partitions in its own way."""
         return self._replace(members={
             member: owning(view, answer[member].partitions, generation) for member, view in self.members.items() if member in answer
         } | {member: view for member, view in self.members.items() if member not in answer})
 
 
 def mixed(mapping: Mapping[K, V], random: Random) -> dict[K, V]:
-    """The same in another order."""
+    """The same items in another order."""
     return dict(sorted(mapping.items(), key=lambda _item: random.random()))
 
 
 def owning(view: MemberView, partitions: Sequence[TopicPartition], generation: int) -> MemberView:
-    """A member that says it had these: cooperative ones in the subscription, eager ones in their user data."""
+    """A member that claims these partitions: in the subscription for cooperative assignors, in the user data for eager
+    ones.
+    """
     return view._replace(owned=tuple(partitions), generation=generation, user_data=encode_previous(partitions, generation))
 
 
@@ -84,45 +86,45 @@ def partitions(*words: str) -> tuple[TopicPartition, ...]:
 
 
 def wanting(*topics: str, had: str = "", generation: int = -1, rack: str | None = None, instance_id: str | None = None) -> MemberView:
-    """A member by hand."""
+    """A member with these subscribed topics and claims."""
     return owning(MemberView(topics, instance_id=instance_id, rack=rack), partitions(had), generation)
 
 
 def assign(name: str, group: Group) -> Answer:
-    """What a new assignor of this name gives."""
+    """The assignments of a new assignor of this name."""
     return ASSIGNORS[name]().assign(group.cluster, group.members)
 
 
-def settled(name: str, group: Group, generation: int) -> Answer:
-    """What members have when rebalances have followed each other until nobody owns what another one is to get."""
+def final_assignment(name: str, group: Group, generation: int) -> Answer:
+    """The assignments after as many rebalances as it takes until every partition is assigned."""
     for later in range(MOST_REBALANCES):
         answer = assign(name, group)
-        if set(times_given(answer)) == group.wanted:
+        if set(times_assigned(answer)) == group.wanted:
             return answer
         group = group.after(answer, generation + later)
-    raise AssertionError(f"after {MOST_REBALANCES} rebalances there are partitions that nobody has: {group}")
+    raise AssertionError(f"after {MOST_REBALANCES} rebalances there are partitions without an owner: {group}")
 
 
 def shared(name: str, topics: Mapping[str, int], members: Mapping[str, MemberView],
            racks: Mapping[TopicPartition, Collection[str]] | None = None) -> dict[str, str]:
-    """Who gets what, as in ``{"c1": "t-0 t-1"}``."""
+    """The assignments, as in ``{"c1": "t-0 t-1"}``."""
     answer = assign(name, Group(cluster(topics, racks), dict(members)))
     return {member: " ".join(map(str, assignment.partitions)) for member, assignment in answer.items()}
 
 
 def numbers(name: str, topics: Mapping[str, int], *members: str) -> dict[str, set[int]]:
-    """Who gets which numbers, of members that want all *topics*."""
+    """The partition numbers of each member, all of which subscribe to all *topics*."""
     answer = assign(name, Group(cluster(topics), {member: wanting(*topics) for member in members}))
     return {member: {each.partition for each in assignment.partitions} for member, assignment in answer.items()}
 
 
 def loads(answer: Answer) -> dict[str, int]:
-    """How many each member has."""
+    """The number of partitions of each member."""
     return {member: len(assignment.partitions) for member, assignment in answer.items()}
 
 
-def times_given(answer: Answer) -> Counter[TopicPartition]:
-    """How often each partition is given."""
+def times_assigned(answer: Answer) -> Counter[TopicPartition]:
+    """How often each partition is assigned."""
     return Counter(chain.from_iterable(assignment.partitions for assignment in answer.values()))
 
 
@@ -135,7 +137,7 @@ topics: Final = st.dictionaries(st.sampled_from(TOPIC_NAMES), st.integers(0, 9),
 
 @st.composite
 def groups(draw: st.DrawFn, *, alike: bool = False, racks: bool = True) -> Group:
-    """A group that has not shared anything yet."""
+    """A group whose members claim nothing yet."""
     counts = draw(topics)
     placed = {
         TopicPartition(topic, number): draw(st.sets(st.sampled_from(RACKS), max_size=2)) for topic, count in counts.items() for number in range(count)
@@ -157,7 +159,7 @@ claimed: Final = st.builds(TopicPartition, st.sampled_from([*TOPIC_NAMES, "gone"
 
 @st.composite
 def odd_groups(draw: st.DrawFn, *, alike: bool = False) -> Group:
-    """A group whose members say whatever they like."""
+    """A group whose members claim arbitrary partitions."""
     group = draw(groups(alike=alike))
     members = {}
     for name, view in group.members.items():

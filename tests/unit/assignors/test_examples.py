@@ -1,4 +1,4 @@
-"""What the assignors do with groups small enough to be done by hand."""
+"""Assignments of groups small enough to be checked by hand."""
 from __future__ import annotations
 
 import pytest
@@ -47,7 +47,7 @@ def test_a_single_member_gets_everything(name: str) -> None:
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("topics", [(), ("absent",), ("empty",)])
-def test_who_wants_nothing_that_is_there_gets_nothing(name: str, topics: tuple[str, ...]) -> None:
+def test_a_member_without_existing_topics_gets_nothing(name: str, topics: tuple[str, ...]) -> None:
     assert shared(name, {"t": 2, "empty": 0}, {"m": wanting(*topics), "n": wanting("t")}) == {"m": "", "n": "t-0 t-1"}
     assert shared(name, {"t": 2, "empty": 0}, {"m": wanting(*topics)}) == {"m": ""}
 
@@ -78,7 +78,7 @@ def test_members_are_sorted_by_utf16_units_as_in_java(name: str) -> None:
     assert shared(name, {"t": 2}, {"\uff5e": wanting("t"), "😀": wanting("t")}) == {"😀": "t-0", "\uff5e": "t-1"}
 
 
-def test_roundrobin_passes_over_who_does_not_want_the_topic() -> None:
+def test_roundrobin_skips_members_that_do_not_subscribe_to_the_topic() -> None:
     members = {"c0": wanting("t0"), "c1": wanting("t0", "t1"), "c2": wanting("t0", "t1", "t2")}
     assert shared("roundrobin", {"t0": 1, "t1": 2, "t2": 3}, members) == {"c0": "t0-0", "c1": "t1-0", "c2": "t1-1 t2-0 t2-1 t2-2"}
 
@@ -87,12 +87,12 @@ def test_roundrobin_passes_over_who_does_not_want_the_topic() -> None:
 
 
 @pytest.mark.parametrize("name", STICKY)
-def test_who_stays_keeps_what_it_had_and_shares_what_the_other_leaves(name: str) -> None:
+def test_members_that_stay_keep_their_partitions_and_get_those_of_the_one_that_left(name: str) -> None:
     members = {"a": wanting("t", had="t-0 t-3", generation=1), "c": wanting("t", had="t-2 t-5", generation=1)}
     assert shared(name, {"t": 6}, members) == {"a": "t-0 t-1 t-3", "c": "t-2 t-4 t-5"}
 
 
-def test_sticky_moves_to_a_newcomer_at_once_and_cooperative_sticky_when_it_was_given_up() -> None:
+def test_sticky_moves_partitions_to_a_new_member_at_once_and_cooperative_sticky_after_they_were_revoked() -> None:
     members = {"a": wanting("t", had="t-0 t-1 t-2", generation=1), "b": wanting("t", had="t-3 t-4 t-5", generation=1), "c": wanting("t")}
     assert shared("sticky", {"t": 6}, members) == {"a": "t-0 t-1", "b": "t-3 t-4", "c": "t-2 t-5"}
     assert shared("cooperative-sticky", {"t": 6}, members) == {"a": "t-0 t-1", "b": "t-3 t-4", "c": ""}
@@ -106,15 +106,16 @@ def test_a_member_keeps_its_lowest_numbers_of_all_topics(name: str) -> None:
     assert shared(name, {"x": 3, "y": 3}, members)["a"] == "x-0 x-1 y-0"
 
 
-def test_of_several_that_could_keep_one_more_the_first_in_javas_hash_map_does() -> None:
-    """Of seven partitions two of three members have two, and one has three. "p" is in bucket 0 of 16, "a" in bucket 1."""
+def test_of_several_members_that_could_keep_one_more_the_first_in_javas_hash_map_does() -> None:
+    """Of seven partitions two of three members have two, and one has three. "p" is in bucket 0 of 16, "a" in bucket 1.
+    """
     assert members_in_hash_order(["a", "p"]) == ["p", "a"]
     members = {"a": wanting("t", had="t-0 t-1 t-2", generation=1), "p": wanting("t", had="t-3 t-4 t-5", generation=1), "c": wanting("t")}
     assert shared("sticky", {"t": 7}, members) == {"a": "t-0 t-1", "p": "t-3 t-4 t-5", "c": "t-2 t-6"}
 
 
 @pytest.mark.parametrize("name", STICKY)
-def test_members_that_want_different_topics_are_evened_out_as_far_as_their_wishes_allow(name: str) -> None:
+def test_unequal_subscriptions_are_balanced_as_far_as_possible(name: str) -> None:
     members = {"a": wanting("x"), "b": wanting("x", "y"), "c": wanting("y")}
     assert loads(assign(name, Group(cluster({"x": 3, "y": 3}), members))) == {"a": 2, "b": 2, "c": 2}
 
@@ -122,10 +123,10 @@ def test_members_that_want_different_topics_are_evened_out_as_far_as_their_wishe
 # --- conflicting claims ----------------------------------------------------------------------------------------------
 
 
-def test_a_partition_that_two_claim_in_one_generation_belongs_to_neither() -> None:
+def test_a_partition_claimed_by_two_members_in_one_generation_belongs_to_neither() -> None:
     members = {"a": wanting("t", had="t-0 t-1", generation=5), "b": wanting("t", had="t-1 t-2 t-3", generation=5)}
     assert shared("sticky", {"t": 4}, members) == {"a": "t-0 t-1", "b": "t-2 t-3"}
-    assert shared("cooperative-sticky", {"t": 4}, members) == {"a": "t-0", "b": "t-2 t-3"}, "both believe to own t-1: nobody gets it yet"
+    assert shared("cooperative-sticky", {"t": 4}, members) == {"a": "t-0", "b": "t-2 t-3"}, "both claim t-1: it stays unassigned"
 
 
 @pytest.mark.parametrize("name", STICKY)
@@ -138,18 +139,18 @@ def test_of_claims_in_two_generations_the_newer_one_counts(name: str, newer: str
 
 
 @pytest.mark.parametrize("name", STICKY)
-def test_a_partition_that_one_member_claims_twice_is_its_own(name: str) -> None:
+def test_a_partition_claimed_twice_by_one_member_is_kept(name: str) -> None:
     members = {"a": wanting("t", had="t-1 t-1", generation=5), "b": wanting("t", had="t-0", generation=5)}
     assert shared(name, {"t": 2}, members) == {"a": "t-1", "b": "t-0"}
 
 
 @pytest.mark.parametrize("name", STICKY)
-def test_a_claim_of_what_is_not_there_counts_for_nothing(name: str) -> None:
+def test_a_claim_of_a_partition_that_does_not_exist_is_ignored(name: str) -> None:
     members = {"a": wanting("t", had="t-0 t-9 t--1 u-0", generation=5), "b": wanting("t", had="t-1", generation=5)}
     assert shared(name, {"t": 4}, members) == {"a": "t-0 t-2", "b": "t-1 t-3"}
 
 
-def test_what_moves_goes_back_to_its_owner_of_an_earlier_generation_rather_than_to_who_has_least() -> None:
+def test_a_partition_moves_back_to_its_owner_of_an_earlier_generation_rather_than_to_the_least_loaded_member() -> None:
     members = {
         "a": wanting("t", had="t-0 t-1 t-2 t-3 t-4 t-5", generation=5), "b": wanting("t"), "c": wanting("t", "u", had="t-1", generation=4),
     }
@@ -157,7 +158,8 @@ def test_what_moves_goes_back_to_its_owner_of_an_earlier_generation_rather_than_
 
 
 def test_a_claim_before_version_2_has_the_generation_of_the_user_data() -> None:
-    """Two members without a generation in their subscriptions; cooperative-sticky reads it from the first four bytes."""
+    """Two members without a generation in their subscriptions; cooperative-sticky reads it from the first four bytes.
+    """
     old = {member: wanting("t", had="t-0")._replace(generation=-1, user_data=(5 + (member == "b")).to_bytes(4, "big")) for member in "ab"}
     assert shared("cooperative-sticky", {"t": 2}, old) == {"a": "t-1", "b": "t-0"}
 
@@ -168,13 +170,13 @@ NEAR = {TopicPartition("t", number): [rack] for number, rack in enumerate(["east
 
 
 @pytest.mark.parametrize("name", ["range", *STICKY])
-def test_members_get_partitions_of_their_rack_when_the_shares_stay_even(name: str) -> None:
+def test_members_get_partitions_in_their_rack_if_the_assignment_stays_balanced(name: str) -> None:
     members = {"a": wanting("t", rack="west"), "b": wanting("t", rack="east")}
     assert shared(name, {"t": 4}, members, NEAR) == {"a": "t-1 t-3", "b": "t-0 t-2"}
 
 
 @pytest.mark.parametrize("name", ["range", *STICKY])
-def test_racks_do_not_make_shares_uneven(name: str) -> None:
+def test_racks_do_not_unbalance_the_assignment(name: str) -> None:
     members = {"a": wanting("t", rack="east"), "b": wanting("t", rack="east"), "c": wanting("t", rack="west")}
     everything_east = {TopicPartition("t", number): ["east"] for number in range(5)} | {TopicPartition("t", 5): ["west"]}
     given = shared(name, {"t": 6}, members, everything_east)
@@ -182,23 +184,23 @@ def test_racks_do_not_make_shares_uneven(name: str) -> None:
     assert "t-5" in given["c"]
 
 
-def test_range_cuts_topics_with_as_many_partitions_alike_in_spite_of_racks() -> None:
+def test_range_keeps_topics_co_partitioned_in_spite_of_racks() -> None:
     racks = {TopicPartition(topic, number): [rack] for topic, all_racks in {"x": ["east", "west"], "y": ["east", "west"]}.items() for number, rack in enumerate(all_racks)}
     members = {"a": wanting("x", "y", rack="west"), "b": wanting("x", "y", rack="east")}
     assert shared("range", {"x": 2, "y": 2}, members, racks) == {"a": "x-1 y-1", "b": "x-0 y-0"}
     racks[TopicPartition("y", 0)], racks[TopicPartition("y", 1)] = ["west"], ["east"]
-    assert shared("range", {"x": 2, "y": 2}, members, racks) == {"a": "x-0 y-0", "b": "x-1 y-1"}, "no number is near anybody in both"
+    assert shared("range", {"x": 2, "y": 2}, members, racks) == {"a": "x-0 y-0", "b": "x-1 y-1"}, "no number has both partitions in the rack of a member"
 
 
 @pytest.mark.parametrize("name", ["range", *STICKY])
-def test_racks_do_not_count_when_every_partition_is_in_all_of_them(name: str) -> None:
+def test_racks_do_not_count_if_every_partition_is_in_all_of_them(name: str) -> None:
     everywhere = {TopicPartition("t", number): ["east", "west"] for number in range(4)}
     racked = {"a": wanting("t", rack="west"), "b": wanting("t", rack="east")}
     assert shared(name, {"t": 4}, racked, everywhere) == shared(name, {"t": 4}, {"a": wanting("t"), "b": wanting("t")})
 
 
 @pytest.mark.parametrize("name", STICKY)
-def test_what_a_member_had_in_another_rack_it_gives_up(name: str) -> None:
+def test_a_member_does_not_keep_partitions_in_another_rack(name: str) -> None:
     members = {"a": wanting("t", had="t-0 t-2", generation=1, rack="west"), "b": wanting("t", had="t-1 t-3", generation=1, rack="east")}
     given = shared(name, {"t": 4}, members, NEAR)
     assert given == ({"a": "t-1 t-3", "b": "t-0 t-2"} if name == "sticky" else {"a": "", "b": ""})

@@ -1,7 +1,8 @@
-"""The same groups get what Java's own assignors give them, partition for partition; where not, Java's answer is the wrong one.
+"""The same groups get what Java's own assignors give them, partition for partition; where not, Java's answer is the
+wrong one.
 
-Sixteen hundred scenarios of two to six rebalances (tests/data/assignor_questions.py). After each, the group goes on with Java's answer, so that
-a difference is seen where it arises.
+Sixteen hundred scenarios of two to six rebalances (tests/data/assignor_questions.py). After each, the group goes on
+with Java's answer, so that a difference is seen where it arises.
 """
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Javas = dict[str, list[TopicPartition]]
 
 
 class Round(NamedTuple):
-    """One rebalance: what an assignor is given, and what Java's gave."""
+    """One rebalance: the input of an assignor, and Java's assignments."""
 
     name: str
     group: Group
@@ -33,7 +34,7 @@ class Round(NamedTuple):
 
 
 def rounds() -> Iterator[Round]:
-    """Every rebalance, with what Java's answers before it have left the members with."""
+    """Every rebalance, with the partitions that Java's assignments before it left the members with."""
     given = answers()
     for scenario in scenarios():
         yield from played(scenario, given)
@@ -60,7 +61,7 @@ def view(scenario: Scenario, rebalance: Rebalance) -> ClusterView:
 
 
 def seen(name: str, member: Member, had: dict[str, tuple[list[TopicPartition], int]]) -> MemberView:
-    """A member as the leader sees it; its own assignor has been told what it was given."""
+    """A member as the leader sees it; its own assignor knows its last assignment."""
     partitions, generation = had.get(member.id, ([], -1)) if member.claims is None else (list(member.claims), member.generation)
     own: Assignor = CLASSES[name]()
     if isinstance(own, SeesAssignment) and (member.claims is not None or member.id in had):
@@ -71,7 +72,7 @@ def seen(name: str, member: Member, had: dict[str, tuple[list[TopicPartition], i
 
 
 def valid(group: Group, answer: Javas) -> bool:
-    """Every partition that somebody wants has one owner who wants it; cooperatively, or somebody still owns it."""
+    """Whether every partition with subscribers is assigned to one of them or, cooperatively, still has an owner."""
     given = Counter(each for partitions in answer.values() for each in partitions)
     owned = {each for view in group.members.values() for each in view.owned}
     return (
@@ -81,7 +82,7 @@ def valid(group: Group, answer: Javas) -> bool:
 
 
 def claims(each: Round) -> dict[str, Claim]:
-    """What each member says it had, and when."""
+    """The claim of each member."""
     if each.name == "sticky":
         return {member: decode_previous(view.user_data) for member, view in each.group.members.items()}
     return {
@@ -90,8 +91,8 @@ def claims(each: Round) -> dict[str, Claim]:
     }
 
 
-def of_untold_generations(each: Round) -> bool:
-    """Two claim one partition, and one of them does not tell its generation in the subscription, but in the user data only."""
+def of_generations_in_user_data(each: Round) -> bool:
+    """Two members claim one partition, and one of them sends its generation in the user data only."""
     generations: dict[TopicPartition, list[int]] = {}
     for member, claim in claims(each).items():
         for partition in claim.partitions:
@@ -99,8 +100,8 @@ def of_untold_generations(each: Round) -> bool:
     return any(len(several) > 1 and min(several) < 0 for several in generations.values())
 
 
-def of_earlier_wishes(each: Round) -> bool:
-    """A member had, before the others' generation, what it does not want now."""
+def of_earlier_subscriptions(each: Round) -> bool:
+    """A member claims, from an earlier generation, partitions of a topic to which it does not subscribe now."""
     said = claims(each)
     newest = max(claim.generation for claim in said.values())
     return any(
@@ -109,8 +110,8 @@ def of_earlier_wishes(each: Round) -> bool:
     )
 
 
-def given_at_once(each: Round, java: Javas) -> dict[str, set[TopicPartition]]:
-    """What Java gives to a member that says it owns it, while another one says so too."""
+def assigned_at_once(each: Round, java: Javas) -> dict[str, set[TopicPartition]]:
+    """The partitions that Java assigns to a member that claims them, while another one claims them too."""
     members = each.group.members
     return {
         member: {
@@ -121,8 +122,8 @@ def given_at_once(each: Round, java: Javas) -> dict[str, set[TopicPartition]]:
     }
 
 
-def whatever_follows(each: Round) -> Javas:
-    """What ours would give if it did not look whether the rebalances that follow come to an end."""
+def without_convergence_check(each: Round) -> Javas:
+    """Our assignments without the check that the following rebalances end."""
     shares, _complete = assignable_now(each.group.cluster, each.group.members)
     return {member: list(assignment.partitions) for member, assignment in assignments(shares).items()}
 
@@ -143,11 +144,11 @@ EXPECTED: Final = {
     "sticky": {SAME: 1332, INVALID: 31, RAISED: 8, UNTOLD: 13},
     "cooperative-sticky": {SAME: 1295, INVALID: 28, RAISED: 4, UNTOLD: 39, AT_ONCE: 12, BY_WAY: 1, CIRCLE: 3},
 }
-"""What became of all rebalances. docs/assignors.md tells users of each kind."""
+"""The expected outcomes of all rebalances. docs/assignors.md describes each kind to users."""
 
 
 def verdict(each: Round) -> str:
-    """How our answer and Java's compare; fails where ours is not valid, or differs without a reason."""
+    """How our assignments and Java's compare; fails if ours are invalid, or differ without a known reason."""
     answer = CLASSES[each.name]().assign(each.group.cluster, each.group.members)
     ours = {member: list(assignment.partitions) for member, assignment in answer.items()}
     assert valid(each.group, ours), each
@@ -155,27 +156,27 @@ def verdict(each: Round) -> str:
         return RAISED
     if ours == each.java:
         return SAME
-    if each.name == "cooperative-sticky" and whatever_follows(each) != ours:
+    if each.name == "cooperative-sticky" and without_convergence_check(each) != ours:
         return CIRCLE
     if not valid(each.group, each.java):
         return INVALID
-    if of_untold_generations(each):
+    if of_generations_in_user_data(each):
         return UNTOLD
-    at_once = given_at_once(each, each.java)
+    at_once = assigned_at_once(each, each.java)
     if all(set(ours[member]) | at_once[member] == set(partitions) for member, partitions in each.java.items()):
         return AT_ONCE
-    assert of_earlier_wishes(each), each
+    assert of_earlier_subscriptions(each), each
     return BY_WAY
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_A06_members_get_what_java_gives_them(name: str, found: dict[str, Counter[str]]) -> None:
+def test_A06_assignments_equal_those_of_java(name: str, found: dict[str, Counter[str]]) -> None:
     assert found[name] == EXPECTED[name]
 
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Counter[str]]:
-    """The verdicts on all rebalances by assignor."""
+    """The outcomes of all rebalances by assignor."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in ASSIGNORS}
     for each in rounds():
         counts[each.name][verdict(each)] += 1

@@ -22,7 +22,7 @@ def test_the_hash_of_a_partition_is_javas() -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, 16), (12, 16), (13, 32), (24, 32), (25, 64), (1_000, 2_048), (1_536, 2_048), (1_537, 4_096)])
-def test_a_table_doubles_when_more_than_three_quarters_are_taken(count: int, size: int) -> None:
+def test_a_table_doubles_above_its_load_factor(count: int, size: int) -> None:
     assert table_size(count) == size
 
 
@@ -30,7 +30,7 @@ def test_the_upper_half_of_a_hash_counts_too() -> None:
     assert bucket(0x0003_0001, 16) == 2
 
 
-def test_keys_of_one_bucket_stay_in_the_order_they_were_put_in() -> None:
+def test_keys_of_one_bucket_keep_their_insertion_order() -> None:
     assert hash_order(["BB", "Aa", "a"], hash_code) == ["BB", "Aa", "a"]
     assert members_in_hash_order(["b", "BB", "a", "Aa"]) == ["Aa", "BB", "a", "b"]
 

@@ -1,4 +1,4 @@
-"""What holds for every group, whatever its members say."""
+"""Rules that hold for every group, whatever its members claim."""
 from __future__ import annotations
 
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyclient.records import TopicPartition
 from tests.unit.assignors.groups import (
-    ASSIGNORS, EVEN, STICKY, Group, assign, cluster, groups, loads, odd_groups, owning, settled, times_given, wanting,
+    ASSIGNORS, EVEN, STICKY, Group, assign, cluster, groups, loads, odd_groups, owning, final_assignment, times_assigned, wanting,
 )
 
 seeds = st.integers(0, 2**32)
@@ -18,10 +18,10 @@ sticky = pytest.mark.parametrize("name", STICKY)
 
 @every
 @given(group=st.one_of(groups(), odd_groups(), odd_groups(alike=True)))
-def test_A01_every_partition_that_somebody_wants_has_one_owner_who_wants_it(name: str, group: Group) -> None:
-    answer = settled(name, group, 7)
+def test_A01_every_partition_with_subscribers_is_assigned_to_one_of_them(name: str, group: Group) -> None:
+    answer = final_assignment(name, group, 7)
     assert set(answer) == set(group.members)
-    assert times_given(answer) == dict.fromkeys(group.wanted, 1)
+    assert times_assigned(answer) == dict.fromkeys(group.wanted, 1)
     for member, assignment in answer.items():
         assert set(assignment.partitions) <= group.wanted_by(member)
         assert assignment.user_data is None
@@ -29,13 +29,13 @@ def test_A01_every_partition_that_somebody_wants_has_one_owner_who_wants_it(name
 
 @even
 @given(group=st.one_of(groups(alike=True), odd_groups(alike=True)))
-def test_A02_members_that_want_the_same_have_as_many_as_each_other_give_or_take_one(name: str, group: Group) -> None:
-    counts = loads(settled(name, group, 7)).values()
+def test_A02_with_equal_subscriptions_loads_differ_by_at_most_one(name: str, group: Group) -> None:
+    counts = loads(final_assignment(name, group, 7)).values()
     assert max(counts) - min(counts) <= 1
 
 
 @given(group=st.one_of(groups(), odd_groups()))
-def test_A02_range_gives_the_members_of_a_topic_as_many_of_it_as_each_other_give_or_take_one(group: Group) -> None:
+def test_A02_range_assigns_equally_many_partitions_of_a_topic_plus_or_minus_one(group: Group) -> None:
     answer = assign("range", group)
     for topic in group.cluster.topics:
         takers = [member for member, view in group.members.items() if topic in view.topics]
@@ -45,8 +45,8 @@ def test_A02_range_gives_the_members_of_a_topic_as_many_of_it_as_each_other_give
 
 @sticky
 @given(group=groups(racks=False))
-def test_A02_no_partition_could_move_to_a_member_with_less_by_two(name: str, group: Group) -> None:
-    answer = settled(name, group, 7)
+def test_A02_no_partition_could_move_to_a_subscriber_with_two_fewer(name: str, group: Group) -> None:
+    answer = final_assignment(name, group, 7)
     counts = loads(answer)
     for member, assignment in answer.items():
         for each in assignment.partitions:
@@ -66,18 +66,18 @@ def test_A03_the_order_of_members_and_topics_makes_no_difference(name: str, grou
 @sticky
 @given(group=groups(racks=False))
 def test_A04_nothing_moves_when_nothing_changed(name: str, group: Group) -> None:
-    before = settled(name, group, 7)
+    before = final_assignment(name, group, 7)
     assert assign(name, group.after(before, 20)) == before
 
 
 @sticky
 @given(group=groups(alike=True, racks=False), data=st.data())
-def test_A04_members_keep_as_much_of_what_they_had_as_even_shares_allow(name: str, group: Group, data: st.DataObject) -> None:
-    """Whatever they had: up to the smaller share all of it, and of the larger shares as many as there are are theirs."""
+def test_A04_members_keep_as_many_partitions_as_the_balance_allows(name: str, group: Group, data: st.DataObject) -> None:
+    """A member keeps all it owned up to the smaller share, and as many members as possible keep a larger share."""
     owners = data.draw(st.fixed_dictionaries({each: st.sampled_from([None, *group.members]) for each in sorted(group.wanted)}))
     had = {member: [each for each, owner in owners.items() if owner == member] for member in group.members}
     group = group._replace(members={member: owning(view, had[member], 3) for member, view in group.members.items()})
-    answer = settled(name, group, 7)
+    answer = final_assignment(name, group, 7)
     low, extra = divmod(len(group.wanted), len(group.members))
     kept = [len({*had[member]} & {*answer[member].partitions}) for member in group.members]
     assert sum(kept) == sum(min(low, len(each)) for each in had.values()) + min(extra, sum(len(each) > low for each in had.values()))
@@ -87,8 +87,8 @@ def test_A04_members_keep_as_much_of_what_they_had_as_even_shares_allow(name: st
 
 @sticky
 @given(group=groups(alike=True, racks=False), data=st.data())
-def test_A04_who_stays_keeps_all_it_had_when_another_leaves(name: str, group: Group, data: st.DataObject) -> None:
-    before = settled(name, group, 7)
+def test_A04_members_that_stay_keep_all_partitions_when_another_leaves(name: str, group: Group, data: st.DataObject) -> None:
+    before = final_assignment(name, group, 7)
     leaver = data.draw(st.sampled_from(sorted(group.members)))
     stayed = {member: view for member, view in group.after(before, 20).members.items() if member != leaver}
     if stayed:
@@ -98,13 +98,13 @@ def test_A04_who_stays_keeps_all_it_had_when_another_leaves(name: str, group: Gr
 
 @sticky
 @given(group=groups(alike=True, racks=False), data=st.data())
-def test_A04_a_newcomer_moves_nothing_between_the_others(name: str, group: Group, data: st.DataObject) -> None:
+def test_A04_a_new_member_moves_nothing_between_the_others(name: str, group: Group, data: st.DataObject) -> None:
     newcomer = data.draw(st.sampled_from(sorted(group.members)))
     first = group._replace(members={member: view for member, view in group.members.items() if member != newcomer})
     if first.members:
-        before = settled(name, first, 7)
+        before = final_assignment(name, first, 7)
         joined = group._replace(members=first.after(before, 20).members | {newcomer: group.members[newcomer]})
-        after = settled(name, joined, 30)
+        after = final_assignment(name, joined, 30)
         assert all({*after[member].partitions} <= {*before[member].partitions} for member in first.members)
 
 
@@ -120,19 +120,19 @@ def test_A05_no_partition_goes_to_a_new_owner_while_another_member_owns_it(group
 
 
 @given(group=st.one_of(odd_groups(), odd_groups(alike=True)))
-def test_A05_what_is_held_back_is_owned_by_somebody_and_given_when_it_was_given_up(group: Group) -> None:
+def test_A05_an_unassigned_partition_is_still_owned_and_assigned_once_revoked(group: Group) -> None:
     answer = assign("cooperative-sticky", group)
-    held_back = group.wanted - set(times_given(answer))
+    held_back = group.wanted - set(times_assigned(answer))
     assert held_back <= {each for view in group.members.values() for each in view.owned}
-    assert set(times_given(settled("cooperative-sticky", group, 7))) == group.wanted
+    assert set(times_assigned(final_assignment("cooperative-sticky", group, 7))) == group.wanted
 
 
-def test_A05_a_group_whose_moves_would_go_round_in_a_circle_comes_to_rest() -> None:
-    """Found by the law above: a-0 and b-5 changed places for ever, and with them the group's rebalances."""
+def test_A05_a_group_whose_moves_would_form_a_cycle_becomes_stable() -> None:
+    """Found by the rule above: a-0 and b-5 were swapped in every rebalance, and the group never became stable."""
     topics = {"topic-9": 2, "b": 9, "a": 8, "c": 9}
     racks = {TopicPartition("b", 7): {"east"}, TopicPartition("b", 8): {"east", "west"}, **{TopicPartition("a", number): {"east"} for number in range(2, 8)}}
     members = {
         "consumer-0": wanting("c", generation=0, rack="east"), "consumer-1": wanting("topic-9", "b", generation=0),
         "consumer-2": wanting("topic-9", "b", "a", "c", generation=0, rack="east"),
         "c-0": wanting("topic-9", "b", "a", "c", had="a-0", generation=0, rack="west"), "consumer-3": wanting("topic-9", "b", "a", "c", generation=0)}
-    settled("cooperative-sticky", Group(cluster(topics, racks), members), 7)
+    final_assignment("cooperative-sticky", Group(cluster(topics, racks), members), 7)

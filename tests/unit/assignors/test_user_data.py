@@ -1,4 +1,4 @@
-"""What sticky assignors send along and remember: Java's bytes, and nothing that could stop a group."""
+"""The user data and the state of sticky assignors: encoded as in Java, and harmless when damaged."""
 from __future__ import annotations
 
 import struct
@@ -21,7 +21,7 @@ NOTHING: Final = Claim((), -1)
 
 
 @pytest.mark.parametrize("java", [each for each in written("sticky") if each.generation >= 0])
-def test_A13_sticky_sends_what_its_member_was_given_and_in_which_generation_as_java_does(java: Written) -> None:
+def test_A13_sticky_sends_the_assignment_and_its_generation_as_java_does(java: Written) -> None:
     assignor = StickyAssignor()
     assignor.on_assignment(Assignment(java.partitions), java.generation)
     assert assignor.subscription_user_data(["t"]) == java.data
@@ -44,7 +44,7 @@ def test_A13_before_the_first_assignment_sticky_sends_nothing_and_cooperative_st
     assert CooperativeStickyAssignor().subscription_user_data(["t"]) == b"\xff\xff\xff\xff"
 
 
-def test_A13_two_assignors_in_one_process_know_nothing_of_each_other() -> None:
+def test_A13_two_assignors_in_one_process_share_no_state() -> None:
     one, other = StickyAssignor(), StickyAssignor()
     one.on_assignment(Assignment(partitions("t-0")), 1)
     assert other.subscription_user_data(["t"]) is None
@@ -53,7 +53,7 @@ def test_A13_two_assignors_in_one_process_know_nothing_of_each_other() -> None:
     assert decode_generation(second.subscription_user_data(["t"])) == -1
 
 
-def test_leading_a_group_changes_nothing_that_an_assignor_says_of_its_own_member() -> None:
+def test_leading_a_group_does_not_change_the_user_data_of_the_own_member() -> None:
     for assignor in (StickyAssignor(), CooperativeStickyAssignor()):
         assignor.on_assignment(Assignment(partitions("t-0")), 1)
         before = assignor.subscription_user_data(["t"])
@@ -61,7 +61,7 @@ def test_leading_a_group_changes_nothing_that_an_assignor_says_of_its_own_member
         assert assignor.subscription_user_data(["t"]) == before
 
 
-def test_range_and_roundrobin_send_nothing_and_remember_nothing() -> None:
+def test_range_and_roundrobin_have_no_user_data_and_no_state() -> None:
     for assignor in (RangeAssignor(), RoundRobinAssignor()):
         assert not isinstance(assignor, SendsUserData | SeesAssignment)
 
@@ -72,11 +72,11 @@ def test_user_data_of_the_older_version_has_no_generation() -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0", struct.pack(">i", 2**31 - 1), struct.pack(">i", -1), struct.pack(">ih1si", 1, 1, b"t", 2**30), b"\xff" * 50])
-def test_A14_user_data_that_cannot_be_read_counts_as_nothing(data: bytes | None) -> None:
+def test_A14_user_data_that_cannot_be_decoded_counts_as_none(data: bytes | None) -> None:
     assert decode_previous(data) == NOTHING
 
 
-def test_A14_user_data_that_is_cut_off_counts_as_nothing_or_as_the_older_version() -> None:
+def test_A14_truncated_user_data_counts_as_none_or_as_the_older_version() -> None:
     whole = encode_previous(partitions("t-0 t-1"), 5)
     for size in range(len(whole)):
         assert decode_previous(whole[:size]) in (NOTHING, Claim(partitions("t-0 t-1"), -1))
@@ -88,13 +88,13 @@ def test_A14_a_generation_is_the_first_four_bytes_or_none(data: bytes | None, ge
 
 
 @given(st.none() | st.binary(max_size=60))
-def test_A14_any_user_data_is_read_or_counts_as_nothing(data: bytes | None) -> None:
+def test_A14_any_user_data_is_decoded_or_counts_as_none(data: bytes | None) -> None:
     assert decode_previous(data).generation >= -(2**31)
     assert decode_generation(data) >= -(2**31)
 
 
 def test_A14_cooperative_sticky_reads_the_field_before_any_user_data() -> None:
-    """franz-go sends the bytes of sticky with it; their first four would be taken for a generation."""
+    """franz-go sends the user data of sticky with it, whose first four bytes would count as a generation."""
     assignor = CooperativeStickyAssignor()
     foreign = encode_previous(partitions("x-0 x-1"), 99)
     members = {
@@ -105,6 +105,6 @@ def test_A14_cooperative_sticky_reads_the_field_before_any_user_data() -> None:
 
 
 @given(st.lists(st.builds(TopicPartition, st.text(max_size=8), INT32), unique=True, max_size=12), INT32)
-def test_what_sticky_sends_survives_the_round_trip(had: list[TopicPartition], generation: int) -> None:
+def test_user_data_of_sticky_survives_the_round_trip(had: list[TopicPartition], generation: int) -> None:
     claim = decode_previous(encode_previous(had, generation))
     assert (sorted(claim.partitions), claim.generation) == (sorted(had), generation)

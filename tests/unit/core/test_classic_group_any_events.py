@@ -129,7 +129,8 @@ class GroupRules(RuleBasedStateMachine):
 
     @invariant()
     def one_request_waits_for_the_other_members_at_a_time(self) -> None:
-        assert sum(each.api in WAITING for each in self.member.world.in_flight) <= 2  # one of them was cancelled: its response does not count
+        # One of them was cancelled: its response does not count.
+        assert sum(each.api in WAITING for each in self.member.world.in_flight) <= 2
         if self.member.group.state in (State.JOINING, State.SYNCING):
             assert self.member.group.change is None
 

@@ -224,7 +224,7 @@ def test_C25_a_refused_commit_counts_only_with_the_current_identity(kind: Kind, 
     member.expect_join()
 
 
-# --- the queue of changes ----------------------------------------------------------------------------------------------
+# --- the queue of changes ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
