@@ -54,7 +54,7 @@ def loud(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def produce_version(producer: Producer, cluster: LocalCluster) -> int:
     """What was negotiated with the first broker."""
-    return producer._core.connections._hosts[cluster.nodes[0].id].connections[Use.PRODUCE].versions.choose(Api.PRODUCE)
+    return producer._core.connections._nodes[cluster.nodes[0].id].connections[Use.PRODUCE].versions.choose(Api.PRODUCE)
 
 
 @pytest.mark.embedded

@@ -70,7 +70,7 @@ def test_a_certificate_for_another_host_is_told_with_its_names_and_the_option(ka
 @one
 @versions
 def test_without_a_certificate_of_the_client_the_option_is_named(kafka_cluster: LocalCluster, version: str) -> None:
-    is_refused(reaching(kafka_cluster, "MTLS", **of_version(version)), SslAuthenticationError, "asks for a certificate of the client", "ssl_keystore_location")
+    is_refused(reaching(kafka_cluster, "MTLS", **of_version(version)), SslAuthenticationError, "requires a client certificate", "ssl_keystore_location")
 
 
 @one
@@ -97,7 +97,7 @@ def test_no_cipher_suite_in_common_is_told(kafka_cluster: LocalCluster) -> None:
 @pytest.mark.parametrize("listener", WITH_TLS)
 def test_a_client_without_tls_at_a_listener_with_it_is_told_so(kafka_cluster: LocalCluster, listener: str, protocol: str) -> None:
     login = {} if protocol == "PLAINTEXT" else with_password("PLAIN", "SASL_PLAINTEXT")(kafka_cluster, "alice")
-    is_refused(login | {"bootstrap_servers": kafka_cluster.bootstrap(listener)}, SslAuthenticationError, "speaks TLS", "security_protocol=SSL")
+    is_refused(login | {"bootstrap_servers": kafka_cluster.bootstrap(listener)}, SslAuthenticationError, "uses TLS", "security_protocol=SSL")
 
 
 @one
@@ -128,7 +128,7 @@ def test_a_login_at_a_listener_without_logins_is_told_so(kafka_cluster: LocalClu
 def test_no_login_at_a_listener_that_wants_one_is_told_with_what_it_offers(kafka_cluster: LocalCluster, listener: str, offered: list[str]) -> None:
     options = reaching(kafka_cluster, listener)
     options["security_protocol"] = "SSL" if listener == "SASL_SSL" else "PLAINTEXT"
-    is_refused(options, SaslAuthenticationError, "wants a login", "sasl_mechanism", "security_protocol", *offered)
+    is_refused(options, SaslAuthenticationError, "requires a login", "sasl_mechanism", "security_protocol", *offered)
 
 
 @three

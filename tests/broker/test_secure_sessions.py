@@ -65,19 +65,20 @@ class Watched:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     """Counts logins, and connections that the broker ended."""
     found = Watched()
-    authenticated, lost = Connection._authenticated, Connection.connection_lost
+    authenticated, lost = Connection.authenticated, Connection.connection_lost
 
-    def counted(link: Connection, *args: Any) -> None:
-        authenticated(link, *args)
+    def counted(link: Connection, *args: Any, **kwargs: Any) -> None:
+        authenticated(link, *args, **kwargs)
         found.logins[link] += 1
 
     def noted(link: Connection, error: Exception | None) -> None:
-        waited = link._clock() - link._in_flight[-1].sent_at if link._in_flight else 0.0
+        newest = next(reversed(link._in_flight), None)
+        waited = link._clock() - newest.sent_at if newest is not None else 0.0
         lost(link, error)
-        if link.hung_up and waited < LEAST_REST_S / 2:  # else the session was good when it was asked, and the broker came to it too late
+        if link.ending is not None and link.ending.by_peer and waited < LEAST_REST_S / 2:  # else the session was good when it was asked, and the broker came to it too late
             found.cut.append(link.label)
 
-    monkeypatch.setattr(Connection, "_authenticated", counted)
+    monkeypatch.setattr(Connection, "authenticated", counted)
     monkeypatch.setattr(Connection, "connection_lost", noted)
     return found
 

@@ -77,7 +77,7 @@ async def driven() -> AsyncIterator[Rig]:
     driver = Driver(clock)
     managers = [Manager(), Manager()]
     connections = ConnectionPool(options(), AsyncioNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
-                  on_change=driver.wake, on_quiet=driver.rest, on_trouble=lambda cause: None, on_refused=lambda refusal: None)
+                  on_change=driver.wake, on_quiet=driver.wake_by, on_failure=lambda cause: None, on_refused=lambda refusal: None)
     driver.start(connections, managers)
     try:
         yield Rig(driver, clock, managers)
@@ -195,7 +195,7 @@ def test_a_manager_that_raises_is_logged_and_the_client_goes_on_with_the_next_ev
 
     with caplog.at_level(logging.ERROR, "pyclient"):
         run(test())
-    assert [record.message for record in caplog.records] == ["a defect in the client: a manager raised; the client goes on with the next event"]
+    assert [record.message for record in caplog.records] == ["a defect in the client: a manager raised; the client continues with the next event"]
 
 
 def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -208,7 +208,7 @@ def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest
 
     with caplog.at_level(logging.ERROR, "pyclient"):
         run(test())
-    assert "something still happens after 1000 rounds" in caplog.text
+    assert "managers still emit requests after 1000 rounds" in caplog.text
 
 
 def test_any_number_of_requests_without_an_answer_leave_and_the_loop_gets_its_turn_meanwhile(

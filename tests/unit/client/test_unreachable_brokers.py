@@ -108,7 +108,7 @@ def test_every_address_is_tried_and_named_with_what_it_said_though_one_says_noth
     assert causes[dead] == "Connection refused"
     assert "'broker.invalid' cannot be resolved" in causes[UNRESOLVABLE]
     assert "connected, no answer to ApiVersions after" in causes[mute.address]
-    assert "Is this a Kafka listener" in causes[web.address]
+    assert "Check that the port is a Kafka listener" in causes[web.address]
     assert all(f"{address}: " in str(failure.value) for address in causes)
     assert "Check bootstrap_servers" in str(failure.value)
 
@@ -148,7 +148,7 @@ def test_M12_a_port_that_speaks_http_is_told_from_a_listener_of_kafka() -> None:
     with Peer(http) as peer:
         text = ask(peer.address, timeout=0.5)
     assert f"Tried {peer.address}: " in text
-    assert "Is this a Kafka listener" in text
+    assert "Check that the port is a Kafka listener" in text
 
 
 def test_a_port_that_accepts_and_never_answers_is_told_from_one_that_refuses() -> None:
@@ -224,7 +224,7 @@ def test_M12_a_hostile_frame_ends_the_connection_with_a_clear_error(frame: bytes
     with Peer(hostile) as peer:
         text = ask(peer.address)
     assert peer.address in text
-    assert "announces an answer of" in text or "answered request 99" in text
+    assert "announced a response of" in text or "answered request 99" in text
 
 
 def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.core.connection import CONNECTION, STAGGER, Event, Reconnects, State, company_at
+from pyclient.core.connection import CONNECTION, STAGGER, Event, Reconnects, State, next_attempt_at
 
 S, E = State, Event
 ROWS = {  # written from the design, not from the table
@@ -95,6 +95,6 @@ def test_the_repr_tells_the_failures_and_the_time() -> None:
 
 
 def test_M04_one_attempt_more_begins_when_the_newest_is_a_stagger_old() -> None:
-    assert company_at([]) == 0.0
-    assert company_at([10.0]) == 10.0 + STAGGER
-    assert company_at([12.0, 10.0, 11.0]) == 12.0 + STAGGER
+    assert next_attempt_at([]) == 0.0
+    assert next_attempt_at([10.0]) == 10.0 + STAGGER
+    assert next_attempt_at([12.0, 10.0, 11.0]) == 12.0 + STAGGER

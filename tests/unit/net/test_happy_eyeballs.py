@@ -36,7 +36,7 @@ class Track:
         return await end
 
     def start(self, stagger: float) -> asyncio.Task[str]:
-        return asyncio.ensure_future(race([self.runner(name) for name in self.names], stagger=stagger, lose=self.lost.append))
+        return asyncio.ensure_future(race([self.runner(name) for name in self.names], stagger=stagger, discard=self.lost.append))
 
     async def until_runs(self, name: str) -> None:
         await until(lambda: name in self.runs)

@@ -14,16 +14,16 @@ from pyclient import Producer
 from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError, KafkaTimeoutError
 from pyclient.plugins import Surroundings
-from pyclient.net import connection
+from pyclient.net import authentication
 from pyclient.runtime.environment import Environment
-from pyclient.net.sasl_login import WORKER, Logins
+from pyclient.net.sasl_login import WORKER, SaslClient
 
 ANNA = {"sasl_plain_username": "anna", "sasl_plain_password": "marker-secret"}
 
 
-def made(**given: Any) -> Logins | None:
+def made(**given: Any) -> SaslClient | None:
     options = {"bootstrap_servers": "broker-1:9092", "security_protocol": "SASL_PLAINTEXT", **given}
-    return Logins.of(ProducerConfig.parse({}, options), Environment(), Random(1))
+    return SaslClient.of(ProducerConfig.parse({}, options), Environment(), Random(1))
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
@@ -59,7 +59,7 @@ def test_options_of_a_login_that_will_not_be_are_warned_of(protocol: str, caplog
     made(security_protocol=protocol, sasl_mechanism="PLAIN", **ANNA)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert (f"security_protocol is {protocol}, so nobody logs in; these options do nothing: sasl_mechanism, sasl_plain_password, sasl_plain_username"
+    assert (f"security_protocol is {protocol}, which has no login; these options are ignored: sasl_mechanism, sasl_plain_password, sasl_plain_username"
             in record.getMessage())
     assert "marker" not in record.getMessage()
 
@@ -72,7 +72,7 @@ def test_what_crosses_the_network_readable_is_warned_of_once(given: dict[str, An
     made(bootstrap_servers="localhost:9092,broker-1:9092,[2001:db8::1]:9092", **given)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert f"{given['sasl_mechanism']}: {told} crosses the network readable, to broker-1:9092, [2001:db8::1]:9092; use SASL_SSL" in record.getMessage()
+    assert f"{given['sasl_mechanism']}: {told} is sent unencrypted to broker-1:9092, [2001:db8::1]:9092; use SASL_SSL" in record.getMessage()
     assert "marker" not in record.getMessage()
 
 
@@ -89,7 +89,7 @@ def test_TLS_and_mechanisms_that_send_no_secret_are_not_warned_of(given: dict[st
     made(sasl_mechanism="SCRAM-SHA-512", **ANNA)
     assert not caplog.records
     made(security_protocol="PLAINTEXT", **given)
-    assert "crosses the network" not in caplog.text
+    assert "sent unencrypted" not in caplog.text
 
 
 def test_a_client_warns_once_whatever_it_does(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +98,7 @@ def test_a_client_warns_once_whatever_it_does(caplog: pytest.LogCaptureFixture) 
         for _ in range(2):
             with pytest.raises(KafkaTimeoutError):
                 producer.send("orders", b"value")
-    assert caplog.text.count("crosses the network readable") == 1
+    assert caplog.text.count("is sent unencrypted") == 1
 
 
 @pytest.mark.parametrize(("mechanism", "changes"), [("PLAIN", False), ("SCRAM-SHA-256", False), ("OAUTHBEARER", True)])
@@ -106,7 +106,7 @@ def test_only_tokens_may_be_accepted_after_a_refusal(mechanism: str, changes: bo
     logins = made(sasl_mechanism=mechanism, sasl_token_provider=lambda: "abc", **ANNA)
     assert logins is not None
     assert logins.may_change is changes
-    assert repr(logins) == f"<Logins by {mechanism}>"
+    assert repr(logins) == f"<SaslClient {mechanism}>"
 
 
 class Seen:
@@ -135,7 +135,7 @@ class Seen:
 def test_a_mechanism_is_told_where_it_runs_then_asked_for_the_options_and_closed_at_the_end() -> None:
     logins = made(sasl_mechanism=f"{__name__}:Seen", **ANNA)
     assert logins is not None
-    assert isinstance(logins.to("broker-1", "broker 1").mechanism, Seen)
+    assert isinstance(logins.credentials("broker-1", "broker 1").mechanism, Seen)
     assert Seen.told == [Environment().wall, "anna"]
     logins.close()
     assert Seen.told[2:] == ["closed"]
@@ -186,7 +186,7 @@ def test_an_exchange_that_is_given_up_is_closed_at_once() -> None:
 
     async def test() -> None:
         exchange = steps()
-        waiting = asyncio.get_running_loop().create_task(connection._run(exchange, never))
+        waiting = asyncio.get_running_loop().create_task(authentication.run_exchange(exchange, never))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

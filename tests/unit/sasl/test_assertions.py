@@ -24,7 +24,7 @@ from pyclient.plugins import OAuthToken
 from pyclient.sasl.assertions import Assertions
 from pyclient.sasl.oauthbearer import OAuthBearer
 from pyclient.sasl.oidc import token_source
-from pyclient.sasl.tokens import Fetch
+from pyclient.sasl.tokens import TokenSource
 from tests.unit.sasl.endpoint import Endpoint
 from tests.unit.sasl.exchanges import Wall, exchanged, options
 
@@ -263,7 +263,7 @@ def test_a_missing_package_is_named_with_its_extra(file: Path, monkeypatch: pyte
 # ---- at a token endpoint --------------------------------------------------------------------------------------------
 
 
-def source(endpoint: Endpoint, file: Path, /, **given: Any) -> Fetch:
+def source(endpoint: Endpoint, file: Path, /, **given: Any) -> TokenSource:
     config = options(**{"sasl_oauthbearer_token_endpoint_url": endpoint.url, f"{P}private_key_file": str(file), **CLAIMS, **given})
     return token_source(config, Wall().surroundings(), sleep=lambda _: None)
 
@@ -316,7 +316,7 @@ def test_a_ready_assertion_wins_as_in_Java_and_that_is_said(file: Path, tmp_path
     with Endpoint() as endpoint:
         source(endpoint, file, **{f"{P}file": str(ready)})()
     assert endpoint.asked[0].form["assertion"] == "the.ready.one"
-    assert "do nothing" in caplog.text
+    assert "are ignored" in caplog.text
 
 
 @pytest.mark.parametrize("option", [f"{P}template_file", f"{P}claim_aud", f"{P}private_key_passphrase"])
