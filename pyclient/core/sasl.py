@@ -183,7 +183,7 @@ def _sasl_handshake(credentials: Credentials, versions: Versions, *, again: bool
         if again:  # this listener has accepted SASL before
             raise
         raise DisconnectError(
-            f"{str(lost).rstrip('.')}. It did so on SaslHandshake: the listener may not use SASL. Check security_protocol and the port.") from lost
+            f"{str(lost).rstrip('.')}. It did so when the login began (SaslHandshake): the listener may not use SASL. Check security_protocol and the port.") from lost
     if response.error_code == UNSUPPORTED_MECHANISM:
         offered = credentials.shown(", ".join(response.mechanisms)) or "none"
         raise UnsupportedSaslMechanismError(
