@@ -162,7 +162,7 @@ class ConnectAttempt:
         return failure
 
     async def _answers_without_tls(self, endpoint: Endpoint) -> bool:
-        """A listener without TLS closes the connection during the handshake, as a broker that shuts down does. ApiVersions tells them apart."""
+        """A listener without TLS closes the connection during the handshake, as a broker that shuts down does. ApiVersions shows which."""
         connection = self._make_connection(endpoint)
         try:
             async with asyncio.timeout(min(PROBE_S, self._timeout)):

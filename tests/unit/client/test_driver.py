@@ -170,7 +170,7 @@ def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_is_left_to_its_t
     run(test())
 
 
-def test_the_turn_of_a_timer_that_nobody_needs_any_more_sets_no_other() -> None:
+def test_the_turn_of_a_timer_that_is_not_needed_any_more_sets_no_other() -> None:
     async def test() -> None:
         async with driven() as here:
             here.first.deadline = here.clock() + 0.05
@@ -277,7 +277,7 @@ def interrupted(*_: object) -> None:
 # ---- waiting --------------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_for_a_state_is_told_after_the_turn_that_brings_it() -> None:
+def test_a_waiting_caller_gets_the_state_after_the_turn_that_brings_it() -> None:
     async def test() -> None:
         async with driven() as here:
             state: list[int] = []
@@ -314,7 +314,7 @@ def test_a_wait_whose_state_has_come_without_a_turn_gets_it_when_its_time_is_ove
     run(test())
 
 
-def test_an_error_in_a_condition_belongs_to_who_waits_and_to_nobody_else() -> None:
+def test_an_error_in_a_condition_is_raised_only_to_the_waiting_caller() -> None:
     async def test() -> None:
         async with driven() as here:
             broken: list[Exception] = []
@@ -352,7 +352,7 @@ def end_of(driver: Driver) -> Coroutine[Any, Any, Any]:
     return driver.until(lambda: None, None, KafkaTimeoutError)
 
 
-def test_whoever_waits_when_the_driver_stops_gets_its_error_and_nobody_can_wait_afterwards() -> None:
+def test_waiting_callers_get_the_error_when_the_driver_stops_and_later_ones_too() -> None:
     async def test() -> None:
         async with driven() as here:
             waiting = asyncio.create_task(end_of(here.driver))

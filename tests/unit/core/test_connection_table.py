@@ -88,7 +88,7 @@ def test_a_new_node_may_be_tried_at_once() -> None:
     assert reconnects().allowed(0.0)
 
 
-def test_the_repr_tells_the_failures_and_the_time() -> None:
+def test_the_repr_shows_failures_and_time() -> None:
     node = reconnects()
     node.failed(1.0)
     assert repr(node) == f"<Reconnects 1 failures, not before {node.not_before:.3f}>"

@@ -147,7 +147,7 @@ def test_what_a_mechanism_awaits_is_awaited_by_the_runtime_and_its_result_sent()
     given_.close()
 
 
-def test_a_failure_of_what_it_awaits_is_told_to_the_mechanism() -> None:
+def test_a_failure_of_an_awaitable_is_thrown_into_the_mechanism() -> None:
     def steps() -> Steps:
         try:
             yield given_
@@ -189,11 +189,11 @@ def says_nothing() -> Steps:
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-@pytest.mark.parametrize(("steps", "told"), [
+@pytest.mark.parametrize(("steps", "expected"), [
     (raises_something, "failed: LookupError"), (yields_text, "yielded a str"), (yields_nothing, "yielded None"), (says_nothing, "ended without a message"),
 ])
-def test_a_mechanism_that_breaks_its_promise_is_named(steps: Callable[[], Steps], told: str, blocking: bool) -> None:
-    with pytest.raises(SaslAuthenticationError, match=f"SCRIPTED.*{told}") as caught:
+def test_a_mechanism_that_breaks_its_promise_is_named(steps: Callable[[], Steps], expected: str, blocking: bool) -> None:
+    with pytest.raises(SaslAuthenticationError, match=f"SCRIPTED.*{expected}") as caught:
         driven(login(steps, blocking=blocking, hide=lambda text: text.replace("marker secret", "[hidden]")), lambda ask: shaken())
     assert "marker" not in str(caught.value)
 
@@ -287,8 +287,8 @@ def test_a_mechanism_may_explain_a_refusal() -> None:
         except SaslAuthenticationError as refused:
             raise SaslAuthenticationError(f"{refused.message}, for the token has expired") from None
 
-    with pytest.raises(SaslAuthenticationError, match="Nobody; check .* expired"):
-        begun(login(steps)).send(said(error=58, words="Nobody"))
+    with pytest.raises(SaslAuthenticationError, match="Unknown; check .* expired"):
+        begun(login(steps)).send(said(error=58, words="Unknown"))
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -307,8 +307,8 @@ def test_a_mechanism_that_goes_on_after_a_refusal_or_fails_at_it_changes_nothing
             raise LookupError from None
 
     for steps in (goes_on, fails):
-        with pytest.raises(SaslAuthenticationError, match="Nobody"):
-            driven(login(steps, blocking=blocking), lambda ask: shaken() if ask.api is Api.SASL_HANDSHAKE else said(error=58, words="Nobody"))
+        with pytest.raises(SaslAuthenticationError, match="Unknown"):
+            driven(login(steps, blocking=blocking), lambda ask: shaken() if ask.api is Api.SASL_HANDSHAKE else said(error=58, words="Unknown"))
 
 
 def test_a_peer_that_hangs_up_on_the_handshake_may_be_no_listener_with_SASL() -> None:
@@ -332,7 +332,7 @@ def test_a_peer_that_hangs_up_during_the_login_may_mean_a_refusal() -> None:
 
 
 @pytest.mark.parametrize("failure", [ProtocolError("noise"), ResponseTimeoutError("late")])
-def test_other_failures_are_told_as_they_are(failure: KafkaError) -> None:
+def test_other_failures_are_raised_unchanged(failure: KafkaError) -> None:
     with pytest.raises(type(failure), match=str(failure)):
         begun(login(one_message)).throw(failure)
 
@@ -408,7 +408,7 @@ def test_every_login_ends_whatever_is_answered(answers: list[Any], messages: int
     assert len(asked) <= 1 + ROUNDS
 
 
-# ---- anew -----------------------------------------------------------------------------------------------------------
+# ---- again ----------------------------------------------------------------------------------------------------------
 
 
 @given(lifetime=st.floats(0.001, 1e9), seed=st.integers())

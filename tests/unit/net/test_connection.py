@@ -43,7 +43,7 @@ class Clock:
 
 
 class Client:
-    """A connection to a peer, with what it tells."""
+    """A connection to a peer, and its events."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -69,7 +69,7 @@ class Client:
                   "include_topic_authorized_operations": False}
         self.link.send(Request(**{
             "node": 1, "use": Use.CONTROL, "api": Api.METADATA, "timeout": timeout, "fields": lambda version: fields,
-            "done": lambda now, told: outcome.set_result(told), **changes}))
+            "done": lambda now, result: outcome.set_result(result), **changes}))
         return outcome
 
 
@@ -220,7 +220,7 @@ def test_M08_what_fails_in_version_0_too_is_an_error(script: Script) -> None:
     run(test())
 
 
-def test_M08_a_broker_that_refuses_to_tell_its_versions_is_named_with_its_error() -> None:
+def test_M08_a_refused_ApiVersions_request_is_raised_with_its_error() -> None:
     async def script(conversation: Conversation) -> None:
         await conversation.introduce(error_code=58)
 
@@ -275,7 +275,7 @@ def test_M15_a_request_goes_out_in_the_highest_version_both_speak() -> None:
 # ---- order ----------------------------------------------------------------------------------------------------------
 
 
-def test_M10_requests_are_pipelined_and_their_answers_told_in_order() -> None:
+def test_M10_requests_are_pipelined_and_their_responses_delivered_in_order() -> None:
     async def script(conversation: Conversation) -> None:
         questions = [await conversation.question() for _ in range(5)]  # all five come before the first answer
         for at, question in enumerate(questions):
@@ -309,7 +309,7 @@ def test_M10_an_answer_out_of_order_ends_the_connection_and_everything_in_flight
     run(test())
 
 
-def test_M10_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+def test_M10_a_response_without_a_request_ends_the_connection() -> None:
     async def script(conversation: Conversation) -> None:
         conversation.frame(bytes(8))
         await conversation.end()
@@ -562,15 +562,15 @@ def test_M13_a_peer_that_hangs_up_on_an_idle_connection_says_nothing_louder_than
     assert {record.levelname for record in caplog.records if record.name.startswith("pyclient")} == {"DEBUG"}
 
 
-def test_each_outcome_is_told_once_also_when_closing_and_losing_coincide() -> None:
+def test_each_outcome_is_delivered_once_also_when_closing_and_losing_coincide() -> None:
     async def test() -> None:
         async with ready(silence) as client:
             outcome = client.ask()  # set_result twice would raise
             client.link.close(DisconnectError("first"))
             client.link.close(DisconnectError("second"))
-            told = await outcome
-            assert isinstance(told, Unknown)
-            assert str(told.cause) == "first"
+            result = await outcome
+            assert isinstance(result, Unknown)
+            assert str(result.cause) == "first"
             assert len(client.lost) == 1
 
     run(test())

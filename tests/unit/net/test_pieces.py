@@ -130,7 +130,7 @@ def test_what_the_kernel_does_not_take_is_not_copied_but_for_a_crumb() -> None:
             assert 0 < protocol.transport.get_write_buffer_size() <= WAKE_BYTES
             with pytest.raises(BufferError):  # it is the very same memory that is to be written
                 piece.append(0)
-            assert protocol.paused == 1, "whoever writes is told to stop"
+            assert protocol.paused == 1, "pause_writing was not called"
             assert len(await _read(theirs, 1 << 20)) == 1 << 20
             await protocol.done.wait()
             piece.append(0)
@@ -181,7 +181,7 @@ async def _rest(sock: socket.socket) -> AsyncIterator[bytes]:
 
 
 class _Linked:
-    """A connection to a reader of this test, and what is told of it; what the loop complains about is a failure."""
+    """A connection to a reader of this test, and its events; what the loop complains about is a failure."""
 
     def __init__(self) -> None:
         self.lost: list[KafkaError] = []
@@ -204,7 +204,7 @@ class _Linked:
     def write(self, size: int) -> asyncio.Future[object]:
         """A request of that size; its outcome."""
         outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        request = Request(node=1, use=Use.PRODUCE, api=Api.METADATA, timeout=20.0, done=lambda _now, told: outcome.set_result(told),
+        request = Request(node=1, use=Use.PRODUCE, api=Api.METADATA, timeout=20.0, done=lambda _now, result: outcome.set_result(result),
                           versions=None, encode=lambda _version, number, _client: [number.to_bytes(4, "big"), bytearray(size)])
         self.link.versions = Versions({Api.METADATA: VersionRange(0, 99)})
         self.link.send(request)
@@ -235,10 +235,10 @@ def test_P07_an_answer_to_a_request_that_is_not_written_to_the_end_ends_the_conn
             outcome = peer.write(1 << 20)
             head = await asyncio.get_running_loop().sock_recv(theirs, 8)
             await asyncio.get_running_loop().sock_sendall(theirs, (4).to_bytes(4, "big") + head[4:])
-            told = await outcome
-        assert isinstance(told, Unknown)
-        assert "before it was completely written" in str(told.cause)
-        assert isinstance(told.cause, ProtocolError)
+            result = await outcome
+        assert isinstance(result, Unknown)
+        assert "before it was completely written" in str(result.cause)
+        assert isinstance(result.cause, ProtocolError)
 
     asyncio.run(run())
 
@@ -283,4 +283,4 @@ def test_a_buffer_that_the_system_refuses_is_as_large_as_it_allows(allowed: int)
         before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         transport_module._tune(sock, SocketOptions(send_buffer=1_000_000))
         after = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        assert after == before if not allowed else after in (250_000, 500_000)  # Linux doubles what it is told
+        assert after == before if not allowed else after in (250_000, 500_000)  # Linux doubles the value

@@ -37,7 +37,7 @@ def options(**changes: Any) -> PoolOptions:
 
 
 class Rig:
-    """Links with a clock that is pushed by hand, and what they told."""
+    """Links with a clock that is pushed by hand, and their events."""
 
     def __init__(self, connections: Callable[[Rig], ConnectionPool], clock: Clock) -> None:
         self.clock = clock
@@ -71,7 +71,7 @@ class Rig:
         fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
                   "include_topic_authorized_operations": False}
         self.connections.send(Request(node=node, use=use, api=Api.METADATA, timeout=timeout, fields=lambda version: fields,
-                                done=lambda now, told: outcome.set_result(told), answered=answered))
+                                done=lambda now, result: outcome.set_result(result), answered=answered))
         return outcome
 
     def pass_time(self, seconds: float) -> None:
@@ -326,7 +326,7 @@ def test_M05_the_next_address_of_a_name_is_tried_when_the_first_refuses() -> Non
     run(test())
 
 
-def test_M05_a_name_of_which_every_address_fails_tells_each_ones_reason() -> None:
+def test_M05_a_name_of_which_every_address_fails_is_raised_with_each_ones_reason() -> None:
     async def test() -> None:
         dead = [nobody().port, nobody().port]
         async with rig(("both", 9092), network=Book(both=dead)) as here:
@@ -338,7 +338,7 @@ def test_M05_a_name_of_which_every_address_fails_tells_each_ones_reason() -> Non
     run(test())
 
 
-def test_M05_a_name_is_resolved_anew_for_each_attempt() -> None:
+def test_M05_a_name_is_resolved_again_for_each_attempt() -> None:
     async def test() -> None:
         async with Peer(broker) as before, Peer(broker) as after:
             network = Book(moved=[before.port])
@@ -387,7 +387,7 @@ def test_M05_a_broker_that_moved_or_left_loses_its_connection_and_what_was_in_fl
 
 
 def test_M05_a_client_follows_a_broker_that_comes_back_on_another_port() -> None:
-    """Through metadata: the bootstrap address tells the new port."""
+    """Through metadata: the bootstrap address returns the new port."""
     places: list[int] = []
 
     async def directory(conversation: Conversation) -> None:
@@ -556,7 +556,7 @@ def test_P22_a_hang_up_after_a_request_without_answer_is_trouble_for_with_acks_0
 
 
 def wants_login(error_code: int, *mechanisms: str) -> Script:
-    """Tells its versions, hangs up on what is asked without a login, and answers how one begins."""
+    """Answers ApiVersions and SaslHandshake, and disconnects on any other request."""
     async def script(conversation: Conversation) -> None:
         await conversation.introduce()
         question = await conversation.question()
@@ -621,7 +621,7 @@ def answers_nothing(peers: Iterable[Peer]) -> dict[int, Node]:
     return {number: at(peer, number) for number, peer in enumerate(peers, 1)}
 
 
-def test_closing_ends_every_connection_whatever_its_state_and_tells_every_outcome() -> None:
+def test_closing_ends_every_connection_whatever_its_state_and_delivers_every_outcome() -> None:
     async def test() -> None:
         async with Peer(silence) as connecting, Peer(muted_after_introduction) as busy, Peer(broker) as idle, rig() as here:
             here.connections.update_nodes(answers_nothing([connecting, busy, idle]))

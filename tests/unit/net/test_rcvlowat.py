@@ -84,7 +84,7 @@ def test_all_answers_are_read_however_they_are_sent(run: Callable[..., Counted],
     assert made.frames == answers
 
 
-@pytest.mark.skipif(not HAS_RCVLOWAT, reason="this system tells of every byte")
+@pytest.mark.skipif(not HAS_RCVLOWAT, reason="no SO_RCVLOWAT on this system")
 @pytest.mark.parametrize("run", loops())
 def test_a_large_answer_takes_few_turns_though_it_comes_in_many_pieces(run: Callable[..., None]) -> None:
     large = random.Random(1).randbytes((1 << 20) - 4)

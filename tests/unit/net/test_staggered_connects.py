@@ -12,7 +12,7 @@ from tests.unit.net.test_pool import BOOTSTRAP, Book, at, rig
 
 
 class StoppedClock(Clock):
-    """Time passes only when it is told to."""
+    """Time passes only on command."""
 
     def __call__(self) -> float:
         return 100.0 + self.ahead
@@ -54,7 +54,7 @@ def test_M04_company_is_a_deadline_only_while_somebody_asks_and_somebody_is_left
             here.connections.least_loaded(Use.CONTROL)
             assert here.deadline == pytest.approx(STAGGER)
             here.connections.tick(here.clock())
-            assert here.deadline is None  # nobody has asked in this turn
+            assert here.deadline is None  # no caller in this turn
             here.pass_time(STAGGER)
             here.connections.least_loaded(Use.CONTROL)
             assert here.deadline is None  # both are tried
@@ -87,7 +87,7 @@ def test_M05_an_address_of_a_name_that_swallows_everything_costs_a_moment_and_le
     run(test())
 
 
-def test_M05_addresses_of_a_name_are_told_apart_when_time_is_up() -> None:
+def test_M05_addresses_of_a_name_are_distinguished_when_time_is_up() -> None:
     async def test() -> None:
         dead = nobody().port
         async with Peer(silence) as mute, rig(("both", 9092), network=Book(both=[dead, mute.port]), setup_timeout=0.2) as here:

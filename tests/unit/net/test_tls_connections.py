@@ -83,7 +83,7 @@ Runs = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Client:
-    """One attempt, and what became of its connections."""
+    """One attempt, and its connections."""
 
     def __init__(self, address: str, *, timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None,
                  sockets: SocketOptions | None = None, **options: Any) -> None:
@@ -229,7 +229,7 @@ def own() -> Any:
 
 
 @pytest.mark.parametrize(("server", "options", "said"), TRUST)
-def test_what_is_wrong_with_trust_is_told_at_once(run: Runs, server: Callable[[], ssl.SSLContext], options: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_with_trust_is_raised_at_once(run: Runs, server: Callable[[], ssl.SSLContext], options: dict[str, Any], said: str) -> None:
     if options.get("ssl_keystore_key") == "match":
         options = {**options, "ssl_keystore_certificate_chain": own().chain, "ssl_keystore_key": own().key}
 
@@ -248,7 +248,7 @@ def test_what_is_wrong_with_trust_is_told_at_once(run: Runs, server: Callable[[]
     run(steps())
 
 
-def test_a_client_without_tls_at_a_listener_with_it_is_told_so(run: Runs) -> None:
+def test_a_client_without_tls_at_a_listener_with_it_is_refused(run: Runs) -> None:
     async def hangs_up(conversation: Conversation) -> None:
         await conversation.question()
 
@@ -282,7 +282,7 @@ def test_a_client_without_tls_at_a_listener_with_it_is_told_so(run: Runs) -> Non
     (bytes(5000), "does not use TLS", SslAuthenticationError),
     (b"\x16\x03\x03\x00\x05garba", "the TLS handshake failed", DisconnectError),
 ])
-def test_a_client_with_tls_at_a_listener_without_it_is_told_so(run: Runs, said_by_peer: bytes, said: str, kind: type[KafkaError]) -> None:
+def test_a_client_with_tls_at_a_listener_without_it_is_refused(run: Runs, said_by_peer: bytes, said: str, kind: type[KafkaError]) -> None:
     async def answers(conversation: Conversation) -> None:
         await conversation._reader.read(10)
         conversation.say(said_by_peer)
@@ -364,7 +364,7 @@ def refusal(reason: str) -> ssl.SSLError:
     ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "requires a client certificate"), ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "certificate expired"),
     ("TLSV1_ALERT_INTERNAL_ERROR", None), ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", None), ("SSLV3_ALERT_BAD_RECORD_MAC", None),
 ])
-def test_what_openssl_says_is_told_in_words_and_what_may_be_the_network_is_a_lost_connection(reason: str, said: str | None) -> None:
+def test_what_openssl_says_is_explained_and_what_may_be_the_network_is_a_lost_connection(reason: str, said: str | None) -> None:
     for error in (handshake_failed(refusal(reason), "b1", host="h"), lost_after_handshake(refusal(reason), "b1", has_identity=None)):
         assert isinstance(error, DisconnectError if said is None else SslAuthenticationError)
         assert (said or reason) in str(error)
@@ -424,7 +424,7 @@ def unanswered(size: int) -> Request:
 
 
 class Deaf:
-    """A broker in a thread: reads so many requests when told to, and then nothing more, not even that the client ends."""
+    """A broker in a thread: reads so many requests on command, and then nothing more, not even that the client ends."""
 
     def __init__(self, requests: int) -> None:
         self._requests = requests
@@ -443,7 +443,7 @@ class Deaf:
 
 
 @pytest.mark.parametrize(("size", "count"), [(64, 5), (10_000, 40), (300_000, 3)])
-def test_what_waits_is_written_before_an_end_that_waits_for_nobody(run: Runs, size: int, count: int) -> None:
+def test_what_waits_is_written_before_an_end_that_does_not_wait_for_the_peer(run: Runs, size: int, count: int) -> None:
     deaf = Deaf(count)
 
     async def steps() -> None:
@@ -491,7 +491,7 @@ def test_a_connection_that_ends_by_itself_is_not_ended_twice(run: Runs) -> None:
             client = Client(peer.address)
             link = await client.ready()
             assert link._transport is not None
-            link._transport.close()  # as asyncio does when the peer's last word has come, some turns before it tells
+            link._transport.close()  # as asyncio does when the peer's last word has come, some turns before connection_lost
             link.retire()
             assert not link.unwritten
             await client.all_gone()
@@ -532,7 +532,7 @@ def test_a_peer_that_ends_in_order_ends_the_connection(run: Runs) -> None:
 
 
 class Transport(asyncio.Transport):
-    """Encrypts at once, and keeps that while nobody takes it."""
+    """Encrypts at once, and keeps that while the kernel does not take it."""
 
     def __init__(self) -> None:
         super().__init__()

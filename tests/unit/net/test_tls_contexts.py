@@ -289,7 +289,7 @@ def test_an_encrypted_key_without_a_password_is_an_error_and_no_question_on_the_
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_wrong_password_a_foreign_key_and_a_missing_half_are_told_apart(stored: Stored) -> None:
+def test_a_wrong_password_a_foreign_key_and_a_missing_half_are_distinguished(stored: Stored) -> None:
     one, other = client(), authority().issue()
     chain = {"ssl_keystore_certificate_chain": one.chain}
     assert "ssl_key_password is wrong" in str(wrong(**chain, ssl_keystore_key=one.encrypted_key(SECRET), ssl_key_password="wrong"))
@@ -377,12 +377,12 @@ def test_the_names_of_other_clients_mean_the_same(stored: Stored) -> None:
 # ---- clients --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_is_told_when_the_client_is_made() -> None:
+def test_what_is_wrong_is_raised_when_the_client_is_made() -> None:
     with pytest.raises(ConfigurationError, match="ssl_truststore_location = '/nowhere'"):
         Producer(bootstrap_servers="localhost:9092", security_protocol="SSL", ssl_truststore_location="/nowhere")
 
 
-def test_tls_options_without_tls_are_told_as_useless(caplog: pytest.LogCaptureFixture) -> None:
+def test_tls_options_without_tls_are_reported_as_unused(caplog: pytest.LogCaptureFixture) -> None:
     assert tls_contexts(config(security_protocol="PLAINTEXT", ssl_truststore_location="/a"), Environment()) is None
     assert "which does not encrypt; these options are ignored: ssl_truststore_location" in caplog.text
     caplog.clear()
@@ -429,7 +429,7 @@ class Mounted:
         version = self._folder / f"..{self._count}"
         version.mkdir()
         (version / "tls.pem").write_text(content)
-        os.utime(version / "tls.pem", ns=(1, 1))  # the times tell nothing
+        os.utime(version / "tls.pem", ns=(1, 1))  # the times show no change
         swap = self._folder / "..swap"
         swap.symlink_to(version.name)
         swap.replace(self._folder / "..data")
@@ -544,7 +544,7 @@ def test_no_repr_shows_a_key(stored: Stored) -> None:
 
 
 @pytest.mark.parametrize("option", ["ssl_truststore_location", "ssl_keystore_location", "ssl_crl_location"])
-def test_a_path_that_is_too_long_is_told_like_any_other(option: str) -> None:
+def test_a_path_that_is_too_long_is_an_error_like_any_other(option: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read") as caught:
         made(**{option: "a" * 5000})
     assert caught.value.option == option
@@ -583,14 +583,14 @@ def test_a_file_that_is_half_written_leaves_the_client_what_it_had(tmp_path: Pat
     assert "still being written" in caplog.text
 
 
-def test_a_keystore_that_begins_with_another_certificate_is_told_what_the_order_is(tmp_path: Path) -> None:
+def test_a_keystore_that_begins_with_another_certificate_is_refused_with_the_expected_order(tmp_path: Path) -> None:
     store = tmp_path / "store.pem"
     store.write_text(authority().pem + client().chain + client().key)
     with pytest.raises(ConfigurationError, match="the client's own certificate must be the first"):
         made(ssl_keystore_location=str(store))
 
 
-def test_a_folder_without_hashes_is_told_when_the_client_is_made(tmp_path: Path) -> None:
+def test_a_folder_without_hashes_is_raised_when_the_client_is_made(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(authority().pem)
     with pytest.raises(ConfigurationError, match="openssl rehash") as caught:
         made(ssl_truststore_location=str(tmp_path))

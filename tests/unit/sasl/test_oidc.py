@@ -1,4 +1,4 @@
-"""The token endpoint: what is asked, which answers are tokens, which failures pass, and that no secret is ever told."""
+"""The token endpoint: what is asked, which answers are tokens, which failures pass, and that no secret is ever shown."""
 from __future__ import annotations
 
 import base64
@@ -112,9 +112,9 @@ def test_the_longest_wait_is_the_time_for_all_attempts_as_in_Java() -> None:
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404])
-def test_a_refusal_is_told_at_once_with_the_endpoints_words_and_without_the_secret(status: int) -> None:
-    told = {"error": "invalid_client", "error_description": "no such pair our app / marker:secret+1\n", "hint": "marker:secret+1"}
-    with Endpoint((status, told)) as endpoint:
+def test_a_refusal_is_raised_at_once_with_the_endpoints_words_and_without_the_secret(status: int) -> None:
+    details = {"error": "invalid_client", "error_description": "no such pair our app / marker:secret+1\n", "hint": "marker:secret+1"}
+    with Endpoint((status, details)) as endpoint:
         with pytest.raises(AuthenticationError, match=rf"HTTP {status} \(invalid_client: .*\[hidden\].*client_secret") as caught:
             source(endpoint.url)()
         assert len(endpoint.asked) == 1, "no redirect is followed: it would carry the secret elsewhere"
@@ -187,12 +187,12 @@ def test_the_time_for_all_attempts_counts_what_they_take() -> None:
 @pytest.mark.parametrize("encoded", [True, False])
 def test_an_endpoint_that_repeats_what_it_was_asked_with_shows_no_secret(encoded: bool) -> None:
     basic = base64.b64encode(b"our+app:marker%3Asecret%2B1" if encoded else b"our app:marker:secret+1").decode()
-    told = {"error": "invalid_client", "error_description": f"Authorization: Basic {basic}; marker%3Asecret%2B1; marker:secret+1"}
-    with Endpoint((401, told)) as endpoint, pytest.raises(AuthenticationError, match=r"Basic \[hidden\]; \[hidden\]; \[hidden\]"):
+    details = {"error": "invalid_client", "error_description": f"Authorization: Basic {basic}; marker%3Asecret%2B1; marker:secret+1"}
+    with Endpoint((401, details)) as endpoint, pytest.raises(AuthenticationError, match=r"Basic \[hidden\]; \[hidden\]; \[hidden\]"):
         source(endpoint.url, sasl_oauthbearer_header_urlencode=encoded)()
 
 
-def test_what_keeps_the_endpoint_from_being_asked_at_all_is_told_of_it(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_keeps_the_endpoint_from_being_reached_is_reported(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "garbage://proxy")
     with pytest.raises(TokenUnavailableError, match="token endpoint .* cannot be reached: .*proxy"):
         source(endpoint.url)()
@@ -217,13 +217,13 @@ def test_a_file_is_read_for_each_token(tmp_path: Path) -> None:
         fetch()
 
 
-@pytest.mark.parametrize(("url", "told"), [
+@pytest.mark.parametrize(("url", "details"), [
     ("ftp://host/x", "ftp"), ("host/x", "no scheme"), ("https://", "https"), ("https://me:marker@host/", "contains a user or a password"),
     ("https://[::1", "not a valid URL"), ("https://host:99999/", "not a valid URL"), ("https://host:abc/", "not a valid URL"), ("https://ho st/", "not a valid URL"), ("https://host/\n", "not a valid URL"),
     (f"https://{'a' * 64}/", "not a valid URL"),
 ])
-def test_a_URL_that_cannot_be_used_is_refused_when_the_client_is_made(url: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told) as caught:
+def test_a_URL_that_cannot_be_used_is_refused_when_the_client_is_made(url: str, details: str) -> None:
+    with pytest.raises(ConfigurationError, match=details) as caught:
         source(url)
     assert caught.value.option == "sasl_oauthbearer_token_endpoint_url"
     assert "marker" not in str(caught.value)

@@ -28,7 +28,7 @@ def jwt(claims: object, signature: str = "x") -> str:
 
 
 class Provider:
-    """Gives numbered tokens of one life; fails when told to."""
+    """Gives numbered tokens of one life; fails on command."""
 
     def __init__(self, wall: Wall, life: float = 1000) -> None:
         self.wall = wall
@@ -64,7 +64,7 @@ def test_a_token_comes_with_its_end_in_seconds_since_the_epoch(given_: Any) -> N
     ({"exp": 1234}, 1234.0), ({"exp": 1234.5}, 1234.5), ({}, None), ({"exp": "soon"}, None), ({"exp": None}, None), ({"exp": True}, None), ([1], None), ("exp", None),
     ({"exp": float("inf")}, None), ({"exp": float("nan")}, None), ({"exp": 10**400}, None), ({"exp": [1]}, None),
 ])
-def test_a_JWT_tells_its_end_itself(claims: object, ends: float | None) -> None:
+def test_a_JWT_contains_its_expiry(claims: object, ends: float | None) -> None:
     assert parse_token(jwt(claims)).expires_at == ends
     assert parse_token((jwt(claims), None)).expires_at == ends
 
@@ -113,7 +113,7 @@ def test_the_next_token_is_fetched_within_the_life_of_this_one(factor: float, ji
     assert 0 < RefreshPolicy(factor, jitter, period, buffer).due(0.0, life, chance) <= life
 
 
-def test_a_token_is_kept_until_its_window_and_then_fetched_anew() -> None:
+def test_a_token_is_kept_until_its_window_and_then_fetched_again() -> None:
     wall = Wall()
     tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
     seen = []
@@ -193,7 +193,7 @@ def test_a_service_that_is_down_is_asked_after_ever_longer_pauses_however_many_c
 
 
 @pytest.mark.parametrize("awaited", [False, True])
-def test_who_comes_in_the_pause_after_a_failure_is_told_of_it_and_the_service_is_not_asked(awaited: bool) -> None:
+def test_who_comes_in_the_pause_after_a_failure_gets_it_without_another_fetch(awaited: bool) -> None:
     async def test() -> None:
         wall = Wall()
         tokens, slow = TokenCache(wall.surroundings()), Slow(wall)
@@ -302,7 +302,7 @@ def test_coroutines_that_come_together_wait_for_one_fetch_and_it_survives_who_is
     asyncio.run(test())
 
 
-def test_a_failure_is_told_to_all_who_wait_and_the_next_one_asks_again() -> None:
+def test_a_failure_is_raised_to_all_waiting_callers_and_the_next_one_asks_again() -> None:
     async def test() -> None:
         wall = Wall()
         tokens, slow = TokenCache(wall.surroundings()), Slow(wall)
@@ -357,7 +357,7 @@ def test_no_repr_shows_a_token() -> None:
 
 
 @pytest.mark.parametrize("expires_at", [1_700_000_000_000, 1_700_000_000_000.0, 1e11])
-def test_an_expiry_in_milliseconds_is_told_instead_of_showing_the_token_for_good(expires_at: float) -> None:
+def test_an_expiry_in_milliseconds_is_refused_instead_of_using_the_token_forever(expires_at: float) -> None:
     for returned in [("abc", expires_at), OAuthToken("abc", expires_at)]:
         with pytest.raises(TokenUnavailableError, match="milliseconds"):
             parse_token(returned)
