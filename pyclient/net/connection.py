@@ -162,17 +162,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._write_buffer is None or self._cause is not None or self.state in (State.DRAINING, State.CLOSED):
             raise DisconnectError(f"{self.label} closed the connection" if self._cause is None else str(self._cause))
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def done(now: float, outcome: Reply | Unknown) -> None:
-            if not future.done():
-                if isinstance(outcome, Reply):
-                    future.set_result(outcome.message)
-                else:
-                    future.set_exception(outcome.cause)
-
         data = encode_request(request.api, request.version, self._in_flight.next_id(), self._client_id, request.fields)
         self._handshake_at = self._clock()
-        self._write([data], request.api, request.version, timeout, done)
+        self._write([data], request.api, request.version, timeout, functools.partial(_settle, future))
         return await future
 
     async def authenticate(self, login: SaslLogin, timeout: float) -> None:
@@ -304,10 +296,9 @@ class Connection(asyncio.BufferedProtocol):
     def _throttle(self, now: float, message: Any) -> float:
         """KIP-219: the broker has answered and wants no request for that many seconds (M09)."""
         throttle = getattr(message, "throttle_time", None)
-        if not throttle:
-            return 0.0
-        seconds: float = throttle.total_seconds()
-        self.muted_until = now + seconds
+        seconds: float = throttle.total_seconds() if throttle else 0.0
+        if seconds:
+            self.muted_until = now + seconds
         return seconds
 
     # ---- the socket -------------------------------------------------------------------------------------------------
@@ -341,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the socket is closed, for any reason."""
         self._transport = self._write_buffer = self._stop_reading = None
-        self._lost(self._cause or self._meaning(exc), by_peer=self._cause is None and self.state is not State.CLOSED)
+        self._lost(self._cause or _closed_by_peer(self, exc), by_peer=self._cause is None and self.state is not State.CLOSED)
 
     def _close_if_drained(self) -> None:
         if self.state is not State.DRAINING or self.in_flight or (self._write_buffer is not None and self._write_buffer.pending):
@@ -352,14 +343,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._stop_reading is not None:
             self._stop_reading()
 
-    def _meaning(self, error: Exception | None) -> KafkaError:
-        """Why the peer or the network closed it."""
-        if self.state is State.VERSIONS and self.secured:
-            return lost_after_handshake(error, self.label, has_identity=self.has_identity)
-        if self.state is State.VERSIONS:
-            return lost_before_answer(error, self.label)
-        return DisconnectError(f"{self.label} closed the connection" + (f": {error}" if error else ""))
-
     def _lost(self, cause: KafkaError, *, by_peer: bool) -> None:
         self._reader.stop()
         if self.state is not State.CLOSED:
@@ -369,3 +352,20 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight.fail(self._clock(), cause)
         _log.debug("%s: closed with %d requests in flight: %s", self.label, lost, cause)
         self._on_lost(self, cause)
+
+
+def _closed_by_peer(connection: Connection, error: Exception | None) -> KafkaError:
+    """Why the peer or the network closed it."""
+    if connection.state is State.VERSIONS and connection.secured:
+        return lost_after_handshake(error, connection.label, has_identity=connection.has_identity)
+    if connection.state is State.VERSIONS:
+        return lost_before_answer(error, connection.label)
+    return DisconnectError(f"{connection.label} closed the connection" + (f": {error}" if error else ""))
+
+
+def _settle(future: asyncio.Future[Any], _now: float, outcome: Reply | Unknown) -> None:
+    if not future.done():
+        if isinstance(outcome, Reply):
+            future.set_result(outcome.message)
+        else:
+            future.set_exception(outcome.cause)
