@@ -94,7 +94,7 @@ class Realm(NamedTuple):
         return subprocess.run(found(command), env=os.environ | self.environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
     def environment(self) -> dict[str, str]:
-        """What tells MIT's programs and library of this realm, and Java too."""
+        """Configures this realm for MIT's programs and library, and for Java."""
         return {
             "KRB5_CONFIG": str(self.config), "KRB5_KDC_PROFILE": str(self.folder / "kdc.conf"),
             "JAVA_TOOL_OPTIONS": f"-Djava.security.krb5.conf={self.config}",

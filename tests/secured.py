@@ -51,7 +51,7 @@ def by_certificate(cluster: LocalCluster, client: ClientCertificate) -> Options:
 
 
 def produced(options: Options, topic: str) -> KafkaError | None:
-    """Produce one record; what became of it."""
+    """Produce one record; its outcome."""
     outcome: list[KafkaError | None] = []
     producer = Producer(options | {"log_level": 0, "message.timeout.ms": int(LIMIT_S * 1000)})
     producer.produce(topic, b"x", on_delivery=lambda error, _: outcome.append(error))
@@ -62,8 +62,8 @@ def produced(options: Options, topic: str) -> KafkaError | None:
 def first_failure(options: Options) -> KafkaError:
     """Why a client does not get a connection."""
     failures: list[KafkaError] = []
-    told: Callable[[KafkaError], None] = failures.append
-    producer = Producer(options | {"log_level": 0, "error_cb": told})
+    on_error: Callable[[KafkaError], None] = failures.append
+    producer = Producer(options | {"log_level": 0, "error_cb": on_error})
     eventually(lambda: producer.poll(0.01) or any(each.code() not in _CONSEQUENCES for each in failures), LIMIT_S)
     return next(each for each in failures if each.code() not in _CONSEQUENCES)
 

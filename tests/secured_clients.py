@@ -14,7 +14,7 @@ from pyclient.testing import LocalCluster
 from tests.kafka import numbers
 
 SOON_S: Final = 15.0
-"""What is refused is told within this; the clients' own timeouts are those that users have, a minute and more."""
+"""Refusals are raised within this; the clients' own timeouts are the defaults, a minute and more."""
 COUNT: Final = 12
 PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -148,9 +148,9 @@ def round_trip(options: Options, topic: str) -> None:
     with Admin(**options) as admin:
         admin.create_topics([NewTopic(topic, 3, -1)])
     with Producer(acks="all", **options) as producer:
-        told = [producer.send(topic, value, key=value) for value in numbers(COUNT)]
+        deliveries = [producer.send(topic, value, key=value) for value in numbers(COUNT)]
         producer.flush(SOON_S)
-        assert len({(each.result(0).partition, each.result(0).offset) for each in told}) == COUNT
+        assert len({(each.result(0).partition, each.result(0).offset) for each in deliveries}) == COUNT
     for how in ({"group_id": topic}, {"group_id": topic + "-newer", "group_protocol": "consumer"}):
         with Consumer(auto_offset_reset="earliest", topics=[topic], **how, **options) as consumer:  # type: ignore[arg-type]
             assert _values(_all_of(consumer)) == sorted(numbers(COUNT))
@@ -175,8 +175,8 @@ async def async_round_trip(options: Options, topic: str) -> None:
     async with AsyncAdmin(**options) as admin:
         await admin.create_topics([NewTopic(topic, 3, -1)])
     async with AsyncProducer(acks="all", **options) as producer:
-        told = [await producer.send(topic, value, key=value) for value in numbers(COUNT)]
-        assert len({((await each).partition, (await each).offset) for each in told}) == COUNT
+        deliveries = [await producer.send(topic, value, key=value) for value in numbers(COUNT)]
+        assert len({((await each).partition, (await each).offset) for each in deliveries}) == COUNT
     found: list[Record] = []
     async with AsyncConsumer(auto_offset_reset="earliest", topics=[topic], group_id=topic, **options) as consumer:
         while len(found) < COUNT:

@@ -166,7 +166,7 @@ class Admin(Facade):
             self.close()
 
     def _forget(self) -> None:
-        self._portal.end_after(self._admin.close)
+        self._portal.stop_after(self._admin.close)
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         self._open_core()

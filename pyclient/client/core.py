@@ -76,12 +76,12 @@ class ClientCore:
             max_in_flight={Use.CONTROL: CONTROL_REQUESTS, Use.COORDINATION: CONTROL_REQUESTS, Use.MEMBERSHIP: UNANSWERED, Use.FETCH: UNANSWERED,
                            Use.PRODUCE: getattr(config, "max_in_flight_requests_per_connection", UNANSWERED)},
             sockets=SocketOptions(config.send_buffer_bytes, config.receive_buffer_bytes),
-            protection=Security.of(config, self.environment, self.random),
+            security=Security.of(config, self.environment, self.random),
         )
         # Bootstrap addresses are nodes with negative ids, until metadata brings the brokers' own ids.
         bootstrap = [Node(-2 - at, address.host, address.port) for at, address in enumerate(config.bootstrap_servers)]
         return ConnectionPool(options, network, clock=self.clock, random=self.random, bootstrap=bootstrap,
-                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.rest, on_trouble=self._on_trouble, on_refused=self._on_refused)
+                     metrics=self.metrics, on_change=self.driver.wake, on_quiet=self.driver.wake_by, on_failure=self._on_failure, on_refused=self._on_refused)
 
     def _make_metadata(self, topics_idle_after: float, *, create_topics: bool) -> Metadata:
         config = self.config
@@ -177,7 +177,7 @@ class ClientCore:
     def metadata_timeout(self, topic: str, waited: float | None, creation: str) -> KafkaError:
         """The error when a topic stays unknown; *creation* says whether the cluster might create it."""
         if not self.metadata.cluster.nodes:
-            return BootstrapError(self.connections.troubles(), waited_s=waited)
+            return BootstrapError(self.connections.failure_report(), waited_s=waited)
         known = self.metadata.cluster.topics.get(topic)
         said = f"the brokers say: {error_of(Api.METADATA, known.error, topics=[topic]).message}" if known is not None and known.error else (
             f"the last error was: {self.metadata.last_error}" if self.metadata.last_error else "no broker has answered")
@@ -204,7 +204,7 @@ class ClientCore:
     def _unreachable(self, error: KafkaError, waited: float | None) -> KafkaError:
         """A timeout before any broker was reached becomes the error of each address."""
         if isinstance(error, TimeoutError) and not self.metadata.cluster.nodes:
-            return BootstrapError(self.connections.troubles(), waited_s=waited)
+            return BootstrapError(self.connections.failure_report(), waited_s=waited)
         return error
 
     def figures(self) -> dict[str, float]:
@@ -218,7 +218,7 @@ class ClientCore:
 
     # ---- events -----------------------------------------------------------------------------------------------------
 
-    def _on_trouble(self, cause: KafkaError) -> None:
+    def _on_failure(self, cause: KafkaError) -> None:
         """A connection failed: the view of the cluster may be stale."""
         self.metadata.last_error = cause
         self.metadata.request_update()
@@ -236,7 +236,7 @@ class ClientCore:
         """Called once, on the loop, when `refused` was set. For subclasses."""
 
     def _on_cluster(self, cluster: Cluster) -> None:
-        self.connections.follow(cluster.nodes)
+        self.connections.update_nodes(cluster.nodes)
         self.on_cluster(cluster)
 
     def on_cluster(self, cluster: Cluster) -> None:

@@ -1,6 +1,6 @@
-"""The loop of one client: asks the managers in a fixed order until none emits, then sleeps to the earliest deadline.
+"""The loop of one client: polls the managers in a fixed order until none emits a request, then sleeps until the earliest deadline.
 
-Knows managers, connections and the clock; knows no topics. All of it runs on one asyncio loop.
+Knows managers, connections and the clock; knows no topics. Everything runs on one asyncio loop.
 """
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyclient.net.pool import ConnectionPool
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 ROUNDS: Final = 1000
-"""Rounds of one turn in which something may still happen: more is a bug."""
+"""Most rounds of one turn; more is a defect."""
 DEFECT_PAUSE: Final = 1.0
-"""Seconds without a timer after a manager raised: its deadline may lie in the past for good, and only events help then."""
+"""Seconds without a timer after a manager raised: its deadline may stay in the past, which would spin the loop."""
 
 
 class Driver:
@@ -36,31 +36,31 @@ class Driver:
         self._timer_at: float | None = None
         self._waiters: dict[asyncio.Future[Any], Callable[[], Any]] = {}
         self._closed = False
-        self._end: KafkaError | None = None
+        self._stopped_by: KafkaError | None = None
         self.turns = 0
 
     def start(self, connections: ConnectionPool, managers: Iterable[Manager]) -> None:
-        """Begin on the running loop."""
+        """Start on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._connections = connections
         self._managers = list(managers)
         self.wake()
 
-    # ---- what wakes it ----------------------------------------------------------------------------------------------
+    # ---- waking up --------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Something happened, on the loop: take a turn soon."""
+        """An event on the loop: take a turn soon."""
         if self._turning:
             self._again = True
         else:
             self._schedule()
 
-    def rest(self, deadline: float) -> None:
-        """Something happened that concerns no manager: take a turn soon if somebody waits for a state, else by *deadline* at the latest."""
+    def wake_by(self, deadline: float) -> None:
+        """An event that concerns no manager: take a turn soon if a caller waits for a condition, else by *deadline*."""
         if self._waiters:
             self.wake()
         elif not self._closed and not self._turning:
-            self._wake_by(deadline)
+            self._set_timer(deadline)
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._closed and self._loop is not None:
@@ -68,7 +68,7 @@ class Driver:
             self._loop.call_soon(self._turn)
 
     def wake_from_anywhere(self) -> None:
-        """The same, called by any thread. Many calls before the turn cost one."""
+        """As `wake`, from any thread. Many calls before the turn cost one."""
         if self._scheduled or self._loop is None:
             return
         self._scheduled = True
@@ -76,7 +76,7 @@ class Driver:
             self._loop.call_soon_threadsafe(self._turn)
         except RuntimeError:
             _log.debug("woken after the loop was closed")
-        except BaseException:  # Ctrl-C in a user's thread: the next wake-up must not take this one for done
+        except BaseException:  # Ctrl-C in a user's thread: the turn may not be scheduled
             self._scheduled = False
             raise
 
@@ -92,8 +92,8 @@ class Driver:
         try:
             self._connections.tick(self._clock())
             self._poll_managers(self._connections)
-        except Exception:  # noqa: BLE001 one defect must not stop everything else
-            _log.exception("a defect in the client: a manager raised; the client goes on with the next event")
+        except Exception:  # noqa: BLE001 one defect must not stop the other managers
+            _log.exception("a defect in the client: a manager raised; the client continues with the next event")
             not_before = self._clock() + DEFECT_PAUSE
             self._disarm()
         finally:
@@ -110,20 +110,20 @@ class Driver:
                     self._send(connections, request)
             if not self._again:
                 return
-        _log.error("a defect in the client: something still happens after %d rounds: %s", ROUNDS, self._managers)
+        _log.error("a defect in the client: managers still emit requests after %d rounds: %s", ROUNDS, self._managers)
 
     def _send(self, connections: ConnectionPool, request: Request) -> None:
         connections.send(request)
-        if not request.answered:  # acks=0: it fills no slot, so there may be more; but the loop has other work too
+        if not request.answered:  # acks=0: it occupies no slot, so more may follow; but the loop has other work too
             self._schedule()
 
     def _sleep(self, connections: ConnectionPool, not_before: float) -> None:
         deadline = earliest(connections.next_deadline(), *[manager.next_deadline() for manager in self._managers])
         if deadline is not None:
-            self._wake_by(max(deadline, not_before))
+            self._set_timer(max(deadline, not_before))
 
-    def _wake_by(self, deadline: float) -> None:
-        """A timer that is earlier does as well: its turn sets the next one. With each request a deadline goes and another comes."""
+    def _set_timer(self, deadline: float) -> None:
+        """Keep an earlier timer: its turn sets the next one. Otherwise each request would cancel and set a timer."""
         if self._loop is None or (self._timer_at is not None and self._timer_at <= deadline):
             return
         self._disarm()
@@ -139,13 +139,13 @@ class Driver:
         self._timer = self._timer_at = None
         self._turn()
 
-    # ---- waiting for a state ----------------------------------------------------------------------------------------
+    # ---- waiting for conditions ----------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], T | None], timeout: float | None, late: Callable[[], KafkaError]) -> T:
-        """Wait until *condition* gives something (or raises); it is asked after every turn.
+        """Wait until *condition* returns a value or raises; it is called after every turn.
 
         Raises:
-            KafkaError: what *late* makes, after *timeout* seconds (None: never).
+            KafkaError: from *late*, after *timeout* seconds (None: never).
         """
         self._check_open()
         now = condition()
@@ -160,7 +160,7 @@ class Driver:
         except TimeoutError:
             if future.done() and not future.cancelled():
                 return future.result()
-            now = condition()  # it may have come true since the last turn
+            now = condition()  # it may have become true since the last turn
             if now is not None:
                 return now
             raise late() from None
@@ -174,13 +174,13 @@ class Driver:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise KafkaError("the client's loop has ended") if self._end is None else raisable(self._end)
+            raise KafkaError("the client's loop has stopped") if self._stopped_by is None else raisable(self._stopped_by)
 
-    # ---- the end ----------------------------------------------------------------------------------------------------
+    # ---- stopping ---------------------------------------------------------------------------------------------------
 
     def stop(self, error: KafkaError) -> None:
-        """No turn and no timer after this; whoever waits gets *error*."""
-        self._closed, self._end = True, error
+        """No turn and no timer after this; waiting callers get *error*."""
+        self._closed, self._stopped_by = True, error
         self._disarm()
         for future in list(self._waiters):
             if not future.done():
@@ -190,7 +190,7 @@ class Driver:
 def _settle(future: asyncio.Future[Any], condition: Callable[[], Any]) -> None:
     try:
         found = condition()
-    except Exception as error:  # noqa: BLE001 it belongs to whoever waits
+    except Exception as error:  # noqa: BLE001 raised to the waiting caller
         future.set_exception(error)
     else:
         if found is not None:

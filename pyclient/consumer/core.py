@@ -23,7 +23,7 @@ from pyclient.records import OffsetAndMetadata, OffsetAndTimestamp, TopicPartiti
 from pyclient.client.core import ClientCore
 from pyclient.consumer.commits import Commits
 from pyclient.consumer.membership import membership
-from pyclient.runtime.environment import ASSIGNING
+from pyclient.runtime.environment import ASSIGNOR_THREAD
 from pyclient.runtime.offload import Offload
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class ConsumerCore(ClientCore):
         super().__init__(config, create_topics=config.allow_auto_create_topics)
         isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.buffer = FetchBuffer()
-        self._offload = Offload(self.environment, ASSIGNING, self.driver.wake)
+        self._offload = Offload(self.environment, ASSIGNOR_THREAD, self.driver.wake)
         self.membership = membership(self, config, config.group_id, self._offload, self.buffer.nudge) if config.group_id else None
         self.commits = Commits(self, config, self.membership)
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=self.request_timeout, backoff=self.backoff)
@@ -96,7 +96,7 @@ class ConsumerCore(ClientCore):
         left = since + self.config.default_api_timeout_ms / 1000 - now
         if left <= 0:
             self._unanswered_since = None  # a further poll waits as long again
-            raise BootstrapError(self.connections.troubles(), waited_s=now - since)
+            raise BootstrapError(self.connections.failure_report(), waited_s=now - since)
         return left
 
     def notify_data(self) -> None:

@@ -289,7 +289,7 @@ class Consumer(ConsumerBase):
         return threading.get_ident()
 
     def _forget(self) -> None:
-        self._portal.end_after(self._core.close)
+        self._portal.stop_after(self._core.close)
 
 
 class AsyncConsumer(AsyncFacade, ConsumerBase):

@@ -1,6 +1,6 @@
-"""How long to wait before trying again: KIP-580's exponential back-off with jitter, as a tenacity wait.
+"""Retry back-off: KIP-580's exponential back-off with jitter, as a tenacity wait.
 
-The random generator is given: tenacity's own jitter draws from the global one, which no simulation could repeat.
+The random generator is an argument: tenacity's jitter draws from the global one, which a simulation cannot repeat.
 """
 from __future__ import annotations
 
@@ -39,33 +39,34 @@ class ExponentialBackoff(wait_base):
 
 
 class WaitPolicy:
-    """Any tenacity wait as a function of the number of failures. Where a user's wait gives no time, *usual* does."""
+    """A tenacity wait as a function of the number of failures. If a user's wait returns no valid time, *usual* is used."""
 
     def __init__(self, wait: wait_base, usual: ExponentialBackoff | None = None) -> None:
         self._wait = wait
         self._usual = usual
-        self._complained = False
+        self._reported = False
 
     def after(self, failures: int, error: BaseException | None = None) -> float:
-        """Seconds to wait after this many failures in a row (≥ 1), the last of them by *error*."""
+        """Seconds to wait after this many failures in a row (≥ 1); *error* is the last one."""
         try:
             return _seconds(self._wait(_state(failures, error)))
-        except Exception:  # a user's error must not keep the request from its end
+        except Exception:  # a user's error must not leave the request unfinished
             if self._usual is None:
                 raise
-            self._complain()
+            self._report_once()
             return self._usual.after(failures)
 
-    def _complain(self) -> None:
-        if not self._complained:
-            self._complained = True
-            _log.exception("retry_backoff %r gives no time to wait; retry_backoff_ms is used instead, also without saying so again", self._wait)
+    def _report_once(self) -> None:
+        if not self._reported:
+            self._reported = True
+            _log.exception(
+                "retry_backoff %r did not return a number of seconds; retry_backoff_ms is used instead. This is logged once.", self._wait)
 
 
 def _state(failures: int, error: BaseException | None) -> RetryCallState:
     state = RetryCallState(None, None, (), {})  # type: ignore[arg-type]
-    state.attempt_number = max(failures, 1)  # a request that was never written counts as no attempt
-    failure = error or RetriableError("what came was no answer yet")
+    state.attempt_number = max(failures, 1)  # a request that was never written has 0; tenacity counts from 1
+    failure = error or RetriableError("no final response yet")
     state.set_exception((type(failure), failure, None))
     return state
 
@@ -73,5 +74,5 @@ def _state(failures: int, error: BaseException | None) -> RetryCallState:
 def _seconds(waited: float) -> float:
     seconds = float(waited)
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"{seconds} is no number of seconds ≥ 0")
+        raise ValueError(f"expected a number of seconds >= 0, got {seconds}")
     return seconds

@@ -1,6 +1,6 @@
-"""The life of one connection, and of the address behind it: one table of states, one back-off per node (M05).
+"""The states of one connection, and the reconnect back-off of one node (M05).
 
-Knows nothing of sockets: the runtime reports events and does what the state asks for.
+Knows no sockets: `pyclient.net` reports events and acts on the state.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyclient.core.transitions import Transitions
 
 
 class State(enum.Enum):
-    """What a connection is doing. Requests are written in READY only; DRAINING still takes answers."""
+    """The state of a connection. Requests are written in READY only; DRAINING still receives responses."""
 
     CONNECTING = "connecting"
     TLS = "tls"
@@ -26,18 +26,18 @@ class State(enum.Enum):
 
 
 class Event(enum.Enum):
-    """What can happen to it."""
+    """What can happen to a connection."""
 
-    OPENED = "the socket is connected"
-    OPENED_FOR_TLS = "the socket is connected, TLS comes first"
-    SECURED = "the TLS handshake is done"
-    AGREED = "API versions are known"
-    AGREED_FOR_SASL = "API versions are known, authentication comes next"
-    AUTHENTICATED = "the broker accepted the credentials"
-    SESSION_ENDING = "the authenticated session ends soon"
-    RETIRED = "nobody wants it any more"
-    DRAINED = "the last answer came"
-    LOST = "the peer, the network or a timeout ended it"
+    OPENED = "socket connected"
+    OPENED_FOR_TLS = "socket connected, TLS handshake next"
+    SECURED = "TLS handshake done"
+    AGREED = "API versions known"
+    AGREED_FOR_SASL = "API versions known, authentication next"
+    AUTHENTICATED = "credentials accepted"
+    SESSION_ENDING = "authenticated session ends soon"
+    RETIRED = "idle or replaced"
+    DRAINED = "last response received"
+    LOST = "closed by the peer, the network or a timeout"
 
 
 CONNECTION: Final[Transitions[State, Event]] = Transitions("connection", {
@@ -56,22 +56,30 @@ CONNECTION: Final[Transitions[State, Event]] = Transitions("connection", {
 })
 
 
+class Usage(enum.Enum):
+    """What a ready connection has been used for; it only moves forward."""
+
+    UNUSED = "no request sent"
+    SENT = "requests sent, none answered"
+    ANSWERED = "at least one request answered"
+
+
 STAGGER: Final = 0.3
-"""Seconds after which an attempt that has not come to an end gets company (RFC 8305 allows up to 2 s, and proposes 0.25)."""
+"""Seconds after which the next attempt starts beside an unfinished one (RFC 8305 proposes 0.25 and allows up to 2)."""
 
 
-def company_at(under_way: Iterable[float]) -> float:
-    """When one more of several equals may be tried, given when the attempts under way began; 0.0 when none is.
+def next_attempt_at(started: Iterable[float]) -> float:
+    """When the next of several equal candidates may be tried, given the start times of unfinished attempts; 0.0 if there are none.
 
-    An address that swallows packets takes all the time an attempt may take, and must not keep others from being tried.
+    An address that drops packets uses the whole set-up timeout; the other candidates must not wait for that.
     """
-    return max((began + STAGGER for began in under_way), default=0.0)
+    return max((start + STAGGER for start in started), default=0.0)
 
 
 class Reconnects:
-    """When a node may be connected to again, and how long connecting may take.
+    """When a node may be connected to again, and the set-up timeout of the next attempt.
 
-    Both grow with failures in a row and start over with the first success (KIP-601 for the set-up time).
+    Both grow with consecutive failures and are reset by a success (KIP-601 for the set-up timeout).
     """
 
     def __init__(self, backoff: ExponentialBackoff, setup: ExponentialBackoff) -> None:
@@ -88,11 +96,11 @@ class Reconnects:
         return now >= self.not_before
 
     def setup_timeout(self) -> float:
-        """Seconds that connecting, TLS, versions and authentication may take together."""
+        """Seconds for connecting, TLS, API versions and authentication together."""
         return self._setup.after(self.failures + 1)
 
     def failed(self, now: float) -> None:
-        """Connecting failed, or an established connection broke with requests under way."""
+        """An attempt failed, or a connection was lost with requests in flight."""
         self.failures += 1
         self.not_before = now + self._backoff.after(self.failures)
 

@@ -1,7 +1,7 @@
-"""The login of one connection (SASL) as an exchange: the mechanism's messages, carried by SaslHandshake and SaslAuthenticate.
+"""SASL authentication of one connection as an exchange: the mechanism's messages inside SaslHandshake and SaslAuthenticate.
 
-Knows no mechanism and no secret. What a mechanism has to compute or wait for is yielded as `Work` or `Wait`: who does it, and on which
-thread, is not known here. A login gives the seconds that the broker lets the session live; None means for ever.
+Knows no mechanism and no secret. Work that a mechanism must compute or await is yielded as `Work` or `Wait`; the caller chooses
+the thread. The exchange returns the session lifetime in seconds; None means unlimited.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 import attrs
 
 from pyclient.codec.apis import Api, VersionRange
-from pyclient.core.handshake import Ask, Versions
+from pyclient.core.handshake import HandshakeRequest, Versions
 from pyclient.errors import DisconnectError, KafkaError, SaslAuthenticationError, UnsupportedSaslMechanismError, error_for
 from pyclient.plugins import SaslMechanism
 from pyclient.redaction import in_one_line
@@ -23,45 +23,47 @@ if TYPE_CHECKING:
     from random import Random
 
 UNSUPPORTED_MECHANISM: Final = 33
-REFUSED: Final = 58
+SASL_AUTHENTICATION_FAILED: Final = 58
 FRAMED: Final = VersionRange(1, 1)
-"""In version 0 of SaslHandshake the messages that follow are no requests; brokers before 1.0 need that."""
-ANY: Final = "PLAIN"
-"""A mechanism to ask with, to learn which there are."""
+"""After SaslHandshake v0 the messages are not Kafka requests; only brokers before 1.0 need that."""
+PROBE_MECHANISM: Final = "PLAIN"
+"""Any mechanism name makes a SASL listener list its mechanisms."""
 ROUNDS: Final = 16
-"""Messages of one login. Kerberos needs four at most; a peer that never comes to an end is cut off."""
-NOT_SHOWN: Final = "(not shown: the mechanism cannot tell what is secret in it)"
-WORDS: Final = 500
-"""Characters that are shown of what a broker says."""
-RENEWED_AT: Final = (0.85, 0.95)
-"""The part of a session's life after which it is renewed (KIP-368), as Java's client has it."""
+"""Messages of one login. Kerberos needs four at most; a peer that continues beyond this is disconnected."""
+NOT_SHOWN: Final = "(not shown: the mechanism could not remove its secrets)"
+SHOWN_CHARACTERS: Final = 500
+"""Longest broker text in an error message."""
+RENEWAL_WINDOW: Final = (0.85, 0.95)
+"""Fraction of the session lifetime after which to authenticate again (KIP-368), as in Java's client."""
 LEAST_REST_S: Final = 0.5
-"""A broker that is busy serves some time later what was written before, and hangs up if the session is over by then."""
+"""Time reserved at the end of a session: a busy broker handles a request late, and disconnects if the session has ended."""
 SHORTEST_S: Final = 1.1
-"""Brokers refuse to be asked anew within a second of the last time."""
+"""Brokers refuse to authenticate a connection twice within one second."""
+RENEWAL_RETRY_S: Final = 1.0
+"""Shortest pause before a failed re-authentication is tried again."""
 
 
 @attrs.frozen
 class Work:
-    """Something that may take long or block: call it apart from the loop, and send the result."""
+    """A call that may block: run it outside of the loop and send its result."""
 
     run: Callable[[], Any]
 
 
 @attrs.frozen
 class Wait:
-    """Something that must be awaited on the client's loop; its result is to be sent."""
+    """Await this on the client's loop and send its result."""
 
     on: Awaitable[Any]
 
 
-LoginExchange: TypeAlias = Generator[Ask | Work | Wait, Any, float | None]
-_Reply: TypeAlias = Generator[Ask | Work | Wait, Any, bytes | None]
+LoginExchange: TypeAlias = Generator[HandshakeRequest | Work | Wait, Any, float | None]
+_Reply: TypeAlias = Generator[HandshakeRequest | Work | Wait, Any, bytes | None]
 
 
 @attrs.frozen(kw_only=True)
 class Credentials:
-    """Who logs in, how, and to which host; ``peer`` is its name in errors. ``hide`` takes secrets out of what a broker says."""
+    """Mechanism, options and host of one login. ``peer`` names the broker in errors; ``hide`` removes secrets from its text."""
 
     mechanism: SaslMechanism
     config: Any = attrs.field(repr=False)
@@ -70,148 +72,186 @@ class Credentials:
     hide: Callable[[str], str] = attrs.field(default=str, repr=False)
 
     def shown(self, text: str) -> str:
-        """Somebody else's words as far as they may stand in an error: without secrets, bounded, on one line."""
-        return in_one_line(self._hidden(self.hide(text)), WORDS)
+        """A broker's text for an error message: without secrets, of limited length, on one line."""
+        return in_one_line(self._hidden(self.hide(text)), SHOWN_CHARACTERS)
 
     def _hidden(self, text: str) -> str:
-        """By the mechanism, if it knows secrets of its own. A defect in it must not turn a refusal into something that is tried again."""
+        """Without the mechanism's own secrets. If its ``hide`` raises, the refusal must still be raised as a refusal."""
         hide = getattr(self.mechanism, "hide", None)
         if not callable(hide):
             return text
         try:
             hidden = hide(text)
-        except Exception as error:  # noqa: BLE001 a user's
+        except Exception as error:  # noqa: BLE001 user code
             hidden = error
         return hidden if isinstance(hidden, str) else NOT_SHOWN
 
     @property
     def advice(self) -> str:
-        """Which options to look at when the login is refused."""
+        """Which options to check when the broker refuses the login."""
         options = getattr(self.mechanism, "options", ())
         names = [options] if isinstance(options, str) else options if isinstance(options, Sequence) else ()
         return f"check {' and '.join(map(str, names)) or 'the sasl_ options'}"
 
 
-def log_in(who: Credentials, versions: Versions, *, anew: bool = False) -> LoginExchange:
-    """Authenticate on a new connection, or *anew* on one in use (KIP-368).
+def log_in(credentials: Credentials, versions: Versions, *, again: bool = False) -> LoginExchange:
+    """Authenticate a new connection, or *again* one that is in use (KIP-368).
 
-    The mechanism's first message is made before anything is asked: when that fails, a session that is being renewed stays as it was.
+    The mechanism makes its first message before any request is yielded: if that fails, a session being renewed is unaffected.
 
     Raises:
-        UnsupportedSaslMechanismError: the listener does not offer the mechanism; names what it offers.
+        UnsupportedSaslMechanismError: the listener does not offer the mechanism; lists what it offers.
         SaslAuthenticationError: refused, or the mechanism failed.
-        KafkaError: the broker answered otherwise, or not at all.
+        KafkaError: another error response, or none at all.
     """
-    talk = _Talk(who)
+    steps = _MechanismSteps(credentials)
     try:
-        message = yield from talk.hear(None)
-        yield from _shake_hands(who, versions, anew=anew)
-        return (yield from _authenticate(who, versions.choose(Api.SASL_AUTHENTICATE), talk, message))
+        message = yield from steps.next_message(None)
+        yield from _sasl_handshake(credentials, versions, again=again)
+        return (yield from _authenticate(credentials, versions.choose(Api.SASL_AUTHENTICATE), steps, message))
     finally:
-        talk.end()
+        steps.close()
 
 
-def see_that_nobody_must_log_in(versions: Versions, peer: str) -> Generator[Ask, Any, None]:
-    """Ask a listener that hung up on the first request whether it wants a login: brokers say no word to who asks anything before.
+def check_no_login_required(versions: Versions, peer: str) -> Generator[HandshakeRequest, Any, None]:
+    """Find out whether a listener that closed the connection on the first request requires SASL.
+
+    A SASL listener closes the connection without an explanation when any other request comes before the login.
 
     Raises:
-        SaslAuthenticationError: it does; names its mechanisms.
+        SaslAuthenticationError: it does; lists its mechanisms.
     """
     if not versions.usable(Api.SASL_HANDSHAKE, FRAMED):
         return
-    answer = yield Ask(Api.SASL_HANDSHAKE, FRAMED.high, {"mechanism": ANY})
-    if answer.error_code in (0, UNSUPPORTED_MECHANISM):
+    response = yield HandshakeRequest(Api.SASL_HANDSHAKE, FRAMED.high, {"mechanism": PROBE_MECHANISM})
+    if response.error_code in (0, UNSUPPORTED_MECHANISM):
         raise SaslAuthenticationError(
-            f"{peer} wants a login, and this client has none. It offers {in_one_line(', '.join(answer.mechanisms), WORDS)}: set security_protocol to SASL_PLAINTEXT "
-            "or SASL_SSL, sasl_mechanism and its options, or use the port of a listener without SASL.")
+            f"{peer} requires a login, and no login is configured. It offers {in_one_line(', '.join(response.mechanisms), SHOWN_CHARACTERS)}: set "
+            "security_protocol to SASL_PLAINTEXT or SASL_SSL, sasl_mechanism and its options, or use the port of a listener without SASL.")
+
+
+class Session:
+    """The lifetime of an authenticated session and when to renew it (KIP-368); unlimited until `begin` is given a lifetime."""
+
+    def __init__(self) -> None:
+        self.ends_at: float | None = None
+        """No request is written after this; the broker disconnects at the first request after the session's end."""
+        self.renew_at: float | None = None
+        """When to authenticate again; None while there is nothing to do."""
+
+    def begin(self, now: float, lifetime: float | None, random: Random) -> None:
+        """The broker granted *lifetime* seconds, counted from *now*: when the last authentication request was written."""
+        self.ends_at = None if lifetime is None else now + usable_for(lifetime)
+        self.renew_at = None if lifetime is None else now + renewal_after(lifetime, random)
+
+    def is_over(self, now: float) -> bool:
+        """Whether no request may be written any more."""
+        return self.ends_at is not None and now >= self.ends_at
+
+    def renewal_is_due(self, now: float) -> bool:
+        """Whether to authenticate again now."""
+        return self.renew_at is not None and now >= self.renew_at
+
+    def clear_renewal(self) -> None:
+        """A renewal is under way or no longer needed."""
+        self.renew_at = None
+
+    def renewal_failed(self, now: float) -> bool:
+        """Schedule the next try before the session's end; False if the session is over."""
+        if self.ends_at is None or self.ends_at <= now:
+            return False
+        self.renew_at = min(now + max(RENEWAL_RETRY_S, (self.ends_at - now) / 4), self.ends_at)
+        return True
 
 
 def renewal_after(lifetime: float, random: Random) -> float:
-    """Seconds after which a session that lives *lifetime* seconds is renewed, each connection by chance at another time."""
-    return max(min(lifetime * random.uniform(*RENEWED_AT), lifetime - LEAST_REST_S), SHORTEST_S)
+    """Seconds after which to renew a session of *lifetime* seconds; random, so that connections do not renew together."""
+    return max(min(lifetime * random.uniform(*RENEWAL_WINDOW), lifetime - LEAST_REST_S), SHORTEST_S)
 
 
 def usable_for(lifetime: float) -> float:
-    """Seconds for which requests may be written in a session of *lifetime* seconds, though it could not be renewed."""
+    """Seconds for which requests may be written in a session of *lifetime* seconds that is not renewed."""
     return lifetime - min(LEAST_REST_S, lifetime / 10)
 
 
-def _shake_hands(who: Credentials, versions: Versions, *, anew: bool) -> Generator[Ask, Any, None]:
-    name = who.mechanism.name
-    question = Ask(Api.SASL_HANDSHAKE, versions.choose(Api.SASL_HANDSHAKE, FRAMED), {"mechanism": name})
+def _sasl_handshake(credentials: Credentials, versions: Versions, *, again: bool) -> Generator[HandshakeRequest, Any, None]:
+    name = credentials.mechanism.name
+    request = HandshakeRequest(Api.SASL_HANDSHAKE, versions.choose(Api.SASL_HANDSHAKE, FRAMED), {"mechanism": name})
     try:
-        answer = yield question
+        response = yield request
     except DisconnectError as lost:
-        if anew:  # it was no reason to hang up the first time
+        if again:  # this listener has accepted SASL before
             raise
         raise DisconnectError(
-            f"{str(lost).rstrip('.')}. It did so when it was asked to log in: is this a listener with SASL? Check security_protocol and the port.") from lost
-    if answer.error_code == UNSUPPORTED_MECHANISM:
-        offered = who.shown(", ".join(answer.mechanisms)) or "none"
+            f"{str(lost).rstrip('.')}. It did so when the login began (SaslHandshake): the listener may not use SASL. Check security_protocol and the port.") from lost
+    if response.error_code == UNSUPPORTED_MECHANISM:
+        offered = credentials.shown(", ".join(response.mechanisms)) or "none"
         raise UnsupportedSaslMechanismError(
-            f"the listener of {who.peer} does not offer {name}; it offers {offered}: set sasl_mechanism to one of these, or enable it there "
-            "(sasl.enabled.mechanisms)")
-    if answer.error_code:
-        raise error_for(answer.error_code, f"{who.peer} does not begin a login by {name}")
+            f"the listener of {credentials.peer} does not offer {name}; it offers {offered}: set sasl_mechanism to one of these, or enable it in the "
+            "broker (sasl.enabled.mechanisms)")
+    if response.error_code:
+        raise error_for(response.error_code, f"{credentials.peer} refused SaslHandshake for {name}")
 
 
-def _authenticate(who: Credentials, version: int, talk: _Talk, message: bytes | None) -> LoginExchange:
+def _authenticate(credentials: Credentials, version: int, steps: _MechanismSteps, message: bytes | None) -> LoginExchange:
     for _ in range(ROUNDS):
         if message is None:
-            raise SaslAuthenticationError(f"the mechanism {who.mechanism.name} ended without a message")
-        answer = yield from _say(who, version, message)
-        if answer.error_code:
-            yield from talk.refuse(_refusal(who, answer))
-        message = yield from talk.hear(bytes(answer.auth_bytes))
+            raise SaslAuthenticationError(f"the mechanism {credentials.mechanism.name} ended without a message")
+        response = yield from _sasl_authenticate(credentials, version, message)
+        if response.error_code:
+            yield from steps.reject(_refusal(credentials, response))
+        message = yield from steps.next_message(bytes(response.auth_bytes))
         if message is None:
-            return _lifetime(answer)
-    raise SaslAuthenticationError(f"the login by {who.mechanism.name} came to no end in {ROUNDS} messages")
+            return _lifetime(response)
+    raise SaslAuthenticationError(f"the login by {credentials.mechanism.name} did not end within {ROUNDS} messages")
 
 
-def _say(who: Credentials, version: int, message: bytes) -> Generator[Ask, Any, Any]:
+def _sasl_authenticate(credentials: Credentials, version: int, message: bytes) -> Generator[HandshakeRequest, Any, Any]:
     try:
-        return (yield Ask(Api.SASL_AUTHENTICATE, version, {"auth_bytes": message}))
+        return (yield HandshakeRequest(Api.SASL_AUTHENTICATE, version, {"auth_bytes": message}))
     except DisconnectError as lost:
         raise DisconnectError(
-            f"{str(lost).rstrip('.')}. It did so during the login by {who.mechanism.name}: some brokers hang up where others refuse, so {who.advice}.") from lost
+            f"{str(lost).rstrip('.')}. It did so during the login by {credentials.mechanism.name}; some brokers disconnect instead of refusing: "
+            f"{credentials.advice}.") from lost
 
 
-def _refusal(who: Credentials, answer: Any) -> KafkaError:
-    said = who.shown(answer.error_message or "")
-    if answer.error_code == REFUSED:
-        return SaslAuthenticationError(f"{who.peer} refused the login by {who.mechanism.name}: {said.rstrip('. ') or 'it says no more'}; {who.advice}")
-    return error_for(answer.error_code, said)
+def _refusal(credentials: Credentials, response: Any) -> KafkaError:
+    text = credentials.shown(response.error_message or "")
+    if response.error_code == SASL_AUTHENTICATION_FAILED:
+        return SaslAuthenticationError(
+            f"{credentials.peer} refused the login by {credentials.mechanism.name}: {text.rstrip('. ') or 'no reason given'}; {credentials.advice}")
+    return error_for(response.error_code, text)
 
 
-def _lifetime(answer: Any) -> float | None:
-    """Seconds; version 0 tells none, and 0 is for ever."""
-    lifetime = getattr(answer, "session_lifetime", None)
+def _lifetime(response: Any) -> float | None:
+    """Seconds; version 0 has no such field, and 0 means unlimited."""
+    lifetime = getattr(response, "session_lifetime", None)
     seconds: float = 0.0 if lifetime is None else lifetime.total_seconds()
     return seconds if seconds > 0 else None
 
 
-class _Talk:
-    """The mechanism's generator. It yields messages, and things to be awaited in between; whatever it raises comes out as a KafkaError."""
+class _MechanismSteps:
+    """Runs the mechanism's generator, which yields messages and awaitables; what it raises becomes a KafkaError."""
 
-    def __init__(self, who: Credentials) -> None:
-        self._who = who
-        self._blocking = bool(getattr(who.mechanism, "blocking", True))
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._blocking = bool(getattr(credentials.mechanism, "blocking", True))
         self._steps: Generator[Any, Any, None] | None = None
 
-    def hear(self, answer: bytes | None) -> _Reply:
-        """Its next message, after it was sent the broker's answer; None when it is done."""
+    def next_message(self, response: bytes | None) -> _Reply:
+        """Send the broker's response and return the next message; None when the mechanism is done."""
         try:
-            return (yield from self._on(functools.partial(self._send, answer)))
+            return (yield from self._run(functools.partial(self._send, response)))
         except KafkaError:
             raise
         except Exception as error:
-            name = self._who.mechanism.name
-            raise SaslAuthenticationError(f"the mechanism {name} failed: {type(error).__name__}: {self._who.shown(str(error))}") from error
+            name = self._credentials.mechanism.name
+            raise SaslAuthenticationError(f"the mechanism {name} failed: {type(error).__name__}: {self._credentials.shown(str(error))}") from error
 
-    def refuse(self, error: KafkaError) -> Generator[Ask | Work | Wait, Any, NoReturn]:
-        """The broker's refusal, which the mechanism may explain by raising another KafkaError in its place."""
+    def reject(self, error: KafkaError) -> Generator[HandshakeRequest | Work | Wait, Any, NoReturn]:
+        """Throw the broker's refusal in; the mechanism may raise a more precise KafkaError in its place."""
         try:
-            yield from self._on(functools.partial(self._throw, error))
+            yield from self._run(functools.partial(self._throw, error))
         except KafkaError as explained:
             if explained is not error:
                 raise explained from error
@@ -219,29 +259,29 @@ class _Talk:
             raise error from defect
         raise error
 
-    def end(self) -> None:
-        """Nothing more is asked of it."""
+    def close(self) -> None:
+        """Close the generator."""
         if self._steps is not None:
-            with contextlib.suppress(Exception):  # a worker that was given up may still be in it
+            with contextlib.suppress(Exception):  # a cancelled login may still be inside it, in the worker
                 self._steps.close()
 
-    def _on(self, step: Callable[[], Any]) -> _Reply:
+    def _run(self, step: Callable[[], Any]) -> _Reply:
         while True:
-            made = (yield Work(functools.partial(_stepped, step))) if self._blocking else _stepped(step)
+            made = (yield Work(functools.partial(_next_item, step))) if self._blocking else _next_item(step)
             if made is None or isinstance(made, bytes):
                 return made
             if not inspect.isawaitable(made):
                 raise TypeError(f"it yielded a {type(made).__name__}; bytes or an awaitable are allowed")
             try:
                 result = yield Wait(made)
-            except Exception as error:  # noqa: BLE001 the mechanism is told what became of it
+            except Exception as error:  # noqa: BLE001 the mechanism decides what a failure means
                 step = functools.partial(self._throw, error)
             else:
                 step = functools.partial(self._send, result)
 
     def _send(self, value: Any) -> Any:
-        if self._steps is None:  # made here, so that a blocking one is entered apart from the loop too
-            self._steps = self._who.mechanism.exchange(self._who.config, self._who.host)
+        if self._steps is None:  # created here, so that a blocking mechanism is entered outside of the loop too
+            self._steps = self._credentials.mechanism.exchange(self._credentials.config, self._credentials.host)
         return self._steps.send(value)
 
     def _throw(self, error: Exception) -> Any:
@@ -249,8 +289,8 @@ class _Talk:
         return self._steps.throw(error)
 
 
-def _stepped(step: Callable[[], Any]) -> Any:
-    """What the generator yields next; None at its end, for StopIteration cannot leave a thread."""
+def _next_item(step: Callable[[], Any]) -> Any:
+    """What the generator yields next; None at its end, because StopIteration cannot leave a worker."""
     try:
         made = step()
     except StopIteration:

@@ -1,6 +1,6 @@
-"""One try to connect to a host: its name is resolved, its addresses race, the winner's versions are known.
+"""One attempt to connect to a node: resolve its name, try its addresses in parallel, agree on TLS, API versions and the login.
 
-Knows neither nodes nor back-offs; how far it got is kept for whoever asks why there is no connection.
+Knows neither nodes nor back-offs. Keeps how far each address got, for errors that say why there is no connection.
 """
 from __future__ import annotations
 
@@ -18,38 +18,41 @@ from pyclient.core.connection import STAGGER, Event, State
 from pyclient.core.handshake import ClientInfo, TryVersionZero
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError, ResponseTimeoutError
 from pyclient.net.connection import Connection
-from pyclient.runtime.transport import Endpoint, Network, SocketOptions, Tls, reason
 from pyclient.net.happy_eyeballs import FAILURES, race
 from pyclient.net.security import UNPROTECTED, Security
-from pyclient.net.tls import without_names
-from pyclient.net.tls_errors import WRONG_HOST, alert_in_plaintext, handshake_failed, hung_up, kafka_in_plaintext, names_in
+from pyclient.net.tls import without_host_check
+from pyclient.net.tls_errors import (
+    WRONG_HOST, certificate_names, closed_without_reason, handshake_failed, plaintext_listener, tls_listener,
+)
+from pyclient.runtime.transport import Endpoint, Network, SocketOptions, Tls, os_reason
 
-CLIENT: Final = ClientInfo("pyclient", __version__)
 _log = logging.getLogger(__name__)
+CLIENT_INFO: Final = ClientInfo("pyclient", __version__)
 NEWEST: Final = SPOKEN[Api.API_VERSIONS].high
-ASKED_S: Final = 1.0
-"""Seconds that a listener has to answer without TLS."""
+PROBE_S: Final = 1.0
+"""Seconds that a listener has to answer a probe."""
 
 
 class ConnectAttempt:
-    """``begin`` makes a task of a coroutine; ``give_up`` ends a link that will not be used. *strangers*: no broker has accepted the client
-    yet, so a peer that hangs up may be no such listener. *doubts*: this one has hung up on the first thing that it was asked.
+    """``start`` makes a task of a coroutine; ``discard`` closes a connection that will not be used. *unverified*: no broker has
+    accepted the client yet, so ``security_protocol`` may be wrong. *check_login*: the listener may require a login.
     """
 
-    def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, turn: int, timeout: float,
-                 make_link: Callable[[Endpoint], Connection], begin: Callable[[Coroutine[Any, Any, Connection]], asyncio.Task[Connection]],
-                 give_up: Callable[[Connection], None], protection: Security = UNPROTECTED, strangers: bool = False, doubts: bool = False) -> None:
+    def __init__(self, address: Address, network: Network, sockets: SocketOptions, *, first_address: int, timeout: float,
+                 make_connection: Callable[[Endpoint], Connection], start: Callable[[Coroutine[Any, Any, Connection]], asyncio.Task[Connection]],
+                 discard: Callable[[Connection], None], security: Security = UNPROTECTED, unverified: bool = False,
+                 check_login: bool = False) -> None:
         self._address = address
         self._network = network
         self._sockets = sockets
-        self._turn = turn
+        self._first_address = first_address
         self._timeout = timeout
-        self._make_link = make_link
-        self._begin = begin
-        self._give_up = give_up
-        self._tls, self._logins = protection.tls, protection.logins
-        self._strangers = strangers
-        self._doubts = doubts and protection.logins is None
+        self._make_connection = make_connection
+        self._start = start
+        self._discard = discard
+        self._tls, self._sasl = security.tls, security.sasl
+        self._unverified = unverified
+        self._check_login = check_login and security.sasl is None
         self._label = str(address)
         self._stages: dict[Endpoint, str] = {}
         self._refused: AuthenticationError | None = None
@@ -60,11 +63,7 @@ class ConnectAttempt:
         return "; ".join(self._stages.values()) or f"the name {self._address.host!r} was not resolved"
 
     async def connect(self) -> Connection:
-        """A connection that is ready.
-
-        Raises:
-            KafkaError: there is none, and why.
-        """
+        """A ready connection. Raises KafkaError: why there is none."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._first_of(await self._resolve())
@@ -72,137 +71,136 @@ class ConnectAttempt:
             raise ResponseTimeoutError(f"{self.stage} within {self._timeout:.1f} s") from None
 
     async def _resolve(self) -> list[Endpoint]:
-        """In the resolver's order, save that each attempt begins one further than the one before.
-
-        Where less time is allowed than it takes to try all, each must get its turn.
-        """
+        """In the resolver's order, rotated by one per attempt: the time may not suffice to try all addresses."""
         host, port = self._address
         try:
             endpoints = await self._network.resolve(host, port)
         except (OSError, UnicodeError) as error:
-            raise DisconnectError(f"the name {host!r} cannot be resolved: {reason(error)}") from error
+            raise DisconnectError(f"the name {host!r} cannot be resolved: {os_reason(error)}") from error
         if not endpoints:
             raise DisconnectError(f"the name {host!r} has no address")
-        first = self._turn % len(endpoints)
+        first = self._first_address % len(endpoints)
         return endpoints[first:] + endpoints[:first]
 
     async def _first_of(self, endpoints: list[Endpoint]) -> Connection:
         attempts = [functools.partial(self._try, endpoint) for endpoint in endpoints]
         try:
-            return await race(attempts, stagger=STAGGER, lose=self._give_up)
+            return await race(attempts, stagger=STAGGER, discard=self._discard)
         except FAILURES as failure:
             if isinstance(failure, KafkaError) and len(endpoints) == 1:
                 raise
-            if self._refused is not None:  # what one address said of our credentials says more than that another was not there
+            if self._refused is not None:  # more useful than another address that cannot be reached
                 raise self._refused from self._refused.__cause__
             raise DisconnectError(self.stage) from failure
 
     def _try(self, endpoint: Endpoint) -> asyncio.Task[Connection]:
-        return self._begin(self._reach(endpoint))
+        return self._start(self._reach(endpoint))
 
     async def _reach(self, endpoint: Endpoint) -> Connection:
         try:
-            return await self._in_newest_or_oldest_words(endpoint)
+            return await self._negotiate(endpoint)
         except FAILURES as failure:
-            self._note(endpoint, str(failure) if isinstance(failure, KafkaError) else reason(failure))
+            self._note(endpoint, str(failure) if isinstance(failure, KafkaError) else os_reason(failure))
             if isinstance(failure, AuthenticationError):
                 self._refused = failure
             raise
 
-    async def _in_newest_or_oldest_words(self, endpoint: Endpoint) -> Connection:
+    async def _negotiate(self, endpoint: Endpoint) -> Connection:
         try:
-            return await self._link(endpoint, NEWEST)
+            return await self._open_connection(endpoint, NEWEST)
         except TryVersionZero:
             pass
         try:
-            return await self._link(endpoint, 0)  # at once, on a new connection (M08)
+            return await self._open_connection(endpoint, 0)  # at once, on a new connection (M08)
         except DisconnectError as lost:
-            if self._strangers and self._tls is None and await self._answers_with_tls(endpoint):
-                raise alert_in_plaintext(self._label) from lost
+            if self._unverified and self._tls is None and await self._answers_with_tls(endpoint):
+                raise tls_listener(self._label) from lost
             raise
 
-    async def _link(self, endpoint: Endpoint, newest: int) -> Connection:
-        link = self._make_link(endpoint)
-        self._label = link.label
-        self._note(endpoint, "no connection")
+    async def _open_connection(self, endpoint: Endpoint, newest: int) -> Connection:
+        connection = self._make_connection(endpoint)
+        self._label = connection.label
+        self._note(endpoint, "not connected")
         try:
-            await self._open(endpoint, link)
-            self._note(endpoint, f"{'secured by TLS' if link.secured else 'connected'}, no answer to ApiVersions")
-            await link.introduce(CLIENT, newest, self._timeout, logs_in=self._logins is not None, doubts=self._doubts)
-            if self._logins is not None:
-                self._note(endpoint, "connected, the login was not answered")
-                await link.authenticate(self._logins.login(self._address.host), self._timeout)
+            await self._open_socket(endpoint, connection)
+            self._note(endpoint, f"{'TLS handshake done' if connection.secured else 'connected'}, no answer to ApiVersions")
+            await connection.introduce(CLIENT_INFO, newest, self._timeout, logs_in=self._sasl is not None, check_login=self._check_login)
+            if self._sasl is not None:
+                self._note(endpoint, "connected, no answer to the login")
+                await connection.authenticate(self._sasl.login(self._address.host), self._timeout)
         except BaseException:
-            if link.state is not State.CONNECTING:
-                self._give_up(link)
+            if connection.state is not State.CONNECTING:
+                self._discard(connection)
             raise
-        return link
+        return connection
 
-    async def _open(self, endpoint: Endpoint, link: Connection) -> None:
+    async def _open_socket(self, endpoint: Endpoint, connection: Connection) -> None:
         if self._tls is None:
-            await self._network.open(endpoint, lambda: link, self._sockets)
+            await self._network.open(endpoint, lambda: connection, self._sockets)
             return
         context = await self._tls.current()
-        link.has_identity = self._tls.has_identity
+        connection.has_identity = self._tls.has_identity
 
         def connected() -> None:
-            link.advance(Event.OPENED_FOR_TLS)
-            self._note(endpoint, "connected, the TLS handshake was not answered")
+            connection.advance(Event.OPENED_FOR_TLS)
+            self._note(endpoint, "connected, no answer to the TLS handshake")
 
         try:
-            await self._network.open(endpoint, lambda: link, self._sockets, Tls(context, self._address.host, self._timeout, connected))
+            await self._network.open(endpoint, lambda: connection, self._sockets, Tls(context, self._address.host, self._timeout, connected))
         except (OSError, ValueError) as error:
-            if link.state is State.CONNECTING:
+            if connection.state is State.CONNECTING:
                 raise
-            raise await self._handshake_failed(error, link, endpoint, context) from error
+            raise await self._handshake_failed(error, connection, endpoint, context) from error
 
-    async def _handshake_failed(self, error: OSError | ValueError, link: Connection, endpoint: Endpoint, context: ssl.SSLContext) -> KafkaError:
-        """What it means; where the error alone does not tell, the broker is asked once more."""
-        names = await self._names(endpoint, context) if getattr(error, "verify_code", 0) in WRONG_HOST else ()
-        failure = handshake_failed(error, link.label, host=self._address.host, names=names, has_identity=link.has_identity)
-        if self._strangers and isinstance(failure, DisconnectError) and hung_up(error) and await self._answers_without_tls(endpoint):
-            return kafka_in_plaintext(link.label, error)
+    async def _handshake_failed(self, error: OSError | ValueError, connection: Connection, endpoint: Endpoint, context: ssl.SSLContext) -> KafkaError:
+        """The error for users; if the cause is unclear, the listener is probed with a second connection."""
+        names = await self._certificate_names(endpoint, context) if getattr(error, "verify_code", 0) in WRONG_HOST else ()
+        failure = handshake_failed(error, connection.label, host=self._address.host, names=names, has_identity=connection.has_identity)
+        if (self._unverified and isinstance(failure, DisconnectError) and closed_without_reason(error)
+                and await self._answers_without_tls(endpoint)):
+            return plaintext_listener(connection.label, error)
         return failure
 
     async def _answers_without_tls(self, endpoint: Endpoint) -> bool:
-        """A listener without TLS hangs up on a handshake as a broker does that ends: ask it, in its own words, to tell them apart."""
-        link = self._make_link(endpoint)
+        """A listener without TLS closes the connection during the handshake, as a broker that shuts down does. ApiVersions shows which."""
+        connection = self._make_connection(endpoint)
         try:
-            async with asyncio.timeout(min(ASKED_S, self._timeout)):
-                await self._network.open(endpoint, lambda: link, self._sockets)
-                await link.introduce(CLIENT, NEWEST, self._timeout)
-        except (*FAILURES, TryVersionZero, TimeoutError) as silence:
-            _log.debug("%s does not answer without TLS either: %s", link.label, silence)
+            async with asyncio.timeout(min(PROBE_S, self._timeout)):
+                await self._network.open(endpoint, lambda: connection, self._sockets)
+                await connection.introduce(CLIENT_INFO, NEWEST, self._timeout)
+        except (*FAILURES, TryVersionZero, TimeoutError) as failure:
+            _log.debug("%s does not answer without TLS either: %s", connection.label, failure)
             return False
         finally:
-            if link.state is not State.CONNECTING:
-                self._give_up(link)
+            if connection.state is not State.CONNECTING:
+                self._discard(connection)
         return True
 
     async def _answers_with_tls(self, endpoint: Endpoint) -> bool:
-        """The reverse: brokers answer who speaks without TLS by an alert, but other servers, and what stands before them, hang up."""
+        """A broker's TLS listener sends an alert to a plaintext client, but proxies and other servers close the connection."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to whoever it is
-        tls = Tls(context, self._address.host, min(ASKED_S, self._timeout), _nothing)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent after the handshake
+        tls = Tls(context, self._address.host, min(PROBE_S, self._timeout), _ignore)
         try:
             async with asyncio.timeout(tls.timeout):
                 transport = await self._network.open(endpoint, asyncio.Protocol, self._sockets, tls)
-        except (OSError, ValueError, TimeoutError) as silence:
-            _log.debug("%s does not answer with TLS either: %s", endpoint, silence)
+        except (OSError, ValueError, TimeoutError) as failure:
+            _log.debug("%s does not answer with TLS either: %s", endpoint, failure)
             return False
         transport.abort()
         return True
 
-    async def _names(self, endpoint: Endpoint, context: ssl.SSLContext) -> list[str]:
-        """For whom the broker's certificate is: OpenSSL keeps to itself one that it refuses, so ask once more, and say nothing."""
-        looking = without_names(context)
+    async def _certificate_names(self, endpoint: Endpoint, context: ssl.SSLContext) -> list[str]:
+        """The host names in the broker's certificate. OpenSSL does not show a refused one, so connect again without the host check."""
+        unchecked = without_host_check(context)
         try:
-            transport = await self._network.open(endpoint, asyncio.Protocol, self._sockets, Tls(looking, self._address.host, self._timeout, _nothing))
+            transport = await self._network.open(
+                endpoint, asyncio.Protocol, self._sockets, Tls(unchecked, self._address.host, self._timeout, _ignore))
         except (OSError, ValueError) as error:
-            _log.debug("%s does not show the names in its certificate: %s", endpoint, error)
+            _log.debug("the names in the certificate of %s cannot be read: %s", endpoint, error)
             return []
         try:
-            return names_in(transport.get_extra_info("peercert") or {})
+            return certificate_names(transport.get_extra_info("peercert") or {})
         finally:
             transport.abort()
 
@@ -210,5 +208,5 @@ class ConnectAttempt:
         self._stages[endpoint] = stage if str(endpoint) == str(self._address) else f"{endpoint}: {stage}"
 
 
-def _nothing() -> None:
-    """Nobody is interested in this stage."""
+def _ignore() -> None:
+    """A probe needs no callback."""

@@ -1,4 +1,4 @@
-"""Several ways to the same end, begun one after the other: the first that leads there is taken (RFC 8305's idea)."""
+"""Happy eyeballs (RFC 8305): attempts start one after the other and run in parallel; the first success wins."""
 from __future__ import annotations
 
 import asyncio
@@ -9,14 +9,13 @@ from pyclient.errors import KafkaError
 
 T = TypeVar("T")
 FAILURES: Final = (KafkaError, OSError)
-"""What lets the others go on. Anything else is a defect, and ends the race."""
+"""After these the other attempts continue. Any other exception is a defect and ends the race."""
 
 
-async def race(attempts: Sequence[Callable[[], asyncio.Task[T]]], *, stagger: float, lose: Callable[[T], None]) -> T:
-    """The result of the first attempt that succeeds. The next begins when one has failed, or after *stagger* seconds.
+async def race(attempts: Sequence[Callable[[], asyncio.Task[T]]], *, stagger: float, discard: Callable[[T], None]) -> T:
+    """The result of the first attempt that succeeds. The next one starts when one has failed, or after *stagger* seconds.
 
-    The others are cancelled (they end soon after); what one of them reached all the same is given to *lose*. Raises the
-    last failure.
+    The others are cancelled; if one of them succeeds nevertheless, *discard* gets its result. Raises the last failure.
     """
     waiting = list(attempts)
     running: list[asyncio.Task[T]] = []
@@ -25,7 +24,7 @@ async def race(attempts: Sequence[Callable[[], asyncio.Task[T]]], *, stagger: fl
             if waiting:
                 running.append(waiting.pop(0)())
             done, _ = await asyncio.wait(running, timeout=stagger if waiting else None, return_when=asyncio.FIRST_COMPLETED)
-            for task in [task for task in running if task in done]:  # in the order of their begin
+            for task in [task for task in running if task in done]:  # in the order of their start
                 running.remove(task)
                 failure = _failure(task)
                 if failure is None:
@@ -34,7 +33,7 @@ async def race(attempts: Sequence[Callable[[], asyncio.Task[T]]], *, stagger: fl
                     raise failure
     finally:
         for task in running:
-            _end(task, lose)
+            _cancel(task, discard)
 
 
 def _failure(task: asyncio.Task[Any]) -> BaseException | None:
@@ -44,10 +43,10 @@ def _failure(task: asyncio.Task[Any]) -> BaseException | None:
     return error
 
 
-def _end(task: asyncio.Task[T], lose: Callable[[T], None]) -> None:
+def _cancel(task: asyncio.Task[T], discard: Callable[[T], None]) -> None:
     def ended(task: asyncio.Task[T]) -> None:
         if not task.cancelled() and task.exception() is None:
-            lose(task.result())
+            discard(task.result())
 
     if task.done():
         ended(task)

@@ -1,6 +1,6 @@
-"""How much of a large answer has to be there before the loop is woken for it.
+"""SO_RCVLOWAT: how many bytes of a large response must have arrived before the loop is woken.
 
-With TLS each time costs a dozen calls of asyncio's, and brokers send some 40 KB at a time; what is not complete is of no use to anybody.
+With TLS each wake-up costs a dozen asyncio calls, and brokers send about 40 KB at a time; an incomplete response is of no use.
 """
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable
 from typing import Final
 
 LEAST: Final = 65_536
-"""Bytes still to come: worth it."""
+"""Missing bytes from which on the low-water mark is raised."""
 MOST: Final = 262_144
-"""asyncio reads so many bytes at a time."""
+"""asyncio reads at most that many bytes at a time."""
 SLACK: Final = 32_768
-"""More than one record of TLS (RFC 8446, 5.2): of those bytes that are to come, so many may have left the system, as the beginning of a record."""
+"""More than one TLS record (RFC 8446, 5.2): that many of the missing bytes may already be in OpenSSL as the start of a record."""
 
 
 class ReceiveLowWater:
-    """Of one connection. *wake_at* has the system tell of what came when it is so many bytes, or all that will ever come."""
+    """The low-water mark of one connection. *set_low_water*: wake the loop at that many bytes, or at the end of the stream."""
 
-    def __init__(self, wake_at: Callable[[int], None]) -> None:
-        self._wake_at = wake_at
+    def __init__(self, set_low_water: Callable[[int], None]) -> None:
+        self._set_low_water = set_low_water
         self._bytes = 1
 
-    def lacks(self, missing: int) -> None:
-        """The answer that was just read on, with all there is, lacks so many bytes; 0 if there is none such."""
+    def update(self, missing: int) -> None:
+        """The response being read still lacks *missing* bytes; 0 if no response is incomplete."""
         wanted = min(missing - SLACK, MOST) if missing >= LEAST else 1
         if wanted != self._bytes:
             self._bytes = wanted
-            self._wake_at(wanted)
+            self._set_low_water(wanted)

@@ -1,4 +1,4 @@
-"""How one client logs in (SASL): its mechanism, made once, and the worker in which the mechanism does what may take long."""
+"""The SASL login of one client: its mechanism, created once, and the worker in which a blocking mechanism runs."""
 from __future__ import annotations
 
 import asyncio
@@ -13,125 +13,126 @@ import attrs
 from pyclient.config.addresses import is_loopback
 from pyclient.config.declaration import Config
 from pyclient.core.handshake import Versions
-from pyclient.core.sasl import Credentials, LoginExchange, log_in, renewal_after
+from pyclient.core.sasl import Credentials, LoginExchange, log_in
 from pyclient.errors import ConfigurationError
 from pyclient.plugins import ChecksOptions, RenewsCredentials, SaslMechanism, SeesClose, Surroundings, TakesSurroundings, load_plugin
+from pyclient.redaction import without
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload
-from pyclient.redaction import without
 
 _log = logging.getLogger(__name__)
 WORKER: Final = "pyclient-login"
-READABLE: Final = {"PLAIN": "password", "OAUTHBEARER": "token"}
-"""What mechanisms send as it is: without TLS, who reads it on its way can be the client."""
+SENT_READABLE: Final = {"PLAIN": "password", "OAUTHBEARER": "token"}
+"""What these mechanisms send readable: without TLS, any network observer can then log in as the client."""
 
 
 @attrs.frozen
-class Login:
-    """Logging in to one host, by `Connection.authenticate`: on a new connection, and anew before the session ends."""
+class SaslLogin:
+    """The login to one host, for `Connection.authenticate`."""
 
-    logins: Logins
+    client: SaslClient
     host: str
 
-    def exchange(self, versions: Versions, *, peer: str, anew: bool) -> LoginExchange:
-        """What to ask, compute and await; *peer* is the broker's name in errors."""
-        return log_in(self.logins.to(self.host, peer), versions, anew=anew)
+    def exchange(self, versions: Versions, *, peer: str, again: bool) -> LoginExchange:
+        """The steps of the login; *peer* names the broker in errors. *again*: on a connection that has a session."""
+        return log_in(self.client.credentials(self.host, peer), versions, again=again)
 
     async def in_worker(self, work: Callable[[], Any]) -> Any:
-        """Do it apart from the loop."""
-        return await self.logins.in_worker(work)
+        """Run *work* outside of the loop."""
+        return await self.client.in_worker(work)
 
-    def renewal_after(self, lifetime: float) -> float:
-        """Seconds after which a session of this life is renewed."""
-        return renewal_after(lifetime, self.logins.random)
+    @property
+    def random(self) -> Random:
+        """Chooses when to renew a session."""
+        return self.client.random
 
 
-class Logins:
-    """The logins of one client. Use it on one loop; `close` ends it."""
+class SaslClient:
+    """The mechanism of one client and its worker. Use it on one loop; `close` ends it."""
 
     def __init__(self, mechanism: SaslMechanism, config: Config, environment: Environment, random: Random) -> None:
         self._mechanism = mechanism
         self._config = config
-        self._offloading = Offload(environment, WORKER, lambda: None)
+        self._worker = Offload(environment, WORKER, lambda: None)
         self.random = random
 
     def __repr__(self) -> str:
-        return f"<Logins by {self._mechanism.name}>"
+        return f"<SaslClient {self._mechanism.name}>"
 
     @classmethod
     def of(cls, config: Any, environment: Environment, random: Random) -> Self | None:
-        """As the options say; None where the protocol has no login. Waits for nothing.
+        """From the options; None if ``security_protocol`` has no SASL.
 
         Raises:
             ConfigurationError: there is no such mechanism, or an option that it needs is missing.
         """
         if not config.security_protocol.startswith("SASL_"):
-            _warn_of_unused(config)
+            _warn_about_unused_options(config)
             return None
-        mechanism: Any = _loaded(config.sasl_mechanism)
+        mechanism: Any = _load(config.sasl_mechanism)
         if isinstance(mechanism, TakesSurroundings):
             mechanism.run_in(Surroundings(environment.wall, environment.token_bytes, random.random))
         if isinstance(mechanism, ChecksOptions):
             mechanism.check(config)
-        _warn_of_readers(mechanism.name, config)
+        _warn_about_readable_secrets(mechanism.name, config)
         return cls(mechanism, config, environment, random)
 
     @property
     def may_change(self) -> bool:
-        """Whether a login that was refused may be accepted later: tokens and tickets change, passwords do not."""
+        """Whether a refused login may be accepted later: tokens and tickets change, passwords do not."""
         return isinstance(self._mechanism, RenewsCredentials) and bool(self._mechanism.renews)
 
-    def login(self, host: str) -> Login:
-        """The way to log in to *host*."""
-        return Login(self, host)
+    def login(self, host: str) -> SaslLogin:
+        """The login to *host*."""
+        return SaslLogin(self, host)
 
-    def to(self, host: str, peer: str) -> Credentials:
-        """Who logs in, and to which host."""
+    def credentials(self, host: str, peer: str) -> Credentials:
+        """What a login to *host* needs."""
         return Credentials(mechanism=self._mechanism, config=self._config, host=host, peer=peer, hide=self._without_secrets)
 
     async def in_worker(self, work: Callable[[], Any]) -> Any:
-        """Do it in the client's one worker for logins; its result or exception is this call's."""
+        """Run *work* in the client's worker for logins and return its result, or raise its exception."""
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def tell(result: Any, error: BaseException | None) -> None:
+        def settle(result: Any, error: BaseException | None) -> None:
             if not done.done():
                 if error is not None:
-                    done.set_exception(_harmless(error))
+                    done.set_exception(_as_exception(error))
                 else:
                     done.set_result(result)
 
-        self._offloading.run(work, tell)
+        self._worker.run(work, settle)
         return await done
 
     def _without_secrets(self, text: str) -> str:
-        """Taken from the options each time: kept beside them, they would be seen where objects are shown."""
+        """Reads the secrets from the options each time: an attribute with them would appear in a repr."""
         return without(_secrets(self._config), text)
 
     def close(self) -> None:
-        """On the loop: begin nothing more. A worker that is still busy is not waited for."""
-        self._offloading.close()
+        """Start no more work. A busy worker is not waited for. Call it on the loop."""
+        self._worker.close()
         if isinstance(self._mechanism, SeesClose):
             try:
                 self._mechanism.close()
-            except Exception:  # noqa: BLE001 a user's mechanism must not keep the client from its end
-                _log.exception("the close of the mechanism %s raised", self._mechanism.name)
+            except Exception:  # noqa: BLE001 user code must not prevent the client from closing
+                _log.exception("close() of the SASL mechanism %s raised; the client is closed nevertheless", self._mechanism.name)
 
 
-def _loaded(spec: str) -> Any:
+def _load(spec: str) -> Any:
     try:
         found: Any = load_plugin("sasl mechanism", spec)
     except ConfigurationError as error:
         raise ConfigurationError(error.message, option="sasl_mechanism") from error
     if not isinstance(getattr(found, "name", None), str):
-        raise ConfigurationError(f"{spec!r} is no sasl mechanism: its name is no text, such as PLAIN", option="sasl_mechanism")
+        raise ConfigurationError(f"{spec!r} is not a SASL mechanism: its `name` must be a str such as 'PLAIN'", option="sasl_mechanism")
     if inspect.iscoroutinefunction(found.exchange) or inspect.isasyncgenfunction(found.exchange):
-        raise ConfigurationError(f"{spec!r} is no sasl mechanism: its exchange is async. Write a plain generator, which yields what is to be awaited",
+        raise ConfigurationError(f"{spec!r} is not a SASL mechanism: its `exchange` is async; write a plain generator that yields messages and awaitables",
                                  option="sasl_mechanism")
     return found
 
 
-def _harmless(error: BaseException) -> Exception:
-    """What a worker raised, as something that ends the login, and not the loop of the client or the task that logs in."""
+def _as_exception(error: BaseException) -> Exception:
+    """SystemExit and its like from a worker must fail the login, not stop the loop or cancel the task."""
     if isinstance(error, Exception):
         return error
     made = RuntimeError(f"it raised {type(error).__name__}")
@@ -139,18 +140,18 @@ def _harmless(error: BaseException) -> Exception:
     return made
 
 
-def _warn_of_unused(config: Any) -> None:
+def _warn_about_unused_options(config: Any) -> None:
     unused = sorted(name for name in config.given if name.startswith("sasl_"))
     if unused:
-        _log.warning("security_protocol is %s, so nobody logs in; these options do nothing: %s. Set security_protocol to SASL_SSL or SASL_PLAINTEXT, or leave them out",
-                     config.security_protocol, ", ".join(unused))
+        _log.warning("security_protocol is %s, which has no login; these options are ignored: %s. Set security_protocol to SASL_SSL or "
+                     "SASL_PLAINTEXT, or remove them", config.security_protocol, ", ".join(unused))
 
 
-def _warn_of_readers(mechanism: str, config: Any) -> None:
-    far = [str(each) for each in config.bootstrap_servers if not is_loopback(each.host)]
-    if config.security_protocol == "SASL_PLAINTEXT" and mechanism in READABLE and far:
-        _log.warning("security_protocol is SASL_PLAINTEXT and sasl_mechanism %s: the %s crosses the network readable, to %s; use SASL_SSL%s",
-                     mechanism, READABLE[mechanism], ", ".join(far), ", or SCRAM-SHA-512" if mechanism == "PLAIN" else "")
+def _warn_about_readable_secrets(mechanism: str, config: Any) -> None:
+    remote = [str(each) for each in config.bootstrap_servers if not is_loopback(each.host)]
+    if config.security_protocol == "SASL_PLAINTEXT" and mechanism in SENT_READABLE and remote:
+        _log.warning("security_protocol is SASL_PLAINTEXT and sasl_mechanism %s: the %s is sent unencrypted to %s; use SASL_SSL%s",
+                     mechanism, SENT_READABLE[mechanism], ", ".join(remote), ", or SCRAM-SHA-512" if mechanism == "PLAIN" else "")
 
 
 def _secrets(config: Config) -> set[str]:

@@ -1,4 +1,4 @@
-"""How one client's connections are protected: TLS, logins, both or neither; and whether what was refused may be accepted later."""
+"""The security of one client's connections: TLS, SASL, both or neither; and whether a refusal may be temporary."""
 from __future__ import annotations
 
 import ssl
@@ -9,41 +9,39 @@ import attrs
 
 from pyclient.config.security import SecurityConfig
 from pyclient.errors import AuthenticationError, SslAuthenticationError
+from pyclient.net.sasl_login import SaslClient
+from pyclient.net.tls import TlsContexts, tls_contexts
 from pyclient.runtime.environment import Environment
-from pyclient.net.sasl_login import Logins
-from pyclient.net.tls import Contexts, contexts_for
 
 
 @attrs.frozen
 class Security:
-    """Without both, connections are plain and nobody logs in."""
+    """Without both, connections are plain and unauthenticated."""
 
-    tls: Contexts | None = None
-    logins: Logins | None = None
+    tls: TlsContexts | None = None
+    sasl: SaslClient | None = None
 
     @classmethod
     def of(cls, config: SecurityConfig, environment: Environment, random: Random) -> Self:
-        """As the options say.
+        """From the options.
 
         Raises:
             ConfigurationError: a file, a key, a mechanism or an option is missing, or does not fit the others.
         """
-        return cls(contexts_for(config, environment), Logins.of(config, environment, random))
+        return cls(tls_contexts(config, environment), SaslClient.of(config, environment, random))
 
     def may_change(self, refusal: AuthenticationError) -> bool:
-        """Whether what was refused may be another thing at the next try: files, tokens and tickets change, passwords do not; and a broker's
-        certificate, which this client refuses, is the broker's to change.
-        """
+        """Whether the next attempt may succeed without other options: files, tokens, tickets and the broker's certificate can change."""
         if isinstance(refusal.__cause__, ssl.SSLCertVerificationError):
             return True
-        part = self.tls if isinstance(refusal, SslAuthenticationError) else self.logins
-        return part is not None and part.may_change
+        refused = self.tls if isinstance(refusal, SslAuthenticationError) else self.sasl
+        return refused is not None and refused.may_change
 
     def close(self) -> None:
-        """Nothing is read or asked for any more."""
-        for part in (self.tls, self.logins):
-            if part is not None:
-                part.close()
+        """Read no more files and log in no more."""
+        for each in (self.tls, self.sasl):
+            if each is not None:
+                each.close()
 
 
 UNPROTECTED = Security()

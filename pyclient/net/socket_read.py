@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=True, embedsignature=True
-"""The rest of a large answer in one call, instead of a turn of the loop for every piece that the kernel has.
+"""Reads the rest of a large response in one call, instead of one turn of the loop per piece that the kernel has.
 
-While the user's thread computes, the loop's thread waits for the interpreter after each call of the system, and an answer of
-megabytes takes dozens: meanwhile the broker waits for its reader. This call waits once. Knows sockets and memory only.
+While the user's thread computes, the loop's thread waits for the interpreter after each system call, and a response of megabytes
+takes dozens of them. This call waits once. Knows sockets and memory only.
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_GET_SIZE
@@ -12,10 +12,10 @@ LIMIT_MS = cython.declare(cython.int, 5)  # the loop has other connections
 
 
 def fill(descriptor: cython.int, frame: bytearray, start: cython.Py_ssize_t, patience_ms: cython.int) -> cython.Py_ssize_t:
-    """Read into *frame* from *start* on, without the interpreter; the number of bytes that came, 0 where this is not possible.
+    """Read into *frame* from *start* on, without holding the interpreter; the number of bytes read, 0 if this is not possible.
 
-    Ends when the frame is full, when nothing came for *patience_ms*, after a few milliseconds, and where the loop has to see
-    what the socket says: the end, or an error.
+    Ends when the frame is full, when nothing arrived for *patience_ms*, after a few milliseconds, or at the end of the stream or
+    an error, which the loop must see.
     """
     came: cython.Py_ssize_t
     room: cython.Py_ssize_t = PyByteArray_GET_SIZE(frame) - start

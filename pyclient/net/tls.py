@@ -1,6 +1,7 @@
-"""The TLS that a client's options ask for: an ``ssl.SSLContext``, made when the client is made, and anew when its files have changed.
+"""The TLS contexts of one client, from its options: made with the client, and again when the files have changed.
 
-Rule: what cannot be read ends the making of a client, but never a client that runs: that one keeps what it had, and says so once per change.
+Rule: an unreadable file prevents a client from being created, but never stops a running one: it keeps its context and logs this once
+per change.
 """
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from typing import Final
 from pyclient.config.files import Stamp, stamp
 from pyclient.config.security import SecurityConfig
 from pyclient.errors import ConfigurationError
-from pyclient.runtime.environment import Environment
 from pyclient.net.keystores import (
     Identity, Source, as_file, certificates, jks_way_out, pkcs12_certificates, pkcs12_identity, private_key, revoked,
 )
+from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload
 
 _log = logging.getLogger(__name__)
@@ -25,88 +26,88 @@ _log = logging.getLogger(__name__)
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 WITH_TLS: Final = ("SSL", "SASL_SSL")
 FILES: Final = ("ssl_truststore_location", "ssl_keystore_location", "ssl_certificate_location", "ssl_key_location", "ssl_crl_location")
-OF_TLS_13: Final = "TLS_"
-"""How the names of TLS 1.3's suites begin, and those of Java for the older ones."""
-HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
-"""The names of certificates in a folder."""
-NOT_NAMES: Final = "!-+@"
-"""How words of an OpenSSL cipher list begin that select nothing by themselves."""
+TLS_13_PREFIX: Final = "TLS_"
+"""Prefix of the names of TLS 1.3 suites, and of Java's names for older ones."""
+HASHED_NAME: Final = re.compile(r"[0-9a-f]{8}\.\d+")
+"""File names in a folder of certificates."""
+CIPHER_OPERATORS: Final = "!-+@"
+"""First characters of words in an OpenSSL cipher list that name no suite."""
 
 
-class Contexts:
-    """The context for the next connection. Raises ConfigurationError when it cannot be made."""
+class TlsContexts:
+    """Provides the context of the next connection. Raises ConfigurationError if the first one cannot be made."""
 
     def __init__(self, config: SecurityConfig, environment: Environment) -> None:
         self._config = config
-        self._work = Offload(environment, "pyclient-tls", lambda: None)
+        self._worker = Offload(environment, "pyclient-tls", lambda: None)
         self._files = [] if config.ssl_context is not None else [path for path in (getattr(config, name) for name in FILES) if path]
         self._seen = self._stamps()
         self._reported: list[Stamp] = []
-        self._context = context_of(config)
-        self._read: asyncio.Future[None] | None = None
+        self._context = make_context(config)
+        self._reading: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<Contexts from {'the ssl_context option' if self._config.ssl_context else self._files or 'options'}>"
+        return f"<TlsContexts from {'the ssl_context option' if self._config.ssl_context else self._files or 'options'}>"
 
     @property
     def may_change(self) -> bool:
-        """Whether a later connection may do what this one could not, though nobody makes the client anew: files, or a context that is the user's."""
+        """Whether a later connection may succeed without a new client: from changed files, or a context that the user owns."""
         return bool(self._files) or self._config.ssl_context is not None
 
     @property
     def has_identity(self) -> bool | None:
-        """Whether the client shows a certificate when it is asked; None when only the user knows."""
+        """Whether the client has a certificate to present; None if only the user knows."""
         return None if self._config.ssl_context is not None else has_identity(self._config)
 
     async def current(self) -> ssl.SSLContext:
-        """The context, made anew if its files have changed; keys are read and decrypted by a worker, for that takes long."""
+        """The context, made again if its files have changed. A worker reads and decrypts keys: that takes long."""
         if self._files and self._stamps() != self._seen:
             await self._read_again()
         return self._context
 
     def close(self) -> None:
-        """Begin nothing more."""
-        self._work.close()
+        """Read no more files."""
+        self._worker.close()
 
     def _stamps(self) -> list[Stamp]:
         return [stamp(path) for path in self._files]
 
     async def _read_again(self) -> None:
-        """One at a time: who comes meanwhile waits for the same."""
-        if self._read is None:
-            self._read = asyncio.get_running_loop().create_future()
-            stamps = self._stamps()  # before reading: what is written meanwhile is a change that is still to be seen
-            self._work.run(lambda: context_of(self._config), lambda context, error: self._take(stamps, context, error))
-        await asyncio.shield(self._read)
+        """One at a time: further callers wait for the same result."""
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_future()
+            stamps = self._stamps()  # before reading: a later write is then seen as another change
+            self._worker.run(lambda: make_context(self._config), lambda context, error: self._take(stamps, context, error))
+        await asyncio.shield(self._reading)
 
     def _take(self, stamps: list[Stamp], context: ssl.SSLContext | None, error: BaseException | None) -> None:
-        read, self._read = self._read, None
+        read, self._reading = self._reading, None
         if context is not None:
             self._context, self._seen = context, stamps
-            _log.info("the TLS files have changed and were read again: %s", ", ".join(self._files))
-        elif stamps != self._reported:  # it may be half written: the next connection looks again
+            _log.info("TLS files have changed and were read again: %s", ", ".join(self._files))
+        elif stamps != self._reported:  # the file may be half written: the next connection tries again
             self._reported = stamps
-            _log.warning("the TLS files have changed and cannot be used, the client goes on with those before: %s", error)
+            _log.warning("TLS files have changed but cannot be used; the client keeps the previous context: %s", error)
         if read is not None and not read.done():
             read.set_result(None)
 
 
-def contexts_for(config: SecurityConfig, environment: Environment) -> Contexts | None:
-    """What the options ask for; None without TLS. Raises ConfigurationError."""
+def tls_contexts(config: SecurityConfig, environment: Environment) -> TlsContexts | None:
+    """From the options; None without TLS. Raises ConfigurationError."""
     if config.security_protocol in WITH_TLS:
-        return Contexts(config, environment)
+        return TlsContexts(config, environment)
     unused = sorted(name for name in config.given if name.startswith("ssl_"))
     if unused:
-        _log.warning("security_protocol is %s, so nothing is encrypted; these options do nothing: %s", config.security_protocol, ", ".join(unused))
+        _log.warning("security_protocol is %s, which does not encrypt; these options are ignored: %s", config.security_protocol, ", ".join(unused))
     return None
 
 
-def context_of(config: SecurityConfig) -> ssl.SSLContext:
-    """Make one from the options, or take the user's. Raises ConfigurationError."""
+def make_context(config: SecurityConfig) -> ssl.SSLContext:
+    """From the options, or the user's own. Raises ConfigurationError."""
     if config.ssl_context is not None:
-        return _own(config, config.ssl_context)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which asks for a certificate and checks it
-    context.options |= ssl.OP_NO_RENEGOTIATION  # of TLS 1.2: writing would have to wait for reading
+        return _users_context(config, config.ssl_context)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # requires and checks the broker's certificate
+    context.options |= ssl.OP_NO_RENEGOTIATION  # TLS 1.2: a write would have to wait for a read
     context.check_hostname = bool(config.ssl_endpoint_identification_algorithm)
     _set_versions(context, config)
     _set_suites(context, config)
@@ -115,28 +116,28 @@ def context_of(config: SecurityConfig) -> ssl.SSLContext:
     identity = _identity(config)
     if identity is not None:
         identity.load_into(context)
-    _refuse_idle_passwords(config)
+    _refuse_unused_passwords(config)
     return context
 
 
-def _own(config: SecurityConfig, context: ssl.SSLContext) -> ssl.SSLContext:
+def _users_context(config: SecurityConfig, context: ssl.SSLContext) -> ssl.SSLContext:
     others = sorted(name for name in config.given if name.startswith("ssl_") and name != "ssl_context")
     if others:
         raise ConfigurationError(f"ssl_context replaces every other ssl_ option; leave out {', '.join(others)}", option="ssl_context")
     if context.protocol is ssl.PROTOCOL_TLS_SERVER:
-        raise ConfigurationError("ssl_context is a context of servers: make it with ssl.PROTOCOL_TLS_CLIENT", option="ssl_context")
+        raise ConfigurationError("ssl_context is a server context: create it with ssl.PROTOCOL_TLS_CLIENT", option="ssl_context")
     return context
 
 
-def without_names(context: ssl.SSLContext) -> ssl.SSLContext:
-    """One that trusts the same authorities, looks at no host's name, and shows no certificate of the client: to find out what names there are."""
-    looking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    looking.check_hostname = False
-    looking.verify_flags = context.verify_flags & ~ssl.VERIFY_CRL_CHECK_LEAF
-    looking.minimum_version, looking.maximum_version = context.minimum_version, context.maximum_version
+def without_host_check(context: ssl.SSLContext) -> ssl.SSLContext:
+    """A context with the same authorities that checks no host name and presents no certificate: to read the broker's certificate."""
+    unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unchecked.check_hostname = False
+    unchecked.verify_flags = context.verify_flags & ~ssl.VERIFY_CRL_CHECK_LEAF
+    unchecked.minimum_version, unchecked.maximum_version = context.minimum_version, context.maximum_version
     for authority in context.get_ca_certs(binary_form=True):
-        looking.load_verify_locations(cadata=authority)
-    return looking
+        unchecked.load_verify_locations(cadata=authority)
+    return unchecked
 
 
 # ---- versions and suites --------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def _set_versions(context: ssl.SSLContext, config: SecurityConfig) -> None:
     unknown = [name for name in config.ssl_enabled_protocols if name not in VERSIONS]
     if unknown or not config.ssl_enabled_protocols:
         raise ConfigurationError(
-            f"ssl_enabled_protocols = {', '.join(config.ssl_enabled_protocols)!r}: choose from {', '.join(VERSIONS)}; older versions are broken",
+            f"ssl_enabled_protocols = {', '.join(config.ssl_enabled_protocols)!r}: choose from {', '.join(VERSIONS)}; older versions are insecure",
             option="ssl_enabled_protocols")
     newest = VERSIONS.get(config.ssl_protocol, ssl.TLSVersion.TLSv1_3)
     offered = [VERSIONS[name] for name in config.ssl_enabled_protocols if VERSIONS[name] <= newest]
@@ -158,18 +159,18 @@ def _set_versions(context: ssl.SSLContext, config: SecurityConfig) -> None:
 
 
 def _set_suites(context: ssl.SSLContext, config: SecurityConfig) -> None:
-    """Of TLS 1.2; Python's ssl has no say in those of TLS 1.3, of which none is weak."""
+    """Of TLS 1.2. Python's ssl cannot select TLS 1.3 suites, none of which is weak."""
     names = config.ssl_cipher_suites
     if not names:
         return
     for name in names:
-        if name.startswith(OF_TLS_13):
+        if name.startswith(TLS_13_PREFIX):
             raise ConfigurationError(
-                f"ssl_cipher_suites: {name} cannot be chosen. The suites of TLS 1.3 are the library's choice: leave them out. "
-                "Those of TLS 1.2 are called by OpenSSL's names, such as ECDHE-RSA-AES256-GCM-SHA384", option="ssl_cipher_suites")
-        if not name.startswith(tuple(NOT_NAMES)) and not _is_known(name):
+                f"ssl_cipher_suites: {name} cannot be selected. OpenSSL selects TLS 1.3 suites: leave them out. "
+                "Give TLS 1.2 suites by their OpenSSL names, such as ECDHE-RSA-AES256-GCM-SHA384", option="ssl_cipher_suites")
+        if not name.startswith(tuple(CIPHER_OPERATORS)) and not _is_known(name):
             raise ConfigurationError(
-                f"ssl_cipher_suites: this machine's OpenSSL has no {name}; `openssl ciphers` lists what it has", option="ssl_cipher_suites")
+                f"ssl_cipher_suites: this machine's OpenSSL has no suite {name}; `openssl ciphers` lists its suites", option="ssl_cipher_suites")
     try:
         context.set_ciphers(":".join(names))
     except ssl.SSLError as error:
@@ -184,7 +185,7 @@ def _is_known(name: str) -> bool:
     return True
 
 
-# ---- whom to trust --------------------------------------------------------------------------------------------------
+# ---- truststores ---------------------------------------------------------------------------------------------------
 
 
 def _trust(context: ssl.SSLContext, config: SecurityConfig) -> None:
@@ -192,7 +193,7 @@ def _trust(context: ssl.SSLContext, config: SecurityConfig) -> None:
     if text is not None and path is not None:
         raise _both("ssl_truststore_location", "ssl_truststore_certificates")
     if text is not None:
-        _anchor(context, certificates(Source("ssl_truststore_certificates"), text.encode()))
+        _trust_certificates(context, certificates(Source("ssl_truststore_certificates"), text.encode()))
     elif path is not None:
         _trust_file(context, config, Source("ssl_truststore_location", path))
     else:
@@ -202,31 +203,31 @@ def _trust(context: ssl.SSLContext, config: SecurityConfig) -> None:
 def _trust_file(context: ssl.SSLContext, config: SecurityConfig, source: Source) -> None:
     assert source.path is not None
     if config.ssl_truststore_type == "JKS":
-        raise source.wrong(f"JKS is Java's own format and cannot be read. {jks_way_out(source)}")
-    if os.path.isdir(source.path):  # noqa: PTH112 which raises nothing, however long it is
+        raise source.error(f"JKS is Java's own format and cannot be read. {jks_way_out(source)}")
+    if os.path.isdir(source.path):  # noqa: PTH112 does not raise for overlong paths
         _trust_folder(context, source)
     elif config.ssl_truststore_type == "PKCS12":
-        _anchor(context, pkcs12_certificates(source, source.read(), config.ssl_truststore_password))
+        _trust_certificates(context, pkcs12_certificates(source, source.read(), config.ssl_truststore_password))
     else:
         found = certificates(source, source.read())
         _refuse_password(config, "ssl_truststore")
-        _anchor(context, found)
+        _trust_certificates(context, found)
 
 
 def _trust_folder(context: ssl.SSLContext, source: Source) -> None:
-    """Of files named by hashes, which OpenSSL looks for when it needs them."""
+    """Files named by hashes, which OpenSSL reads when it needs them."""
     assert source.path is not None
     try:
-        names = os.listdir(source.path)  # noqa: PTH208 a text as the user gave it
+        names = os.listdir(source.path)  # noqa: PTH208 the path as the user gave it
     except OSError as error:
-        raise source.wrong(f"the folder cannot be read: {error.strerror or error}") from error
-    if not any(HASHED.fullmatch(name) for name in names):
-        raise source.wrong("the folder has no file whose name is a hash, such as 9d66eef0.0: `openssl rehash` makes them")
+        raise source.error(f"the folder cannot be read: {error.strerror or error}") from error
+    if not any(HASHED_NAME.fullmatch(name) for name in names):
+        raise source.error("the folder has no file with a hashed name such as 9d66eef0.0: run `openssl rehash` on it")
     context.load_verify_locations(capath=source.path)
 
 
-def _anchor(context: ssl.SSLContext, found: bytes) -> None:
-    """As in Java, whatever stands in a truststore is trusted, though it be no root."""
+def _trust_certificates(context: ssl.SSLContext, found: bytes) -> None:
+    """As in Java, every certificate in a truststore is trusted, also one that is not a root."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.load_verify_locations(cadata=found.decode("ascii"))
 
@@ -239,11 +240,11 @@ def _check_revoked(context: ssl.SSLContext, config: SecurityConfig) -> None:
         try:
             context.load_verify_locations(cafile=path)
         except OSError as error:
-            raise source.wrong("a revocation list in it is damaged") from error
+            raise source.error("a revocation list in it is damaged") from error
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
-# ---- who the client is ----------------------------------------------------------------------------------------------
+# ---- client certificate ----------------------------------------------------------------------------------------------
 
 
 def has_identity(config: SecurityConfig) -> bool:
@@ -263,7 +264,7 @@ def _identity(config: SecurityConfig) -> Identity | None:
 
 def _of_keystore(config: SecurityConfig, source: Source) -> Identity:
     if config.ssl_keystore_type == "JKS":
-        raise source.wrong(f"JKS is Java's own format and cannot be read. {jks_way_out(source)}")
+        raise source.error(f"JKS is Java's own format and cannot be read. {jks_way_out(source)}")
     content = source.read()
     if config.ssl_keystore_type == "PKCS12":
         return pkcs12_identity(source, content, config.ssl_keystore_password)
@@ -277,7 +278,7 @@ def _of_parts(config: SecurityConfig) -> Identity:
                                  config.ssl_certificate_location, "ssl_certificate_location")
     key, of_key = _part(config.ssl_keystore_key, "ssl_keystore_key", config.ssl_key_location, "ssl_key_location")
     if certificate is None or content is None:
-        raise ConfigurationError(f"{(key or Source('')).option} is set, its certificate is not: set ssl_certificate_location or "
+        raise ConfigurationError(f"{(key or Source('')).option} is set without its certificate: set ssl_certificate_location or "
                                  "ssl_keystore_certificate_chain", option="ssl_certificate_location")
     chain = certificates(certificate, content)
     if key is None or of_key is None:
@@ -297,11 +298,11 @@ def _part(text: str | None, text_option: str, path: str | None, path_option: str
 
 
 def _both(one: str, other: str) -> ConfigurationError:
-    return ConfigurationError(f"{one} and {other} say the same thing in two ways: keep one", option=one)
+    return ConfigurationError(f"{one} and {other} are two ways to set the same thing: keep one", option=one)
 
 
-def _refuse_idle_passwords(config: SecurityConfig) -> None:
-    """Who sets one believes that there is a store or a key: as in Java, its absence is told."""
+def _refuse_unused_passwords(config: SecurityConfig) -> None:
+    """A password without a store or key is a mistake, as in Java."""
     needed = {
         "ssl_truststore_password": ("ssl_truststore_location",),
         "ssl_keystore_password": ("ssl_keystore_location",),
@@ -309,10 +310,10 @@ def _refuse_idle_passwords(config: SecurityConfig) -> None:
     }
     for password, stores in needed.items():
         if getattr(config, password) is not None and all(getattr(config, store) is None for store in stores):
-            raise ConfigurationError(f"{password} is set, and {stores[0]} is not: there is nothing that it could open", option=password)
+            raise ConfigurationError(f"{password} is set, but {stores[0]} is not: there is nothing to decrypt", option=password)
 
 
 def _refuse_password(config: SecurityConfig, store: str, instead: str = "") -> None:
     if getattr(config, f"{store}_password") is not None:
-        raise ConfigurationError(f"{store}_password is set, and a store of type PEM has none{instead}. Leave it out, or set {store}_type=PKCS12",
+        raise ConfigurationError(f"{store}_password is set, but a PEM store has no password{instead}. Leave it out, or set {store}_type=PKCS12",
                                  option=f"{store}_password")

@@ -1,11 +1,11 @@
 """What a connection has written and the kernel has not taken yet.
 
-Knows bytes, a transport and perhaps its socket; knows no requests. Before Python 3.12 a transport joins all pieces, tries to send them, and
-copies what is left once more: two copies of every batch. So what the kernel takes goes past it, and what must wait waits here as it
-is; the transport gets a crumb of it, which it copies and waits with until there is room.
+Knows bytes, a transport and perhaps its socket; knows no requests.
 
-A transport with TLS encrypts all that it is given, at once, and keeps that until the kernel has taken it. So it gets a gulp at a
-time, and the next one when none of the last is left: what must wait waits here as it is. What was encrypted is read no more.
+- Plain: before Python 3.12 a transport joins all pieces and copies what the kernel refuses, two copies of every batch. So pieces are
+  sent to the socket directly; the rest waits here without a copy. The transport gets a few bytes of it, so that it waits for room.
+- TLS: a transport encrypts everything it is given at once and keeps it until the kernel has taken it. So it gets one chunk at a time,
+  the next one when the last is gone; the rest waits here without a copy. Encrypted pieces are not read again.
 """
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from typing import Final
 from pyclient.codec.produce import Buffer
 
 MOST_PIECES: Final = 512
-"""In one call of the system; it may refuse more than 1024."""
-CRUMB: Final = 512
-"""Bytes."""
-GULP: Final = 128 * 1024
-"""Bytes: encrypting them takes less than a tenth of a millisecond, and they still are in the processor's cache when the kernel copies them."""
+"""Per call of sendmsg; the system may refuse more than 1024."""
+WAKE_BYTES: Final = 512
+"""What the transport gets to wait with for room in the kernel's buffer."""
+TLS_CHUNK: Final = 128 * 1024
+"""Bytes: encrypted in less than 0.1 ms, and still in the processor's cache when the kernel copies them."""
 
 
 class WriteBuffer:
-    """Writes pieces in their order; without a socket and without TLS all of them go through the transport at once."""
+    """Writes pieces in order; without `attach_socket` and `attach_tls` all of them go to the transport at once."""
 
     def __init__(self, transport: asyncio.WriteTransport) -> None:
         self._transport = transport
@@ -35,39 +35,39 @@ class WriteBuffer:
         self._encrypts = False
         self._pieces: deque[Buffer] = deque()
 
-    def take_socket(self, sock: socket.socket) -> None:
-        """The transport's own: from now on it tells of every byte that it must keep, by ``pause_writing``, and that it is gone."""
+    def attach_socket(self, sock: socket.socket) -> None:
+        """Write to the transport's own socket. From now on the transport calls ``pause_writing`` for each byte it must keep."""
         self._socket = sock
         self._transport.set_write_buffer_limits(0)
 
-    def take_tls(self) -> None:
-        """The transport encrypts: from now on it tells of all that it must keep, and that it is gone."""
+    def attach_tls(self) -> None:
+        """The transport encrypts. From now on it calls ``pause_writing`` for each byte it must keep."""
         self._encrypts = True
-        self._transport.set_write_buffer_limits(high=1, low=0)  # reached, not passed: with 0 it would tell of nothing too
+        self._transport.set_write_buffer_limits(high=1, low=0)  # high=0 would mean no call at all
 
     @property
-    def holds(self) -> bool:
-        """Whether something waits here, which closing the transport would lose."""
+    def pending(self) -> bool:
+        """Whether closing the transport would lose bytes."""
         return bool(self._pieces) or (self._encrypts and self._transport.get_write_buffer_size() > 0)
 
     @property
     def unwritten(self) -> int:
-        """So many of the bytes put here may still be read: the kernel has not taken them, or they are not encrypted yet."""
+        """Number of written bytes whose memory may still be read: not in the kernel, or not encrypted yet."""
         waiting = sum(map(len, self._pieces))
         return waiting if self._encrypts else waiting + self._transport.get_write_buffer_size()
 
-    def put(self, pieces: Iterable[Buffer]) -> None:
-        """Write *pieces*; nobody may change them before they are gone."""
+    def write(self, pieces: Iterable[Buffer]) -> None:
+        """Write *pieces*; they must not change until they are no longer `unwritten`."""
         if self._socket is None and not self._encrypts:
             self._transport.writelines(pieces)
         else:
             self._pieces.extend(pieces)
-            self.go_on()
+            self.flush()
 
-    def go_on(self) -> None:
-        """Give the kernel what it takes, unless the transport has something to write before: it tells when it has not (``resume_writing``).
+    def flush(self) -> None:
+        """Write what the kernel takes, unless the transport still has bytes: it calls ``resume_writing`` when it has none.
 
-        Not to be called in there: it may end the transport, which believes to be alive until that call returns.
+        Do not call this inside of ``resume_writing``: it may close the transport, which assumes to be open until that call returns.
         """
         if self._socket is None and not self._encrypts:
             return
@@ -76,21 +76,21 @@ class WriteBuffer:
                 if self._transport.is_closing():
                     self._pieces.clear()
                 elif self._socket is None:
-                    self._transport.write(_gulped(self._pieces))
+                    self._transport.write(_take_chunk(self._pieces))
                 elif not _send(self._socket, self._pieces):
-                    self._transport.write(_bitten(self._pieces))  # of what is broken, too: it finds out and tells
-        except BaseException:  # Ctrl-C: nobody knows how much the kernel took, and what it took must not be written again
+                    self._transport.write(_take_first(self._pieces))  # also if the socket is broken: the transport reports it
+        except BaseException:  # Ctrl-C: it is unknown how much the kernel took, and no byte may be written twice
             self._transport.abort()
             raise
 
 
 def _send(sock: socket.socket, pieces: deque[Buffer]) -> bool:
-    """Whether the kernel took all that it was offered; what it took is gone from *pieces*."""
+    """Whether the kernel took everything it was offered; what it took is removed from *pieces*."""
     offered = list(islice(pieces, MOST_PIECES))
     try:
         sent = sock.sendmsg(offered)
     except OSError:
-        return False  # full, or broken
+        return False  # full or broken
     for piece in offered:
         if sent < len(piece):
             pieces[0] = memoryview(piece)[sent:]
@@ -100,9 +100,9 @@ def _send(sock: socket.socket, pieces: deque[Buffer]) -> bool:
     return True
 
 
-def _gulped(pieces: deque[Buffer]) -> Buffer:
-    """The next bytes, taken off *pieces*; several small ones are joined, for each would be a record of TLS by itself."""
-    room, taken = GULP, []
+def _take_chunk(pieces: deque[Buffer]) -> Buffer:
+    """Remove the next chunk from *pieces*; small pieces are joined, because each write becomes at least one TLS record."""
+    room, taken = TLS_CHUNK, []
     while pieces and room:
         piece = memoryview(pieces.popleft())
         if len(piece) > room:
@@ -113,11 +113,11 @@ def _gulped(pieces: deque[Buffer]) -> Buffer:
     return taken[0] if len(taken) == 1 else b"".join(taken)
 
 
-def _bitten(pieces: deque[Buffer]) -> bytes:
-    """The first bytes, taken off *pieces*."""
+def _take_first(pieces: deque[Buffer]) -> bytes:
+    """Remove the first bytes from *pieces*."""
     first = memoryview(pieces[0])
-    if len(first) > CRUMB:
-        pieces[0] = first[CRUMB:]
+    if len(first) > WAKE_BYTES:
+        pieces[0] = first[WAKE_BYTES:]
     else:
         pieces.popleft()
-    return bytes(first[:CRUMB])
+    return bytes(first[:WAKE_BYTES])

@@ -29,7 +29,7 @@ class ProducerShutdown:
         self._portal = portal
         self._observer = observer
         self._closing = threading.Lock()
-        process_hooks.at_exit(self)
+        process_hooks.add_exit_hook(self)
 
     def close(self, limit: float | None) -> None:
         """Deliver for at most *limit* seconds, then close; a second caller waits as long for the first.
@@ -63,11 +63,11 @@ class ProducerShutdown:
             self._portal.call(self._core.close)  # Ctrl-C may have ended finish() early
             self._portal.stop()
             self._observer.close(None if until is None else max(0.0, until - time.monotonic()))
-            process_hooks.left(self)
+            process_hooks.remove_exit_hook(self)
 
     def forget(self) -> None:
         """The producer was collected unclosed: deliver in the background for ``delivery_timeout_ms``, then end."""
-        self._portal.end_after(self._finish_unwatched)
+        self._portal.stop_after(self._finish_unwatched)
 
     async def _finish_unwatched(self) -> None:
         try:
@@ -75,7 +75,7 @@ class ProducerShutdown:
         finally:
             await self._core.close()
             self._observer.close(0)
-            process_hooks.left(self)
+            process_hooks.remove_exit_hook(self)
 
     def at_exit(self) -> None:
         """The interpreter ends: deliver what can be delivered in a few seconds, and say what was lost."""

@@ -1,4 +1,4 @@
-"""Where clients run: the network, the clocks, randomness and worker threads; a simulation puts its own in their place."""
+"""What a client takes from outside: network, clocks, randomness and worker threads. A simulation provides its own."""
 from __future__ import annotations
 
 import contextlib
@@ -16,31 +16,31 @@ from pyclient.runtime.transport import AsyncioNetwork, Network
 from pyclient.runtime.worker_thread import Worker
 
 SEAL_INLINE_BYTES: Final = 65_536
-ASSIGNING: Final = "pyclient-assignor"
-"""The worker in which leaders of groups share partitions out."""
+ASSIGNOR_THREAD: Final = "pyclient-assignor"
+"""Name of the worker in which a group leader assigns partitions."""
 
 
 def wall_ms() -> int:
-    """The system's clock, in milliseconds since the epoch."""
+    """The system clock, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 @attrs.frozen(kw_only=True)
 class Environment:
-    """What a client takes from outside. One network, generator and executor per client; the clocks are shared."""
+    """One network, random generator and executor per client; the clocks are shared."""
 
     network: Callable[[], Network] = AsyncioNetwork
     clock: Callable[[], float] = time.monotonic
-    """Seconds that never go back."""
+    """Monotonic seconds."""
     wall: Callable[[], int] = wall_ms
     """Milliseconds since the epoch, as records are stamped."""
     random: Callable[[], Random] = Random
     token_bytes: Callable[[int], bytes] = secrets.token_bytes
-    """Random bytes for logins, which nobody may guess."""
+    """Unpredictable bytes for logins."""
     workers: Callable[[str], Executor] = Worker
-    """Makes the executor for work that would hold up the loop; takes a name for its thread."""
+    """Creates the executor for work that would block the loop; the argument names its thread."""
     seal_inline_bytes: int = SEAL_INLINE_BYTES
-    """Compressing more than this is such work."""
+    """Compressing more than this is done by a worker."""
 
 
 _REAL: Final = Environment()
@@ -48,13 +48,13 @@ _current: Final[ContextVar[Environment]] = ContextVar("pyclient environment", de
 
 
 def environment() -> Environment:
-    """The one that clients made here and now run in."""
+    """The environment of clients created in this context."""
     return _current.get()
 
 
 @contextlib.contextmanager
 def using(chosen: Environment) -> Iterator[None]:
-    """Let clients that are made within the block run in *chosen*."""
+    """Clients created within the block run in *chosen*."""
     token = _current.set(chosen)
     try:
         yield

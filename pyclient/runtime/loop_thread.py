@@ -1,6 +1,6 @@
 """The background thread of a sync client: one asyncio loop, and calls into it from any other thread.
 
-Rule: a call that was let in ends, by its result or by the end of the portal; none is let in after `stop` began.
+Rule: an accepted call ends with its result or with the portal; none is accepted after `stop` began.
 """
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ T = TypeVar("T")
 
 
 class Portal:
-    """A daemon thread that runs a loop until `stop` or `end_after`."""
+    """A daemon thread that runs an asyncio loop until `stop` or `stop_after`."""
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self._gate = threading.RLock()  # between letting calls in and the end; the handler of a signal may call while its thread does
-        self._ending = False
+        self._lock = threading.RLock()  # accepting calls against stopping; reentrant, because a signal handler may call too
+        self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         _here.portal = self
-        while not self._ran():
+        while not self._run_loop():
             pass
         self.loop.close()
 
-    def _ran(self) -> bool:
-        """Run the loop; False when a user's function ended it that wanted to end the program: whoever waits for it must not wait forever."""
+    def _run_loop(self) -> bool:
+        """Run the loop; False if a user's function raised KeyboardInterrupt or SystemExit: run on, or waiting callers would hang."""
         try:
             self.loop.run_forever()
         except (KeyboardInterrupt, SystemExit):
-            _log.exception("a function that a client called raised what ends programs; the client goes on")
+            _log.exception("a user's function raised an exception that ends programs in the client's thread; the client continues")
             return False
         return True
 
@@ -48,8 +48,8 @@ class Portal:
         """Run a coroutine on the loop and wait for its result. Ctrl-C cancels it.
 
         Raises:
-            IllegalStateError: called on the loop's own thread, where waiting would never end.
-            ClientClosedError: the portal has ended, or ended meanwhile.
+            IllegalStateError: called on the loop's own thread, where it would deadlock.
+            ClientClosedError: the portal has stopped, before or during the call.
         """
         self._check_thread()
         future = self.submit(make)
@@ -63,12 +63,12 @@ class Portal:
 
     def submit(self, make: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Start a coroutine on the loop without waiting for it."""
-        with self._gate:
+        with self._lock:
             self._check_open()
             work = make()
             try:
                 return asyncio.run_coroutine_threadsafe(work, self.loop)
-            except RuntimeError:  # such a handler has ended the portal meanwhile
+            except RuntimeError:  # a signal handler has stopped the portal meanwhile
                 work.close()
                 raise _closed() from None
 
@@ -80,33 +80,33 @@ class Portal:
         return self.call(work)
 
     def stop(self) -> None:
-        """End the loop and the thread; what still runs there is cancelled, and nothing is left."""
+        """Cancel all tasks, stop the loop and join the thread."""
         self._check_thread()
-        self._end(None)
+        self._stop(None)
         self._thread.join()
 
-    def end_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Run one more coroutine, then end as `stop` does; nobody waits for it."""
-        self._end(last)
+    def stop_after(self, last: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run one more coroutine, then stop; does not wait."""
+        self._stop(last)
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end, at most *timeout* seconds; whether it came."""
+        """Wait for the thread at most *timeout* seconds; whether it has ended."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def _end(self, last: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
-        with self._gate:
-            if not self._ending:
-                self._ending = True
-                asyncio.run_coroutine_threadsafe(self._wind_up(last), self.loop)
+    def _stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
+        with self._lock:
+            if not self._stopping:
+                self._stopping = True
+                asyncio.run_coroutine_threadsafe(self._finish(last), self.loop)
 
-    async def _wind_up(self, last: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
-        """Every call let in has its task by now: the loop runs what it is handed in order."""
+    async def _finish(self, last: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
+        """Every accepted call has its task already: the loop runs callbacks in order."""
         if last is not None:
             try:
                 await last()
-            except Exception as error:  # noqa: BLE001 nobody is left to raise it to
-                _log.warning("ending an unclosed client: %s", error)
+            except Exception as error:  # noqa: BLE001 no caller is left to raise it to
+                _log.warning("closing a client that was not closed: %s", error)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -115,10 +115,10 @@ class Portal:
 
     def _check_thread(self) -> None:
         if threading.current_thread() is self._thread:
-            raise IllegalStateError("a blocking call inside the client's own thread would wait for itself: use another thread")
+            raise IllegalStateError("a blocking call in the client's own thread would deadlock: call it from another thread")
 
     def _check_open(self) -> None:
-        if self._ending:
+        if self._stopping:
             raise _closed()
 
 
@@ -127,5 +127,5 @@ def _closed() -> ClientClosedError:
 
 
 def in_portal() -> bool:
-    """Whether the running thread is a portal's: nobody but the client waits for its loop."""
+    """Whether the running thread is a portal's, whose loop only the client uses."""
     return hasattr(_here, "portal")

@@ -1,4 +1,4 @@
-"""Work that would hold up the loop, done by one worker thread; what came of it is told on the loop."""
+"""Work that would block the loop runs in one worker thread; its result is delivered on the loop."""
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +10,7 @@ from pyclient.runtime.environment import Environment
 
 
 class Offload:
-    """One worker, begun with the first work. *on_end* is called on the loop after each."""
+    """One worker, started with the first work. *on_end* is called on the loop after each."""
 
     def __init__(self, environment: Environment, name: str, on_end: Callable[[], None]) -> None:
         self._environment = environment
@@ -18,29 +18,29 @@ class Offload:
         self._on_end = on_end
         self._workers: Executor | None = None
 
-    def run(self, work: Callable[[], Any], tell: Callable[[Any, BaseException | None], None]) -> None:
-        """Do *work*; *tell* is called on the running loop with its result, or what it raised."""
+    def run(self, work: Callable[[], Any], deliver: Callable[[Any, BaseException | None], None]) -> None:
+        """Run *work*; *deliver* is called on the running loop with its result or its exception."""
         loop = asyncio.get_running_loop()
 
         def ended(future: Future[Any]) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(told, future)
+                loop.call_soon_threadsafe(finish, future)
 
-        def told(future: Future[Any]) -> None:
+        def finish(future: Future[Any]) -> None:
             if not future.cancelled():
                 error = future.exception()
-                tell(None if error is not None else future.result(), error)
+                deliver(None if error is not None else future.result(), error)
                 self._on_end()
 
         self._workers = self._workers or self._environment.workers(self._name)
         try:
             future = self._workers.submit(work)
-        except RuntimeError as error:  # the interpreter is ending and starts no threads any more
-            loop.call_soon(tell, None, error)
+        except RuntimeError as error:  # the interpreter is shutting down and starts no threads
+            loop.call_soon(deliver, None, error)
         else:
             future.add_done_callback(ended)
 
     def close(self) -> None:
-        """Begin nothing more; what is under way is not waited for."""
+        """Start no more work; running work is not waited for."""
         if self._workers is not None:
             self._workers.shutdown(wait=False, cancel_futures=True)

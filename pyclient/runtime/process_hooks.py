@@ -1,6 +1,6 @@
-"""What happens to open clients when the process forks or ends. Process-wide; the only place with such hooks.
+"""What happens to open clients when the process forks or exits. Process-wide; the only module with such hooks.
 
-POSIX-only calls are here too: elsewhere there is no fork to guard against.
+Without ``os.register_at_fork`` (Windows) there is no fork to handle.
 """
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from typing import Any, Final, Protocol
 _log = logging.getLogger(__name__)
 
 
-class Living(Protocol):
-    """A client that wants to know."""
+class ForkAware(Protocol):
+    """A client that is notified of forks."""
 
     def forked(self) -> None: ...
 
 
-class Farewell(Protocol):
-    """Something to finish before the interpreter ends."""
+class ExitHook(Protocol):
+    """Something to finish before the interpreter exits."""
 
     def at_exit(self) -> None: ...
 
 
 _open: Final[weakref.WeakSet[Any]] = weakref.WeakSet()
-_leaving: Final[dict[int, Farewell]] = {}  # held strongly: a producer that was collected may still have records to send
+_exit_hooks: Final[dict[int, ExitHook]] = {}  # strong references: a collected producer may still have records to send
 _kept_in_child: Final[list[Any]] = []
 
 
-def register(client: Living) -> None:
-    """Tell *client* when the process was forked."""
+def register(client: ForkAware) -> None:
+    """Call ``client.forked()`` in forked children."""
     _open.add(client)
 
 
-def unregister(client: Living) -> None:
-    """Forget it: it is closed."""
+def unregister(client: ForkAware) -> None:
+    """The client is closed."""
     _open.discard(client)
 
 
-def at_exit(farewell: Farewell) -> None:
-    """Give it a last chance before the interpreter ends, while daemon threads still run."""
-    _leaving[id(farewell)] = farewell
+def add_exit_hook(hook: ExitHook) -> None:
+    """Call ``hook.at_exit()`` before the interpreter exits, while daemon threads still run."""
+    _exit_hooks[id(hook)] = hook
 
 
-def left(farewell: Farewell) -> None:
-    """It has nothing to finish any more."""
-    _leaving.pop(id(farewell), None)
+def remove_exit_hook(hook: ExitHook) -> None:
+    """There is nothing to finish any more."""
+    _exit_hooks.pop(id(hook), None)
 
 
 def _after_fork_in_child() -> None:
-    _kept_in_child.extend(_leaving.values())  # never collected here: nothing may touch the parent's descriptors
-    _leaving.clear()
+    _kept_in_child.extend(_exit_hooks.values())  # never collected in the child: finalizers would touch the parent's descriptors
+    _exit_hooks.clear()
     for client in list(_open):
         _kept_in_child.append(client)
         client.forked()
@@ -60,11 +60,11 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    for farewell in list(_leaving.values()):
+    for hook in list(_exit_hooks.values()):
         try:
-            farewell.at_exit()
-        except Exception:  # noqa: BLE001 the others have something to finish too
-            _log.exception("ending a client with the interpreter failed")
+            hook.at_exit()
+        except Exception:  # noqa: BLE001 the other hooks must run too
+            _log.exception("closing a client at interpreter exit failed")
 
 
 atexit.register(_at_exit)

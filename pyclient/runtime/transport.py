@@ -1,4 +1,4 @@
-"""Names, sockets and their options: the outside world, behind one small interface that a simulation can replace."""
+"""Name resolution, sockets and their options, behind one small interface that a simulation can replace."""
 from __future__ import annotations
 
 import asyncio
@@ -14,16 +14,16 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 SYSTEM_DEFAULT: Final = -1
-JOINS_PIECES: Final = sys.version_info < (3, 12) and hasattr(socket.socket, "sendmsg")
-"""Whether this Python's transports copy what they are to write."""
-WAITS_FOR_MORE: Final = sys.platform == "linux"
-"""Whether SO_RCVLOWAT counts for who waits, and not only for who reads."""
-FAREWELL_S: Final = 1.0
-"""How long an end of TLS may wait for the peer's last word where it cannot be told that nobody listens (see `UsesTls`)."""
+COPIES_WRITES: Final = sys.version_info < (3, 12) and hasattr(socket.socket, "sendmsg")
+"""Whether this Python's transports copy the bytes they write."""
+HAS_RCVLOWAT: Final = sys.platform == "linux"
+"""Whether SO_RCVLOWAT affects epoll, and not only blocking reads."""
+TLS_SHUTDOWN_S: Final = 1.0
+"""Longest wait for the peer's close_notify if `UsesTls.attach_tls` cannot shorten it."""
 
 
 class Endpoint(NamedTuple):
-    """One resolved address of a host: what ``socket.connect`` takes, and how to show it."""
+    """One resolved address of a host, as ``socket.connect`` takes it."""
 
     family: int
     address: tuple[Any, ...]
@@ -41,59 +41,63 @@ class SocketOptions(NamedTuple):
 
 
 class Tls(NamedTuple):
-    """What a connection with TLS needs."""
+    """The parameters of a TLS connection."""
 
     context: ssl.SSLContext
     host: str
-    """The name that the broker's certificate must have: the one in its address, not what that was resolved to."""
+    """The name that the broker's certificate must contain: the one in its address, not a resolved one."""
     timeout: float
     """Seconds that the handshake may take."""
     connected: Callable[[], None]
-    """Called when the socket is connected, and the handshake begins."""
+    """Called when the socket is connected, before the handshake."""
 
 
 class Network(Protocol):
-    """How a client reaches hosts."""
+    """Resolves names and opens connections."""
 
     async def resolve(self, host: str, port: int) -> list[Endpoint]:
         """Every address of *host*, in the resolver's order. Raises OSError."""
 
     async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
                    tls: Tls | None = None) -> asyncio.Transport:
-        """Connect and hand the connection to a protocol, with TLS once the handshake is done. Raises OSError, of which ssl.SSLError is one, and
-        ValueError for a name that TLS cannot have."""
+        """Connect, with *tls* do the handshake, and attach a protocol.
+
+        Raises OSError, of which ssl.SSLError is a subclass, and ValueError for a name that TLS does not allow.
+        """
 
     def drop(self) -> None:
-        """Close every socket of this process without a word to its peer (after a fork: they belong to the parent)."""
+        """Close every socket of this process without closing its connection (after a fork: they belong to the parent)."""
 
 
 @runtime_checkable
 class UsesSocket(Protocol):
-    """A protocol that reads its socket beside the transport, and may write to it as long as the transport has nothing of its own to write."""
+    """A protocol that reads its socket beside the transport, and writes to it while the transport has nothing to write."""
 
-    def take_socket(self, sock: socket.socket, *, writes: bool) -> None:
-        """Called once, before anything is written. *writes*: it should write itself, for the transport would copy what it is given."""
+    def attach_socket(self, sock: socket.socket, *, writes: bool) -> None:
+        """Called once, before the first write. *writes*: write directly, because the transport would copy the bytes."""
 
 
 @runtime_checkable
 class UsesTls(Protocol):
-    """A protocol that closes its connection as fast as one without TLS."""
+    """A protocol that closes a TLS connection without waiting for the peer."""
 
-    def take_tls(self, deafen: Callable[[], None], wake_at: Callable[[int], None] | None = None) -> None:
-        """Called once, when the handshake is done and before anything is written. *deafen*, called after the transport was closed, ends the
-        wait for the peer's word that it ends too; what is to be written still is. *wake_at* lets the transport be told of bytes that came only
-        when they are so many, until it is called again; None where the system cannot do that.
+    def attach_tls(self, stop_reading: Callable[[], None], set_low_water: Callable[[int], None] | None = None) -> None:
+        """Called once, after the handshake and before the first write.
+
+        *stop_reading*, called after ``transport.close()``, ends the wait for the peer's close_notify; pending writes are still
+        written. *set_low_water* sets how many received bytes wake the transport, until it is called again; None where the
+        system cannot do this.
         """
 
 
 class AsyncioNetwork:
-    """Real sockets on the running loop; names are resolved in the loop's executor."""
+    """Real sockets on the running loop."""
 
     def __init__(self) -> None:
         self._sockets: set[socket.socket] = set()
 
     async def resolve(self, host: str, port: int) -> list[Endpoint]:
-        """Ask the system's resolver, in a thread that ends with it; a numeric address needs neither."""
+        """Call the system's resolver in a thread of its own; a numeric address needs neither."""
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except socket.gaierror:
@@ -115,14 +119,14 @@ class AsyncioNetwork:
                 return await _secured(loop, sock, protocol, tls)
             transport, made = await loop.create_connection(protocol, sock=sock)
             if isinstance(made, UsesSocket):
-                made.take_socket(sock, writes=JOINS_PIECES)
+                made.attach_socket(sock, writes=COPIES_WRITES)
         except BaseException:
             sock.close()
             raise
         return transport
 
     def drop(self) -> None:
-        """Detach first, so that no transport closes a descriptor somebody else got meanwhile."""
+        """Detach first, so that no transport closes a descriptor that was reused meanwhile."""
         for sock in self._sockets:
             descriptor = sock.detach()
             if descriptor >= 0:
@@ -130,34 +134,34 @@ class AsyncioNetwork:
 
 
 async def _secured(loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol], tls: Tls) -> asyncio.Transport:
-    """Shake hands. asyncio's limits give way to ours; nobody reads or writes the socket beside the transport."""
+    """Do the TLS handshake, with our timeouts instead of asyncio's. Only the transport reads and writes the socket."""
     tls.connected()
     transport, made = await loop.create_connection(
-        protocol, sock=sock, ssl=tls.context, server_hostname=tls_name(tls.host), ssl_handshake_timeout=tls.timeout, ssl_shutdown_timeout=FAREWELL_S)
+        protocol, sock=sock, ssl=tls.context, server_hostname=tls_name(tls.host), ssl_handshake_timeout=tls.timeout, ssl_shutdown_timeout=TLS_SHUTDOWN_S)
     if isinstance(made, UsesTls):
-        made.take_tls(functools.partial(_read_no_more, sock), functools.partial(_wake_at, sock) if WAITS_FOR_MORE else None)
+        made.attach_tls(functools.partial(_shut_down_reading, sock), functools.partial(_set_low_water, sock) if HAS_RCVLOWAT else None)
     return transport
 
 
 def tls_name(host: str) -> str:
-    """As certificates write it: no dot at the end, no zone of an IPv6 address."""
+    """The name as in certificates: without a trailing dot or an IPv6 zone."""
     return host.rstrip(".").partition("%")[0]
 
 
-def _read_no_more(sock: socket.socket) -> None:
-    """What reads the socket is told that its stream has ended; writing goes on."""
-    with contextlib.suppress(OSError):  # it is gone already
+def _shut_down_reading(sock: socket.socket) -> None:
+    """The transport sees the end of the stream; writing continues."""
+    with contextlib.suppress(OSError):  # it is closed already
         sock.shutdown(socket.SHUT_RD)
 
 
-def _wake_at(sock: socket.socket, size: int) -> None:
-    """Be told of what came when it is *size* bytes; also when the stream has ended, and when the system's buffer can take no more."""
-    with contextlib.suppress(OSError):  # it is gone already
+def _set_low_water(sock: socket.socket, size: int) -> None:
+    """Wake the loop at *size* received bytes; the end of the stream and a full receive buffer wake it as well."""
+    with contextlib.suppress(OSError):  # it is closed already
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
 
-def reason(error: OSError | UnicodeError) -> str:
-    """What the system says, without the wording of whoever called it."""
+def os_reason(error: OSError | UnicodeError) -> str:
+    """The system's reason, without the text that asyncio adds."""
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
         return os.strerror(error.errno)
     return str(getattr(error, "strerror", None) or error)
@@ -166,33 +170,33 @@ def reason(error: OSError | UnicodeError) -> str:
 async def _in_a_thread(work: Callable[[], T]) -> T:
     """Run a blocking call in a daemon thread of its own.
 
-    Not in the loop's executor: its threads would outlive the client, closing would wait for a name server that does not
-    answer, and while the interpreter ends it takes no work any more.
+    The loop's executor is not used: its threads outlive the client, `close` would wait for a name server that does not answer, and
+    it accepts no work while the interpreter shuts down.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def tell(settle: Callable[[], None]) -> None:
-        if not done.done():  # cancelled meanwhile
+    def deliver(settle: Callable[[], None]) -> None:
+        if not done.done():  # else cancelled meanwhile
             settle()
 
     def run() -> None:
         try:
             found = work()
-        except Exception as error:  # noqa: BLE001 it belongs to whoever waits
+        except Exception as error:  # noqa: BLE001 raised to the awaiting task
             outcome = functools.partial(done.set_exception, error)
         else:
             outcome = functools.partial(done.set_result, found)
-        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits any more
-            loop.call_soon_threadsafe(tell, outcome)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, no task waits
+            loop.call_soon_threadsafe(deliver, outcome)
 
     thread = threading.Thread(target=run, name="pyclient-resolver", daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # the interpreter is ending and starts no threads any more
+    except RuntimeError:  # the interpreter is shutting down and starts no threads
         return work()
     found = await done
-    thread.join()  # it has said its last word
+    thread.join()  # it has nothing left to do
     return found
 
 
@@ -205,7 +209,7 @@ def _tune(sock: socket.socket, options: SocketOptions) -> None:
 
 
 def _resize(sock: socket.socket, option: int, size: int) -> None:
-    """Linux cuts a size to what it allows; others refuse it, and get half of it."""
+    """Linux reduces a size to what it allows; other systems refuse it: then try half of it."""
     while size:
         try:
             sock.setsockopt(socket.SOL_SOCKET, option, size)

@@ -1,4 +1,4 @@
-"""The thread in which a client does what would hold up its loop."""
+"""The thread for work that would block a client's loop."""
 from __future__ import annotations
 
 import contextlib
@@ -20,9 +20,9 @@ class _Task(NamedTuple):
 
 
 class Worker(Executor):
-    """One thread, begun with the first work. It ends when it is shut down, or when nobody has the worker any more.
+    """One daemon thread, started with the first work. It ends on `shutdown`, or when the worker is garbage collected.
 
-    Unlike a ThreadPoolExecutor's, the end of the interpreter does not wait for it: a user's token function may never return.
+    Unlike with ThreadPoolExecutor, the interpreter does not wait for it at exit: a user's token function may never return.
     """
 
     def __init__(self, name: str) -> None:
@@ -33,7 +33,7 @@ class Worker(Executor):
         self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Do it after what was given before. Raises RuntimeError after the end, also the interpreter's, which starts no threads."""
+        """Run it after the work submitted before. Raises RuntimeError after `shutdown`, or while the interpreter shuts down."""
         future: Future[T] = Future()
         with self._lock:
             if self._ended:
@@ -44,13 +44,13 @@ class Worker(Executor):
         return future
 
     def _start(self) -> None:
-        thread = threading.Thread(target=_work_off, args=(self._tasks,), name=self._name, daemon=True)
+        thread = threading.Thread(target=_run_tasks, args=(self._tasks,), name=self._name, daemon=True)
         thread.start()
         self._thread = thread
         weakref.finalize(self, self._tasks.put, None).atexit = False
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take nothing more. What was given is done all the same, unless it is cancelled."""
+        """Accept no more work. Submitted work is still run, unless it is cancelled."""
         with self._lock:
             self._ended = True
             if cancel_futures:
@@ -68,19 +68,19 @@ def _cancel_all(tasks: queue.SimpleQueue[_Task | None]) -> None:
                 task.future.cancel()
 
 
-def _work_off(tasks: queue.SimpleQueue[_Task | None]) -> None:
-    """The thread. Holds no worker, so that one can be forgotten."""
+def _run_tasks(tasks: queue.SimpleQueue[_Task | None]) -> None:
+    """The thread. Keeps no reference to the worker, so that it can be collected."""
     while (task := tasks.get()) is not None:
-        _do(task)
-        del task  # waiting for the next one, keep nobody's things alive
+        _run(task)
+        del task  # keep no reference while waiting for the next task
 
 
-def _do(task: _Task) -> None:
+def _run(task: _Task) -> None:
     if not task.future.set_running_or_notify_cancel():
         return
     try:
         result = task.work()
-    except BaseException as error:  # noqa: BLE001 also sys.exit(): whoever waits is told
+    except BaseException as error:  # noqa: BLE001 also SystemExit: the future must have a result
         task.future.set_exception(error)
     else:
         task.future.set_result(result)

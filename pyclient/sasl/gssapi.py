@@ -1,4 +1,4 @@
-"""GSSAPI (RFC 4752): Kerberos tickets, by the package gssapi (python-gssapi) and the system's Kerberos library."""
+"""GSSAPI (RFC 4752): login by Kerberos ticket, with the package gssapi and the system's Kerberos library."""
 from __future__ import annotations
 
 from collections.abc import Generator
@@ -7,16 +7,16 @@ from typing import Any, Final
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
 
 NO_LAYER: Final = 1
-"""The bit of the security layer "none": messages after the login are not wrapped. Kafka knows no other one."""
+"""The bit for no security layer: messages after the login are not wrapped. Kafka supports nothing else."""
 NO_SIZE: Final = bytes(3)
 OFFER: Final = 4
-"""Bytes of the broker's offer: the layers' bits, and the largest message it takes."""
-LEGS: Final = 8
-"""Tokens until both sides trust each other; Kerberos needs one or two."""
+"""Bytes of the broker's offer: the bits of its layers and its largest message size."""
+MOST_TOKENS: Final = 8
+"""Until both sides are authenticated; Kerberos needs one or two."""
 
 
 class Gssapi:
-    """Logs in with the ticket of the system's cache, or of the keytab in ``KRB5_CLIENT_KTNAME``. Fetching one may block: in a worker."""
+    """Uses the ticket in the system's cache, or the keytab in ``KRB5_CLIENT_KTNAME``. Fetching one may block: it runs in a worker."""
 
     name = "GSSAPI"
     blocking = True
@@ -24,22 +24,23 @@ class Gssapi:
     options = ("sasl_kerberos_service_name", "the Kerberos ticket (klist)")
 
     def check(self, config: Any, /) -> None:
-        """The brokers' service name must be known, and the package be there."""
+        """Raises ConfigurationError: the service name is not set, or the package is missing."""
         if config.sasl_kerberos_service_name is None:
-            chosen = "" if config.sasl_plain_username is None else " For a user and a password choose sasl_mechanism PLAIN or SCRAM-SHA-512."
+            chosen = "" if config.sasl_plain_username is None else " To log in by user and password, set sasl_mechanism to PLAIN or SCRAM-SHA-512."
             raise ConfigurationError(
                 f"sasl_kerberos_service_name is not set: sasl_mechanism=GSSAPI needs it, usually 'kafka'.{chosen}", option="sasl_kerberos_service_name")
         _package()
 
     def exchange(self, config: Any, host: str, /) -> Generator[bytes, bytes, None]:
-        """Tokens until both sides trust each other, then the agreement on no security layer."""
+        """Exchange tokens until both sides are authenticated, then agree on no security layer."""
         package = _package()
         service = f"{config.sasl_kerberos_service_name}@{host}"
         try:
             yield from _negotiate(package, service)
         except package.exceptions.GSSError as error:
             raise SaslAuthenticationError(
-                f"Kerberos did not let us in to {service}: {error}. Is there a ticket (klist, kinit, KRB5_CLIENT_KTNAME), and is {service} the brokers' principal?",
+                f"Kerberos refused the login to {service}: {error}. Check that there is a ticket (klist, kinit, KRB5_CLIENT_KTNAME) and that {service} "
+                "is the brokers' principal.",
             ) from None
 
 
@@ -60,13 +61,13 @@ def _negotiate(package: Any, service: str) -> Generator[bytes, bytes, None]:
     context = package.SecurityContext(
         name=package.Name(service, package.NameType.hostbased_service), usage="initiate",
         flags=[flag.mutual_authentication, flag.out_of_sequence_detection, flag.integrity])
-    token, legs = context.step(), 0
+    token, count = context.step(), 0
     while not context.complete:
-        legs += 1
-        if legs > LEGS:
-            raise SaslAuthenticationError(f"the broker wants more than {LEGS} Kerberos tokens")
+        count += 1
+        if count > MOST_TOKENS:
+            raise SaslAuthenticationError(f"the broker requests more than {MOST_TOKENS} Kerberos tokens")
         token = context.step((yield token or b""))
     offer = context.unwrap((yield token or b"")).message
     if len(offer) != OFFER or not offer[0] & NO_LAYER:
-        raise SaslAuthenticationError("the broker wants Kerberos to protect what follows; Kafka leaves that to TLS (security_protocol=SASL_SSL)")
+        raise SaslAuthenticationError("the broker requires a Kerberos security layer, which Kafka does not use; encrypt by TLS (security_protocol=SASL_SSL)")
     yield context.wrap(bytes([NO_LAYER]) + NO_SIZE, False).message

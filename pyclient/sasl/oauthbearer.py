@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628, KIP-255): logs in with a token from the user's function or from a token endpoint."""
+"""OAUTHBEARER (RFC 7628, KIP-255): login by a token from a user's function or a token endpoint."""
 from __future__ import annotations
 
 import json
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
 from pyclient.plugins import OAuthToken, Surroundings, load_function
-from pyclient.sasl.tokens import Fetch, Renewal, Tokens
 from pyclient.redaction import in_one_line, without
+from pyclient.sasl.tokens import RefreshPolicy, TokenCache, TokenSource
 
-GIVE_IN: Final = b"\x01"
-"""What is answered to a broker's error; the broker then refuses the login."""
+ACKNOWLEDGE_ERROR: Final = b"\x01"
+"""The client's reply to a broker's error; the broker then refuses the login."""
 KEY: Final = re.compile(r"[A-Za-z]+")
 VALUE: Final = re.compile(r"[\x20-\x7e\t\r\n]+")
 SHOWN: Final = 300
@@ -20,9 +20,9 @@ LONGEST_ERROR: Final = 65_536
 
 
 class OAuthBearer:
-    """One token for all connections of a client, fetched when one is needed and renewed before it ends.
+    """One token for all connections of a client, fetched when needed and renewed before it expires.
 
-    Every step runs in a worker, for token functions may block; async ones are awaited on the client's loop.
+    Each step runs in a worker, because token functions may block; async ones are awaited on the client's loop.
     """
 
     name = "OAUTHBEARER"
@@ -32,60 +32,60 @@ class OAuthBearer:
 
     def __init__(self) -> None:
         self._surroundings = Surroundings()
-        self._tokens = Tokens(self._surroundings)
-        self._fetch: Fetch | None = None
+        self._tokens = TokenCache(self._surroundings)
+        self._source: TokenSource | None = None
 
     def __repr__(self) -> str:
         return f"<OAuthBearer {self._tokens!r}>"
 
     def run_in(self, surroundings: Surroundings, /) -> None:
-        """Take time and chance from here."""
+        """Use this clock and randomness."""
         self._surroundings = surroundings
-        self._tokens = Tokens(surroundings)
+        self._tokens = TokenCache(surroundings)
 
     def close(self) -> None:
-        """The client is closed: nobody waits for a token any more."""
+        """The client is closed: cancel a running fetch."""
         self._tokens.close()
 
     def hide(self, text: str, /) -> str:
-        """Without the tokens."""
+        """*text* without the recent tokens."""
         return self._tokens.hide(text)
 
     def check(self, config: Any, /) -> None:
-        """There must be a way to get tokens."""
-        self._fetch_with(config)
+        """Raises ConfigurationError: there is no source of tokens."""
+        self._token_source(config)
 
     def exchange(self, config: Any, _host: str, /) -> Generator[bytes | Awaitable[Any], Any, None]:
-        """One message; a broker that does not like the token tells why, and wants to hear that we have understood."""
-        token = self._tokens.get(self._fetch_with(config), Renewal.of(config))
+        """One message; a broker that rejects the token explains why and expects an acknowledgement."""
+        token = self._tokens.get(self._token_source(config), RefreshPolicy.of(config))
         if not isinstance(token, OAuthToken):
             token = yield token
-        answer = yield from self._said(token, initial(token))
+        answer = yield from self._send(token, initial(token))
         if answer:
-            why = explained(answer, token)
+            why = rejection(answer, token)
             self._tokens.drop(token)
-            yield from self._said(token, GIVE_IN, why)
-            raise SaslAuthenticationError(f"the broker does not accept the token: {why}")
+            yield from self._send(token, ACKNOWLEDGE_ERROR, why)
+            raise SaslAuthenticationError(f"the broker rejected the token: {why}")
 
-    def _said(self, token: OAuthToken, message: bytes, why: str = "") -> Generator[bytes, Any, bytes]:
-        """The broker's answer. A refusal means the token: it is used no more."""
+    def _send(self, token: OAuthToken, message: bytes, why: str = "") -> Generator[bytes, Any, bytes]:
+        """The broker's reply. A refusal concerns the token: drop it."""
         try:
             return bytes((yield message))
         except SaslAuthenticationError as refused:
             self._tokens.drop(token)
             if not why:
                 raise
-            raise SaslAuthenticationError(f"{refused.message}. The broker says of the token: {why}") from None
+            raise SaslAuthenticationError(f"{refused.message}. Reason given for the token: {why}") from None
 
-    def _fetch_with(self, config: Any) -> Fetch:
-        if self._fetch is None:
-            self._fetch = self._chosen(config)
-        return self._fetch
+    def _token_source(self, config: Any) -> TokenSource:
+        if self._source is None:
+            self._source = self._make_source(config)
+        return self._source
 
-    def _chosen(self, config: Any) -> Fetch:
+    def _make_source(self, config: Any) -> TokenSource:
         if None not in (config.sasl_token_provider, config.sasl_oauthbearer_token_endpoint_url):
             raise ConfigurationError(
-                "sasl_token_provider and sasl_oauthbearer_token_endpoint_url are two ways to get a token: keep one", option="sasl_token_provider")
+                "sasl_token_provider and sasl_oauthbearer_token_endpoint_url are two sources of tokens: keep one", option="sasl_token_provider")
         if config.sasl_token_provider is not None:
             return load_function("sasl_token_provider", config.sasl_token_provider)  # type: ignore[no-any-return]
         if config.sasl_oauthbearer_token_endpoint_url is not None:
@@ -98,7 +98,7 @@ class OAuthBearer:
 
 
 def initial(token: OAuthToken) -> bytes:
-    """The client's message: RFC 7628's, with the extensions of KIP-342.
+    """The client's message (RFC 7628) with the extensions of KIP-342.
 
     Raises:
         ConfigurationError: an extension cannot be sent.
@@ -106,21 +106,21 @@ def initial(token: OAuthToken) -> bytes:
     extensions: Mapping[Any, Any] = token.extensions
     for key, value in extensions.items():
         if not isinstance(key, str) or not KEY.fullmatch(key) or key == "auth":
-            raise ConfigurationError(f"the token's extension {key!r} is not allowed: names have letters only, and are not 'auth'", option="sasl_token_provider")
+            raise ConfigurationError(f"the token's extension {key!r} is not allowed: names consist of letters, and 'auth' is reserved", option="sasl_token_provider")
         if not isinstance(value, str) or not VALUE.fullmatch(value):
-            raise ConfigurationError(f"the value of the token's extension {key!r} is not allowed: visible ASCII, at least one character",
+            raise ConfigurationError(f"the value of the token's extension {key!r} is not allowed: expected at least one visible ASCII character",
                                      option="sasl_token_provider")
     pairs = "".join(f"\x01{key}={value}" for key, value in token.extensions.items())
     return f"n,,\x01auth=Bearer {token.value}{pairs}\x01\x01".encode()
 
 
-def explained(answer: bytes, token: OAuthToken) -> str:
-    """The broker's error in words, whatever its bytes are; never the token."""
+def rejection(answer: bytes, token: OAuthToken) -> str:
+    """The broker's error as text, for any bytes; without the token."""
     text = answer[:LONGEST_ERROR].decode("utf-8", "replace")
     try:
-        told = json.loads(text)
+        fields = json.loads(text)
     except (ValueError, RecursionError):
-        told = None
-    if isinstance(told, dict):
-        text = ", ".join(f"{key} {value}" for key, value in told.items() if isinstance(value, str) and value)
-    return in_one_line(without([token.value], text), SHOWN) or "nothing"
+        fields = None
+    if isinstance(fields, dict):
+        text = ", ".join(f"{key} {value}" for key, value in fields.items() if isinstance(value, str) and value)
+    return in_one_line(without([token.value], text), SHOWN) or "none"

@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): user and password as they are, so over TLS only."""
+"""PLAIN (RFC 4616): sends user and password unencrypted, so use it with TLS only."""
 from __future__ import annotations
 
 from collections.abc import Generator
@@ -8,17 +8,17 @@ from pyclient.sasl.passwords import OPTIONS, check_password
 
 
 class Plain:
-    """Sends user and password in one message."""
+    """One message with user and password."""
 
     name = "PLAIN"
     blocking = False
     options = OPTIONS
 
     def check(self, config: Any, /) -> None:
-        """Both options must be set."""
+        """Raises ConfigurationError: user or password is missing."""
         check_password(config, self.name)
 
     def exchange(self, config: Any, _host: str, /) -> Generator[bytes, bytes, None]:
-        """No authorization id: one logs in as oneself."""
+        """Without an authorization id."""
         self.check(config)
         yield f"\0{config.sasl_plain_username}\0{config.sasl_plain_password}".encode()

@@ -1,4 +1,4 @@
-"""SCRAM (RFC 5802, RFC 7677) by the library scramp: the password never leaves this process, and the broker must know it too."""
+"""SCRAM (RFC 5802, RFC 7677) by the library scramp: the password is never sent, and the broker must prove that it knows it."""
 from __future__ import annotations
 
 import base64
@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from pyclient.errors import SaslAuthenticationError
 from pyclient.plugins import Surroundings
-from pyclient.sasl.passwords import OPTIONS, check_password
 from pyclient.redaction import in_one_line
+from pyclient.sasl.passwords import OPTIONS, check_password
 
 NONCE_BYTES: Final = 24
 ITERATIONS: Final = range(4096, 1_000_001)
-"""Fewer make a stolen exchange easy to guess from; more would let a broker keep this machine busy. Kafka's own range ends at 16,384."""
+"""With fewer, a recorded login is easy to brute-force; with more, a broker could keep this machine busy. Kafka allows up to 16,384."""
 LONGEST: Final = 8192
-"""Bytes of a broker's message; a real one has about a hundred."""
-STAND_IN: Final = "x"
+"""Bytes of a broker's message; a normal one has about a hundred."""
+PLACEHOLDER: Final = "x"
 SHOWN: Final = 200
 
 
 class Scram:
-    """Two rounds; the second answer proves that the broker knows the password. Computing takes milliseconds to a second: in a worker."""
+    """Two rounds; the second response proves that the broker knows the password. Hashing takes up to a second: it runs in a worker."""
 
     blocking = True
     options = OPTIONS
@@ -29,73 +29,73 @@ class Scram:
     def __init__(self, name: str, *, nonce: Callable[[], str] | None = None) -> None:
         self.name = name
         self._token_bytes: Callable[[int], bytes] = secrets.token_bytes
-        self._nonce = nonce or self._drawn
+        self._nonce = nonce or self._new_nonce
 
     def run_in(self, surroundings: Surroundings, /) -> None:
-        """Take the nonces from here."""
+        """Use this randomness for nonces."""
         self._token_bytes = surroundings.token_bytes
 
     def check(self, config: Any, /) -> None:
-        """Both options must be set."""
+        """Raises ConfigurationError: user or password is missing."""
         check_password(config, self.name)
 
     def exchange(self, config: Any, _host: str, /) -> Generator[bytes, bytes, None]:
-        """The broker's signature is checked before the login counts."""
+        """Checks the broker's signature before the login succeeds."""
         self.check(config)
         client = self._client(config.sasl_plain_username, config.sasl_plain_password)
         first = yield client.get_client_first().encode()
-        self._take(client.set_server_first, first)
-        self._bound(int(client.iterations))
+        self._pass_to(client.set_server_first, first)
+        self._check_iterations(int(client.iterations))
         final = yield client.get_client_final().encode()
-        self._take(client.set_server_final, final)
+        self._pass_to(client.set_server_final, final)
 
     def _client(self, user: str, password: str) -> Any:
         from scramp import ScramClient
 
-        client = ScramClient([self.name], STAND_IN, STAND_IN, c_nonce=self._nonce())
-        # Kafka keeps users and passwords as they are, without SASLprep: what it would change or refuse could never log in.
+        client = ScramClient([self.name], PLACEHOLDER, PLACEHOLDER, c_nonce=self._nonce())
+        # Kafka does not apply SASLprep: users and passwords that SASLprep changes or refuses could not log in.
         client.username.username = user
         client.password.password = password
         return client
 
-    def _drawn(self) -> str:
+    def _new_nonce(self) -> str:
         return base64.b64encode(self._token_bytes(NONCE_BYTES)).decode()
 
-    def _take(self, take: Callable[[str], None], message: bytes) -> None:
-        """Whatever the bytes are, what comes of them is an error that says so."""
+    def _pass_to(self, take: Callable[[str], None], message: bytes) -> None:
+        """Raises SaslAuthenticationError for every message that is not a valid one."""
         from scramp import ScramException
 
         if len(message) > LONGEST:
-            raise SaslAuthenticationError(f"the broker sent {len(message)} B where {self.name} has about a hundred")
+            raise SaslAuthenticationError(f"the broker sent a message of {len(message)} B; {self.name} messages have about a hundred")
         try:
             take(message.decode())
         except ScramException as error:
-            raise SaslAuthenticationError(f"the broker did not pass {self.name}: {_said(error)}") from None
-        except Exception as error:  # noqa: BLE001 a message nobody foresaw; the original could show what was computed from the password
-            raise SaslAuthenticationError(f"the broker's message is none of {self.name}: {type(error).__name__}") from None
+            raise SaslAuthenticationError(f"{self.name} failed: {_reason(error)}") from None
+        except Exception as error:  # noqa: BLE001 the original could show values computed from the password
+            raise SaslAuthenticationError(f"the broker's message is not a valid {self.name} message: {type(error).__name__}") from None
 
-    def _bound(self, iterations: int) -> None:
+    def _check_iterations(self, iterations: int) -> None:
         if iterations not in ITERATIONS:
             raise SaslAuthenticationError(
-                f"the broker asks for {iterations} iterations of {self.name}; {ITERATIONS[0]} to {ITERATIONS[-1]} are allowed")
+                f"the broker requests {iterations} iterations of {self.name}; allowed are {ITERATIONS[0]} to {ITERATIONS[-1]}")
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     text = str(error)
     if "signature" in text:
-        return "its signature is wrong, so it does not know the password and may be somebody else's"
+        return "the broker's signature is wrong: it does not know the password, so it may be an impostor"
     return in_one_line(text, SHOWN)
 
 
 class ScramSha256(Scram):
-    """SCRAM-SHA-256."""
+    """SCRAM with SHA-256."""
 
     def __init__(self, *, nonce: Callable[[], str] | None = None) -> None:
         super().__init__("SCRAM-SHA-256", nonce=nonce)
 
 
 class ScramSha512(Scram):
-    """SCRAM-SHA-512."""
+    """SCRAM with SHA-512."""
 
     def __init__(self, *, nonce: Callable[[], str] | None = None) -> None:
         super().__init__("SCRAM-SHA-512", nonce=nonce)

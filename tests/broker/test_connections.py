@@ -36,10 +36,10 @@ def proxy(kafka_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Itera
 def round_trip(servers: str, topic: str, **options: Any) -> None:
     """Write and read a record."""
     with Producer(bootstrap_servers=servers, **options) as producer:
-        told = producer.send(topic, b"there and back", partition=0).result(20)
+        delivery = producer.send(topic, b"there and back", partition=0).result(20)
     with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", **options) as reader:
         reader.assign([TopicPartition(topic, 0)])
-        reader.seek(TopicPartition(topic, 0), told.offset or 0)
+        reader.seek(TopicPartition(topic, 0), delivery.offset or 0)
         assert [record.value for record in reader.poll(20)] == [b"there and back"]
 
 
@@ -54,7 +54,7 @@ def loud(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def produce_version(producer: Producer, cluster: LocalCluster) -> int:
     """What was negotiated with the first broker."""
-    return producer._core.connections._hosts[cluster.nodes[0].id].connections[Use.PRODUCE].versions.choose(Api.PRODUCE)
+    return producer._core.connections._nodes[cluster.nodes[0].id].connections[Use.PRODUCE].versions.choose(Api.PRODUCE)
 
 
 @pytest.mark.embedded

@@ -100,7 +100,7 @@ def kafka_python_scram(cluster: LocalCluster) -> dict[str, Any]:
 
 
 @one
-@pytest.mark.filterwarnings("ignore::pyclient.config.OptionWarning")  # they are told our names
+@pytest.mark.filterwarnings("ignore::pyclient.config.OptionWarning")  # they warn with our names
 @pytest.mark.parametrize("words", [
     java_tls, java_scram, librdkafka_tls, librdkafka_plain, librdkafka_token, kafka_python_tls, kafka_python_scram])
 def test_the_options_of_other_clients_let_in(kafka_cluster: LocalCluster, topic: str, words: Callable[[LocalCluster], dict[str, Any]]) -> None:

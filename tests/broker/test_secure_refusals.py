@@ -1,4 +1,4 @@
-"""What real brokers refuse is told at once, by the right error, with the way out; the clients' timeouts are those that users have."""
+"""What real brokers refuse is raised at once, as the right error, with the way out; the timeouts are the defaults."""
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +29,7 @@ def of_version(version: str) -> Options:
 
 
 def is_refused(options: Options, kind: type[KafkaError], *words: str) -> None:
-    """The first call is told, and every later one, without asking anybody again."""
+    """The first call raises it, and every later one, without another request."""
     with Producer(**options) as producer:
         for _ in range(2):
             with soon(kind, *words):
@@ -56,13 +56,13 @@ def test_the_machines_own_authorities_do_not_know_the_brokers(kafka_cluster: Loc
 
 @one
 @versions
-def test_a_certificate_that_has_expired_is_told(kafka_cluster: LocalCluster, version: str) -> None:
+def test_a_certificate_that_has_expired_is_raised(kafka_cluster: LocalCluster, version: str) -> None:
     is_refused(reaching(kafka_cluster, "EXPIRED", **of_version(version)), SslAuthenticationError, "has expired", "Renew it on the broker")
 
 
 @one
 @versions
-def test_a_certificate_for_another_host_is_told_with_its_names_and_the_option(kafka_cluster: LocalCluster, version: str) -> None:
+def test_a_certificate_for_another_host_is_raised_with_its_names_and_the_option(kafka_cluster: LocalCluster, version: str) -> None:
     is_refused(reaching(kafka_cluster, "WRONG_HOST", **of_version(version)), SslAuthenticationError,
                "kafka.invalid", "advertised.listeners", "ssl_endpoint_identification_algorithm")
 
@@ -70,20 +70,20 @@ def test_a_certificate_for_another_host_is_told_with_its_names_and_the_option(ka
 @one
 @versions
 def test_without_a_certificate_of_the_client_the_option_is_named(kafka_cluster: LocalCluster, version: str) -> None:
-    is_refused(reaching(kafka_cluster, "MTLS", **of_version(version)), SslAuthenticationError, "asks for a certificate of the client", "ssl_keystore_location")
+    is_refused(reaching(kafka_cluster, "MTLS", **of_version(version)), SslAuthenticationError, "requires a client certificate", "ssl_keystore_location")
 
 
 @one
 @versions
 @pytest.mark.parametrize("which", ["stranger", "expired"])
-def test_a_certificate_of_the_client_that_brokers_do_not_take_is_told(kafka_cluster: LocalCluster, version: str, which: str) -> None:
+def test_a_certificate_of_the_client_that_brokers_do_not_take_is_raised(kafka_cluster: LocalCluster, version: str, which: str) -> None:
     keystore = getattr(kafka_cluster.credentials, which).keystore.path
     is_refused(reaching(kafka_cluster, "MTLS", ssl_keystore_location=keystore, **of_version(version)), SslAuthenticationError,
                "does not accept the client's certificate")
 
 
 @one
-def test_no_cipher_suite_in_common_is_told(kafka_cluster: LocalCluster) -> None:
+def test_no_cipher_suite_in_common_is_raised(kafka_cluster: LocalCluster) -> None:
     context = ssl.create_default_context(cafile=kafka_cluster.credentials.ca.path)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("AES128-SHA")  # of RSA keys only, which no broker here has
@@ -95,16 +95,16 @@ def test_no_cipher_suite_in_common_is_told(kafka_cluster: LocalCluster) -> None:
 @one
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
 @pytest.mark.parametrize("listener", WITH_TLS)
-def test_a_client_without_tls_at_a_listener_with_it_is_told_so(kafka_cluster: LocalCluster, listener: str, protocol: str) -> None:
+def test_a_client_without_tls_at_a_listener_with_it_is_refused(kafka_cluster: LocalCluster, listener: str, protocol: str) -> None:
     login = {} if protocol == "PLAINTEXT" else with_password("PLAIN", "SASL_PLAINTEXT")(kafka_cluster, "alice")
-    is_refused(login | {"bootstrap_servers": kafka_cluster.bootstrap(listener)}, SslAuthenticationError, "speaks TLS", "security_protocol=SSL")
+    is_refused(login | {"bootstrap_servers": kafka_cluster.bootstrap(listener)}, SslAuthenticationError, "uses TLS", "security_protocol=SSL")
 
 
 @one
 @versions
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 @pytest.mark.parametrize("listener", WITHOUT_TLS)
-def test_a_client_with_tls_at_a_listener_without_it_is_told_so(kafka_cluster: LocalCluster, listener: str, protocol: str, version: str) -> None:
+def test_a_client_with_tls_at_a_listener_without_it_is_refused(kafka_cluster: LocalCluster, listener: str, protocol: str, version: str) -> None:
     login = reaching(kafka_cluster, "SSL") if protocol == "SSL" else with_password("PLAIN", "SASL_SSL")(kafka_cluster, "alice")
     is_refused(login | {"bootstrap_servers": kafka_cluster.bootstrap(listener)} | of_version(version), SslAuthenticationError,
                "without TLS", "security_protocol=PLAINTEXT")
@@ -116,7 +116,7 @@ def test_a_client_with_tls_at_a_listener_without_it_is_told_so(kafka_cluster: Lo
 @one
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 @pytest.mark.parametrize(("listener", "protocol"), [("PLAINTEXT", "SASL_PLAINTEXT"), ("SSL", "SASL_SSL")])
-def test_a_login_at_a_listener_without_logins_is_told_so(kafka_cluster: LocalCluster, mechanism: str, listener: str, protocol: str) -> None:
+def test_a_login_at_a_listener_without_logins_is_refused(kafka_cluster: LocalCluster, mechanism: str, listener: str, protocol: str) -> None:
     options = with_password(mechanism, protocol)(kafka_cluster, "alice") | {"bootstrap_servers": kafka_cluster.bootstrap(listener)}
     is_refused(options, IllegalSaslStateError, "a listener without SASL", "security_protocol")
 
@@ -125,17 +125,17 @@ def test_a_login_at_a_listener_without_logins_is_told_so(kafka_cluster: LocalClu
 @pytest.mark.parametrize(("listener", "offered"), [
     ("SASL_PLAINTEXT", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]), ("OIDC", ["OAUTHBEARER"]),
     ("SASL_SSL", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])])
-def test_no_login_at_a_listener_that_wants_one_is_told_with_what_it_offers(kafka_cluster: LocalCluster, listener: str, offered: list[str]) -> None:
+def test_no_login_at_a_listener_that_wants_one_is_raised_with_what_it_offers(kafka_cluster: LocalCluster, listener: str, offered: list[str]) -> None:
     options = reaching(kafka_cluster, listener)
     options["security_protocol"] = "SSL" if listener == "SASL_SSL" else "PLAINTEXT"
-    is_refused(options, SaslAuthenticationError, "wants a login", "sasl_mechanism", "security_protocol", *offered)
+    is_refused(options, SaslAuthenticationError, "requires a login", "sasl_mechanism", "security_protocol", *offered)
 
 
 @three
 @pytest.mark.parametrize("mechanism", PASSWORDS)
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
-@pytest.mark.parametrize("wrong", [{"sasl_plain_password": "not-this-one"}, {"sasl_plain_username": "nobody"}], ids=["password", "user"])
-def test_a_wrong_password_or_user_is_told_without_the_password(
+@pytest.mark.parametrize("wrong", [{"sasl_plain_password": "not-this-one"}, {"sasl_plain_username": "stranger"}], ids=["password", "user"])
+def test_a_wrong_password_or_user_is_raised_without_the_password(
         kafka_cluster: LocalCluster, mechanism: str, listener: str, wrong: dict[str, str]) -> None:
     options = with_password(mechanism, listener)(kafka_cluster, "alice") | wrong
     is_refused(options, SaslAuthenticationError, mechanism, "sasl_plain_username and sasl_plain_password")
@@ -155,14 +155,14 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(kafka_c
 @pytest.mark.parametrize(("listener", "claims"), [
     ("OIDC", {"known_key": False}), ("OIDC", {"lifetime_s": -120}), ("OIDC", {"aud": "others"}), ("OIDC", {"iss": "http://elsewhere"}),
     ("SASL_SSL", {"known_key": False}), ("SASL_PLAINTEXT", {})], ids=str)
-def test_a_token_that_is_refused_is_told(kafka_cluster: LocalCluster, listener: str, claims: dict[str, Any]) -> None:
+def test_a_token_that_is_refused_is_raised(kafka_cluster: LocalCluster, listener: str, claims: dict[str, Any]) -> None:
     token = kafka_cluster.credentials.tokens.token("alice", **claims)
     options = with_token(listener, lambda _: lambda: (token, 4_102_444_800.0))(kafka_cluster, "alice")  # its own word for how long it is good
     is_refused(options, SaslAuthenticationError, "refused the login by OAUTHBEARER", "sasl_token_provider")
 
 
 @one
-def test_what_the_token_endpoint_refuses_is_told(kafka_cluster: LocalCluster) -> None:
+def test_what_the_token_endpoint_refuses_is_raised(kafka_cluster: LocalCluster) -> None:
     options = from_endpoint("OIDC")(kafka_cluster, "alice") | {"sasl_oauthbearer_client_credentials_client_secret": "not-this-one"}
     is_refused(options, AuthenticationError, "sasl_oauthbearer_client_credentials_client_secret")
 
@@ -181,7 +181,7 @@ each_refusal = pytest.mark.parametrize(("kind", "options"), REFUSALS.values(), i
 
 @three
 @each_refusal
-def test_consumers_and_admins_are_told_in_each_call(
+def test_consumers_and_admins_get_it_in_each_call(
         kafka_cluster: LocalCluster, kind: type[KafkaError], options: Callable[[LocalCluster], Options]) -> None:
     with Consumer(topics=["orders"], group_id="orders", **options(kafka_cluster)) as consumer:
         for _ in range(2):
@@ -197,7 +197,7 @@ def test_consumers_and_admins_are_told_in_each_call(
 
 @three
 @each_refusal
-def test_async_clients_are_told_too(kafka_cluster: LocalCluster, kind: type[KafkaError], options: Callable[[LocalCluster], Options]) -> None:
+def test_async_clients_get_it_too(kafka_cluster: LocalCluster, kind: type[KafkaError], options: Callable[[LocalCluster], Options]) -> None:
     async def ask() -> None:
         async with AsyncProducer(**options(kafka_cluster)) as producer:
             with soon(kind):

@@ -49,14 +49,14 @@ PROOFS: Final[dict[str, Proof]] = {
 
 
 class Watched:
-    """What became of the sessions of all clients of this process."""
+    """The sessions of all clients of this process."""
 
     def __init__(self) -> None:
         self.logins: Counter[Connection] = Counter()
         self.cut: list[str] = []
 
     def renewed(self, times: int) -> bool:
-        """Whether each connection that is ready has logged in anew so often, and there are some."""
+        """Whether each connection that is ready has logged in again so often, and there are some."""
         ready = [link for link in list(self.logins) if link.state in (State.READY, State.REAUTHENTICATING)]
         return bool(ready) and all(self.logins[link] > times for link in ready)
 
@@ -65,19 +65,20 @@ class Watched:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     """Counts logins, and connections that the broker ended."""
     found = Watched()
-    authenticated, lost = Connection._authenticated, Connection.connection_lost
+    authenticated, lost = Connection.authenticated, Connection.connection_lost
 
-    def counted(link: Connection, *args: Any) -> None:
-        authenticated(link, *args)
+    def counted(link: Connection, *args: Any, **kwargs: Any) -> None:
+        authenticated(link, *args, **kwargs)
         found.logins[link] += 1
 
     def noted(link: Connection, error: Exception | None) -> None:
-        waited = link._clock() - link._in_flight[-1].sent_at if link._in_flight else 0.0
+        newest = next(reversed(link._in_flight), None)
+        waited = link._clock() - newest.sent_at if newest is not None else 0.0
         lost(link, error)
-        if link.hung_up and waited < LEAST_REST_S / 2:  # else the session was good when it was asked, and the broker came to it too late
+        if link.ending is not None and link.ending.by_peer and waited < LEAST_REST_S / 2:  # else the session was good when it was asked, and the broker came to it too late
             found.cut.append(link.label)
 
-    monkeypatch.setattr(Connection, "_authenticated", counted)
+    monkeypatch.setattr(Connection, "authenticated", counted)
     monkeypatch.setattr(Connection, "connection_lost", noted)
     return found
 
@@ -105,7 +106,7 @@ def at_work(cluster: LocalCluster, topic: str, running: list[Member], options: O
         yield Work(sending, group)
 
 
-def test_M11_sessions_are_renewed_under_load_and_nobody_notices(kafka_cluster: LocalCluster, topic: str, watched: Watched) -> None:
+def test_M11_sessions_are_renewed_under_load_without_a_failed_request(kafka_cluster: LocalCluster, topic: str, watched: Watched) -> None:
     with members() as running, contextlib.ExitStack() as loads:
         works = [loads.enter_context(at_work(kafka_cluster, f"{topic}-{name.replace(' ', '-')}", running, proof(kafka_cluster, "alice")))
                  for name, proof in PROOFS.items()]
@@ -128,7 +129,7 @@ def stored(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_no_record_silently(
         kafka_cluster: LocalCluster, topic: str, watched: Watched, mechanism: str) -> None:
-    user, told = f"user-{mechanism[-3:]}", list[Delivery]()
+    user, deliveries = f"user-{mechanism[-3:]}", list[Delivery]()
     make_topic(kafka_cluster, topic)
     kafka_cluster.set_password(user, "first")
     kafka_cluster.grant(user, "ALL", topic=topic)
@@ -137,7 +138,7 @@ def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_
     with contextlib.suppress(DeliveryError), Producer(linger_ms=5, **options) as producer:
 
         def send() -> bool:
-            told.append(producer.send(topic, b"%d" % len(told), partition=0))
+            deliveries.append(producer.send(topic, b"%d" % len(deliveries), partition=0))
             return pace.wait(0.002)
         eventually(lambda: send() or watched.renewed(1))
         kafka_cluster.set_password(user, "second")
@@ -147,10 +148,10 @@ def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_
         assert time.monotonic() - began < 5
         with pytest.raises(SaslAuthenticationError):
             producer.send(topic, b"later")
-    assert all(each.done() for each in told)
-    failed = [each.exception(0) for each in told if each.exception(0) is not None]
+    assert all(each.done() for each in deliveries)
+    failed = [each.exception(0) for each in deliveries if each.exception(0) is not None]
     assert all(isinstance(each, SaslAuthenticationError) for each in failed), failed
-    acknowledged = sum(each.exception(0) is None for each in told)
+    acknowledged = sum(each.exception(0) is None for each in deliveries)
     doubtful = sum("may or may not be stored" in str(each) for each in failed)
     with Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers) as reader:
         [end] = reader.end_offsets([TopicPartition(topic, 0)]).values()
@@ -163,25 +164,25 @@ def test_M11_a_password_that_is_changed_ends_the_client_at_the_next_renewal_and_
 def test_tokens_that_are_refused_for_a_while_are_an_outage_for_who_was_accepted_before(
         kafka_cluster: LocalCluster, topic: str, watched: Watched) -> None:
     make_topic(kafka_cluster, topic)
-    bad, told, asked = threading.Event(), list[Delivery](), [0, 0]
+    bad, deliveries, asked = threading.Event(), list[Delivery](), [0, 0]
 
     def token() -> tuple[str, float]:
         asked[bad.is_set()] += 1
         lifetime_s = -60.0 if bad.is_set() else 600.0
-        return unsecured_token("alice", lifetime_s), time.time() + 1.0  # soon to be fetched anew
+        return unsecured_token("alice", lifetime_s), time.time() + 1.0  # soon to be fetched again
 
     options = reaching(kafka_cluster, "SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_token_provider=token)
     pace = threading.Event()
     with Producer(**options) as producer:
 
         def send() -> bool:
-            told.append(producer.send(topic, b"%d" % len(told), partition=0))
+            deliveries.append(producer.send(topic, b"%d" % len(deliveries), partition=0))
             return pace.wait(0.005)
         eventually(lambda: send() or watched.renewed(1))
         bad.set()
         eventually(lambda: send() or asked[True] >= 3)
         bad.clear()
         producer.send(topic, b"the last", partition=0).result(20)
-    assert [each.exception(0) for each in told] == [None] * len(told)
-    values = [b"%d" % number for number in range(len(told))]
-    assert stored(kafka_cluster, topic, len(told) + 1) == [*values, b"the last"]
+    assert [each.exception(0) for each in deliveries] == [None] * len(deliveries)
+    values = [b"%d" % number for number in range(len(deliveries))]
+    assert stored(kafka_cluster, topic, len(deliveries) + 1) == [*values, b"the last"]

@@ -90,12 +90,12 @@ def test_the_broker_knows_who_came(cluster: LocalCluster, options: Options, by_k
 
 
 def test_without_a_ticket_the_error_comes_at_once_and_names_the_cache(options: Options, cache: Path, topic: str) -> None:
-    told = str(refused(options, topic))
-    assert f"No Kerberos credentials available (default cache: FILE:{cache})" in told
-    assert "kinit" in told
+    text = str(refused(options, topic))
+    assert f"No Kerberos credentials available (default cache: FILE:{cache})" in text
+    assert "kinit" in text
 
 
-def test_an_expired_ticket_is_told_as_such(options: Options, kerberos: Realm, keytabs: dict[str, Path], cache: Path, topic: str) -> None:
+def test_an_expired_ticket_is_raised_as_such(options: Options, kerberos: Realm, keytabs: dict[str, Path], cache: Path, topic: str) -> None:
     kerberos.ticket("alice", keytabs["alice"], cache, life="1s")
     eventually(lambda: not kerberos.is_good(cache, SERVICE))
     assert "expired" in str(refused(options, topic))
@@ -103,15 +103,15 @@ def test_an_expired_ticket_is_told_as_such(options: Options, kerberos: Realm, ke
 
 def test_a_service_that_the_realm_does_not_know_is_named(options: Options, by_keytab: ByKeytab, topic: str) -> None:
     by_keytab("alice")
-    told = str(refused(options | {"sasl_kerberos_service_name": "kafak"}, topic))
-    assert "kafak/127.0.0.1@PYCLIENT.TEST not found in Kerberos database" in told
-    assert "is kafak@127.0.0.1 the brokers' principal?" in told
+    text = str(refused(options | {"sasl_kerberos_service_name": "kafak"}, topic))
+    assert "kafak/127.0.0.1@PYCLIENT.TEST not found in Kerberos database" in text
+    assert "that kafak@127.0.0.1 is the brokers' principal" in text
 
 
 def test_a_ticket_for_somebody_else_is_refused_by_the_broker(options: Options, by_keytab: ByKeytab, topic: str) -> None:
     by_keytab("alice")
-    told = str(refused(options | {"sasl_kerberos_service_name": "other"}, topic))
-    assert "sasl_kerberos_service_name" in told
+    text = str(refused(options | {"sasl_kerberos_service_name": "other"}, topic))
+    assert "sasl_kerberos_service_name" in text
 
 
 def test_a_name_of_the_broker_that_has_no_principal_is_named(options: Options, by_keytab: ByKeytab, topic: str) -> None:
@@ -120,7 +120,7 @@ def test_a_name_of_the_broker_that_has_no_principal_is_named(options: Options, b
     assert "kafka/localhost@PYCLIENT.TEST not found" in str(refused(options | {"bootstrap_servers": elsewhere}, topic))
 
 
-def test_a_KDC_that_does_not_answer_is_told_at_once(
+def test_a_KDC_that_does_not_answer_is_raised_at_once(
     options: Options, kerberos: Realm, by_keytab: ByKeytab, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     by_keytab("alice")
@@ -165,7 +165,7 @@ def test_a_client_whose_tickets_ended_goes_on_when_there_are_new_ones(
 
 
 def failure(producer: Producer, topic: str) -> str | None:
-    """What became of a record that was not stored."""
+    """The error of a record that was not stored."""
     try:
         producer.send(topic, b"value").result()
     except KafkaError as error:

@@ -12,7 +12,7 @@ from pyclient.core.manager import Outcome, Reply, Request, Use
 from pyclient.errors import KafkaError
 from pyclient.plugins import Surroundings, load_plugin
 from pyclient.net.connection import Connection
-from pyclient.net.sasl_login import Logins
+from pyclient.net.sasl_login import SaslClient
 from pyclient.runtime.transport import Endpoint, SocketOptions
 from pyclient.testing.simulation.world import World
 from tests.unit.sasl.exchanges import options
@@ -29,14 +29,14 @@ def world(seed: int = 1, users: Mapping[str, str] | None = USERS, config: Mappin
     return World(seed, brokers=1, sasl=users, config=config)
 
 
-def logins(world: World, mechanism: str | Any = "SCRAM-SHA-512", **given: Any) -> Logins:
+def logins(world: World, mechanism: str | Any = "SCRAM-SHA-512", **given: Any) -> SaslClient:
     """As a client of the world would have them."""
     made = load_plugin("sasl mechanism", mechanism)
     environment = world.environment("client")
     random = environment.random()
     if hasattr(made, "run_in"):
         made.run_in(Surroundings(environment.wall, environment.token_bytes, random.random))
-    return Logins(made, options(**{**ANNA, **given}), environment, random)
+    return SaslClient(made, options(**{**ANNA, **given}), environment, random)
 
 
 class Client:
@@ -61,7 +61,7 @@ class Client:
         await self.network.open(Endpoint(*family), lambda: self.link, SocketOptions())
         await self.link.introduce(ClientInfo("pyclient", "1"), SPOKEN[Api.API_VERSIONS].high, TIMEOUT, logs_in=logs_in)
 
-    async def log_in(self, logins: Logins, timeout: float = TIMEOUT) -> None:
+    async def log_in(self, logins: SaslClient, timeout: float = TIMEOUT) -> None:
         await self.link.authenticate(logins.login(HOST), timeout)
 
     def ask(self, timeout: float = 30.0) -> asyncio.Future[Outcome]:

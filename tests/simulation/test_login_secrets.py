@@ -10,7 +10,7 @@ import pytest
 
 from pyclient.codec.apis import Api
 from pyclient.errors import KafkaError
-from pyclient.net.sasl_login import Logins
+from pyclient.net.sasl_login import SaslClient
 from pyclient.testing import Answer, Drop, Fail, World
 from tests.simulation.logins import Client, logins, run, world
 from tests.unit.sasl.endpoint import Endpoint
@@ -70,9 +70,9 @@ def test_no_failure_of_a_login_shows_a_secret(mechanism: str, spoil: str, caplog
     assert MARKER not in caplog.text
 
 
-def everything(ours: Logins) -> list[object]:
+def everything(ours: SaslClient) -> list[object]:
     login = ours.login("broker-1")
-    return [ours, login, ours.to("broker-1", "broker 1"), ours._mechanism, ours._config, login.exchange, *vars(ours._mechanism).values(), *vars(ours).values()]
+    return [ours, login, ours.credentials("broker-1", "broker 1"), ours._mechanism, ours._config, login.exchange, *vars(ours._mechanism).values(), *vars(ours).values()]
 
 
 @pytest.mark.parametrize("answer", [(500, MARKER.encode()), (401, {"error": "x", "error_description": WORDS}), (200, {"access_token": f"{MARKER} {MARKER}"})])

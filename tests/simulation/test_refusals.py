@@ -170,8 +170,8 @@ CLIENTS: Final[dict[str, dict[str, Any]]] = {
 def explained(client: str, listener: str) -> str:
     """What the error must say."""
     if client.endswith("SSL") != listener.endswith("SSL"):
-        return "is a Kafka listener without TLS" if client.endswith("SSL") else "speaks TLS, this client does not"
-    return "does not begin a login" if client.startswith("SASL") else "wants a login, and this client has none. It offers "
+        return "is a Kafka listener without TLS" if client.endswith("SSL") else "uses TLS, this client does not"
+    return "refused SaslHandshake" if client.startswith("SASL") else "requires a login, and no login is configured. It offers "
 
 
 @pytest.mark.parametrize("listener", LISTENERS)

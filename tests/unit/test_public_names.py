@@ -9,7 +9,7 @@ import pytest
 
 import pyclient
 import pyclient.testing
-from pyclient.net.connect import CLIENT
+from pyclient.net.connect import CLIENT_INFO
 
 
 @pytest.mark.parametrize("module", [pyclient, pyclient.testing])
@@ -32,4 +32,4 @@ def test_the_package_and_its_pytest_plugin_load_nothing_of_the_client() -> None:
 
 
 def test_the_version_brokers_see_is_the_one_of_the_package() -> None:
-    assert (pyclient.__version__, CLIENT.version) == (importlib.metadata.version("pyclient-kafka"),) * 2
+    assert (pyclient.__version__, CLIENT_INFO.version) == (importlib.metadata.version("pyclient-kafka"),) * 2

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pyclient.codec.apis import Api
 from pyclient.core.connection import State
 from pyclient.errors import TokenUnavailableError
-from pyclient.sasl.oauthbearer import GIVE_IN
+from pyclient.sasl.oauthbearer import ACKNOWLEDGE_ERROR
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.model.sasl import SHORTEST_S, Session, token_end
 from pyclient.testing.simulation.invariants import INVARIANTS, Judge, breach, holds
@@ -89,7 +89,7 @@ def who_is_right_is_let_in(judge: Judge, asked: Request, fields: Mapping[str, An
         raise breach(who_is_right_is_let_in, f"{asked.client_id} shows broker {asked.broker} a token that ended {ended:.3f} s ago")
     session = getattr(asked.connection, "session", None)
     refused = fields["error_code"] and (asked.api is Api.SASL_HANDSHAKE or (isinstance(session, Session) and session.over))
-    if refused and (asked.api is Api.SASL_HANDSHAKE or bytes(asked.body.auth_bytes) != GIVE_IN):  # it is right, and late
+    if refused and (asked.api is Api.SASL_HANDSHAKE or bytes(asked.body.auth_bytes) != ACKNOWLEDGE_ERROR):  # it is right, and late
         raise breach(who_is_right_is_let_in, f"broker {asked.broker} refuses {asked.api.title} of {asked.client_id} with error {fields['error_code']}")
 
 

@@ -202,7 +202,7 @@ class SimulatedTransport(asyncio.Transport):
             if self._protocol is not None:
                 self.link.network.loop.call_soon(self._protocol.connection_lost, error)
 
-    def deafen(self) -> None:
+    def stop_reading(self) -> None:
         """Hear no more of the peer, as if it had ended; what is written still goes out."""
         self.link.network.loop.call_soon(self.receive_end)
 
@@ -434,7 +434,7 @@ async def _secured(link: Link, protocol: asyncio.BaseProtocol, tls: Tls) -> asyn
         link.near.abort()
         raise
     if isinstance(protocol, UsesTls):
-        protocol.take_tls(link.near.deafen)
+        protocol.attach_tls(link.near.stop_reading)
     return transport
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
 
 from pyclient.consumer.facade import AsyncConsumer
 from pyclient.producer.facade import AsyncProducer
-from pyclient.runtime.environment import ASSIGNING, SEAL_INLINE_BYTES, Environment, using
+from pyclient.runtime.environment import ASSIGNOR_THREAD, SEAL_INLINE_BYTES, Environment, using
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.control import Control
 from pyclient.testing.fake.controls import Controls
@@ -162,7 +162,7 @@ class World:
             random=lambda: self.random(f"client {client}"), token_bytes=self.random(f"logins {client}").randbytes,
             seal_inline_bytes=self.seal_inline_bytes,
             workers=lambda name: LateExecutor(
-                self.loop, self.random(f"workers {client}"), lambda: self.assignments_per_s if name == ASSIGNING else WORK_PER_S))
+                self.loop, self.random(f"workers {client}"), lambda: self.assignments_per_s if name == ASSIGNOR_THREAD else WORK_PER_S))
 
     @contextlib.contextmanager
     def inside(self, client: str) -> Iterator[None]:

@@ -21,7 +21,7 @@ SHORTER_S: Final = 1.7
 LONG_S: Final = 3600.0
 NONCE: Final = "abcdefghijklmnop"
 PASSWORDS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-GIVE_IN: Final = b"\x01"
+ACKNOWLEDGE_ERROR: Final = b"\x01"
 """With what a client answers to the explanation why its token is refused."""
 
 
@@ -131,7 +131,7 @@ WRONG_TOKENS: Final = {
     "ended": token(-10), "signed": token(alg="RS256"), "without-user": token(without="sub"), "of-a-number": token(sub=5),
     "without-end": token(without="exp"), "with-no-end": token(exp=None), "with-words-for-an-end": token(exp="soon"), "no-token": b"n,,\x01auth=Bearer abc\x01\x01",
     "bad-base64": b"n,,\x01auth=Bearer !!.!!.\x01\x01", "in-anothers-name": token(authorization="a=bob"),
-    "of-plain": password(), "empty-message": b"", "garbage": b"\xff\xfe\x80", "gives-in-at-once": GIVE_IN,
+    "of-plain": password(), "empty-message": b"", "garbage": b"\xff\xfe\x80", "gives-in-at-once": ACKNOWLEDGE_ERROR,
     "bad-extension": token(extensions="\x01trace id=1"), "reserved-extension": token(extensions="\x01auth=1"),
 }
 LET_IN: Final = (
@@ -147,7 +147,7 @@ REFUSED: Final = (
     *(talk(f"{mechanism.lower()}-wrong", *scram(mechanism, text="wrong"), asks()) for mechanism in PASSWORDS),
     talk("scram-bad-last", handshake("SCRAM-SHA-256"), says(client_first("alice"), shown=in_parts), says(b"garbage"), asks()),
     talk("scram-other-nonce", handshake("SCRAM-SHA-256"), says(client_first("alice"), shown=in_parts), says(b"c=biws,r=other,p=AAAA"), asks()),
-    *(talk(f"token-{name}", handshake("OAUTHBEARER"), says(message), says(GIVE_IN), asks()) for name, message in WRONG_TOKENS.items()),
+    *(talk(f"token-{name}", handshake("OAUTHBEARER"), says(message), says(ACKNOWLEDGE_ERROR), asks()) for name, message in WRONG_TOKENS.items()),
     talk("token-second-try", handshake("OAUTHBEARER"), says(token(-10)), says(token(), until=0), says(password(), since=1), asks()),
 )
 

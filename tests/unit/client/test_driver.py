@@ -77,7 +77,7 @@ async def driven() -> AsyncIterator[Rig]:
     driver = Driver(clock)
     managers = [Manager(), Manager()]
     connections = ConnectionPool(options(), AsyncioNetwork(), clock=clock, random=Random(7), bootstrap=[], metrics=Metrics(samples=2, window_s=30),
-                  on_change=driver.wake, on_quiet=driver.rest, on_trouble=lambda cause: None, on_refused=lambda refusal: None)
+                  on_change=driver.wake, on_quiet=driver.wake_by, on_failure=lambda cause: None, on_refused=lambda refusal: None)
     driver.start(connections, managers)
     try:
         yield Rig(driver, clock, managers)
@@ -170,7 +170,7 @@ def test_an_earlier_deadline_replaces_the_timer_and_a_later_one_is_left_to_its_t
     run(test())
 
 
-def test_the_turn_of_a_timer_that_nobody_needs_any_more_sets_no_other() -> None:
+def test_the_turn_of_a_timer_that_is_not_needed_any_more_sets_no_other() -> None:
     async def test() -> None:
         async with driven() as here:
             here.first.deadline = here.clock() + 0.05
@@ -195,7 +195,7 @@ def test_a_manager_that_raises_is_logged_and_the_client_goes_on_with_the_next_ev
 
     with caplog.at_level(logging.ERROR, "pyclient"):
         run(test())
-    assert [record.message for record in caplog.records] == ["a defect in the client: a manager raised; the client goes on with the next event"]
+    assert [record.message for record in caplog.records] == ["a defect in the client: a manager raised; the client continues with the next event"]
 
 
 def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -208,7 +208,7 @@ def test_a_manager_that_never_stops_emitting_is_stopped_and_named(caplog: pytest
 
     with caplog.at_level(logging.ERROR, "pyclient"):
         run(test())
-    assert "something still happens after 1000 rounds" in caplog.text
+    assert "managers still emit requests after 1000 rounds" in caplog.text
 
 
 def test_any_number_of_requests_without_an_answer_leave_and_the_loop_gets_its_turn_meanwhile(
@@ -277,7 +277,7 @@ def interrupted(*_: object) -> None:
 # ---- waiting --------------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_for_a_state_is_told_after_the_turn_that_brings_it() -> None:
+def test_a_waiting_caller_gets_the_state_after_the_turn_that_brings_it() -> None:
     async def test() -> None:
         async with driven() as here:
             state: list[int] = []
@@ -314,7 +314,7 @@ def test_a_wait_whose_state_has_come_without_a_turn_gets_it_when_its_time_is_ove
     run(test())
 
 
-def test_an_error_in_a_condition_belongs_to_who_waits_and_to_nobody_else() -> None:
+def test_an_error_in_a_condition_is_raised_only_to_the_waiting_caller() -> None:
     async def test() -> None:
         async with driven() as here:
             broken: list[Exception] = []
@@ -352,7 +352,7 @@ def end_of(driver: Driver) -> Coroutine[Any, Any, Any]:
     return driver.until(lambda: None, None, KafkaTimeoutError)
 
 
-def test_whoever_waits_when_the_driver_stops_gets_its_error_and_nobody_can_wait_afterwards() -> None:
+def test_waiting_callers_get_the_error_when_the_driver_stops_and_later_ones_too() -> None:
     async def test() -> None:
         async with driven() as here:
             waiting = asyncio.create_task(end_of(here.driver))

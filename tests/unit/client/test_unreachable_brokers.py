@@ -108,7 +108,7 @@ def test_every_address_is_tried_and_named_with_what_it_said_though_one_says_noth
     assert causes[dead] == "Connection refused"
     assert "'broker.invalid' cannot be resolved" in causes[UNRESOLVABLE]
     assert "connected, no answer to ApiVersions after" in causes[mute.address]
-    assert "Is this a Kafka listener" in causes[web.address]
+    assert "Check that the port is a Kafka listener" in causes[web.address]
     assert all(f"{address}: " in str(failure.value) for address in causes)
     assert "Check bootstrap_servers" in str(failure.value)
 
@@ -144,14 +144,14 @@ def test_M14_names_that_cannot_be_resolved_fail_the_call_and_not_the_constructor
     assert f"'{'x' * 70}.invalid' cannot be resolved" in text
 
 
-def test_M12_a_port_that_speaks_http_is_told_from_a_listener_of_kafka() -> None:
+def test_M12_a_port_that_speaks_http_is_distinguished_from_a_kafka_listener() -> None:
     with Peer(http) as peer:
         text = ask(peer.address, timeout=0.5)
     assert f"Tried {peer.address}: " in text
-    assert "Is this a Kafka listener" in text
+    assert "Check that the port is a Kafka listener" in text
 
 
-def test_a_port_that_accepts_and_never_answers_is_told_from_one_that_refuses() -> None:
+def test_a_port_that_accepts_and_never_answers_is_distinguished_from_one_that_refuses() -> None:
     with Peer(silence) as peer:
         assert f"{peer.address}: connected, no answer to ApiVersions after 0." in ask(peer.address, timeout=0.3)
 
@@ -179,7 +179,7 @@ def a_broker(connection: socket.socket, port: Callable[[], int], *, host: str = 
     b"\x00\x23" + b"\x02\x00\x12\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",  # UNSUPPORTED_VERSION in the flexible encoding: wrong
     b"\x00\x00" + b"\xff" * 20,                              # garbage
 ], ids=["hangs up", "nothing offered", "version 0 offered", "wrong encoding", "garbage"])
-def test_M08_whoever_does_not_understand_the_newest_question_is_asked_in_version_0(refusal: bytes | None) -> None:
+def test_M08_a_peer_that_does_not_understand_the_newest_request_gets_version_0(refusal: bytes | None) -> None:
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda version, correlation_id: refusal))
     with peer, Admin(bootstrap_servers=peer.address) as admin:
         assert [(node.host, node.port) for node in admin.describe_cluster(timeout=10).nodes] == [("127.0.0.1", peer.port)]
@@ -224,7 +224,7 @@ def test_M12_a_hostile_frame_ends_the_connection_with_a_clear_error(frame: bytes
     with Peer(hostile) as peer:
         text = ask(peer.address)
     assert peer.address in text
-    assert "announces an answer of" in text or "answered request 99" in text
+    assert "announced a response of" in text or "answered request 99" in text
 
 
 def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:

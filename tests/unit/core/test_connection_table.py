@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from pyclient.core.backoff import ExponentialBackoff
-from pyclient.core.connection import CONNECTION, STAGGER, Event, Reconnects, State, company_at
+from pyclient.core.connection import CONNECTION, STAGGER, Event, Reconnects, State, next_attempt_at
 
 S, E = State, Event
 ROWS = {  # written from the design, not from the table
@@ -88,13 +88,13 @@ def test_a_new_node_may_be_tried_at_once() -> None:
     assert reconnects().allowed(0.0)
 
 
-def test_the_repr_tells_the_failures_and_the_time() -> None:
+def test_the_repr_shows_failures_and_time() -> None:
     node = reconnects()
     node.failed(1.0)
     assert repr(node) == f"<Reconnects 1 failures, not before {node.not_before:.3f}>"
 
 
 def test_M04_one_attempt_more_begins_when_the_newest_is_a_stagger_old() -> None:
-    assert company_at([]) == 0.0
-    assert company_at([10.0]) == 10.0 + STAGGER
-    assert company_at([12.0, 10.0, 11.0]) == 12.0 + STAGGER
+    assert next_attempt_at([]) == 0.0
+    assert next_attempt_at([10.0]) == 10.0 + STAGGER
+    assert next_attempt_at([12.0, 10.0, 11.0]) == 12.0 + STAGGER

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.core.handshake import Ask, ClientInfo, Exchange, TryVersionZero, Versions, agree_on_versions
+from pyclient.core.handshake import HandshakeRequest, ClientInfo, Exchange, TryVersionZero, Versions, agree_on_versions
 from pyclient.errors import ClusterAuthorizationError, DisconnectError, ProtocolError, UnsupportedVersionError
 from tests.unit.core.world import answer
 
@@ -32,11 +32,11 @@ def agreed(exchange: Exchange, message: Any) -> Versions:
 def test_M08_the_newest_version_is_asked_for_first_and_introduces_the_client() -> None:
     question = next(agree_on_versions(CLIENT))
     introduction: dict[str, object] = {"client_software_name": "pyclient", "client_software_version": "1.0"}
-    assert question == Ask(Api.API_VERSIONS, NEWEST, introduction)
+    assert question == HandshakeRequest(Api.API_VERSIONS, NEWEST, introduction)
 
 
 @pytest.mark.parametrize("version", range(NEWEST + 1))
-def test_M08_an_answer_of_any_version_tells_the_ranges(version: int) -> None:
+def test_M08_an_response_of_any_version_has_the_ranges(version: int) -> None:
     exchange = agree_on_versions(CLIENT, version)
     next(exchange)
     versions = agreed(exchange, offers(version, (Api.FETCH, 4, 99), (Api.METADATA, 0, 7)))
@@ -47,14 +47,14 @@ def test_M08_a_broker_that_does_not_know_the_version_is_asked_in_what_it_has() -
     exchange = agree_on_versions(CLIENT)
     next(exchange)
     again = exchange.send(offers(0, (Api.API_VERSIONS, 0, 2), error=UNSUPPORTED))
-    assert again == Ask(Api.API_VERSIONS, 2, {})
+    assert again == HandshakeRequest(Api.API_VERSIONS, 2, {})
     assert agreed(exchange, offers(2, (Api.METADATA, 0, 7))).choose(Api.METADATA) == 7
 
 
-def test_M08_a_refusal_that_tells_no_range_is_asked_again_in_version_0() -> None:
+def test_M08_a_refusal_without_a_range_leads_to_version_0() -> None:
     exchange = agree_on_versions(CLIENT)
     next(exchange)
-    assert exchange.send(offers(0, error=UNSUPPORTED)) == Ask(Api.API_VERSIONS, 0, {})
+    assert exchange.send(offers(0, error=UNSUPPORTED)) == HandshakeRequest(Api.API_VERSIONS, 0, {})
 
 
 @given(data=st.data())
@@ -65,7 +65,7 @@ def test_M08_every_refusal_is_asked_again_in_a_lower_version_until_none_is_left(
         high = data.draw(st.integers(-1, 9))
         asked.append(exchange.send(offers(0, (Api.API_VERSIONS, 0, high), error=UNSUPPORTED)).version)
         assert 0 <= asked[-1] < asked[-2]
-    with pytest.raises(UnsupportedVersionError, match="API versions"):
+    with pytest.raises(UnsupportedVersionError, match="refused the ApiVersions request"):
         exchange.send(offers(0, error=UNSUPPORTED))
 
 
@@ -75,16 +75,16 @@ def test_M08_an_answer_that_cannot_be_decoded_or_a_peer_that_hangs_up_is_asked_a
     next(exchange)
     with pytest.raises(TryVersionZero, match=str(failure.args[0])):
         exchange.throw(failure)
-    anew = agree_on_versions(CLIENT, 0)
-    assert next(anew) == Ask(Api.API_VERSIONS, 0, {})
+    again = agree_on_versions(CLIENT, 0)
+    assert next(again) == HandshakeRequest(Api.API_VERSIONS, 0, {})
     with pytest.raises(type(failure)):
-        anew.throw(failure)
+        again.throw(failure)
 
 
 def test_another_error_of_the_broker_is_raised_with_its_name() -> None:
     exchange = agree_on_versions(CLIENT)
     next(exchange)
-    with pytest.raises(ClusterAuthorizationError, match="API versions"):
+    with pytest.raises(ClusterAuthorizationError, match="refused the ApiVersions request"):
         exchange.send(offers(NEWEST, error=31))
 
 
@@ -100,11 +100,11 @@ def test_M15_the_highest_common_version_is_chosen(api: Api) -> None:
 def test_M15_without_a_common_version_the_error_names_both_ranges(api: Api, offered: str) -> None:
     low, high = SPOKEN[api]
     offers_: dict[str, dict[int, VersionRange]] = {"too new": {api: VersionRange(high + 1, high + 3)}, "too old": {api: VersionRange(-5, low - 1)}, "not there": {}}
-    told = offers_[offered]
+    ranges = offers_[offered]
     with pytest.raises(UnsupportedVersionError) as caught:
-        Versions(told).choose(api)
-    assert all(word in str(caught.value) for word in (api.title, str(SPOKEN[api]), str(told.get(api, "none"))))
-    assert not Versions(told).usable(api)
+        Versions(ranges).choose(api)
+    assert all(word in str(caught.value) for word in (api.title, str(SPOKEN[api]), str(ranges.get(api, "none"))))
+    assert not Versions(ranges).usable(api)
 
 
 def test_M15_a_request_may_bound_its_versions() -> None:

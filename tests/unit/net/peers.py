@@ -60,7 +60,7 @@ class Conversation:
         self.say(len(body).to_bytes(4, "big") + body)
 
     def answer(self, question: Question, *, version: int | None = None, **fields: object) -> None:
-        """Answer with these fields, encoded in the question's version unless told otherwise."""
+        """Answer with these fields, encoded in the question's version unless given."""
         written_in = question.version if version is None else version
         self.frame(encode_response(question.api, written_in, question.correlation_id, fields))
 
@@ -176,7 +176,7 @@ def metadata(*brokers: tuple[int, str, int], **fields: object) -> dict[str, Any]
 
 
 async def broker(conversation: Conversation) -> None:
-    """Tells its versions, knows itself alone, and answers Metadata for ever."""
+    """Answers ApiVersions, then Metadata with itself as the only broker, until the client disconnects."""
     await conversation.introduce()
     while True:
         conversation.answer(await conversation.question(), **metadata((1, *conversation.here)))
@@ -188,6 +188,6 @@ async def silence(conversation: Conversation) -> None:
 
 
 async def muted_after_introduction(conversation: Conversation) -> None:
-    """Tells its versions, and nothing more."""
+    """Answers ApiVersions, and nothing more."""
     await conversation.introduce()
     await conversation.end()

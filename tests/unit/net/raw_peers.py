@@ -11,7 +11,7 @@ Talk = Callable[[socket.socket], None]
 
 
 class Peer:
-    """Listens, and talks to each connection as told, in a thread of its own."""
+    """Listens, and talks to each connection as scripted, in a thread of its own."""
 
     def __init__(self, talk: Talk, *, host: str = "127.0.0.1") -> None:
         self._talk = talk

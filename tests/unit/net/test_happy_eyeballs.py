@@ -15,7 +15,7 @@ NEVER = 1000.0
 
 
 class Track:
-    """Runners by name that arrive, fail or stay when they are told to; and what became of each."""
+    """Runners by name that arrive, fail or stay on command; and their outcomes."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -36,7 +36,7 @@ class Track:
         return await end
 
     def start(self, stagger: float) -> asyncio.Task[str]:
-        return asyncio.ensure_future(race([self.runner(name) for name in self.names], stagger=stagger, lose=self.lost.append))
+        return asyncio.ensure_future(race([self.runner(name) for name in self.names], stagger=stagger, discard=self.lost.append))
 
     async def until_runs(self, name: str) -> None:
         await until(lambda: name in self.runs)
@@ -82,7 +82,7 @@ def test_M05_of_two_that_arrive_together_one_is_lost_and_not_forgotten() -> None
     run(test())
 
 
-def test_what_arrived_when_nobody_wants_it_any_more_is_lost() -> None:
+def test_a_result_after_the_race_is_discarded() -> None:
     async def test() -> None:
         track = Track("only")
         racing = track.start(NEVER)

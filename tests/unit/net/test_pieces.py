@@ -23,7 +23,7 @@ from pyclient.net import write_buffer
 from pyclient.runtime import transport as transport_module
 from pyclient.net.connection import Connection
 from pyclient.runtime.transport import AsyncioNetwork, Endpoint, SocketOptions
-from pyclient.net.write_buffer import CRUMB, WriteBuffer
+from pyclient.net.write_buffer import WAKE_BYTES, WriteBuffer
 
 pytestmark = pytest.mark.skipif(not hasattr(socket.socket, "sendmsg"), reason="this system has no sendmsg")
 
@@ -40,7 +40,7 @@ class _Writes(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport, self.write_buffer = transport, WriteBuffer(transport)
         if self._itself:
-            self.write_buffer.take_socket(transport.get_extra_info("socket")._sock)
+            self.write_buffer.attach_socket(transport.get_extra_info("socket")._sock)
 
     def pause_writing(self) -> None:
         self.paused += 1
@@ -50,7 +50,7 @@ class _Writes(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        self.write_buffer.go_on()
+        self.write_buffer.flush()
         if not self.write_buffer.unwritten:
             self.done.set()
 
@@ -80,7 +80,7 @@ def _pieces(sizes: Sequence[int]) -> list[Buffer]:
     return [bytearray(random.Random(at).randbytes(size)) for at, size in enumerate(sizes)]
 
 
-SIZES = st.lists(st.integers(0, 40) | st.integers(CRUMB - 2, CRUMB + 2) | st.integers(20_000, 90_000), max_size=12)
+SIZES = st.lists(st.integers(0, 40) | st.integers(WAKE_BYTES - 2, WAKE_BYTES + 2) | st.integers(20_000, 90_000), max_size=12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,13 +96,13 @@ def test_what_is_put_arrives_whole_and_in_order_whatever_the_kernel_takes(puts: 
                 while rest:
                     pieces = _pieces(rest.pop())
                     whole += b"".join(pieces)
-                    protocol.write_buffer.put(pieces)
+                    protocol.write_buffer.write(pieces)
                     if any(pieces):
                         return  # there is something to read before the next
 
             put()
             assert await _read(theirs, sum(map(sum, puts)), put) == whole
-            assert not protocol.write_buffer.holds
+            assert not protocol.write_buffer.pending
             protocol.transport.close()
 
     asyncio.run(run())
@@ -112,7 +112,7 @@ def test_more_pieces_than_the_system_takes_at_once_arrive_too() -> None:
     async def run() -> None:
         protocol, theirs = await _connected()
         with theirs:
-            protocol.write_buffer.put([bytes([at % 256]) for at in range(5000)])
+            protocol.write_buffer.write([bytes([at % 256]) for at in range(5000)])
             assert await _read(theirs, 5000) == bytes(at % 256 for at in range(5000))
             protocol.transport.close()
 
@@ -124,13 +124,13 @@ def test_what_the_kernel_does_not_take_is_not_copied_but_for_a_crumb() -> None:
         protocol, theirs = await _connected()
         with theirs:
             piece = bytearray(1 << 20)
-            protocol.write_buffer.put([piece])
-            assert protocol.write_buffer.holds
+            protocol.write_buffer.write([piece])
+            assert protocol.write_buffer.pending
             assert protocol.write_buffer.unwritten
-            assert 0 < protocol.transport.get_write_buffer_size() <= CRUMB
+            assert 0 < protocol.transport.get_write_buffer_size() <= WAKE_BYTES
             with pytest.raises(BufferError):  # it is the very same memory that is to be written
                 piece.append(0)
-            assert protocol.paused == 1, "whoever writes is told to stop"
+            assert protocol.paused == 1, "pause_writing was not called"
             assert len(await _read(theirs, 1 << 20)) == 1 << 20
             await protocol.done.wait()
             piece.append(0)
@@ -144,11 +144,11 @@ def test_what_waits_for_a_connection_that_breaks_is_dropped_and_nothing_is_writt
     async def run() -> None:
         protocol, theirs = await _connected()
         piece = bytearray(1 << 20)
-        protocol.write_buffer.put([piece])
+        protocol.write_buffer.write([piece])
         theirs.close()
         await protocol.lost.wait()
-        protocol.write_buffer.put([b"never"])
-        assert not protocol.write_buffer.holds
+        protocol.write_buffer.write([b"never"])
+        assert not protocol.write_buffer.pending
         piece.append(0)
 
     asyncio.run(run())
@@ -164,8 +164,8 @@ def test_an_interrupt_while_the_kernel_takes_pieces_ends_the_connection_instead_
         with theirs:
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
                 patched.setattr(write_buffer, "_send", interrupted)
-                protocol.write_buffer.put([b"once"])
-            protocol.write_buffer.put([b"never"])
+                protocol.write_buffer.write([b"once"])
+            protocol.write_buffer.write([b"never"])
             await protocol.lost.wait()
             return b"".join([chunk async for chunk in _rest(theirs)])
 
@@ -181,7 +181,7 @@ async def _rest(sock: socket.socket) -> AsyncIterator[bytes]:
 
 
 class _Linked:
-    """A connection to a reader of this test, and what is told of it; what the loop complains about is a failure."""
+    """A connection to a reader of this test, and its events; what the loop complains about is a failure."""
 
     def __init__(self) -> None:
         self.lost: list[KafkaError] = []
@@ -197,14 +197,14 @@ class _Linked:
             each.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
         await loop.create_connection(lambda: self.link, sock=ours)
-        self.link.take_socket(ours, writes=True)
+        self.link.attach_socket(ours, writes=True)
         self.link.state = State.READY
         return theirs
 
     def write(self, size: int) -> asyncio.Future[object]:
         """A request of that size; its outcome."""
         outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        request = Request(node=1, use=Use.PRODUCE, api=Api.METADATA, timeout=20.0, done=lambda _now, told: outcome.set_result(told),
+        request = Request(node=1, use=Use.PRODUCE, api=Api.METADATA, timeout=20.0, done=lambda _now, result: outcome.set_result(result),
                           versions=None, encode=lambda _version, number, _client: [number.to_bytes(4, "big"), bytearray(size)])
         self.link.versions = Versions({Api.METADATA: VersionRange(0, 99)})
         self.link.send(request)
@@ -235,10 +235,10 @@ def test_P07_an_answer_to_a_request_that_is_not_written_to_the_end_ends_the_conn
             outcome = peer.write(1 << 20)
             head = await asyncio.get_running_loop().sock_recv(theirs, 8)
             await asyncio.get_running_loop().sock_sendall(theirs, (4).to_bytes(4, "big") + head[4:])
-            told = await outcome
-        assert isinstance(told, Unknown)
-        assert "before it was written" in str(told.cause)
-        assert isinstance(told.cause, ProtocolError)
+            result = await outcome
+        assert isinstance(result, Unknown)
+        assert "before it was completely written" in str(result.cause)
+        assert isinstance(result.cause, ProtocolError)
 
     asyncio.run(run())
 
@@ -246,13 +246,13 @@ def test_P07_an_answer_to_a_request_that_is_not_written_to_the_end_ends_the_conn
 class _Takes(asyncio.Protocol):
     writes: bool | None = None
 
-    def take_socket(self, sock: socket.socket, *, writes: bool) -> None:
+    def attach_socket(self, sock: socket.socket, *, writes: bool) -> None:
         self.writes = writes
 
 
 @pytest.mark.parametrize("joins", [True, False])
 def test_a_protocol_writes_itself_where_the_transport_would_join(joins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "JOINS_PIECES", joins)
+    monkeypatch.setattr(transport_module, "COPIES_WRITES", joins)
 
     async def connect() -> _Takes:
         made = _Takes()
@@ -283,4 +283,4 @@ def test_a_buffer_that_the_system_refuses_is_as_large_as_it_allows(allowed: int)
         before = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         transport_module._tune(sock, SocketOptions(send_buffer=1_000_000))
         after = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        assert after == before if not allowed else after in (250_000, 500_000)  # Linux doubles what it is told
+        assert after == before if not allowed else after in (250_000, 500_000)  # Linux doubles the value

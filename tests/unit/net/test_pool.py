@@ -37,7 +37,7 @@ def options(**changes: Any) -> PoolOptions:
 
 
 class Rig:
-    """Links with a clock that is pushed by hand, and what they told."""
+    """Links with a clock that is pushed by hand, and their events."""
 
     def __init__(self, connections: Callable[[Rig], ConnectionPool], clock: Clock) -> None:
         self.clock = clock
@@ -71,7 +71,7 @@ class Rig:
         fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False,
                   "include_topic_authorized_operations": False}
         self.connections.send(Request(node=node, use=use, api=Api.METADATA, timeout=timeout, fields=lambda version: fields,
-                                done=lambda now, told: outcome.set_result(told), answered=answered))
+                                done=lambda now, result: outcome.set_result(result), answered=answered))
         return outcome
 
     def pass_time(self, seconds: float) -> None:
@@ -92,7 +92,7 @@ async def rig(*addresses: tuple[str, int], network: Network | None = None, clock
     made = Rig(lambda self: ConnectionPool(
         options(**changes), network or AsyncioNetwork(), clock=self.clock, random=Random(7), bootstrap=nodes,
         metrics=Metrics(samples=2, window_s=30), on_change=self.changed, on_quiet=lambda _: self.changed(),
-        on_trouble=self.troubles.append, on_refused=self.refusals.append), clock or Clock())
+        on_failure=self.troubles.append, on_refused=self.refusals.append), clock or Clock())
     try:
         yield made
     finally:
@@ -128,7 +128,7 @@ class Book(AsyncioNetwork):
 def test_M04_control_goes_to_the_ready_node_with_the_fewest_requests_in_flight() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as first, Peer(muted_after_introduction) as second, rig() as here:
-            here.connections.follow({1: at(first, 1), 2: at(second, 2)})
+            here.connections.update_nodes({1: at(first, 1), 2: at(second, 2)})
             await here.slots(1)
             await here.slots(2)
             pending = here.ask(1)
@@ -143,12 +143,12 @@ def test_M04_control_goes_to_the_ready_node_with_the_fewest_requests_in_flight()
 def test_M04_the_node_that_was_not_tried_for_longest_comes_next() -> None:
     async def test() -> None:
         async with rig() as here:
-            here.connections.follow({number: Node(number, *unused_address()) for number in (1, 2, 3)})
+            here.connections.update_nodes({number: Node(number, *unused_address()) for number in (1, 2, 3)})
             for tried in range(1, 4):
                 here.clock.ahead += 1
                 here.connections.least_loaded(Use.CONTROL)
-                await until(lambda tried=tried: len(here.connections.failures) == tried)  # type: ignore[misc]
-            assert len(here.connections.failures) == 3
+                await until(lambda tried=tried: len(here.connections.failures.by_address) == tried)  # type: ignore[misc]
+            assert len(here.connections.failures.by_address) == 3
 
     run(test())
 
@@ -157,7 +157,7 @@ def test_M04_when_every_connection_is_muted_or_full_another_node_is_connected_to
     """A node that is throttled or slow must not hold up what any node could answer."""
     async def test() -> None:
         async with Peer(muted_after_introduction) as full, Peer(broker) as other, rig() as here:
-            here.connections.follow({1: at(full, 1), 2: at(other, 2)})
+            here.connections.update_nodes({1: at(full, 1), 2: at(other, 2)})
             await here.slots(1)
             here.ask(1)
             here.ask(1)
@@ -169,7 +169,7 @@ def test_M04_when_every_connection_is_muted_or_full_another_node_is_connected_to
 def test_uses_have_connections_of_their_own() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1, Use.FETCH)
             here.ask(1, Use.FETCH)  # a long poll
             assert here.connections.slots(1, Use.FETCH) == 0
@@ -184,7 +184,7 @@ def test_M06_bootstrap_addresses_are_asked_again_when_no_known_node_can_be_reach
     async def test() -> None:
         async with Peer(broker) as bootstrap, rig(("127.0.0.1", bootstrap.port)) as here:
             assert await here.node() == BOOTSTRAP
-            here.connections.follow({1: Node(1, *unused_address())})
+            here.connections.update_nodes({1: Node(1, *unused_address())})
             assert here.connections.least_loaded(Use.CONTROL) is None
             await until(lambda: here.troubles)
             assert await here.node() == BOOTSTRAP
@@ -197,7 +197,7 @@ def test_a_bootstrap_connection_is_given_up_once_the_brokers_are_known() -> None
     async def test() -> None:
         async with Peer(broker) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
             assert await here.node() == BOOTSTRAP
-            here.connections.follow({1: at(node)})
+            here.connections.update_nodes({1: at(node)})
             await until(lambda: bootstrap.open == 0)
             assert await here.node() == 1
 
@@ -227,9 +227,9 @@ def test_M08_a_peer_that_hangs_up_on_ApiVersions_is_asked_in_version_0_at_once_o
 
     async def test() -> None:
         async with Peer(hangs_up, old) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)  # the clock stands: no back-off was waited for
-            assert here.connections.failures == {}
+            assert here.connections.failures.by_address == {}
             assert here.troubles == []
 
     run(test())
@@ -248,7 +248,7 @@ def test_M08_a_broker_that_was_only_going_down_is_asked_in_the_newest_version_ag
 
     async def test() -> None:
         async with Peer(going_down, going_down, back) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
 
             def failed() -> bool:
                 here.connections.slots(1, Use.CONTROL)
@@ -285,7 +285,7 @@ def test_M05_connecting_again_waits_longer_each_time_up_to_the_maximum_and_at_on
                 assert expected * 0.75 <= wait <= min(expected * 1.2, 8)
             async with Peer(broker, port=where.port) as peer:
                 assert await here.node() == BOOTSTRAP
-                assert here.connections.failures == {}
+                assert here.connections.failures.by_address == {}
                 assert isinstance(await here.ask(BOOTSTRAP), Reply)
                 await peer.stop()
                 await until(lambda: not here.connections._connections())
@@ -326,19 +326,19 @@ def test_M05_the_next_address_of_a_name_is_tried_when_the_first_refuses() -> Non
     run(test())
 
 
-def test_M05_a_name_of_which_every_address_fails_tells_each_ones_reason() -> None:
+def test_M05_a_name_of_which_every_address_fails_is_raised_with_each_ones_reason() -> None:
     async def test() -> None:
         dead = [unused_address().port, unused_address().port]
         async with rig(("both", 9092), network=Book(both=dead)) as here:
             here.connections.least_loaded(Use.CONTROL)
             await until(lambda: here.troubles)
-            said = str(here.connections.troubles()["both:9092"])
+            said = str(here.connections.failure_report()["both:9092"])
             assert all(f"127.0.0.1:{port}: Connection refused" in said for port in dead)
 
     run(test())
 
 
-def test_M05_a_name_is_resolved_anew_for_each_attempt() -> None:
+def test_M05_a_name_is_resolved_again_for_each_attempt() -> None:
     async def test() -> None:
         async with Peer(broker) as before, Peer(broker) as after:
             network = Book(moved=[before.port])
@@ -360,7 +360,7 @@ def test_M14_a_name_that_cannot_be_resolved_yet_is_tried_again_until_it_can() ->
             async with rig(("later", 9092), network=network) as here:
                 here.connections.least_loaded(Use.CONTROL)
                 await until(lambda: here.troubles)
-                assert "'later' cannot be resolved: Name or service not known" in str(here.connections.failures["later:9092"])
+                assert "'later' cannot be resolved: Name or service not known" in str(here.connections.failures.by_address["later:9092"])
                 network.names["later"] = [peer.port]
                 assert here.connections.least_loaded(Use.CONTROL) is None
                 here.pass_time(here.deadline or 0)
@@ -373,13 +373,13 @@ def test_M14_a_name_that_cannot_be_resolved_yet_is_tried_again_until_it_can() ->
 def test_M05_a_broker_that_moved_or_left_loses_its_connection_and_what_was_in_flight_is_unknown(moved: bool) -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as before, Peer(broker) as after, rig() as here:
-            here.connections.follow({1: at(before)})
+            here.connections.update_nodes({1: at(before)})
             await here.slots(1)
             pending = here.ask(1)
-            here.connections.follow({1: at(after)} if moved else {2: at(after, 2)})
+            here.connections.update_nodes({1: at(after)} if moved else {2: at(after, 2)})
             outcome = await pending
             assert isinstance(outcome, Unknown)
-            assert ("at 127.0.0.1" if moved else "not a broker of this cluster any more") in str(outcome.cause)
+            assert ("the broker moved to 127.0.0.1" if moved else "the broker left the cluster") in str(outcome.cause)
             assert await here.slots(1 if moved else 2)
             assert before.connections == 1
 
@@ -387,7 +387,7 @@ def test_M05_a_broker_that_moved_or_left_loses_its_connection_and_what_was_in_fl
 
 
 def test_M05_a_client_follows_a_broker_that_comes_back_on_another_port() -> None:
-    """Through metadata: the bootstrap address tells the new port."""
+    """Through metadata: the bootstrap address returns the new port."""
     places: list[int] = []
 
     async def directory(conversation: Conversation) -> None:
@@ -425,7 +425,7 @@ def test_M05_a_client_follows_a_broker_that_comes_back_on_another_port() -> None
 def test_M13_an_idle_connection_is_closed_after_its_time_and_opened_again_when_it_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Peer(broker) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
             assert isinstance(await here.ask(1), Reply)
             assert MAX_IDLE - 5 < (here.deadline or 0) <= MAX_IDLE
@@ -444,7 +444,7 @@ def test_M13_an_idle_connection_is_closed_after_its_time_and_opened_again_when_i
 def test_M13_a_connection_with_a_request_in_flight_is_not_idle() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
             pending = here.ask(1, timeout=10 * MAX_IDLE)
             here.pass_time(2 * MAX_IDLE)
@@ -464,7 +464,7 @@ def test_M13_a_peer_that_closes_an_idle_connection_causes_no_error_and_no_back_o
             await bored.wait()
 
         async with Peer(closes, broker) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
             assert isinstance(await here.ask(1), Reply)
             bored.set()
@@ -488,11 +488,11 @@ def test_M05_a_peer_that_hangs_up_before_anything_was_asked_is_connected_to_agai
                 await looked.wait()
 
         async with Peer(closes, broker) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             here.connections.slots(1, Use.CONTROL)
-            await until(lambda: here.connections.failures or here.connections._connections())
+            await until(lambda: here.connections.failures.by_address or here.connections._connections())
             looked.set()
-            await until(lambda: here.connections.failures)
+            await until(lambda: here.connections.failures.by_address)
             assert (here.connections.slots(1, Use.CONTROL), here.troubles, peer.connections) == (0, [], 1)  # an idle connection is closed so, too
             assert 0.5 < (here.deadline or 0) <= 1.2
             here.pass_time(1.2)
@@ -504,7 +504,7 @@ def test_M05_a_peer_that_hangs_up_before_anything_was_asked_is_connected_to_agai
 def test_M10_an_overdue_answer_ends_the_connection_and_connecting_again_waits() -> None:
     async def test() -> None:
         async with Peer(muted_after_introduction) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
             pending = here.ask(1)
             assert 25 < (here.deadline or 0) <= 30
@@ -525,7 +525,7 @@ def test_M10_a_request_on_a_connection_that_was_retired_meanwhile_is_overdue_lik
     async def test() -> None:
         async with Peer(muted_after_introduction) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
             pending = here.ask(await here.node())
-            here.connections.follow({1: at(node)})  # the bootstrap connection is retired with the request in flight
+            here.connections.update_nodes({1: at(node)})  # the bootstrap connection is retired with the request in flight
             assert not pending.done()
             assert here.deadline is not None
             assert here.deadline <= 30
@@ -543,7 +543,7 @@ def test_P22_a_hang_up_after_a_request_without_answer_is_trouble_for_with_acks_0
 
     async def test() -> None:
         async with Peer(refuses) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
             outcome = here.ask(1, answered=False)
             assert isinstance(outcome.result(), Reply)
@@ -556,7 +556,7 @@ def test_P22_a_hang_up_after_a_request_without_answer_is_trouble_for_with_acks_0
 
 
 def wants_login(error_code: int, *mechanisms: str) -> Script:
-    """Tells its versions, hangs up on what is asked without a login, and answers how one begins."""
+    """Answers ApiVersions and SaslHandshake, and disconnects on any other request."""
     async def script(conversation: Conversation) -> None:
         await conversation.introduce()
         question = await conversation.question()
@@ -569,7 +569,7 @@ def wants_login(error_code: int, *mechanisms: str) -> Script:
 def test_M16_a_listener_that_hangs_up_on_who_has_not_logged_in_is_asked_what_it_offers_and_refuses_the_client() -> None:
     async def test() -> None:
         async with Peer(wants_login(33, "PLAIN", "SCRAM-SHA-512")) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
             assert isinstance(await here.ask(1), Unknown)
             here.pass_time(60)
@@ -577,7 +577,7 @@ def test_M16_a_listener_that_hangs_up_on_who_has_not_logged_in_is_asked_what_it_
             await until(lambda: here.refusals)
             refusal, = here.refusals
             assert isinstance(refusal, SaslAuthenticationError)
-            assert "wants a login, and this client has none. It offers PLAIN, SCRAM-SHA-512:" in str(refusal)
+            assert "requires a login, and no login is configured. It offers PLAIN, SCRAM-SHA-512:" in str(refusal)
             assert peer.connections == 2
 
     run(test())
@@ -598,7 +598,7 @@ def test_M16_a_broker_that_only_ends_is_an_outage_and_one_that_has_answered_is_n
 
     async def test() -> None:
         async with Peer(wants_login(34), answers_once) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
             assert isinstance(await here.ask(1), Unknown)
             for connections in (2, 3):
@@ -606,7 +606,7 @@ def test_M16_a_broker_that_only_ends_is_an_outage_and_one_that_has_answered_is_n
                 await here.slots(1)
                 assert isinstance(await here.ask(1), Reply)
                 assert isinstance(await here.ask(1), Unknown)
-                await until(lambda: not here.connections._connecting and not peer.open)
+                await until(lambda: not here.connections._connector.tasks and not peer.open)
                 assert (here.refusals, peer.connections) == ([], connections)
         assert asked[0] is Api.SASL_HANDSHAKE
         assert Api.SASL_HANDSHAKE not in asked[1:]
@@ -621,10 +621,10 @@ def answers_nothing(peers: Iterable[Peer]) -> dict[int, Node]:
     return {number: at(peer, number) for number, peer in enumerate(peers, 1)}
 
 
-def test_closing_ends_every_connection_whatever_its_state_and_tells_every_outcome() -> None:
+def test_closing_ends_every_connection_whatever_its_state_and_delivers_every_outcome() -> None:
     async def test() -> None:
         async with Peer(silence) as connecting, Peer(muted_after_introduction) as busy, Peer(broker) as idle, rig() as here:
-            here.connections.follow(answers_nothing([connecting, busy, idle]))
+            here.connections.update_nodes(answers_nothing([connecting, busy, idle]))
             here.connections.slots(1, Use.CONTROL)
             await here.slots(2)
             await here.slots(3)
@@ -648,9 +648,9 @@ def test_a_broker_whose_versions_do_not_fit_is_ready_for_what_does() -> None:
 
     async def test() -> None:
         async with Peer(picky) as peer, rig() as here:
-            here.connections.follow({1: at(peer)})
+            here.connections.update_nodes({1: at(peer)})
             await here.slots(1)
-            versions_of_1 = here.connections._hosts[1].connections[Use.CONTROL].versions
+            versions_of_1 = here.connections._nodes[1].connections[Use.CONTROL].versions
             assert not versions_of_1.usable(Api.PRODUCE)
             assert versions_of_1.choose(Api.METADATA) == 13
 

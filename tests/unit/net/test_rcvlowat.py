@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyclient.core.connection import Event
-from pyclient.runtime.transport import WAITS_FOR_MORE, AsyncioNetwork, Endpoint, SocketOptions, Tls
+from pyclient.runtime.transport import HAS_RCVLOWAT, AsyncioNetwork, Endpoint, SocketOptions, Tls
 from pyclient.net.rcvlowat import LEAST, MOST, SLACK, ReceiveLowWater
 from tests.unit.net import raw_peers
 from tests.unit.net.test_socket_read import Counted, framed
@@ -29,7 +29,7 @@ def test_what_is_waited_for_is_never_more_than_what_can_still_come(missing: list
     waking, now = ReceiveLowWater(asked.append), 1
     for each in missing:
         before = len(asked)
-        waking.lacks(each)
+        waking.update(each)
         now = asked[-1] if asked else now
         assert 1 <= now <= max(1, each - RECORD)
         assert now <= MOST
@@ -84,7 +84,7 @@ def test_all_answers_are_read_however_they_are_sent(run: Callable[..., Counted],
     assert made.frames == answers
 
 
-@pytest.mark.skipif(not WAITS_FOR_MORE, reason="this system tells of every byte")
+@pytest.mark.skipif(not HAS_RCVLOWAT, reason="no SO_RCVLOWAT on this system")
 @pytest.mark.parametrize("run", loops())
 def test_a_large_answer_takes_few_turns_though_it_comes_in_many_pieces(run: Callable[..., None]) -> None:
     large = random.Random(1).randbytes((1 << 20) - 4)

@@ -14,16 +14,16 @@ from pyclient import Producer
 from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError, KafkaTimeoutError
 from pyclient.plugins import Surroundings
-from pyclient.net import connection
+from pyclient.net import authentication
 from pyclient.runtime.environment import Environment
-from pyclient.net.sasl_login import WORKER, Logins
+from pyclient.net.sasl_login import WORKER, SaslClient
 
 ANNA = {"sasl_plain_username": "anna", "sasl_plain_password": "marker-secret"}
 
 
-def made(**given: Any) -> Logins | None:
+def made(**given: Any) -> SaslClient | None:
     options = {"bootstrap_servers": "broker-1:9092", "security_protocol": "SASL_PLAINTEXT", **given}
-    return Logins.of(ProducerConfig.parse({}, options), Environment(), Random(1))
+    return SaslClient.of(ProducerConfig.parse({}, options), Environment(), Random(1))
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
@@ -59,7 +59,7 @@ def test_options_of_a_login_that_will_not_be_are_warned_of(protocol: str, caplog
     made(security_protocol=protocol, sasl_mechanism="PLAIN", **ANNA)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert (f"security_protocol is {protocol}, so nobody logs in; these options do nothing: sasl_mechanism, sasl_plain_password, sasl_plain_username"
+    assert (f"security_protocol is {protocol}, which has no login; these options are ignored: sasl_mechanism, sasl_plain_password, sasl_plain_username"
             in record.getMessage())
     assert "marker" not in record.getMessage()
 
@@ -67,29 +67,29 @@ def test_options_of_a_login_that_will_not_be_are_warned_of(protocol: str, caplog
 READABLE = [({"sasl_mechanism": "PLAIN", **ANNA}, "the password"), ({"sasl_mechanism": "OAUTHBEARER", "sasl_token_provider": lambda: "abc"}, "the token")]
 
 
-@pytest.mark.parametrize(("given", "told"), READABLE)
-def test_what_crosses_the_network_readable_is_warned_of_once(given: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("given", "secret"), READABLE)
+def test_what_is_sent_unencrypted_is_logged_once(given: dict[str, Any], secret: str, caplog: pytest.LogCaptureFixture) -> None:
     made(bootstrap_servers="localhost:9092,broker-1:9092,[2001:db8::1]:9092", **given)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert f"{given['sasl_mechanism']}: {told} crosses the network readable, to broker-1:9092, [2001:db8::1]:9092; use SASL_SSL" in record.getMessage()
+    assert f"{given['sasl_mechanism']}: {secret} is sent unencrypted to broker-1:9092, [2001:db8::1]:9092; use SASL_SSL" in record.getMessage()
     assert "marker" not in record.getMessage()
 
 
-@pytest.mark.parametrize(("given", "told"), READABLE)
+@pytest.mark.parametrize(("given", "secret"), READABLE)
 @pytest.mark.parametrize("servers", ["localhost:9092", "LOCALHOST:1,127.0.0.1:2,127.8.9.10:3,[::1]:4"])
-def test_what_stays_on_this_machine_is_not_warned_of(given: dict[str, Any], told: str, servers: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_stays_on_this_machine_is_not_warned_of(given: dict[str, Any], secret: str, servers: str, caplog: pytest.LogCaptureFixture) -> None:
     made(bootstrap_servers=servers, **given)
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("given", "told"), READABLE)
-def test_TLS_and_mechanisms_that_send_no_secret_are_not_warned_of(given: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("given", "secret"), READABLE)
+def test_TLS_and_mechanisms_that_send_no_secret_are_not_warned_of(given: dict[str, Any], secret: str, caplog: pytest.LogCaptureFixture) -> None:
     made(**{**given, "security_protocol": "SASL_SSL"})
     made(sasl_mechanism="SCRAM-SHA-512", **ANNA)
     assert not caplog.records
     made(security_protocol="PLAINTEXT", **given)
-    assert "crosses the network" not in caplog.text
+    assert "sent unencrypted" not in caplog.text
 
 
 def test_a_client_warns_once_whatever_it_does(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +98,7 @@ def test_a_client_warns_once_whatever_it_does(caplog: pytest.LogCaptureFixture) 
         for _ in range(2):
             with pytest.raises(KafkaTimeoutError):
                 producer.send("orders", b"value")
-    assert caplog.text.count("crosses the network readable") == 1
+    assert caplog.text.count("is sent unencrypted") == 1
 
 
 @pytest.mark.parametrize(("mechanism", "changes"), [("PLAIN", False), ("SCRAM-SHA-256", False), ("OAUTHBEARER", True)])
@@ -106,43 +106,43 @@ def test_only_tokens_may_be_accepted_after_a_refusal(mechanism: str, changes: bo
     logins = made(sasl_mechanism=mechanism, sasl_token_provider=lambda: "abc", **ANNA)
     assert logins is not None
     assert logins.may_change is changes
-    assert repr(logins) == f"<Logins by {mechanism}>"
+    assert repr(logins) == f"<SaslClient {mechanism}>"
 
 
 class Seen:
-    """A mechanism that notes what it is told."""
+    """A mechanism that records its calls."""
 
     name = "SEEN"
     blocking = False
-    told: list[object]
+    calls: list[object]
 
     def __init__(self) -> None:
-        Seen.told = []
+        Seen.calls = []
 
     def exchange(self, config: Any, host: str, /) -> Any:
         yield b""
 
     def run_in(self, surroundings: Surroundings, /) -> None:
-        self.told.append(surroundings.wall)
+        self.calls.append(surroundings.wall)
 
     def check(self, config: Any, /) -> None:
-        self.told.append(config.sasl_plain_username)
+        self.calls.append(config.sasl_plain_username)
 
     def close(self) -> None:
-        self.told.append("closed")
+        self.calls.append("closed")
 
 
-def test_a_mechanism_is_told_where_it_runs_then_asked_for_the_options_and_closed_at_the_end() -> None:
+def test_a_mechanism_gets_its_surroundings_then_the_options_and_is_closed_at_the_end() -> None:
     logins = made(sasl_mechanism=f"{__name__}:Seen", **ANNA)
     assert logins is not None
-    assert isinstance(logins.to("broker-1", "broker 1").mechanism, Seen)
-    assert Seen.told == [Environment().wall, "anna"]
+    assert isinstance(logins.credentials("broker-1", "broker 1").mechanism, Seen)
+    assert Seen.calls == [Environment().wall, "anna"]
     logins.close()
-    assert Seen.told[2:] == ["closed"]
+    assert Seen.calls[2:] == ["closed"]
     assert not logins.may_change
 
 
-def test_work_is_done_in_a_thread_of_its_own_and_its_failure_is_told() -> None:
+def test_work_is_done_in_a_thread_of_its_own_and_its_failure_is_raised() -> None:
     async def test() -> None:
         logins = made(sasl_mechanism="PLAIN", **ANNA)
         assert logins is not None
@@ -156,7 +156,7 @@ def test_work_is_done_in_a_thread_of_its_own_and_its_failure_is_told() -> None:
     asyncio.run(test())
 
 
-def test_who_is_given_up_while_a_worker_is_busy_is_not_told() -> None:
+def test_a_caller_cancelled_while_a_worker_is_busy_gets_no_result() -> None:
     async def test() -> None:
         logins = made(sasl_mechanism="PLAIN", **ANNA)
         assert logins is not None
@@ -186,7 +186,7 @@ def test_an_exchange_that_is_given_up_is_closed_at_once() -> None:
 
     async def test() -> None:
         exchange = steps()
-        waiting = asyncio.get_running_loop().create_task(connection._run(exchange, never))
+        waiting = asyncio.get_running_loop().create_task(authentication.run_exchange(exchange, never))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

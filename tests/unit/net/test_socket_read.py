@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.errors import KafkaError, ProtocolError
-from pyclient.net.connection import MUCH, SCRATCH, Connection
+from pyclient.net.connection import Connection
+from pyclient.net.frame_reader import MUCH, SCRATCH
 from pyclient.runtime.loop_thread import Portal, in_portal
 from pyclient.net.socket_read import fill
 
@@ -136,7 +137,7 @@ async def reads(data: bytes, frames: int) -> Counted:
     theirs.sendall(data)
     with theirs:
         transport, _ = await asyncio.get_running_loop().create_connection(lambda: made, sock=ours)
-        made.take_socket(ours, writes=False)
+        made.attach_socket(ours, writes=False)
         async with asyncio.timeout(20):
             while len(made.frames) < frames and not made.lost:
                 await made.news.wait()

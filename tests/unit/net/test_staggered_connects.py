@@ -12,7 +12,7 @@ from tests.unit.net.test_pool import BOOTSTRAP, Book, at, rig
 
 
 class StoppedClock(Clock):
-    """Time passes only when it is told to."""
+    """Time passes only on command."""
 
     def __call__(self) -> float:
         return 100.0 + self.ahead
@@ -21,13 +21,13 @@ class StoppedClock(Clock):
 def test_M04_asking_for_any_node_connects_to_one_and_to_no_second_before_that_had_its_chance() -> None:
     async def test() -> None:
         async with Peer(silence) as first, Peer(silence) as second, rig(clock=StoppedClock()) as here:
-            here.connections.follow({1: at(first, 1), 2: at(second, 2)})
+            here.connections.update_nodes({1: at(first, 1), 2: at(second, 2)})
             for _ in range(5):
                 assert here.connections.least_loaded(Use.CONTROL) is None
             await until(lambda: first.connections + second.connections)
             here.pass_time(STAGGER * 0.9)
             assert here.connections.least_loaded(Use.CONTROL) is None
-            assert sum(bool(host.tasks) for host in here.connections._all_hosts()) == 1
+            assert sum(bool(host.tasks) for host in here.connections._all_nodes()) == 1
 
     run(test())
 
@@ -35,14 +35,14 @@ def test_M04_asking_for_any_node_connects_to_one_and_to_no_second_before_that_ha
 def test_M04_a_node_that_takes_long_to_connect_to_gets_company_and_does_not_hold_up_what_another_could_answer() -> None:
     async def test() -> None:
         async with Peer(silence) as swallows, Peer(broker) as other, rig(clock=StoppedClock()) as here:
-            here.connections.follow({1: at(swallows, 1)})
+            here.connections.update_nodes({1: at(swallows, 1)})
             assert here.connections.least_loaded(Use.CONTROL) is None
-            here.connections.follow({1: at(swallows, 1), 2: at(other, 2)})
+            here.connections.update_nodes({1: at(swallows, 1), 2: at(other, 2)})
             assert here.connections.least_loaded(Use.CONTROL) is None
             assert here.deadline == pytest.approx(STAGGER)
             here.pass_time(STAGGER)
             assert await here.node() == 2
-            assert here.connections._hosts[1].tasks
+            assert here.connections._nodes[1].tasks
 
     run(test())
 
@@ -50,11 +50,11 @@ def test_M04_a_node_that_takes_long_to_connect_to_gets_company_and_does_not_hold
 def test_M04_company_is_a_deadline_only_while_somebody_asks_and_somebody_is_left_to_be_asked() -> None:
     async def test() -> None:
         async with Peer(silence) as first, Peer(silence) as second, rig(clock=StoppedClock()) as here:
-            here.connections.follow({1: at(first, 1), 2: at(second, 2)})
+            here.connections.update_nodes({1: at(first, 1), 2: at(second, 2)})
             here.connections.least_loaded(Use.CONTROL)
             assert here.deadline == pytest.approx(STAGGER)
             here.connections.tick(here.clock())
-            assert here.deadline is None  # nobody has asked in this turn
+            assert here.deadline is None  # no caller in this turn
             here.pass_time(STAGGER)
             here.connections.least_loaded(Use.CONTROL)
             assert here.deadline is None  # both are tried
@@ -67,9 +67,9 @@ def test_M04_bootstrap_addresses_still_being_connected_to_are_given_up_once_the_
         async with Peer(silence) as bootstrap, Peer(broker) as node, rig(("127.0.0.1", bootstrap.port)) as here:
             here.connections.least_loaded(Use.CONTROL)
             await until(lambda: bootstrap.open)
-            here.connections.follow({1: at(node)})
+            here.connections.update_nodes({1: at(node)})
             await until(lambda: not bootstrap.open)
-            assert not here.connections._connecting
+            assert not here.connections._connector.tasks
 
     run(test())
 
@@ -82,18 +82,18 @@ def test_M05_an_address_of_a_name_that_swallows_everything_costs_a_moment_and_le
             assert await here.node() == BOOTSTRAP
             assert here.troubles == []
             await until(lambda: not swallows.open)
-            await until(lambda: not here.connections._connecting and not here.connections._closing)
+            await until(lambda: not here.connections._connector.tasks and not here.connections._closing)
 
     run(test())
 
 
-def test_M05_addresses_of_a_name_are_told_apart_when_time_is_up() -> None:
+def test_M05_addresses_of_a_name_are_distinguished_when_time_is_up() -> None:
     async def test() -> None:
         dead = unused_address().port
         async with Peer(silence) as mute, rig(("both", 9092), network=Book(both=[dead, mute.port]), setup_timeout=0.2) as here:
             here.connections.least_loaded(Use.CONTROL)
             await until(lambda: here.troubles)
-            said = str(here.connections.troubles()["both:9092"])
+            said = str(here.connections.failure_report()["both:9092"])
             assert f"127.0.0.1:{dead}: Connection refused; 127.0.0.1:{mute.port}: connected, no answer to ApiVersions within" in said
 
     run(test())

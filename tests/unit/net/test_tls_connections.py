@@ -30,11 +30,11 @@ from pyclient.net import write_buffer
 from pyclient.net.connect import ConnectAttempt
 from pyclient.net.connection import Connection
 from pyclient.runtime.environment import Environment
-from pyclient.runtime.transport import FAREWELL_S, AsyncioNetwork, Endpoint, SocketOptions, tls_name
+from pyclient.runtime.transport import TLS_SHUTDOWN_S, AsyncioNetwork, Endpoint, SocketOptions, tls_name
 from pyclient.net.write_buffer import WriteBuffer
 from pyclient.net.security import Security
-from pyclient.net.tls import Contexts
-from pyclient.net.tls_errors import handshake_failed, lost_early
+from pyclient.net.tls import TlsContexts
+from pyclient.net.tls_errors import handshake_failed, lost_after_handshake
 from pyclient.testing import CertificateAuthority, FaultProxy
 from pyclient.testing.common.certificates import FIRST_DAY, LAST_DAY
 from tests.unit.net import raw_peers
@@ -83,7 +83,7 @@ Runs = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Client:
-    """One attempt, and what became of its connections."""
+    """One attempt, and its connections."""
 
     def __init__(self, address: str, *, timeout: float = SET_UP_S, tls: bool = True, network: AsyncioNetwork | None = None,
                  sockets: SocketOptions | None = None, **options: Any) -> None:
@@ -91,10 +91,10 @@ class Client:
         self.lost: list[KafkaError] = []
         self.changes = asyncio.Event()
         given = {"ssl_truststore_certificates": authority().pem, **options} if "ssl_context" not in options else options
-        contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
+        contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": address, "security_protocol": "SSL", **given}), Environment()) if tls else None
         self.attempt = ConnectAttempt(
-            parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), turn=0, timeout=timeout, make_link=self._link,
-            begin=lambda work: asyncio.get_running_loop().create_task(work), give_up=self._give_up, protection=Security(contexts), strangers=True)
+            parse_addresses(address)[0], network or AsyncioNetwork(), sockets or SocketOptions(), first_address=0, timeout=timeout, make_connection=self._link,
+            start=lambda work: asyncio.get_running_loop().create_task(work), discard=self._give_up, security=Security(contexts), unverified=True)
 
     def _link(self, _endpoint: Endpoint) -> Connection:
         self.connections.append(Connection(
@@ -200,23 +200,23 @@ def issued(*names: str, first: datetime.datetime = FIRST_DAY, last: datetime.dat
 HERE: Final = ("127.0.0.1",)
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 TRUST: Final = [
-    pytest.param(lambda: CertificateAuthority().server_context(), {}, "not signed by an authority that this client trusts. Put", id="unknown authority"),
+    pytest.param(lambda: CertificateAuthority().server_context(), {}, "not signed by an authority that this client trusts. Add", id="unknown authority"),
     pytest.param(lambda: issued(*HERE, first=LONG_AGO, last=LONG_AGO + datetime.timedelta(days=1)), {}, "has expired", id="expired"),
     pytest.param(lambda: issued(*HERE, first=LAST_DAY, last=LAST_DAY + datetime.timedelta(days=1)), {}, "is not valid yet. Check the clocks", id="not yet"),
     pytest.param(lambda: issued("other.example", "*.kafka.example", "10.1.2.3"), {}, "not for 127.0.0.1: it is for other.example, *.kafka.example, 10.1.2.3",
                  id="wrong name"),
-    pytest.param(lambda: limited(authority().server_context("other.example", clients=authority()), V12), {}, "its names are other ones",
+    pytest.param(lambda: limited(authority().server_context("other.example", clients=authority()), V12), {}, "it is for other names",
                  id="wrong name that is not shown"),
     pytest.param(lambda: limited(authority().server_context(), V12), {"ssl_enabled_protocols": "TLSv1.3"}, "no TLS version in common", id="broker too old"),
     pytest.param(lambda: limited(authority().server_context(), V13), {"ssl_enabled_protocols": "TLSv1.2"}, "no TLS version in common", id="client too old"),
     pytest.param(lambda: authority().server_context(), {"ssl_protocol": "TLSv1.2", "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256"},
-                 "no cipher suite or key type in common, or the broker asks for a certificate", id="suites"),
+                 "no cipher suite or key type in common, or the broker requires a client certificate", id="suites"),
     pytest.param(lambda: authority().server_context(), {"ssl_protocol": "TLSv1.2", "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
                                                         "ssl_keystore_certificate_chain": "", "ssl_keystore_key": "match"},
-                 "no cipher suite or key type in common. Look at", id="suites with a certificate"),
-    pytest.param(lambda: limited(authority().server_context(clients=authority()), V13), {}, "asks for a certificate of the client, and none is set",
+                 "no cipher suite or key type in common. Compare", id="suites with a certificate"),
+    pytest.param(lambda: limited(authority().server_context(clients=authority()), V13), {}, "requires a client certificate, and none is set",
                  id="no certificate in 1.3"),
-    pytest.param(lambda: limited(authority().server_context(clients=authority()), V12), {}, "certificate of the client", id="no certificate in 1.2"),
+    pytest.param(lambda: limited(authority().server_context(clients=authority()), V12), {}, "client certificate", id="no certificate in 1.2"),
     *[pytest.param(lambda version=version: limited(authority().server_context(clients=CertificateAuthority()), version),
                    {"ssl_keystore_certificate_chain": authority().issue().chain, "ssl_keystore_key": "match"},
                    "does not accept the client's certificate: unknown ca", id=f"refused certificate in {version.name}") for version in (V12, V13)],
@@ -229,7 +229,7 @@ def own() -> Any:
 
 
 @pytest.mark.parametrize(("server", "options", "said"), TRUST)
-def test_what_is_wrong_with_trust_is_told_at_once(run: Runs, server: Callable[[], ssl.SSLContext], options: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_with_trust_is_raised_at_once(run: Runs, server: Callable[[], ssl.SSLContext], options: dict[str, Any], said: str) -> None:
     if options.get("ssl_keystore_key") == "match":
         options = {**options, "ssl_keystore_certificate_chain": own().chain, "ssl_keystore_key": own().key}
 
@@ -248,7 +248,7 @@ def test_what_is_wrong_with_trust_is_told_at_once(run: Runs, server: Callable[[]
     run(steps())
 
 
-def test_a_client_without_tls_at_a_listener_with_it_is_told_so(run: Runs) -> None:
+def test_a_client_without_tls_at_a_listener_with_it_is_refused(run: Runs) -> None:
     async def hangs_up(conversation: Conversation) -> None:
         await conversation.question()
 
@@ -261,28 +261,28 @@ def test_a_client_without_tls_at_a_listener_with_it_is_told_so(run: Runs) -> Non
         async with Peer(alerts) as peer:
             error = await Client(peer.address, tls=False).failure()
             assert isinstance(error, SslAuthenticationError)
-            assert "speaks TLS, this client does not. Use security_protocol=SSL" in str(error)
+            assert "uses TLS, this client does not. Use security_protocol=SSL" in str(error)
             assert peer.connections == 1
         async with Peer(hangs_up) as peer:
             error = await Client(peer.address, tls=False).failure()
             assert isinstance(error, DisconnectError)
-            assert "as a TLS listener does (then use security_protocol=SSL" in str(error)
+            assert "It may be a TLS listener: then set security_protocol=SSL" in str(error)
         async with Peer(broker, tls=served()) as peer:  # OpenSSL hangs up without an alert, so it is asked
             error = await Client(peer.address, tls=False).failure()
             assert isinstance(error, SslAuthenticationError)
-            assert "speaks TLS, this client does not" in str(error)
+            assert "uses TLS, this client does not" in str(error)
 
     run(steps())
 
 
 @pytest.mark.parametrize(("said_by_peer", "said", "kind"), [
-    (b"", "hung up during the TLS handshake", DisconnectError),
-    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS. Use security_protocol=PLAINTEXT", SslAuthenticationError),
-    (b"\x00\x00\x00\x10\x00\x00\x00\x01\x00\x23\x00\x00\x00\x00\x00\x00", "does not speak TLS", SslAuthenticationError),
-    (bytes(5000), "does not speak TLS", SslAuthenticationError),
-    (b"\x16\x03\x03\x00\x05garba", "the TLS handshake broke off", DisconnectError),
+    (b"", "closed the connection during the TLS handshake", DisconnectError),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not use TLS. Use security_protocol=PLAINTEXT", SslAuthenticationError),
+    (b"\x00\x00\x00\x10\x00\x00\x00\x01\x00\x23\x00\x00\x00\x00\x00\x00", "does not use TLS", SslAuthenticationError),
+    (bytes(5000), "does not use TLS", SslAuthenticationError),
+    (b"\x16\x03\x03\x00\x05garba", "the TLS handshake failed", DisconnectError),
 ])
-def test_a_client_with_tls_at_a_listener_without_it_is_told_so(run: Runs, said_by_peer: bytes, said: str, kind: type[KafkaError]) -> None:
+def test_a_client_with_tls_at_a_listener_without_it_is_refused(run: Runs, said_by_peer: bytes, said: str, kind: type[KafkaError]) -> None:
     async def answers(conversation: Conversation) -> None:
         await conversation._reader.read(10)
         conversation.say(said_by_peer)
@@ -324,12 +324,12 @@ def test_a_handshake_that_is_not_answered_counts_within_the_set_up_time_and_says
     async def steps() -> None:
         async with Peer(script) as peer:
             client = Client(peer.address, timeout=0.3)
-            with pytest.raises(ResponseTimeoutError, match="connected, the TLS handshake was not answered within 0.3 s"):
+            with pytest.raises(ResponseTimeoutError, match="connected, no answer to the TLS handshake within 0.3 s"):
                 await client.ready()
             await client.all_gone()
         async with Peer(script, tls=served()) as peer:
             client = Client(peer.address, timeout=0.5)
-            with pytest.raises(ResponseTimeoutError, match="secured by TLS, no answer to ApiVersions within 0.5 s"):
+            with pytest.raises(ResponseTimeoutError, match="TLS handshake done, no answer to ApiVersions within 0.5 s"):
                 await client.ready()
             await client.all_gone()
 
@@ -357,15 +357,15 @@ def refusal(reason: str) -> ssl.SSLError:
 
 
 @pytest.mark.parametrize(("reason", "said"), [
-    ("UNSUPPORTED_PROTOCOL", "no TLS version in common"), ("NO_SHARED_CIPHER", "no cipher suite"), ("HTTP_REQUEST", "does not speak TLS"),
+    ("UNSUPPORTED_PROTOCOL", "no TLS version in common"), ("NO_SHARED_CIPHER", "no cipher suite"), ("HTTP_REQUEST", "does not use TLS"),
     ("DH_KEY_TOO_SMALL", "weaker than this machine's OpenSSL allows (DH_KEY_TOO_SMALL)"), ("CA_MD_TOO_WEAK", "weaker than"),
     ("TLSV1_ALERT_PROTOCOL_VERSION", "no TLS version in common"), ("TLSV1_ALERT_INSUFFICIENT_SECURITY", "no cipher suite"),
-    ("TLSV1_UNRECOGNIZED_NAME", None), ("TLSV1_ALERT_UNRECOGNIZED_NAME", "the broker refuses TLS: unrecognized name"),
-    ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "asks for a certificate"), ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "certificate expired"),
+    ("TLSV1_UNRECOGNIZED_NAME", None), ("TLSV1_ALERT_UNRECOGNIZED_NAME", "the broker refuses the TLS handshake: unrecognized name"),
+    ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "requires a client certificate"), ("SSLV3_ALERT_CERTIFICATE_EXPIRED", "certificate expired"),
     ("TLSV1_ALERT_INTERNAL_ERROR", None), ("DECRYPTION_FAILED_OR_BAD_RECORD_MAC", None), ("SSLV3_ALERT_BAD_RECORD_MAC", None),
 ])
-def test_what_openssl_says_is_told_in_words_and_what_may_be_the_network_is_a_lost_connection(reason: str, said: str | None) -> None:
-    for error in (handshake_failed(refusal(reason), "b1", host="h"), lost_early(refusal(reason), "b1", has_identity=None)):
+def test_what_openssl_says_is_explained_and_what_may_be_the_network_is_a_lost_connection(reason: str, said: str | None) -> None:
+    for error in (handshake_failed(refusal(reason), "b1", host="h"), lost_after_handshake(refusal(reason), "b1", has_identity=None)):
         assert isinstance(error, DisconnectError if said is None else SslAuthenticationError)
         assert (said or reason) in str(error)
         assert isinstance(error.__cause__, ssl.SSLError)
@@ -373,8 +373,8 @@ def test_what_openssl_says_is_told_in_words_and_what_may_be_the_network_is_a_los
 
 def test_a_certificate_that_was_shown_is_not_called_missing() -> None:
     alert = refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED")
-    assert "none is set" in str(lost_early(alert, "b1", has_identity=False))
-    assert "does not accept the client's certificate" in str(lost_early(alert, "b1", has_identity=True))
+    assert "none is set" in str(lost_after_handshake(alert, "b1", has_identity=False))
+    assert "does not accept the client's certificate" in str(lost_after_handshake(alert, "b1", has_identity=True))
 
 
 # ---- the proxy ------------------------------------------------------------------------------------------------------
@@ -424,7 +424,7 @@ def unanswered(size: int) -> Request:
 
 
 class Deaf:
-    """A broker in a thread: reads so many requests when told to, and then nothing more, not even that the client ends."""
+    """A broker in a thread: reads so many requests on command, and then nothing more, not even that the client ends."""
 
     def __init__(self, requests: int) -> None:
         self._requests = requests
@@ -443,7 +443,7 @@ class Deaf:
 
 
 @pytest.mark.parametrize(("size", "count"), [(64, 5), (10_000, 40), (300_000, 3)])
-def test_what_waits_is_written_before_an_end_that_waits_for_nobody(run: Runs, size: int, count: int) -> None:
+def test_what_waits_is_written_before_an_end_that_does_not_wait_for_the_peer(run: Runs, size: int, count: int) -> None:
     deaf = Deaf(count)
 
     async def steps() -> None:
@@ -459,7 +459,7 @@ def test_what_waits_is_written_before_an_end_that_waits_for_nobody(run: Runs, si
                 await asyncio.sleep(0)
         began = time.monotonic()
         await client.all_gone()
-        assert time.monotonic() - began < FAREWELL_S / 2, "it waited for the peer's last word"
+        assert time.monotonic() - began < TLS_SHUTDOWN_S / 2, "it waited for the peer's last word"
         deaf.leave.set()
 
     with deaf.peer:
@@ -477,7 +477,7 @@ def test_an_idle_connection_ends_at_once_though_the_peer_says_nothing(run: Runs)
         began = time.monotonic()
         link.retire()
         await client.all_gone()
-        assert time.monotonic() - began < FAREWELL_S / 2
+        assert time.monotonic() - began < TLS_SHUTDOWN_S / 2
         deaf.leave.set()
 
     with deaf.peer:
@@ -491,7 +491,7 @@ def test_a_connection_that_ends_by_itself_is_not_ended_twice(run: Runs) -> None:
             client = Client(peer.address)
             link = await client.ready()
             assert link._transport is not None
-            link._transport.close()  # as asyncio does when the peer's last word has come, some turns before it tells
+            link._transport.close()  # as asyncio does when the peer's last word has come, some turns before connection_lost
             link.retire()
             assert not link.unwritten
             await client.all_gone()
@@ -507,7 +507,7 @@ def test_a_refusal_that_comes_before_the_first_question_is_what_asking_it_raises
         link.connection_made(Transport())
         assert link.state is State.VERSIONS
         link.connection_lost(refusal("TLSV13_ALERT_CERTIFICATE_REQUIRED"))
-        with pytest.raises(SslAuthenticationError, match="asks for a certificate"):
+        with pytest.raises(SslAuthenticationError, match="requires a client certificate"):
             await link.introduce(ClientInfo("c", "1"), 4, 1.0)
 
     asyncio.run(steps())
@@ -532,7 +532,7 @@ def test_a_peer_that_ends_in_order_ends_the_connection(run: Runs) -> None:
 
 
 class Transport(asyncio.Transport):
-    """Encrypts at once, and keeps that while nobody takes it."""
+    """Encrypts at once, and keeps that while the kernel does not take it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -564,23 +564,23 @@ def test_P07_pieces_are_given_a_gulp_at_a_time_in_order_and_counted_until_they_w
     whole = b"".join(pieces)
     transport = Transport()
     box = WriteBuffer(transport)
-    box.take_tls()
+    box.attach_tls()
     transport.takes = False
-    box.put(pieces)
-    while box.holds:
+    box.write(pieces)
+    while box.pending:
         assert box.unwritten == len(whole) - len(transport.taken)  # no more, for the overhead of TLS is not ours: M08 would see an early answer
         given_now = len(transport.taken)
         for each, end in zip(pieces, [sum(sizes[:at + 1]) for at in range(len(sizes))], strict=True):
             if end <= given_now:
                 each[:] = bytes(len(each))  # what was encrypted may be used again
         transport.pending, transport.takes = 0, random.random() < 0.3
-        box.go_on()
+        box.flush()
     transport.pending = 1
-    assert box.holds  # what TLS has not handed on, closing might lose
+    assert box.pending  # what TLS has not handed on, closing might lose
     transport.pending = 0
-    assert not box.holds
+    assert not box.pending
     assert transport.taken == whole
-    assert transport.most <= write_buffer.GULP * 1.01
+    assert transport.most <= write_buffer.TLS_CHUNK * 1.01
     assert box.unwritten == 0
 
 
@@ -603,7 +603,7 @@ def test_what_must_wait_waits_as_it_is_and_the_connection_takes_no_more_meanwhil
             assert link._write_buffer is not None
             assert link._write_buffer.unwritten > 10_000_000
             assert link._transport is not None
-            assert link._transport.get_write_buffer_size() < 2 * write_buffer.GULP
+            assert link._transport.get_write_buffer_size() < 2 * write_buffer.TLS_CHUNK
             link.close(DisconnectError("the test is over"))
             await client.all_gone()
 

@@ -22,7 +22,7 @@ from pyclient.net import keystores
 from pyclient.runtime.environment import Environment
 from pyclient.net.keystores import as_file
 from pyclient.net.security import Security
-from pyclient.net.tls import Contexts, context_of, contexts_for
+from pyclient.net.tls import TlsContexts, make_context, tls_contexts
 from pyclient.testing import Certificate, CertificateAuthority
 
 SECRET: Final = "marker-secret"
@@ -43,7 +43,7 @@ def config(**options: Any) -> ProducerConfig:
 
 
 def made(**options: Any) -> ssl.SSLContext:
-    return context_of(config(**options))
+    return make_context(config(**options))
 
 
 class Refused(Exception):
@@ -170,7 +170,7 @@ def test_a_jks_store_is_refused_with_the_line_that_converts_it(stored: Stored, s
 def test_a_password_for_what_is_not_there_is_refused(password: str, needed: str) -> None:
     error = wrong(**{password: SECRET})
     assert error.option == password
-    assert f"{password} is set, and {needed} is not" in str(error)
+    assert f"{password} is set, but {needed} is not" in str(error)
 
 
 def test_a_store_of_another_type_is_named_as_what_it_is(stored: Stored) -> None:
@@ -183,7 +183,7 @@ FILES: Final = ("ssl_truststore_location", "ssl_keystore_location", "ssl_certifi
 
 @pytest.mark.parametrize("option", FILES)
 @pytest.mark.parametrize(("content", "said"), [
-    (None, "cannot be read: No such file"), (b"", "there is no"), (b"\x00\x01 no text", "there is no"), (b"-----BEGIN CERTIFICATE-----\ncut", "there is no"),
+    (None, "cannot be read: No such file"), (b"", "contains no complete"), (b"\x00\x01 no text", "contains no complete"), (b"-----BEGIN CERTIFICATE-----\ncut", "contains no complete"),
 ])
 def test_a_file_that_is_missing_or_damaged_is_named_with_its_option(stored: Stored, option: str, content: bytes | None, said: str) -> None:
     path = stored("given", content) if content is not None else "/nowhere/given"
@@ -198,7 +198,7 @@ def test_damage_within_a_certificate_is_found(stored: Stored) -> None:
     damaged = "\n".join([*lines[:3], lines[3][:-8] + "AAAAAAAA", *lines[4:6], lines[-1]])
     assert "a certificate in it is damaged" in str(wrong(ssl_truststore_certificates=damaged))
     whole = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"
-    assert "has no end" in str(wrong(ssl_crl_location=stored("crl", whole + whole[:30])))
+    assert "is truncated" in str(wrong(ssl_crl_location=stored("crl", whole + whole[:30])))
     assert "a revocation list in it is damaged" in str(wrong(ssl_crl_location=stored("crl", "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n")))
 
 
@@ -289,7 +289,7 @@ def test_an_encrypted_key_without_a_password_is_an_error_and_no_question_on_the_
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_wrong_password_a_foreign_key_and_a_missing_half_are_told_apart(stored: Stored) -> None:
+def test_a_wrong_password_a_foreign_key_and_a_missing_half_are_distinguished(stored: Stored) -> None:
     one, other = client(), authority().issue()
     chain = {"ssl_keystore_certificate_chain": one.chain}
     assert "ssl_key_password is wrong" in str(wrong(**chain, ssl_keystore_key=one.encrypted_key(SECRET), ssl_key_password="wrong"))
@@ -297,25 +297,25 @@ def test_a_wrong_password_a_foreign_key_and_a_missing_half_are_told_apart(stored
     path = stored("foreign.pem", authority().issue(key="rsa").key)
     error = wrong(**chain, ssl_key_location=path)
     assert f"ssl_key_location = {path!r}: the key does not belong" in str(error)
-    assert "its certificate is not" in str(wrong(ssl_key_location=path))
-    assert "there is no whole private key" in str(wrong(**chain))
-    assert "there is no whole certificate" in str(wrong(ssl_certificate_location=path))
+    assert "without its certificate" in str(wrong(ssl_key_location=path))
+    assert "it contains no complete private key" in str(wrong(**chain))
+    assert "contains no complete certificate" in str(wrong(ssl_certificate_location=path))
     p12 = stored("only.p12", one.pkcs12(SECRET))
     assert "ssl_keystore_password) is wrong" in str(wrong(ssl_keystore_location=p12, ssl_keystore_type="PKCS12", ssl_keystore_password="x"))
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"ssl_truststore_location": "/a", "ssl_truststore_certificates": "b"}, "ssl_truststore_location and ssl_truststore_certificates say the same"),
-    ({"ssl_keystore_location": "/a", "ssl_key_location": "/b"}, "ssl_keystore_location and ssl_key_location say the same"),
-    ({"ssl_keystore_key": "a", "ssl_key_location": "/b"}, "ssl_key_location and ssl_keystore_key say the same"),
+    ({"ssl_truststore_location": "/a", "ssl_truststore_certificates": "b"}, "ssl_truststore_location and ssl_truststore_certificates are two ways"),
+    ({"ssl_keystore_location": "/a", "ssl_key_location": "/b"}, "ssl_keystore_location and ssl_key_location are two ways"),
+    ({"ssl_keystore_key": "a", "ssl_key_location": "/b"}, "ssl_key_location and ssl_keystore_key are two ways"),
     ({"ssl_enabled_protocols": "TLSv1.1,TLSv1.2"}, "choose from TLSv1.2, TLSv1.3"),
     ({"ssl_enabled_protocols": ""}, "choose from TLSv1.2, TLSv1.3"),
     ({"ssl_enabled_protocols": "TLSv1.3", "ssl_protocol": "TLSv1.2"}, "no version is left"),
-    ({"ssl_cipher_suites": "NO-SUCH-SUITE"}, "OpenSSL has no NO-SUCH-SUITE"),
-    ({"ssl_cipher_suites": "TLS_AES_128_GCM_SHA256"}, "TLS_AES_128_GCM_SHA256 cannot be chosen. The suites of TLS 1.3"),
+    ({"ssl_cipher_suites": "NO-SUCH-SUITE"}, "OpenSSL has no suite NO-SUCH-SUITE"),
+    ({"ssl_cipher_suites": "TLS_AES_128_GCM_SHA256"}, "TLS_AES_128_GCM_SHA256 cannot be selected. OpenSSL selects TLS 1.3 suites"),
     ({"ssl_cipher_suites": "!ALL,!HIGH"}, "leaves no suite"),
     ({"ssl_context": ssl.create_default_context(), "ssl_crl_location": "/a"}, "ssl_context replaces every other ssl_ option; leave out ssl_crl_location"),
-    ({"ssl_context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}, "a context of servers"),
+    ({"ssl_context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}, "a server context"),
 ])
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], said: str) -> None:
     assert said in str(wrong(**options))
@@ -325,7 +325,7 @@ def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], said:
 def test_a_password_of_a_pem_store_is_refused(stored: Stored, store: str) -> None:
     path = stored("store.pem", client().chain + client().key)
     error = wrong(**{f"ssl_{store}_location": path, f"ssl_{store}_password": SECRET})
-    assert f"ssl_{store}_password is set, and a store of type PEM has none" in str(error)
+    assert f"ssl_{store}_password is set, but a PEM store has no password" in str(error)
 
 
 # ---- versions and suites --------------------------------------------------------------------------------------------
@@ -377,21 +377,21 @@ def test_the_names_of_other_clients_mean_the_same(stored: Stored) -> None:
 # ---- clients --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_is_told_when_the_client_is_made() -> None:
+def test_what_is_wrong_is_raised_when_the_client_is_made() -> None:
     with pytest.raises(ConfigurationError, match="ssl_truststore_location = '/nowhere'"):
         Producer(bootstrap_servers="localhost:9092", security_protocol="SSL", ssl_truststore_location="/nowhere")
 
 
-def test_tls_options_without_tls_are_told_as_useless(caplog: pytest.LogCaptureFixture) -> None:
-    assert contexts_for(config(security_protocol="PLAINTEXT", ssl_truststore_location="/a"), Environment()) is None
-    assert "nothing is encrypted; these options do nothing: ssl_truststore_location" in caplog.text
+def test_tls_options_without_tls_are_reported_as_unused(caplog: pytest.LogCaptureFixture) -> None:
+    assert tls_contexts(config(security_protocol="PLAINTEXT", ssl_truststore_location="/a"), Environment()) is None
+    assert "which does not encrypt; these options are ignored: ssl_truststore_location" in caplog.text
     caplog.clear()
-    assert contexts_for(config(security_protocol="PLAINTEXT"), Environment()) is None
+    assert tls_contexts(config(security_protocol="PLAINTEXT"), Environment()) is None
     assert not caplog.records
 
 
 def test_a_brokers_certificate_may_change_though_the_clients_options_do_not() -> None:
-    protection = Security(contexts_for(config(ssl_truststore_certificates=authority().pem), Environment()))
+    protection = Security(tls_contexts(config(ssl_truststore_certificates=authority().pem), Environment()))
     for cause, may_change in ((ssl.SSLCertVerificationError("expired"), True), (ssl.SSLError("alert"), False), (None, False)):
         refusal = SslAuthenticationError("no")
         refusal.__cause__ = cause
@@ -402,14 +402,14 @@ def test_whether_credentials_can_change_is_known(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(authority().pem)
 
     def may_change(**options: Any) -> bool:
-        return Contexts(config(**options), Environment()).may_change
+        return TlsContexts(config(**options), Environment()).may_change
 
     assert may_change(ssl_context=ssl.create_default_context())
     assert may_change(ssl_truststore_location=str(tmp_path / "ca.pem"))
     assert not may_change(ssl_truststore_certificates=authority().pem)
     assert not may_change()
-    assert Contexts(config(ssl_context=ssl.create_default_context()), Environment()).has_identity is None
-    assert Contexts(config(), Environment()).has_identity is False
+    assert TlsContexts(config(ssl_context=ssl.create_default_context()), Environment()).has_identity is None
+    assert TlsContexts(config(), Environment()).has_identity is False
 
 
 # ---- files that change ----------------------------------------------------------------------------------------------
@@ -429,7 +429,7 @@ class Mounted:
         version = self._folder / f"..{self._count}"
         version.mkdir()
         (version / "tls.pem").write_text(content)
-        os.utime(version / "tls.pem", ns=(1, 1))  # the times tell nothing
+        os.utime(version / "tls.pem", ns=(1, 1))  # the times show no change
         swap = self._folder / "..swap"
         swap.symlink_to(version.name)
         swap.replace(self._folder / "..data")
@@ -445,7 +445,7 @@ def test_a_swapped_link_is_seen_by_the_next_connection(tmp_path: Path) -> None:
     mounted.put(authority().pem)
 
     async def steps() -> None:
-        contexts = Contexts(config(ssl_truststore_location=str(mounted.path)), Environment())
+        contexts = TlsContexts(config(ssl_truststore_location=str(mounted.path)), Environment())
         first = await contexts.current()
         assert await contexts.current() is first
         mounted.put(other.pem)
@@ -464,14 +464,14 @@ def test_a_half_written_file_keeps_the_old_context_warns_once_and_is_taken_when_
     renewed = authority().issue(common_name="renewed")
 
     async def steps() -> None:
-        contexts = Contexts(config(ssl_truststore_certificates=authority().pem, ssl_keystore_location=str(path)), Environment())
+        contexts = TlsContexts(config(ssl_truststore_certificates=authority().pem, ssl_keystore_location=str(path)), Environment())
         first = await contexts.current()
         path.write_text(renewed.chain)
         for _ in range(3):
             assert await contexts.current() is first
         warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
         assert len(warnings) == 1
-        assert "there is no whole private key" in warnings[0].getMessage()
+        assert "it contains no complete private key" in warnings[0].getMessage()
         path.write_text(renewed.chain + client().key)
         assert await contexts.current() is first
         path.unlink()
@@ -491,11 +491,11 @@ def test_what_could_not_be_read_is_tried_again_though_nothing_shows_a_change(tmp
     path.write_text(authority().pem)
 
     async def steps() -> None:
-        contexts = Contexts(config(ssl_truststore_location=str(path)), Environment())
+        contexts = TlsContexts(config(ssl_truststore_location=str(path)), Environment())
         first = await contexts.current()
         path.write_text(authority().pem + "\n")
         with monkeypatch.context() as patch:
-            patch.setattr("pyclient.net.tls.context_of", lambda _: 1 / 0)
+            patch.setattr("pyclient.net.tls.make_context", lambda _: 1 / 0)
             assert await contexts.current() is first
         assert await contexts.current() is not first
         contexts.close()
@@ -514,12 +514,12 @@ def test_a_change_is_read_once_for_all_who_wait_beside_the_loop_and_survives_who
         threads.append(threading.current_thread())
         began.set()
         assert go_on.wait(10)
-        return context_of(given)
+        return make_context(given)
 
     async def steps() -> None:
-        contexts = Contexts(config(ssl_truststore_location=str(path)), Environment())
+        contexts = TlsContexts(config(ssl_truststore_location=str(path)), Environment())
         first = await contexts.current()
-        monkeypatch.setattr("pyclient.net.tls.context_of", slow)
+        monkeypatch.setattr("pyclient.net.tls.make_context", slow)
         path.write_text(authority().pem + "\n")
         waiting = [asyncio.create_task(contexts.current()) for _ in range(3)]
         await asyncio.to_thread(began.wait, 10)  # the loop runs meanwhile
@@ -538,13 +538,13 @@ def test_a_change_is_read_once_for_all_who_wait_beside_the_loop_and_survives_who
 def test_no_repr_shows_a_key(stored: Stored) -> None:
     source = keystores.Source("ssl_keystore_key")
     identity = keystores.Identity(client().chain.encode(), client().key.encode(), SECRET, source, source)
-    shown = repr(identity) + repr(Contexts(config(ssl_keystore_certificate_chain=client().chain, ssl_keystore_key=client().key), Environment()))
+    shown = repr(identity) + repr(TlsContexts(config(ssl_keystore_certificate_chain=client().chain, ssl_keystore_key=client().key), Environment()))
     assert "PRIVATE" not in shown
     assert SECRET not in shown
 
 
 @pytest.mark.parametrize("option", ["ssl_truststore_location", "ssl_keystore_location", "ssl_crl_location"])
-def test_a_path_that_is_too_long_is_told_like_any_other(option: str) -> None:
+def test_a_path_that_is_too_long_is_an_error_like_any_other(option: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read") as caught:
         made(**{option: "a" * 5000})
     assert caught.value.option == option
@@ -557,11 +557,11 @@ def other() -> CertificateAuthority:
 def test_of_a_file_that_was_cut_nothing_is_taken(tmp_path: Path) -> None:
     store = tmp_path / "store.pem"
     store.write_text(authority().pem + other().pem[:200])
-    with pytest.raises(ConfigurationError, match="has no end"):
+    with pytest.raises(ConfigurationError, match="is truncated"):
         made(ssl_truststore_location=str(store))
     between = CertificateAuthority("between", signed_by=authority()).issue()
     store.write_text(between.key + between.chain[:-100])
-    with pytest.raises(ConfigurationError, match="has no end"):
+    with pytest.raises(ConfigurationError, match="is truncated"):
         made(ssl_keystore_location=str(store))
 
 
@@ -570,7 +570,7 @@ def test_a_file_that_is_half_written_leaves_the_client_what_it_had(tmp_path: Pat
     store.write_text(authority().pem + other().pem)
 
     async def test() -> None:
-        contexts = contexts_for(config(ssl_truststore_location=str(store)), Environment())
+        contexts = tls_contexts(config(ssl_truststore_location=str(store)), Environment())
         assert contexts is not None
         first = await contexts.current()
         store.write_text(authority().pem + other().pem[:200])
@@ -583,14 +583,14 @@ def test_a_file_that_is_half_written_leaves_the_client_what_it_had(tmp_path: Pat
     assert "still being written" in caplog.text
 
 
-def test_a_keystore_that_begins_with_another_certificate_is_told_what_the_order_is(tmp_path: Path) -> None:
+def test_a_keystore_that_begins_with_another_certificate_is_refused_with_the_expected_order(tmp_path: Path) -> None:
     store = tmp_path / "store.pem"
     store.write_text(authority().pem + client().chain + client().key)
-    with pytest.raises(ConfigurationError, match="the client's own must be the first"):
+    with pytest.raises(ConfigurationError, match="the client's own certificate must be the first"):
         made(ssl_keystore_location=str(store))
 
 
-def test_a_folder_without_hashes_is_told_when_the_client_is_made(tmp_path: Path) -> None:
+def test_a_folder_without_hashes_is_raised_when_the_client_is_made(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text(authority().pem)
     with pytest.raises(ConfigurationError, match="openssl rehash") as caught:
         made(ssl_truststore_location=str(tmp_path))

@@ -284,7 +284,7 @@ def test_a_broker_that_is_gone_is_logged_when_it_goes_and_when_it_comes_back_how
             fake_cluster, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1, retry_backoff_ms=1, retry_backoff_max_ms=1) as producer:
         fake_cluster.kill(1)
         delivery = producer.send("t", b"x")
-        hosts: Callable[[], list[Any]] = producer._core.connections._all_hosts
+        hosts: Callable[[], list[Any]] = producer._core.connections._all_nodes
         eventually(lambda: max(host.reconnects.failures for host in hosts()) > 30)
         gone = lines(caplog)
         fake_cluster.restart(1)

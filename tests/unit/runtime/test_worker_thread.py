@@ -77,7 +77,7 @@ def test_what_waits_can_be_cancelled_with_the_end() -> None:
         second.result(WAIT)
 
 
-def test_a_worker_that_nobody_has_any_more_ends() -> None:
+def test_a_worker_without_references_ends() -> None:
     worker = Worker("pyclient-test")
     thread = worker.submit(threading.current_thread).result(WAIT)
     del worker

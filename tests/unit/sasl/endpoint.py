@@ -1,4 +1,4 @@
-"""A token endpoint on this machine: answers as it is told, and remembers what it was asked."""
+"""A token endpoint on this machine: answers as scripted, and remembers what it was asked."""
 from __future__ import annotations
 
 import base64
@@ -43,8 +43,8 @@ class Endpoint:
                 body = self.rfile.read(int(self.headers["content-length"])).decode()
                 form = {key: values[0] for key, values in parse_qs(body).items()}
                 endpoint.asked.append(Request(self.path, form, {key.lower(): value for key, value in self.headers.items()}))
-                status, told = endpoint.answers.pop(0) if len(endpoint.answers) > 1 else endpoint.answers[0]
-                data = told if isinstance(told, bytes) else json.dumps(told).encode()
+                status, body = endpoint.answers.pop(0) if len(endpoint.answers) > 1 else endpoint.answers[0]
+                data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 if 300 <= status < 400:
                     self.send_header("Location", "/elsewhere")

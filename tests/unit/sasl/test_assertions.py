@@ -24,7 +24,7 @@ from pyclient.plugins import OAuthToken
 from pyclient.sasl.assertions import Assertions
 from pyclient.sasl.oauthbearer import OAuthBearer
 from pyclient.sasl.oidc import token_source
-from pyclient.sasl.tokens import Fetch
+from pyclient.sasl.tokens import TokenSource
 from tests.unit.sasl.endpoint import Endpoint
 from tests.unit.sasl.exchanges import Wall, exchanged, options
 
@@ -152,7 +152,7 @@ def test_a_template_adds_header_fields_and_claims_and_the_options_win(file: Path
 
 
 @pytest.mark.parametrize("claim", ["aud", "iss", "sub"])
-def test_a_claim_that_is_missing_is_told_by_its_option(file: Path, template: Path, claim: str) -> None:
+def test_a_claim_that_is_missing_is_raised_by_its_option(file: Path, template: Path, claim: str) -> None:
     option = f"{P}claim_{claim}"
     assert refused(file, **{option: None}).option == option
     template.write_text(json.dumps({"payload": {claim: ""}}))
@@ -179,22 +179,22 @@ def test_an_encrypted_key_is_opened_with_its_passphrase(file: Path) -> None:
     verify_rs256(assertions(file, **{f"{P}private_key_passphrase": "märker"})(), rsa_key())
 
 
-@pytest.mark.parametrize(("password", "passphrase", "told"), [
+@pytest.mark.parametrize(("password", "passphrase", "expected"), [
     (b"right", "marker", "is wrong, or the key is damaged"), (b"right", None, "encrypted and .* is not set"), (None, "marker", "not encrypted"),
 ])
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
-def test_a_passphrase_that_does_not_fit_is_told_by_its_option(
-    file: Path, password: bytes | None, passphrase: str | None, told: str, form: PrivateFormat,
+def test_a_passphrase_that_does_not_fit_is_raised_by_its_option(
+    file: Path, password: bytes | None, passphrase: str | None, expected: str, form: PrivateFormat,
 ) -> None:
     file.write_bytes(pem(rsa_key(), password, form))
-    with pytest.raises(ConfigurationError, match=told) as caught:
+    with pytest.raises(ConfigurationError, match=expected) as caught:
         assertions(file, **{f"{P}private_key_passphrase": passphrase})
     assert caught.value.option == f"{P}private_key_passphrase"
     assert "marker" not in str(caught.value)
 
 
 @pytest.mark.parametrize("content", [b"", b"no key", b"\xff" * 100, b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
-def test_a_file_without_a_key_is_told_by_option_and_path(file: Path, content: bytes) -> None:
+def test_a_file_without_a_key_is_raised_by_option_and_path(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     error = refused(file)
     assert error.option == f"{P}private_key_file"
@@ -206,7 +206,7 @@ def test_a_file_that_cannot_be_one_is_not_read_to_its_end(file: Path) -> None:
     assert "more than 1048576 B" in str(refused(file))
 
 
-def test_a_file_that_is_not_there_is_told_by_option_and_path(file: Path) -> None:
+def test_a_file_that_is_not_there_is_raised_by_option_and_path(file: Path) -> None:
     file.unlink()
     assert "No such file" in str(refused(file))
     assert refused(file.parent).option == f"{P}private_key_file"
@@ -215,7 +215,7 @@ def test_a_file_that_is_not_there_is_told_by_option_and_path(file: Path) -> None
 @pytest.mark.parametrize(("algorithm", "key"), [
     ("RS256", ec_key), ("ES256", rsa_key), ("ES256", lambda: ec_key(ec.SECP384R1)), ("RS256", ed25519.Ed25519PrivateKey.generate),
 ])
-def test_a_key_of_another_kind_is_told_by_the_algorithm(file: Path, algorithm: str, key: Any) -> None:
+def test_a_key_of_another_kind_is_raised_by_the_algorithm(file: Path, algorithm: str, key: Any) -> None:
     file.write_bytes(pem(key()))
     error = refused(file, **{f"{P}algorithm": algorithm})
     assert error.option == f"{P}algorithm"
@@ -263,7 +263,7 @@ def test_a_missing_package_is_named_with_its_extra(file: Path, monkeypatch: pyte
 # ---- at a token endpoint --------------------------------------------------------------------------------------------
 
 
-def source(endpoint: Endpoint, file: Path, /, **given: Any) -> Fetch:
+def source(endpoint: Endpoint, file: Path, /, **given: Any) -> TokenSource:
     config = options(**{"sasl_oauthbearer_token_endpoint_url": endpoint.url, f"{P}private_key_file": str(file), **CLAIMS, **given})
     return token_source(config, Wall().surroundings(), sleep=lambda _: None)
 
@@ -303,11 +303,11 @@ def test_a_refusal_names_the_key_and_shows_no_assertion(file: Path) -> None:
     with Endpoint() as endpoint:
         fetch = source(endpoint, file)
         fetch()
-        told = endpoint.asked[0].form["assertion"]  # the clock stands still: the next one is the same
-        endpoint.answers = [(400, {"error": "invalid_grant", "error_description": f"no {told}"})]
+        expected = endpoint.asked[0].form["assertion"]  # the clock stands still: the next one is the same
+        endpoint.answers = [(400, {"error": "invalid_grant", "error_description": f"no {expected}"})]
         with pytest.raises(AuthenticationError, match=rf"no \[hidden\].*check {P}private_key_file") as caught:
             fetch()
-    assert told not in str(caught.value)
+    assert expected not in str(caught.value)
 
 
 def test_a_ready_assertion_wins_as_in_Java_and_that_is_said(file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -316,7 +316,7 @@ def test_a_ready_assertion_wins_as_in_Java_and_that_is_said(file: Path, tmp_path
     with Endpoint() as endpoint:
         source(endpoint, file, **{f"{P}file": str(ready)})()
     assert endpoint.asked[0].form["assertion"] == "the.ready.one"
-    assert "do nothing" in caplog.text
+    assert "are ignored" in caplog.text
 
 
 @pytest.mark.parametrize("option", [f"{P}template_file", f"{P}claim_aud", f"{P}private_key_passphrase"])

@@ -93,7 +93,7 @@ def test_the_layer_none_must_be_offered(stub: Stub) -> None:
 
 
 @pytest.mark.parametrize("answers", [(b"bad",), (b"", b"no wrapping")])
-def test_what_Kerberos_says_is_told_with_what_to_look_at(stub: Stub, answers: tuple[bytes, ...]) -> None:
+def test_what_Kerberos_says_is_raised_with_what_to_check(stub: Stub, answers: tuple[bytes, ...]) -> None:
     with pytest.raises(SaslAuthenticationError, match=r"kafka@broker-1.*klist"):
         exchanged(Gssapi(), KAFKA, answering(*answers)[1])
 
@@ -104,7 +104,7 @@ def test_a_broker_that_never_has_enough_is_given_up(stub: Stub) -> None:
         exchanged(Gssapi(), KAFKA, lambda message: b"more")
 
 
-def test_the_service_name_is_needed_and_who_gave_a_password_is_told_of_other_mechanisms(stub: Stub) -> None:
+def test_the_service_name_is_needed_and_a_password_leads_to_a_hint_at_other_mechanisms(stub: Stub) -> None:
     with pytest.raises(ConfigurationError, match="sasl_kerberos_service_name") as caught:
         Gssapi().check(options())
     assert caught.value.option == "sasl_kerberos_service_name"

@@ -13,7 +13,7 @@ from pyclient import foreign_options
 from pyclient.config import ProducerConfig
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
 from pyclient.plugins import OAuthToken
-from pyclient.sasl.oauthbearer import OAuthBearer, explained
+from pyclient.sasl.oauthbearer import OAuthBearer, rejection
 from tests.unit.sasl.exchanges import Wall, exchanged, options
 
 TOKEN = OAuthToken("marker-secret")
@@ -118,7 +118,7 @@ def test_without_a_way_to_get_tokens_the_option_is_named() -> None:
 
 def test_two_ways_to_get_tokens_are_refused() -> None:
     both = options(sasl_token_provider=lambda: "abc", sasl_oauthbearer_token_endpoint_url="https://id.example/token")
-    with pytest.raises(ConfigurationError, match="two ways") as caught:
+    with pytest.raises(ConfigurationError, match="two sources") as caught:
         OAuthBearer().check(both)
     assert caught.value.option == "sasl_token_provider"
 
@@ -126,7 +126,7 @@ def test_two_ways_to_get_tokens_are_refused() -> None:
 # ---- what the broker says -------------------------------------------------------------------------------------------
 
 
-def test_the_brokers_error_is_acknowledged_and_told() -> None:
+def test_the_brokers_error_is_acknowledged_and_raised() -> None:
     steps = OAuthBearer().exchange(options(sasl_token_provider=lambda: "marker-secret"), "host")
     next(steps)
     assert steps.send(b'{"status":"invalid_token","scope":"kafka"}') == b"\x01"
@@ -135,11 +135,11 @@ def test_the_brokers_error_is_acknowledged_and_told() -> None:
 
 
 def test_a_broker_that_complains_and_then_lets_us_in_is_not_believed() -> None:
-    with pytest.raises(SaslAuthenticationError, match="does not accept the token: status invalid_token"):
+    with pytest.raises(SaslAuthenticationError, match="rejected the token: status invalid_token"):
         exchanged(OAuthBearer(), options(sasl_token_provider=lambda: "abc"), lambda message: b'{"status":"invalid_token"}' if message != b"\x01" else b"")
 
 
-def test_a_token_that_was_refused_is_fetched_anew_for_the_next_login() -> None:
+def test_a_token_that_was_refused_is_fetched_again_for_the_next_login() -> None:
     wall, given_ = Wall(), iter(["first", "second", "third"])
     mechanism = OAuthBearer()
     mechanism.run_in(wall.surroundings())
@@ -155,21 +155,21 @@ def test_a_token_that_was_refused_is_fetched_anew_for_the_next_login() -> None:
         assert next(mechanism.exchange(config, "host")) == b"n,,\x01auth=Bearer third\x01\x01"
 
 
-@pytest.mark.parametrize(("answer", "told"), [
-    (b"", "nothing"), (b"{}", "nothing"), (b"[" * 100_000, "["), (b"\xff\x00no", "no"), (b'{"status":"x marker-secret y"}', "status x [hidden] y"), (b'"marker-secret"', '"[hidden]"'),
+@pytest.mark.parametrize(("answer", "text"), [
+    (b"", "none"), (b"{}", "none"), (b"[" * 100_000, "["), (b"\xff\x00no", "no"), (b'{"status":"x marker-secret y"}', "status x [hidden] y"), (b'"marker-secret"', '"[hidden]"'),
     (b'{"status":5,"scope":"kafka\\n"}', "scope kafka "),
 ], ids=["empty", "JSON of nothing", "nested", "no text", "JSON with the token", "the token", "another scope"])
-def test_the_brokers_error_is_told_whatever_it_is(answer: bytes, told: str) -> None:
-    assert told in explained(answer, TOKEN)
+def test_the_brokers_error_is_shown_whatever_it_is(answer: bytes, text: str) -> None:
+    assert text in rejection(answer, TOKEN)
 
 
 @given(st.binary(max_size=2000))
-def test_any_bytes_of_a_broker_are_told_in_bounds_on_one_line_and_without_the_token(answer: bytes) -> None:
+def test_any_bytes_of_a_broker_are_shown_in_bounds_on_one_line_and_without_the_token(answer: bytes) -> None:
     for each in (answer, answer + b"marker-secret", b'{"status":"' + answer + b'marker-secret"}'):
-        told = explained(each, TOKEN)
-        assert told.isprintable()
-        assert 0 < len(told) <= 300
-        assert "marker-secret" not in told
+        text = rejection(each, TOKEN)
+        assert text.isprintable()
+        assert 0 < len(text) <= 300
+        assert "marker-secret" not in text
 
 
 def test_what_is_awaited_is_a_coroutine_made_where_no_loop_runs() -> None:

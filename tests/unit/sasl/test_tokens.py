@@ -1,4 +1,4 @@
-"""Tokens: every shape a provider may return, when one ends, when the next one is fetched, and who waits for whom."""
+"""TokenCache: every shape a provider may return, when one ends, when the next one is fetched, and who waits for whom."""
 from __future__ import annotations
 
 import asyncio
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from pyclient.errors import AuthenticationError, TokenUnavailableError
 from pyclient.plugins import OAuthToken
-from pyclient.sasl.tokens import LONGEST_PAUSE_S, RETRY_S, Renewal, Tokens, read
+from pyclient.sasl.tokens import LONGEST_PAUSE_S, RETRY_S, RefreshPolicy, TokenCache, parse_token
 from tests.unit.sasl.exchanges import Wall
 
 NOW = 1_700_000_000.0
-PLAIN = Renewal(window_factor=0.8, window_jitter=0.0, min_period=0, buffer=0)
+PLAIN = RefreshPolicy(window_factor=0.8, window_jitter=0.0, min_period=0, buffer=0)
 
 
 def jwt(claims: object, signature: str = "x") -> str:
@@ -28,7 +28,7 @@ def jwt(claims: object, signature: str = "x") -> str:
 
 
 class Provider:
-    """Gives numbered tokens of one life; fails when told to."""
+    """Gives numbered tokens of one life; fails on command."""
 
     def __init__(self, wall: Wall, life: float = 1000) -> None:
         self.wall = wall
@@ -55,7 +55,7 @@ def value(given_: object) -> str:
     ("abc", 5.5), ["abc", 5.5], ("abc", 5.5, "anna"), ("abc", 5.5, "anna", None), ("abc", 5.5, None, {"a": "b"}), OAuthToken("abc", 5.5), OAuthToken("abc", 5.5, {"a": "b"}),
 ])
 def test_a_token_comes_with_its_end_in_seconds_since_the_epoch(given_: Any) -> None:
-    token = read(given_)
+    token = parse_token(given_)
     assert (token.value, token.expires_at) == ("abc", 5.5)
     assert token.extensions in ({}, {"a": "b"})
 
@@ -64,14 +64,14 @@ def test_a_token_comes_with_its_end_in_seconds_since_the_epoch(given_: Any) -> N
     ({"exp": 1234}, 1234.0), ({"exp": 1234.5}, 1234.5), ({}, None), ({"exp": "soon"}, None), ({"exp": None}, None), ({"exp": True}, None), ([1], None), ("exp", None),
     ({"exp": float("inf")}, None), ({"exp": float("nan")}, None), ({"exp": 10**400}, None), ({"exp": [1]}, None),
 ])
-def test_a_JWT_tells_its_end_itself(claims: object, ends: float | None) -> None:
-    assert read(jwt(claims)).expires_at == ends
-    assert read((jwt(claims), None)).expires_at == ends
+def test_a_JWT_contains_its_expiry(claims: object, ends: float | None) -> None:
+    assert parse_token(jwt(claims)).expires_at == ends
+    assert parse_token((jwt(claims), None)).expires_at == ends
 
 
 @given(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1))
 def test_any_visible_text_is_a_token_and_its_end_may_be_unknown(text: str) -> None:
-    token = read(text)
+    token = parse_token(text)
     assert token.value == text
     assert token.expires_at is None or isinstance(token.expires_at, float)
 
@@ -80,7 +80,7 @@ def test_any_visible_text_is_a_token_and_its_end_may_be_unknown(text: str) -> No
 def test_what_only_looks_like_a_JWT_does_no_harm(head: bytes, claims: bytes) -> None:
     parts = [base64.urlsafe_b64encode(each).decode() for each in (head, claims)]
     for text in (".".join((*parts, "x")), f"x.{claims.hex()}.x", "x..x"):
-        read(text)
+        parse_token(text)
 
 
 @pytest.mark.parametrize("given_", [
@@ -89,7 +89,7 @@ def test_what_only_looks_like_a_JWT_does_no_harm(head: bytes, claims: bytes) -> 
 ], ids=lambda given_: type(given_).__name__)
 def test_anything_else_is_refused_without_showing_it(given_: Any) -> None:
     with pytest.raises(TokenUnavailableError, match="sasl_token_provider") as caught:
-        read(given_)
+        parse_token(given_)
     assert "marker" not in str(caught.value)
 
 
@@ -97,25 +97,25 @@ def test_anything_else_is_refused_without_showing_it(given_: Any) -> None:
 
 
 @pytest.mark.parametrize(("renewal", "life", "chance", "due"), [
-    (Renewal(0.8, 0.05, 60, 300), 3600, 0.0, 2880), (Renewal(0.8, 0.05, 60, 300), 3600, 1.0, 3060),
-    (Renewal(0.8, 0.0, 60, 900), 3600, 0.0, 2700),  # the buffer is wider than what the window leaves
-    (Renewal(0.5, 0.0, 900, 0), 1000, 0.0, 900),  # not before the period
-    (Renewal(0.8, 0.05, 60, 300), 100, 0.0, 80),  # too short for both: neither counts
-    (Renewal(1.0, 0.25, 0, 0), 100, 1.0, 98),  # with time for a session
-    (Renewal(0.8, 0.05, 60, 300), 3, 1.0, 1.5),  # as far as there is any
+    (RefreshPolicy(0.8, 0.05, 60, 300), 3600, 0.0, 2880), (RefreshPolicy(0.8, 0.05, 60, 300), 3600, 1.0, 3060),
+    (RefreshPolicy(0.8, 0.0, 60, 900), 3600, 0.0, 2700),  # the buffer is wider than what the window leaves
+    (RefreshPolicy(0.5, 0.0, 900, 0), 1000, 0.0, 900),  # not before the period
+    (RefreshPolicy(0.8, 0.05, 60, 300), 100, 0.0, 80),  # too short for both: neither counts
+    (RefreshPolicy(1.0, 0.25, 0, 0), 100, 1.0, 98),  # with time for a session
+    (RefreshPolicy(0.8, 0.05, 60, 300), 3, 1.0, 1.5),  # as far as there is any
 ])
-def test_the_refresh_options_say_when_the_next_token_is_fetched(renewal: Renewal, life: float, chance: float, due: float) -> None:
+def test_the_refresh_options_say_when_the_next_token_is_fetched(renewal: RefreshPolicy, life: float, chance: float, due: float) -> None:
     assert renewal.due(NOW, NOW + life, chance) - NOW == pytest.approx(due)
 
 
 @given(st.floats(0.5, 1), st.floats(0, 0.25), st.integers(0, 900), st.integers(0, 3600), st.floats(0.1, 1e6), st.floats(0, 1))
 def test_the_next_token_is_fetched_within_the_life_of_this_one(factor: float, jitter: float, period: int, buffer: int, life: float, chance: float) -> None:
-    assert 0 < Renewal(factor, jitter, period, buffer).due(0.0, life, chance) <= life
+    assert 0 < RefreshPolicy(factor, jitter, period, buffer).due(0.0, life, chance) <= life
 
 
-def test_a_token_is_kept_until_its_window_and_then_fetched_anew() -> None:
+def test_a_token_is_kept_until_its_window_and_then_fetched_again() -> None:
     wall = Wall()
-    tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+    tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
     seen = []
     for _ in range(4):
         seen.append(value(tokens.get(provider, PLAIN)))
@@ -124,7 +124,7 @@ def test_a_token_is_kept_until_its_window_and_then_fetched_anew() -> None:
 
 
 def test_a_token_without_an_end_is_fetched_for_each_login() -> None:
-    tokens = Tokens(Wall().surroundings())
+    tokens = TokenCache(Wall().surroundings())
     given_ = iter("abc")
     assert [value(tokens.get(lambda: next(given_), PLAIN)) for _ in range(3)] == ["a", "b", "c"]
 
@@ -133,7 +133,7 @@ def test_a_token_without_an_end_is_fetched_for_each_login() -> None:
 def test_a_fetch_that_failed_is_tried_again_before_the_old_token_ends_however_short_its_life_is(later: float) -> None:
     """Seed 98 of the sweep: the pause after a fetch that failed outlived the token, which brokers then refused."""
     wall = Wall()
-    tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+    tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
     tokens.get(provider, PLAIN)
     provider.failure = OSError("no route")
     wall.now += 1000 - RETRY_S / 2
@@ -145,7 +145,7 @@ def test_a_fetch_that_failed_is_tried_again_before_the_old_token_ends_however_sh
 
 def test_an_old_token_is_used_while_it_is_good_when_a_renewal_fails(caplog: pytest.LogCaptureFixture) -> None:
     wall = Wall()
-    tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+    tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
     tokens.get(provider, PLAIN)
     provider.failure = OSError("no route")
     wall.now += 900
@@ -167,7 +167,7 @@ def test_an_old_token_is_used_while_it_is_good_when_a_renewal_fails(caplog: pyte
 
 def test_a_service_that_is_down_is_asked_after_ever_longer_pauses_however_many_connections_want_a_token() -> None:
     wall = Wall()
-    tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+    tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
     provider.failure = OSError("no route")
     asked_at = []
     for step in range(1000):
@@ -193,10 +193,10 @@ def test_a_service_that_is_down_is_asked_after_ever_longer_pauses_however_many_c
 
 
 @pytest.mark.parametrize("awaited", [False, True])
-def test_who_comes_in_the_pause_after_a_failure_is_told_of_it_and_the_service_is_not_asked(awaited: bool) -> None:
+def test_who_comes_in_the_pause_after_a_failure_gets_it_without_another_fetch(awaited: bool) -> None:
     async def test() -> None:
         wall = Wall()
-        tokens, slow = Tokens(wall.surroundings()), Slow(wall)
+        tokens, slow = TokenCache(wall.surroundings()), Slow(wall)
         slow.go.set()
         slow.inner.failure = OSError("no route")
         fetch = slow.token if awaited else slow.inner
@@ -211,7 +211,7 @@ def test_who_comes_in_the_pause_after_a_failure_is_told_of_it_and_the_service_is
 def test_a_token_that_has_ended_when_it_comes_is_refused() -> None:
     wall = Wall()
     with pytest.raises(TokenUnavailableError, match="clock"):
-        Tokens(wall.surroundings()).get(Provider(wall, life=0), PLAIN)
+        TokenCache(wall.surroundings()).get(Provider(wall, life=0), PLAIN)
 
 
 def test_errors_that_say_what_they_are_stay_what_they_are() -> None:
@@ -219,12 +219,12 @@ def test_errors_that_say_what_they_are_stay_what_they_are() -> None:
     provider = Provider(wall)
     provider.failure = AuthenticationError("the secret is wrong")
     with pytest.raises(AuthenticationError, match="the secret is wrong"):
-        Tokens(wall.surroundings()).get(provider, PLAIN)
+        TokenCache(wall.surroundings()).get(provider, PLAIN)
 
 
 def test_a_token_that_was_refused_is_not_used_again() -> None:
     wall = Wall()
-    tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+    tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
     first = tokens.get(provider, PLAIN)
     assert isinstance(first, OAuthToken)
     tokens.drop(first)
@@ -238,7 +238,7 @@ def test_a_token_that_was_refused_is_not_used_again() -> None:
 
 def test_threads_that_come_together_wait_for_one_fetch() -> None:
     wall = Wall()
-    tokens, provider, seen = Tokens(wall.surroundings()), Provider(wall), []
+    tokens, provider, seen = TokenCache(wall.surroundings()), Provider(wall), []
     arrived, go = threading.Semaphore(0), threading.Event()
 
     def fetch() -> Any:
@@ -271,7 +271,7 @@ class Slow:
         return self.token()
 
 
-def asked(tokens: Tokens, fetch: Callable[[], Any]) -> asyncio.Task[OAuthToken]:
+def asked(tokens: TokenCache, fetch: Callable[[], Any]) -> asyncio.Task[OAuthToken]:
     async def wait() -> OAuthToken:
         found = tokens.get(fetch, PLAIN)
         return found if isinstance(found, OAuthToken) else await found
@@ -287,7 +287,7 @@ async def turns(count: int = 5) -> None:
 def test_coroutines_that_come_together_wait_for_one_fetch_and_it_survives_who_is_given_up(method: str) -> None:
     async def test() -> None:
         wall = Wall()
-        tokens, slow = Tokens(wall.surroundings()), Slow(wall)
+        tokens, slow = TokenCache(wall.surroundings()), Slow(wall)
         first = asked(tokens, getattr(slow, method))
         await turns()
         others = [asked(tokens, getattr(slow, method)) for _ in range(3)]
@@ -302,10 +302,10 @@ def test_coroutines_that_come_together_wait_for_one_fetch_and_it_survives_who_is
     asyncio.run(test())
 
 
-def test_a_failure_is_told_to_all_who_wait_and_the_next_one_asks_again() -> None:
+def test_a_failure_is_raised_to_all_waiting_callers_and_the_next_one_asks_again() -> None:
     async def test() -> None:
         wall = Wall()
-        tokens, slow = Tokens(wall.surroundings()), Slow(wall)
+        tokens, slow = TokenCache(wall.surroundings()), Slow(wall)
         slow.inner.failure = OSError("no route")
         waiting = [asked(tokens, slow.token) for _ in range(2)]
         slow.go.set()
@@ -320,7 +320,7 @@ def test_a_failure_is_told_to_all_who_wait_and_the_next_one_asks_again() -> None
 def test_an_old_token_is_used_when_what_the_provider_awaits_is_cancelled() -> None:
     async def test() -> None:
         wall = Wall()
-        tokens, provider = Tokens(wall.surroundings()), Provider(wall)
+        tokens, provider = TokenCache(wall.surroundings()), Provider(wall)
 
         async def token() -> tuple[str, float]:
             if provider.calls:
@@ -339,7 +339,7 @@ def test_an_old_token_is_used_when_what_the_provider_awaits_is_cancelled() -> No
 
 def test_who_closes_leaves_no_fetch_behind() -> None:
     async def test() -> None:
-        tokens, slow = Tokens(Wall().surroundings()), Slow(Wall())
+        tokens, slow = TokenCache(Wall().surroundings()), Slow(Wall())
         waiting = asked(tokens, slow.token)
         await turns()
         tokens.close()
@@ -351,14 +351,14 @@ def test_who_closes_leaves_no_fetch_behind() -> None:
 
 def test_no_repr_shows_a_token() -> None:
     wall = Wall()
-    tokens = Tokens(wall.surroundings())
+    tokens = TokenCache(wall.surroundings())
     token = tokens.get(lambda: OAuthToken("marker-secret", wall.now + 100, {"a": "marker-secret"}), PLAIN)
     assert "marker" not in f"{tokens!r} {token!r} {token} {tokens}"
 
 
 @pytest.mark.parametrize("expires_at", [1_700_000_000_000, 1_700_000_000_000.0, 1e11])
-def test_an_expiry_in_milliseconds_is_told_instead_of_showing_the_token_for_good(expires_at: float) -> None:
+def test_an_expiry_in_milliseconds_is_refused_instead_of_using_the_token_forever(expires_at: float) -> None:
     for returned in [("abc", expires_at), OAuthToken("abc", expires_at)]:
         with pytest.raises(TokenUnavailableError, match="milliseconds"):
-            read(returned)
-    assert read(("abc", 9e10)).expires_at == 9e10
+            parse_token(returned)
+    assert parse_token(("abc", 9e10)).expires_at == 9e10

@@ -18,7 +18,7 @@ from pyclient.net.connect import ConnectAttempt
 from pyclient.net.connection import Connection
 from pyclient.runtime.transport import SocketOptions
 from pyclient.net.security import Security
-from pyclient.net.tls import Contexts
+from pyclient.net.tls import TlsContexts
 from pyclient.testing import CertificateAuthority, World
 from pyclient.testing.simulation.network import SimulatedTransport
 
@@ -107,10 +107,10 @@ class One:
         self.connections: list[Connection] = []
         self.lost: list[KafkaError] = []
         environment = world.environment("client")
-        self.contexts = Contexts(ProducerConfig.parse({"bootstrap_servers": "broker-1:9092", **options(**more)}), environment)
+        self.contexts = TlsContexts(ProducerConfig.parse({"bootstrap_servers": "broker-1:9092", **options(**more)}), environment)
         self.attempt = ConnectAttempt(
-            Address("broker-1", port), world.network.of("client"), SocketOptions(), turn=0, timeout=SET_UP_S, make_link=self._link,
-            begin=world.loop.create_task, give_up=lambda link: link.close(DisconnectError("given up")), protection=Security(self.contexts))
+            Address("broker-1", port), world.network.of("client"), SocketOptions(), first_address=0, timeout=SET_UP_S, make_connection=self._link,
+            start=world.loop.create_task, discard=lambda link: link.close(DisconnectError("given up")), security=Security(self.contexts))
 
     def _link(self, _endpoint: object) -> Connection:
         self.connections.append(Connection("broker-1", "c", clock=self.world.loop.time, max_frame=1 << 20, on_change=_nothing, on_quiet=_nothing,

@@ -1,0 +1,109 @@
+"""The requests in flight on one connection: correlation ids, deadlines, and which response belongs to which request (M10)."""
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import attrs
+
+from pyclient.codec.apis import Api
+from pyclient.codec.messages import correlation_id_of, decode_response
+from pyclient.core.handshake import UNSUPPORTED_VERSION
+from pyclient.core.manager import Reply, Unknown, earliest
+from pyclient.errors import KafkaError, ProtocolError
+
+MAX_CORRELATION_ID: Final = 2**31 - 1
+CORRELATION_ID_BYTES: Final = 4
+
+
+@attrs.define(eq=False)
+class InFlight:
+    """A request whose response has not come."""
+
+    correlation_id: int
+    api: Api
+    version: int
+    sent_at: float
+    deadline: float
+    end: int
+    """Number of bytes ever queued on the connection up to the request's last one."""
+    done: Callable[[float, Reply | Unknown], bool | None]
+
+
+class InFlightRequests:
+    """In the order in which they were written, which is the order of their responses."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._correlation_id = 0
+        self._empty: asyncio.Future[None] | None = None
+        self.requests: deque[InFlight] = deque()
+
+    def __iter__(self) -> Iterator[InFlight]:
+        return iter(self.requests)
+
+    def __reversed__(self) -> Iterator[InFlight]:
+        return reversed(self.requests)
+
+    def next_id(self) -> int:
+        """The correlation id of the next request; wraps to 0 after 2**31 - 1."""
+        self._correlation_id = (self._correlation_id + 1) & MAX_CORRELATION_ID
+        return self._correlation_id
+
+    def add(self, api: Api, version: int, now: float, timeout: float, end: int, done: Callable[[float, Reply | Unknown], bool | None]) -> None:
+        """A request with the newest correlation id is about to be written."""
+        self.requests.append(InFlight(self._correlation_id, api, version, now, now + timeout, end, done))
+
+    def answer(self, frame: memoryview, written: int) -> tuple[InFlight, Any]:
+        """The oldest request, and its decoded response. *written*: number of bytes that left the connection so far.
+
+        Raises:
+            ProtocolError: the frame is not the oldest request's response.
+        """
+        if not self.requests:
+            raise ProtocolError(f"{self._label} sent a response although no request was in flight")
+        correlation_id, expected = correlation_id_of(frame), self.requests[0]
+        if correlation_id != expected.correlation_id:
+            raise ProtocolError(f"{self._label} answered request {correlation_id}, expected {expected.correlation_id}")
+        if written < expected.end:
+            # P07: done() frees the batch's memory, which is still to be written.
+            raise ProtocolError(f"{self._label} answered request {correlation_id} before it was completely written")
+        message = _decode(expected, frame)
+        self.requests.popleft()
+        return expected, message
+
+    def overdue(self, now: float) -> InFlight | None:
+        """The first request whose deadline has passed."""
+        return next((each for each in self.requests if now >= each.deadline), None)
+
+    def deadline(self) -> float | None:
+        """The earliest deadline."""
+        return earliest(*[each.deadline for each in self.requests]) if self.requests else None
+
+    def fail(self, now: float, cause: KafkaError) -> int:
+        """The connection is lost: every outcome is `Unknown`. The number of requests."""
+        lost, self.requests = self.requests, deque()
+        for each in lost:
+            each.done(now, Unknown(cause))
+        self.notify_if_empty()
+        return len(lost)
+
+    async def drained(self) -> None:
+        """Wait until no request is in flight. One task at a time."""
+        while self.requests:
+            self._empty = asyncio.get_running_loop().create_future()
+            await self._empty
+
+    def notify_if_empty(self) -> None:
+        """Resume `drained`."""
+        if self._empty is not None and not self.requests and not self._empty.done():
+            self._empty.set_result(None)
+
+
+def _decode(expected: InFlight, frame: memoryview) -> Any:
+    """An ApiVersions refusal is always encoded in version 0, whatever was requested (M08)."""
+    refused = int.from_bytes(frame[CORRELATION_ID_BYTES:CORRELATION_ID_BYTES + 2], "big") == UNSUPPORTED_VERSION
+    version = 0 if expected.api is Api.API_VERSIONS and refused else expected.version
+    return decode_response(expected.api, version, frame)

@@ -1,0 +1,149 @@
+"""The connections to one node, the choice among nodes, and the connections that are closing."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+import attrs
+
+from pyclient.config.addresses import Address
+from pyclient.core.connection import Reconnects, next_attempt_at
+from pyclient.core.manager import Use, earliest
+from pyclient.errors import KafkaError
+from pyclient.net.connection import Connection
+from pyclient.records import Node
+
+if TYPE_CHECKING:
+    from pyclient.net.connect import ConnectAttempt
+
+
+@attrs.define(eq=False)
+class NodeConnections:
+    """One connection per use, the tasks that open them, and the node's reconnect back-off."""
+
+    node: Node
+    reconnects: Reconnects
+    max_in_flight: Mapping[Use, int]
+    connections: dict[Use, Connection] = attrs.field(factory=dict)
+    tasks: dict[Use, asyncio.Task[None]] = attrs.field(factory=dict)
+    attempt: ConnectAttempt | None = None
+    """The last one."""
+    tried_at: float = -1.0
+    first_address: int = 0
+    """Which of the name's addresses the next attempt tries first."""
+    wanted: bool = False
+    """Requested while its back-off runs."""
+    unreachable: bool = False
+    """The last attempt failed. This is logged once."""
+    may_require_login: bool = False
+    """It closed the connection on the first request that was sent to it."""
+
+    @property
+    def address(self) -> Address:
+        """Host and port."""
+        return Address(self.node.host, self.node.port)
+
+    def free_slots(self, use: Use) -> int:
+        """How many more requests the connection takes; 0 without a ready one."""
+        connection = self.connections.get(use)
+        if connection is None or not connection.ready:
+            return 0
+        return max(0, self.max_in_flight.get(use, 1) - connection.in_flight)
+
+    def usable(self, now: float) -> bool:
+        """Connected, connecting, or allowed to connect."""
+        return bool(self.connections or self.tasks) or self.reconnects.allowed(now)
+
+    def untried(self, use: Use) -> bool:
+        """Neither connected nor connecting for *use*."""
+        return use not in self.connections and use not in self.tasks
+
+    def remove(self, connection: Connection) -> bool:
+        """Forget a connection; whether it was there."""
+        for use, each in self.connections.items():
+            if each is connection:
+                del self.connections[use]
+                return True
+        return False
+
+    def failed(self, now: float) -> None:
+        """An attempt failed: the next one starts after a back-off, with another address."""
+        self.first_address += 1
+        self.reconnects.failed(now)
+
+    def cancel_attempts(self) -> None:
+        """Cancel the tasks that connect."""
+        for task in self.tasks.values():
+            task.cancel()
+
+    def next_deadline(self, max_idle: float) -> float | None:
+        """When a response is overdue, a connection idle, a session to be renewed, or the back-off of a wanted node over."""
+        first = self.reconnects.not_before if self.wanted else None
+        for connection in self.connections.values():
+            first = earliest(first, connection.next_deadline(), None if connection.in_flight else connection.idle_since + max_idle)
+        return first
+
+
+def least_loaded(nodes: Sequence[NodeConnections], use: Use, random: Random) -> NodeConnections | None:
+    """M04: of the nodes with a free slot one with the fewest requests in flight; None if there is none."""
+    ready = [node for node in nodes if node.free_slots(use)]
+    if not ready:
+        return None
+    fewest = min(node.connections[use].in_flight for node in ready)
+    return random.choice([node for node in ready if node.connections[use].in_flight == fewest])
+
+
+def longest_untried(nodes: Sequence[NodeConnections], random: Random) -> NodeConnections:
+    """The node whose last attempt is the longest ago."""
+    first = min(node.tried_at for node in nodes)
+    return random.choice([node for node in nodes if node.tried_at == first])
+
+
+def next_node_at(nodes: Sequence[NodeConnections], use: Use) -> float:
+    """When one more of *nodes* may be connected to, beside those that are connecting."""
+    return next_attempt_at(node.tried_at for node in nodes if use in node.tasks)
+
+
+class ClosingConnections:
+    """Connections that take no more requests, until they are closed. In the order of their start: runs must be repeatable."""
+
+    def __init__(self) -> None:
+        self._connections: dict[Connection, None] = {}
+        self._ended = asyncio.Event()
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(list(self._connections))
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def retire(self, connection: Connection) -> None:
+        """Close it after its last response."""
+        self._connections[connection] = None
+        connection.retire()
+
+    def close(self, connection: Connection, cause: KafkaError) -> None:
+        """Close it now."""
+        self._connections[connection] = None
+        connection.close(cause)
+
+    def ended(self, connection: Connection) -> None:
+        """It is closed."""
+        self._connections.pop(connection, None)
+        self._ended.set()
+
+    async def all_ended(self) -> None:
+        """Wait until every connection is closed."""
+        while self._connections:
+            await self._next_end()
+
+    async def these_ended(self, connections: Collection[Connection]) -> None:
+        """Wait until none of *connections* is closing any more."""
+        while not self._connections.keys().isdisjoint(connections):
+            await self._next_end()
+
+    async def _next_end(self) -> None:
+        self._ended.clear()
+        await self._ended.wait()

@@ -1,0 +1,79 @@
+"""Why nodes cannot be used: what a lost connection or a failed attempt means for its node, and who is notified."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pyclient.codec.apis import Api
+from pyclient.core.connection import Usage
+from pyclient.errors import KafkaError, ResponseTimeoutError
+from pyclient.net.connection import Connection
+from pyclient.net.node_connections import NodeConnections
+
+_log = logging.getLogger(__name__)
+NOT_TRIED: Final = "not tried yet"
+BEFORE_LOGIN: Final = (Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE)
+"""What a listener answers before a login."""
+
+
+class NodeFailures:
+    """Of one client's nodes. ``on_failure`` is called with each failure that users should learn of."""
+
+    def __init__(self, clock: Callable[[], float], on_failure: Callable[[KafkaError], None]) -> None:
+        self._clock = clock
+        self._on_failure = on_failure
+        self._any_answer = False  # some broker has answered a request that needs a login where logins are required
+        self.by_address: dict[str, KafkaError] = {}
+        """The last failure of each address; a success removes it."""
+
+    def connected(self, node: NodeConnections) -> None:
+        """An attempt succeeded."""
+        if node.unreachable:
+            node.unreachable = False
+            _log.info("connected to %s again after %d failures", node.address, node.reconnects.failures)
+        node.reconnects.succeeded()
+        self.by_address.pop(str(node.address), None)
+
+    def answered(self, api: Api) -> None:
+        """A broker answered a request."""
+        self._any_answer = self._any_answer or api not in BEFORE_LOGIN
+
+    def connecting_failed(self, node: NodeConnections, error: KafkaError) -> None:
+        """An attempt failed; the first failure in a row is logged."""
+        self.by_address[str(node.address)] = error
+        node.failed(self._clock())
+        _log.log(logging.DEBUG if node.unreachable else logging.INFO, "connecting%s failed (%d in a row): %s",
+                 "" if str(node.address) in str(error) else f" to {node.address}", node.reconnects.failures, error)
+        node.unreachable = True
+        self._on_failure(error)
+
+    def connection_lost(self, node: NodeConnections, connection: Connection, cause: KafkaError) -> None:
+        """A ready connection was closed. For an idle one this is normal; with requests in flight it is a failure."""
+        ending = connection.ending
+        if ending is not None and ending.requests_lost:
+            node.may_require_login = ending.by_peer and connection.usage is not Usage.ANSWERED and not self._any_answer
+            self._back_off(node, cause)
+            _log.info("%s", cause)
+            self._on_failure(cause)
+        elif connection.wrote_unanswered:
+            self._on_failure(cause)  # P22: with acks=0 closing the connection is the broker's only way to report an error
+        elif connection.usage is Usage.UNUSED:
+            self.closed_unused(node, cause)
+
+    def closed_unused(self, node: NodeConnections, cause: KafkaError) -> None:
+        """A connection was closed before a request was sent on it: no failure, but reconnecting must wait."""
+        self._back_off(node, cause)
+
+    def _back_off(self, node: NodeConnections, cause: KafkaError) -> None:
+        self.by_address[str(node.address)] = cause
+        node.reconnects.failed(self._clock())
+
+    def report(self, bootstrap: Iterable[NodeConnections]) -> dict[str, BaseException]:
+        """For each bootstrap address, and each other one that failed: why there is no connection."""
+        pending = {str(node.address): self._pending(node) for node in bootstrap if not node.connections}
+        return {**pending, **self.by_address}
+
+    def _pending(self, node: NodeConnections) -> KafkaError:
+        elapsed = f" after {self._clock() - node.tried_at:.1f} s" if node.tasks else ""
+        return ResponseTimeoutError((NOT_TRIED if node.attempt is None else node.attempt.stage) + elapsed)

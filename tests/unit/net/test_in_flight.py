@@ -1,0 +1,61 @@
+"""Requests in flight: responses in order, deadlines, and outcomes when the connection is lost."""
+from __future__ import annotations
+
+import pytest
+
+from pyclient.codec.apis import Api
+from pyclient.core.manager import Reply, Unknown
+from pyclient.errors import DisconnectError, ProtocolError
+from pyclient.net.in_flight import MAX_CORRELATION_ID, InFlightRequests
+
+
+def written(requests: InFlightRequests, outcomes: list[Reply | Unknown], *, now: float = 0.0, timeout: float = 30.0, end: int = 10) -> None:
+    requests.next_id()
+    requests.add(Api.METADATA, 9, now, timeout, end, lambda _now, outcome: outcomes.append(outcome))
+
+
+def test_M10_a_response_without_a_request_is_a_protocol_error() -> None:
+    with pytest.raises(ProtocolError, match="b1 sent a response although no request was in flight"):
+        InFlightRequests("b1").answer(memoryview(bytes(8)), 0)
+
+
+def test_M10_a_response_to_a_later_request_is_a_protocol_error() -> None:
+    requests = InFlightRequests("b1")
+    written(requests, [])
+    written(requests, [])
+    with pytest.raises(ProtocolError, match="b1 answered request 2, expected 1"):
+        requests.answer(memoryview((2).to_bytes(4, "big")), 100)
+
+
+def test_P07_a_response_before_the_request_is_completely_written_is_a_protocol_error() -> None:
+    requests = InFlightRequests("b1")
+    written(requests, [], end=10)
+    with pytest.raises(ProtocolError, match="before it was completely written"):
+        requests.answer(memoryview((1).to_bytes(4, "big")), 9)
+
+
+def test_M10_the_first_request_past_its_deadline_is_overdue() -> None:
+    requests = InFlightRequests("b1")
+    written(requests, [], timeout=50.0)
+    written(requests, [], timeout=30.0)
+    assert requests.deadline() == 30.0
+    assert requests.overdue(29.9) is None
+    overdue = requests.overdue(30.0)
+    assert overdue is not None
+    assert overdue.correlation_id == 2
+
+
+def test_a_lost_connection_makes_every_outcome_unknown_once() -> None:
+    requests, outcomes = InFlightRequests("b1"), list[Reply | Unknown]()
+    written(requests, outcomes)
+    written(requests, outcomes)
+    cause = DisconnectError("lost")
+    assert (requests.fail(1.0, cause), requests.fail(2.0, cause)) == (2, 0)
+    assert outcomes == [Unknown(cause), Unknown(cause)]
+    assert requests.deadline() is None
+
+
+def test_correlation_ids_wrap_to_0_after_the_largest_int32() -> None:
+    requests = InFlightRequests("b1")
+    requests._correlation_id = MAX_CORRELATION_ID
+    assert requests.next_id() == 0
