@@ -404,7 +404,7 @@ ROLES: Final[Mapping[tuple[str, str], Row]] = {
     **{(role, "message_max_bytes"): Ignored("only a producer sends records") for role in ("consumer", "admin")},
     **{(role, "client_rack"): Ignored("only a consumer reads from replicas") for role in ("producer", "admin")},
     ("producer", "allow_auto_create_topics"): ByValue(
-        {"true": Ignored("a broker that creates topics by itself does so")},
+        {"true": Ignored("a broker that creates topics automatically does so")},
         Refused("only brokers can forbid it: auto.create.topics.enable=false"),
     ),
     ("admin", "allow_auto_create_topics"): Ignored("the admin client creates topics when told to, never by asking for one"),

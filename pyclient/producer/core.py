@@ -22,7 +22,7 @@ from pyclient.records import TopicPartition
 from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
-from pyclient.producer.metrics import Counts
+from pyclient.producer.metrics import BatchMetrics
 from pyclient.runtime.environment import wall_ms
 from pyclient.client.interceptors import interceptors
 
@@ -57,9 +57,9 @@ class ProducerCore(ClientCore):
             delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries,
             adaptive=config.partitioner_adaptive_partitioning_enable,
             availability_timeout=config.partitioner_availability_timeout_ms / 1000)
-        counts = Counts(self.metrics, self.clock)
-        observer.on_failed = counts.failed
-        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, watcher=counts,
+        batch_metrics = BatchMetrics(self.metrics, self.clock)
+        observer.on_failed = batch_metrics.failed
+        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, listener=batch_metrics,
                              ids=ProducerIds(self.calls) if config.enable_idempotence else None)
 
     def _watch_buffer(self) -> None:

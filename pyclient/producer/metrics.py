@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pyclient.buffers.batch import Batch
-from pyclient.core.sending.sender import Watcher
+from pyclient.core.sending.sender import BatchListener
 from pyclient.metrics import (
     BATCH_SIZE, BATCH_SPLITS, BATCHES, COMPRESSION, RECORD_BYTES, RECORD_QUEUE_TIME, RECORD_SIZE, RECORDS_FAILED, RECORDS_PER_REQUEST, RECORDS_RETRIED,
     RECORDS_SENT, Metric, Metrics,
@@ -15,7 +15,7 @@ from pyclient.metrics import (
 from pyclient.records import TopicPartition
 
 
-class Counts(Watcher):
+class BatchMetrics(BatchListener):
     """Counts batches and their records."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
