@@ -1,7 +1,7 @@
-"""Interceptors of producers and consumers: what they see, in which order, and what becomes of what they raise.
+"""Runs the interceptors of producers and consumers, one after the other; what one raises is logged and stops none of the others.
 
-Knows no brokers and no positions. Rule: a producer's interceptor can change a record, but neither lose it nor fail it; a consumer's can leave
-records out, but neither change nor add any.
+Knows no brokers and no positions. Rule: a producer's interceptor can change a record, but neither drop nor fail it. A consumer's interceptor can
+leave records out, but neither change nor add any.
 """
 from __future__ import annotations
 
@@ -19,54 +19,54 @@ Dispatch = Callable[[Callable[[], object]], None]
 
 
 class Interceptors:
-    """Several in a row. ``dispatch`` runs work where delivery callbacks run, one after another."""
+    """A producer's interceptors. ``dispatch`` runs work where delivery callbacks run, one after the other."""
 
     def __init__(self, chain: Iterable[ProducerInterceptor], dispatch: Dispatch) -> None:
         self._chain = tuple(chain)
         self._dispatch = dispatch
 
     def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
-        """What the record is after all of them; who raises leaves it as it was."""
+        """The record after all of them; one that raises leaves it unchanged."""
         for each in self._chain:
             try:
                 key, value, headers = each.on_send(topic, key, value, headers)
             except Exception:  # noqa: BLE001 a user's error must not lose the record
-                _log.exception("interceptor %s: on_send raised for a record of topic %s, which goes on as it was before", _name(each), topic)
+                _log.exception("interceptor %s: on_send raised for a record of topic %s, which is sent without its change", _name(each), topic)
         return key, value, headers
 
     def on_outcome(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
-        """Tell all of them what became of a record; called where callbacks run."""
+        """Notify all of them of a record's outcome; called where callbacks run."""
         for each in self._chain:
             try:
                 each.on_acknowledgement(metadata, error)
-            except Exception:  # noqa: BLE001 the others are to be told too
-                _log.exception("interceptor %s: on_acknowledgement raised; the record's outcome stands", _name(each))
+            except Exception:  # noqa: BLE001 the others must be notified too
+                _log.exception("interceptor %s: on_acknowledgement raised; the delivery itself is unaffected", _name(each))
 
     def refused(self, error: BaseException) -> None:
         """A record that they saw was not queued."""
-        told = error if isinstance(error, Exception) else KafkaError("send was cancelled; nothing was queued")
-        self._dispatch(lambda: self.on_outcome(None, told))
+        cause = error if isinstance(error, Exception) else KafkaError("send was cancelled; nothing was queued")
+        self._dispatch(lambda: self.on_outcome(None, cause))
 
     def close(self) -> None:
-        """Nothing comes any more: told behind the last outcome."""
+        """Close them, after they were notified of the last outcome."""
         self._dispatch(lambda: _close(self._chain))
 
 
 class ConsumerInterceptors:
-    """Several in a row, called by the thread or task that uses the consumer."""
+    """A consumer's interceptors, called by the thread or task that uses the consumer."""
 
     def __init__(self, chain: Iterable[ConsumerInterceptor]) -> None:
         self._chain = tuple(chain)
 
     def on_consume(self, records: Records) -> Records:
-        """What all of them leave of *records*, with all their positions."""
+        """The records that none of them leaves out; the positions of all *records* are kept."""
         for each in self._chain:
             if not records:
                 break
-            records = self._shown(each, records)
+            records = self._narrowed(each, records)
         return records
 
-    def _shown(self, interceptor: ConsumerInterceptor, records: Records) -> Records:
+    def _narrowed(self, interceptor: ConsumerInterceptor, records: Records) -> Records:
         try:
             some: object = interceptor.on_consume(records)
             if not isinstance(some, Records):
@@ -74,20 +74,20 @@ class ConsumerInterceptors:
                                 "records.select(...) gives")
             return records.narrowed(some)
         except Exception:  # noqa: BLE001 a user's error must not lose records
-            _log.exception("interceptor %s: on_consume raised, or returned what it was not given; all %d records go on as they were before",
+            _log.exception("interceptor %s: on_consume raised, or returned other records than it was given; all %d records are returned",
                            _name(interceptor), len(records))
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Tell all of them what was committed."""
+        """Notify all of them of a commit."""
         for each in self._chain:
             try:
                 each.on_commit(dict(offsets))
-            except Exception:  # noqa: BLE001 the commit stands, and the others are to be told too
-                _log.exception("interceptor %s: on_commit raised; the commit stands", _name(each))
+            except Exception:  # noqa: BLE001 the commit is done, and the others must be notified too
+                _log.exception("interceptor %s: on_commit raised; the commit itself is unaffected", _name(each))
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Close them."""
         _close(self._chain)
 
 
@@ -96,28 +96,28 @@ def _close(chain: Iterable[object]) -> None:
         if isinstance(each, SeesClose):
             try:
                 each.close()
-            except Exception:  # noqa: BLE001 the others have something to finish too
+            except Exception:  # noqa: BLE001 the others must be closed too
                 _log.exception("interceptor %s: close raised", _name(each))
 
 
 def interceptors(specs: Iterable[object], dispatch: Dispatch) -> Interceptors | None:
-    """The interceptors that *specs* mean; None when there are none, so that they cost nothing.
+    """The producer interceptors that *specs* name; None without any, so that they cost nothing.
 
     Raises:
-        ConfigurationError: one of them is none.
+        ConfigurationError: a spec names something that is no producer interceptor.
     """
     chain = [_loaded("producer interceptor", spec, "on_acknowledgement") for spec in specs]
     return Interceptors(chain, dispatch) if chain else None
 
 
 def consumer_interceptors(specs: Iterable[object]) -> ConsumerInterceptors | None:
-    """As `interceptors`, of a consumer."""
+    """As `interceptors`, for a consumer."""
     chain = [_loaded("consumer interceptor", spec, "on_commit") for spec in specs]
     return ConsumerInterceptors(chain) if chain else None
 
 
 def _loaded(kind: str, spec: object, other: str) -> Any:
-    """The plugin, which has the *other* method of its kind too."""
+    """The plugin, which must also have the *other* method of its kind."""
     plugin = load_plugin(kind, spec)
     if callable(getattr(plugin, other, None)):
         return plugin

@@ -49,7 +49,7 @@ class BulkSend:
         self._rows: Rows | None = None
         self._reached = 0
         self._shown = 0
-        """So many records of `_rows` were shown to the interceptors."""
+        """The number of records of `_rows` that the interceptors have seen."""
         self._key_hash = core.router.key_hash()
         self._topics: dict[str, TopicQueues | Exception] = {}
 
@@ -93,7 +93,7 @@ class BulkSend:
 
     def _load(self, rows: Rows, names: list[str], first: int, values: list[Any], keys: list[Any] | None, headers: list[Any] | None,
               timestamps: list[Any] | None, places: list[int] | None, partition: int | None) -> None:
-        """*names* are the records' topics, *places* which of those of *rows*; None is the first for all."""
+        """Load one chunk. *names* are the records' topics, *places* their indexes in ``rows.topics``; None: the first one for all."""
         router, partitions = self._router, None
         if self._interceptors is not None:
             values, keys, headers = self._intercepted(self._interceptors, names, values, keys, headers)
@@ -120,7 +120,7 @@ class BulkSend:
 
     def _chosen(self, queues: TopicQueues | Exception, key: Any, value: Any) -> object:
         if isinstance(queues, Exception) or isinstance(key, _Refused) or isinstance(value, _Refused):
-            return ANY  # it is refused for that
+            return ANY  # the record is refused because of that error
         return _tried(self._router.partition, queues, key, value, None)
 
     # ---- Arrow ------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class BulkSend:
         first = 0
         slow = bool(self._router.serialized) or self._router.chooses(keyed=True) or self._interceptors is not None
         found = batches(data, names, free=self._router.serialized, as_lists=slow)
-        default: TopicQueues | Exception = ValueError("its topic is null, and no other topic was given")
+        default: TopicQueues | Exception = ValueError("its topic is null, and send_arrow was given no topic")
         if topic is not None:
             default = yield from wait_for_topic(self._core, topic, None, self._budget)
         for batch in found:
@@ -193,10 +193,10 @@ class BulkSend:
         before = rows.decided
         while rows.position is not None:
             rows.reject(error)
-        self._count_exhausted(rows.decided - before - 1, error)  # the first of them was counted when its time was over
+        self._count_exhausted(rows.decided - before - 1, error)  # the first of them was counted by `Accumulator.exhausted`
 
     def _refuse(self, first: int, count: int, topic: str, error: KafkaError) -> None:
-        """Records that were not even looked at."""
+        """Refuse records that were not loaded."""
         self._deliveries.reject(first, count, topic, error)
         self._count_exhausted(count, error)
 
@@ -216,28 +216,28 @@ class BulkSend:
 
 def _columns(values: Iterable[Any], keys: Iterable[Any] | None, headers: Iterable[Any] | None,
              timestamps: Iterable[Any] | None) -> tuple[Sequence[Any] | None, ...]:
-    """Lists of our own and of one length, before anything is queued: the user's may change while a bulk waits."""
+    """Copies of the user's lists, all of one length: the user may change the lists while a bulk waits."""
     given = {"values": values, "keys": keys, "headers": headers, "timestamps": timestamps}
     columns = {name: _sequence(name, items) for name, items in given.items() if items is not None}
     lengths = {name: len(items) for name, items in columns.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"a bulk has one of each for every record, but there are {', '.join(f'{n} {name}' for name, n in lengths.items())}")
+        raise ValueError(f"a bulk needs one item per record in each list, but there are {', '.join(f'{n} {name}' for name, n in lengths.items())}")
     return tuple(columns.get(name) for name in given)
 
 
 def _sequence(name: str, items: Any) -> list[Any]:
     if isinstance(items, (str, bytes, bytearray, memoryview)) or not isinstance(items, Iterable):
-        raise TypeError(f"{name} is {type(items).__name__}: give a list with one item for each record")
+        raise TypeError(f"{name} is {type(items).__name__}: give a list with one item per record")
     return list(items)
 
 
 def _check_topic(topic: object) -> None:
     if not isinstance(topic, str):
-        raise TypeError(f"topic {topic!r} is {type(topic).__name__}, not a text")
+        raise TypeError(f"topic {topic!r} is {type(topic).__name__}, not a string")
 
 
 def _convert(what: str, item: Any) -> Any:
-    """What is neither bytes nor None yet."""
+    """Convert an item that is neither bytes nor None, or raise why it is refused."""
     if isinstance(item, _Refused):
         raise item.error
     if what == "timestamp":
@@ -248,5 +248,5 @@ def _convert(what: str, item: Any) -> Any:
 def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
-    except Exception as error:  # noqa: BLE001 serializers and partitioners are the user's; it concerns this record alone
+    except Exception as error:  # noqa: BLE001 user code failed (a serializer or partitioner); only this record is refused
         return _Refused(error)

@@ -1,6 +1,6 @@
-"""Where users' delivery callbacks run: one thread per sync producer, or the loop of an async one.
+"""Where delivery callbacks run: in one thread per sync producer, or on the loop of an async one.
 
-Callbacks run in the order their batches ended; what they raise is logged and harms nobody.
+Callbacks run in the order in which their batches ended. What they raise is logged and affects no other callback and no delivery.
 """
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from pyclient.records import TopicPartition
 
 _log = logging.getLogger(__name__)
 LAST_CALLBACKS: Final = 1.0
-"""Seconds that callbacks may take at least when a producer is closed with less."""
+"""Seconds that a close waits for callbacks at least, however short its own timeout is."""
 
 
 def _run(work: Callable[[], object]) -> None:
     try:
         work()
-    except BaseException:  # noqa: BLE001 also sys.exit(): it would end this thread in silence, and no other callback would run
+    except BaseException:  # noqa: BLE001 SystemExit too: it would end this thread silently, and no other callback would run
         _log_raised()
 
 
 def _log_raised() -> None:
-    _log.exception("a delivery callback raised; the record's outcome stands")
+    _log.exception("a delivery callback raised; the delivery itself is unaffected")
 
 
 def _raise_on_the_loop(stop: BaseException) -> None:
-    """Let the loop end by it, but not here: the answer that is being handled concerns others too."""
+    """End the loop with this error in a turn of its own: the answer being handled has other batches too."""
     def leave() -> None:
         raise stop
 
@@ -50,26 +50,26 @@ class LoopObserver(Observer):
     def __init__(self) -> None:
         super().__init__()
         self.closed: KafkaError | None = None
-        """Set in a forked child: nothing that is pending will ever be settled there."""
+        """Set in a forked child, where no pending record is ever settled."""
         self.on_failed: Callable[[TopicPartition, int], object] = _nothing
-        """Is told of every failure, partition and number of records, before anybody can see it."""
+        """Called with the partition and the number of records of each failure, before any waiter sees it."""
 
-    def failed(self, where: TopicPartition, count: int, error: KafkaError) -> int:
+    def failed(self, tp: TopicPartition, count: int, error: KafkaError) -> int:
         """As `Observer.failed`."""
-        self.on_failed(where, count)
-        return super().failed(where, count, error)
+        self.on_failed(tp, count)
+        return super().failed(tp, count, error)
 
     def dispatch(self, work: Callable[[], object]) -> None:
-        """Run it now: outcomes are told on the loop. Only what ends programs is raised."""
+        """Run it now: this is called on the loop. Only KeyboardInterrupt and SystemExit are raised, on the loop."""
         try:
             work()
         except (KeyboardInterrupt, SystemExit) as stop:
             _raise_on_the_loop(stop)
-        except BaseException:  # noqa: BLE001 a user's error must not reach the client, not even a CancelledError
+        except BaseException:  # noqa: BLE001 an error of the user's code must not reach the client, CancelledError included
             _log_raised()
 
     async def awaiting(self, result: BatchResult) -> None:
-        """Wait on whatever loop the caller runs."""
+        """Wait for the batch's end on the running loop, which need not be the client's."""
         if self.closed is not None:
             raise raisable(self.closed)
         loop = asyncio.get_running_loop()
@@ -93,7 +93,7 @@ class LoopObserver(Observer):
         return False
 
     def check_wait(self) -> None:
-        """A blocking wait on the loop would never end."""
+        """Raise in a thread that runs a loop: a blocking wait there might never end."""
         if self.closed is not None:
             raise raisable(self.closed)
         try:
@@ -104,7 +104,7 @@ class LoopObserver(Observer):
 
 
 class ThreadObserver(LoopObserver):
-    """Deliveries of a sync producer: callbacks run on a thread of their own, started with the first."""
+    """Deliveries of a sync producer: callbacks run in a thread of their own, started with the first one."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class ThreadObserver(LoopObserver):
         self._ended = False
 
     def dispatch(self, work: Callable[[], object]) -> None:
-        """Queue it for the callback thread; after the end, run it now: outcomes are final then."""
+        """Queue it for the callback thread. After the thread's end, run it in the caller's."""
         self._work.put(work)
         if self._ended:
             self._run_queued()
@@ -123,18 +123,18 @@ class ThreadObserver(LoopObserver):
             self._start()
 
     def on_callback_thread(self) -> bool:
-        """Whether the caller is a callback, which must not block."""
+        """Whether the caller is a delivery callback, which must not block."""
         return threading.current_thread() is self._thread
 
     def check_wait(self) -> None:
-        """A callback that waits would hold back the ones it waits for."""
+        """Raise in a callback: its wait would delay the callbacks that it may wait for."""
         if self.closed is not None:
             raise raisable(self.closed)
         if self.on_callback_thread():
             raise IllegalStateError("a delivery callback must not block: result(), flush() and close() cannot be called in it")
 
     def close(self, timeout: float | None) -> None:
-        """Run what is queued, then end the thread. Waits for it at most *timeout* seconds, and not when it calls this itself."""
+        """Run the queued callbacks, then end the thread; wait for that at most *timeout* seconds. Called in the thread itself it does not wait."""
         with self._starting:
             thread = self._thread
             self._ended = self._ended or thread is None
@@ -144,7 +144,7 @@ class ThreadObserver(LoopObserver):
         if thread is not threading.current_thread():
             thread.join(None if timeout is None else max(timeout, LAST_CALLBACKS))
             if thread.is_alive():
-                _log.warning("a delivery callback is still running; it is not waited for any longer")
+                _log.warning("a delivery callback is still running after the close timeout; the producer is closed without waiting for it")
 
     def _start(self) -> None:
         with self._starting:
@@ -157,14 +157,14 @@ class ThreadObserver(LoopObserver):
     def _run_thread(self, thread: threading.Thread) -> None:
         try:
             thread.start()
-        except RuntimeError:  # the interpreter is ending and starts no threads any more: whoever has work runs it
+        except RuntimeError:  # the interpreter is shutting down and starts no threads: the thread that has work runs it
             self._ended = True
 
     def _loop(self) -> None:
         while (work := self._work.get()) is not None:
             _run(work)
         self._ended = True
-        self._run_queued()  # what came in behind the end; what comes from now on is run by whoever brings it
+        self._run_queued()  # callbacks queued after the end; later ones run in the thread that dispatches them
 
     def _run_queued(self) -> None:
         with contextlib.suppress(queue.Empty):
@@ -173,4 +173,4 @@ class ThreadObserver(LoopObserver):
 
 
 def _nothing(*_: object) -> None:
-    """Stands for no work, and for nobody who listens."""
+    """No work; the default of `on_failed`."""

@@ -1,4 +1,7 @@
-"""The asynchronous heart of a producer: records in, batches out, and what waits in between."""
+"""The asynchronous part of a producer, on the client's loop: lookups of topics, flush, sealing of batches, and close.
+
+Knows the Accumulator and the Sender; a facade's thread or task appends the records (`pyclient.producer.record_send`).
+"""
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +25,7 @@ from pyclient.records import TopicPartition
 from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.routing import Router
 from pyclient.client.core import ClientCore
-from pyclient.producer.metrics import Counts
+from pyclient.producer.metrics import BatchMetrics
 from pyclient.runtime.environment import wall_ms
 from pyclient.client.interceptors import interceptors
 
@@ -30,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProducerCore(ClientCore):
-    """Everything of a producer but the user's thread."""
+    """The parts of one producer, wired together; on one loop."""
 
     config: ProducerConfig
 
@@ -40,7 +43,8 @@ class ProducerCore(ClientCore):
         self.accumulator = Accumulator(
             memory=config.buffer_memory, batch_size=config.batch_size, max_request_size=config.max_request_size,
             linger=config.linger_ms / 1000, compression=Compression.named(config.compression_type),
-            level=_level(config, config.compression_type), observer=observer, clock=self.clock, wall=None if self.environment.wall is wall_ms else self.environment.wall,
+            level=_level(config, config.compression_type), observer=observer, clock=self.clock,
+            wall=None if self.environment.wall is wall_ms else self.environment.wall,
             random=self.random, codecs={topic: (Compression.named(codec), _level(config, codec)) for topic, codec in config.compression_by_topic})
         self._watch_buffer()
         self.interceptors = interceptors(config.interceptors, observer.dispatch)
@@ -50,16 +54,16 @@ class ProducerCore(ClientCore):
         if self.router.on_new_batch is not None:
             self.accumulator.on_new_batch = self.router.on_new_batch
         self.send_path = self.router.send_path(self.accumulator) if self.interceptors is None else None
-        self.creation = TopicCreation()
+        self._creation = TopicCreation()
         self._workers: Executor | None = None
         limits = SendingLimits(
-            acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size, request_timeout=self.request_timeout,
-            delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries,
+            acks=config.acks, in_flight=config.max_in_flight_requests_per_connection, max_request_size=config.max_request_size,
+            request_timeout=self.request_timeout, delivery_timeout=config.delivery_timeout_ms / 1000, retries=config.retries,
             adaptive=config.partitioner_adaptive_partitioning_enable,
             availability_timeout=config.partitioner_availability_timeout_ms / 1000)
-        counts = Counts(self.metrics, self.clock)
-        observer.on_failed = counts.failed
-        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, watcher=counts,
+        batch_metrics = BatchMetrics(self.metrics, self.clock)
+        observer.on_failed = batch_metrics.failed
+        self.sender = Sender(self.accumulator, self.metadata, limits, backoff=self.backoff, seal=self._seal, listener=batch_metrics,
                              ids=ProducerIds(self.calls) if config.enable_idempotence else None)
 
     def _watch_buffer(self) -> None:
@@ -71,31 +75,31 @@ class ProducerCore(ClientCore):
         metrics.watch(WAITING_THREADS, lambda: len(buffers.waits))
 
     def managers(self) -> Sequence[Manager]:
-        """Metadata first: what it learns moves batches. Calls last: a sender without producer id submits one."""
+        """Metadata first: a new view moves batches. Calls last: a sender without producer id submits one."""
         metadata, *others = super().managers()
         return [metadata, self.sender, *others]
 
     async def start(self) -> None:
-        """Begin; batches wake the loop from now on."""
+        """Bind to the running loop; ready batches wake it from now on."""
         await super().start()
         self.accumulator.on_ready = self.driver.wake_from_anywhere
 
     def on_cluster(self, cluster: Cluster) -> None:
-        """Publish partitions to the senders."""
+        """Publish the topics' partitions to the threads and tasks that send."""
         for name, topic in cluster.topics.items():
             if topic.partitions:
-                # A topic with an error, deleted perhaps, keeps the partitions known before; none of them has a leader to count on.
+                # A topic with an error (it may be deleted) keeps the partitions known before, all of them without a leader.
                 self.accumulator.set_topic(name, len(topic.partitions), () if topic.error else topic.available)
 
     def on_refused(self, error: AuthenticationError) -> None:
-        """No record will ever be delivered: fail those that wait, and take no more."""
+        """The brokers refuse this client: fail the waiting records and accept no more."""
         self.accumulator.close(error)
         self.sender.abandon(error)
 
     # ---- waiting ----------------------------------------------------------------------------------------------------
 
     async def queues(self, topic: str, partition: int | None, timeout: float) -> TopicQueues:
-        """The topic's queues, once it (and the partition asked for) is known.
+        """The topic's queues, once the topic and this *partition* of it are known (None: any partition).
 
         Raises:
             MetadataTimeoutError: not within *timeout* seconds.
@@ -112,38 +116,38 @@ class ProducerCore(ClientCore):
                 return None
             return queues
 
-        late = asyncio.get_running_loop().call_later(timeout / 2, self._ask_about_creation, topic, timeout / 2)
+        late = asyncio.get_running_loop().call_later(timeout / 2, self._request_auto_create, topic, timeout / 2)
         try:
             return await self.driver.until(known, timeout, lambda: self._unknown(topic, partition, timeout))
         finally:
             late.cancel()
 
-    def _ask_about_creation(self, topic: str, timeout: float) -> None:
-        """The topic takes long: find out what to say when it does not come at all."""
+    def _request_auto_create(self, topic: str, timeout: float) -> None:
+        """Half of the time is over: find out whether the cluster creates topics, for the error's text."""
         nodes = self.metadata.cluster.nodes
         if self.metadata.usable(topic) is None and nodes and self.closed is None:
-            self.calls.submit(self.creation.call(self.random.choice(sorted(nodes)), self.clock() + timeout))
+            self.calls.submit(self._creation.call(self.random.choice(sorted(nodes)), self.clock() + timeout))
             self.driver.wake()
 
     def _unknown(self, topic: str, partition: int | None, waited: float) -> KafkaError:
         queues = self.accumulator.topic(topic)
         if queues is None or partition is None:
-            return self.metadata_timeout(topic, round(waited, 3), self.creation.sentence())
+            return self.metadata_timeout(topic, round(waited, 3), self._creation.sentence())
         return MetadataTimeoutError(
             f"partition {partition} of topic {topic!r} is not known after {waited:.3f} s: the topic has {len(queues)}, "
             "numbered from 0. Nothing was queued.", topic_partition=TopicPartition(topic, partition))
 
     def unsettled(self) -> int:
-        """How many records are neither acknowledged nor failed. Takes no lock: finalizers ask, wherever they are run."""
+        """How many records are neither acknowledged nor failed. Takes no lock: finalizers call it in any thread."""
         count: int = self.accumulator.unsettled
         return count
 
     async def flush(self, timeout: float | None) -> None:
-        """Wait until everything sent before this call is settled, and nothing else.
+        """Wait until everything sent before this call is settled, but nothing sent later.
 
         Raises:
-            DeliveryError: some of it failed and nobody has looked.
-            KafkaTimeoutError: not all settled in time; it is still being sent.
+            DeliveryError: records failed whose error was not looked at.
+            KafkaTimeoutError: not all are settled in time; they are still being sent.
         """
         self.check_open()
         await self._settled(timeout)
@@ -160,10 +164,10 @@ class ProducerCore(ClientCore):
 
         await self.driver.until(settled, timeout, lambda: KafkaTimeoutError(
             f"{sum(each.count for each in results if not each.done)} records are not acknowledged after {timeout} s; they "
-            "are still being sent. Flush again, or look at delivery_timeout_ms."))
+            "are still being sent. Flush again, or raise the timeout; delivery_timeout_ms ends each record."))
 
     def raise_failures(self) -> None:
-        """Failures nobody looked at are raised, once."""
+        """Raise the failures that were not looked at, once."""
         count, causes = self.observer.take_failures()
         if count:
             raise DeliveryError(count, causes)
@@ -181,13 +185,13 @@ class ProducerCore(ClientCore):
         self._workers = self._workers or self.environment.workers("pyclient-seal")
         try:
             self._workers.submit(self._seal_or_fail, batch)
-        except RuntimeError:  # the interpreter is ending and starts no threads any more
+        except RuntimeError:  # the interpreter is shutting down and starts no threads
             self._seal_or_fail(batch)
 
     def _seal_or_fail(self, batch: Batch) -> None:
         try:
             self.accumulator.seal(batch)
-        except Exception as error:  # noqa: BLE001 no memory, a fault of the codec: the records must not wait for ever
+        except Exception as error:  # noqa: BLE001 MemoryError or a defect of a codec: the records must fail, not wait forever
             _log.exception("sealing %r failed", batch)
             batch.result.fail(KafkaError(f"the batch could not be compressed: {error!r}", topic_partition=batch.queue.topic_partition))
         finally:
@@ -199,7 +203,7 @@ class ProducerCore(ClientCore):
         """Refuse records, deliver what was accepted within *timeout* seconds, fail the rest, and close.
 
         Raises:
-            DeliveryError: records failed that nobody has looked at.
+            DeliveryError: records failed whose error was not looked at.
         """
         if self.closed is not None:
             return
@@ -212,7 +216,7 @@ class ProducerCore(ClientCore):
             if self.config.acks == 0:
                 self.parting = max(0.0, until - self.clock())
         except ClientClosedError:
-            return  # somebody else closed it meanwhile, and tells what failed
+            return  # another call closed it meanwhile, and raises the failures
         except KafkaTimeoutError:
             self.sender.abandon(ClientClosedError(
                 "the producer was closed before the record was acknowledged. Give close() a longer timeout, or flush() first."))
@@ -221,14 +225,14 @@ class ProducerCore(ClientCore):
         self.raise_failures()
 
     def forked(self) -> None:
-        """Nothing that is pending will be settled in this process."""
+        """This process is a forked child: no pending record is settled here."""
         super().forked()
         if self.send_path is not None:
-            self.send_path.closed = True  # before it takes the lock, which some thread of the parent may hold for ever
+            self.send_path.closed = True  # before it takes the lock, which a thread of the parent may have held at the fork
         self.observer.closed = self.closed
 
     async def close(self) -> None:
-        """Drop everything; `finish` delivers first."""
+        """Close and fail what is not settled; `finish` delivers first."""
         self.check_loop()
         self.accumulator.close()
         first = self.closed is None
@@ -242,6 +246,6 @@ class ProducerCore(ClientCore):
 
 
 def _level(config: ProducerConfig, codec: str) -> int | None:
-    """The level that was given for a codec; None is the codec's own."""
+    """The configured compression level; None is the codec's default."""
     option = f"compression_{codec}_level"
     return getattr(config, option) if option in config.given else None

@@ -1,4 +1,7 @@
-"""The producer's two faces, sync and async: they check, wait and translate. No protocol logic lives here."""
+"""`Producer` and `AsyncProducer`: every public method, with its arguments and errors. No protocol logic.
+
+What a send waits for is written once, as steps (`pyclient.producer.record_send`, `pyclient.producer.bulk`); each class only performs them.
+"""
 from __future__ import annotations
 
 import asyncio
@@ -32,7 +35,7 @@ T = TypeVar("T")
 
 
 class _NoTransactions(Facade):
-    """The calls of transactions: they come in a later release, and say so."""
+    """The methods of transactions, which come in a later release: they raise."""
 
     def init_transactions(self, timeout: float | None = OPTION) -> NoReturn:
         """Transactions come in a later release: raises UnsupportedFeatureError."""
@@ -59,12 +62,12 @@ class Producer(FastSend, _NoTransactions):
     """Sends records to Kafka; used by any number of threads.
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins. See
-    docs/options.md. ``key_serializer`` and ``value_serializer`` make bytes of keys and values; ``partitioner`` is an
-    object, a name, or ``"package.module:Class"``, ``interceptors`` is a list of such (`pyclient.plugins.ProducerInterceptor`).
+    docs/options.md. ``key_serializer`` and ``value_serializer`` turn keys and values into bytes. ``partitioner`` is an object, a name, or
+    ``"package.module:Class"``; ``interceptors`` is a list of these (`pyclient.plugins.ProducerInterceptor`).
 
     Raises:
         ConfigurationError: an option that is unknown, of a wrong type or out of range.
-        UnsupportedFeatureError: something a later release brings.
+        UnsupportedFeatureError: an option of a later release.
     """
 
     _core: ProducerCore
@@ -103,17 +106,17 @@ class Producer(FastSend, _NoTransactions):
     def send_many(self, topic: str, values: Iterable[Any], *, keys: Iterable[Any] | None = None,
                   headers: Iterable[Headers | None] | None = None, timestamps: Iterable[int | None] | None = None,
                   partition: int | None = None) -> Deliveries:
-        """Queue a record for each of *values*, in their order; one `Deliveries` tells the fate of all.
+        """Queue a record for each of *values*, in their order; one `Deliveries` holds all results.
 
-        ``keys``, ``headers`` and ``timestamps`` have one item for each value, None for none; ``partition`` is for all.
+        ``keys``, ``headers`` and ``timestamps`` have one item for each value, which may be None; ``partition`` is for all records.
         Waits for an unknown topic and for memory, both within ``max_block_ms`` for the whole call.
         A record that cannot be queued (too large, refused by a serializer or partitioner, no memory in time) does not stop the others:
-        its error stands under its index in the deliveries. From the first that finds no memory in time on, none is queued, and
-        interceptors see none but those loaded with it.
+        its error is in the deliveries, under its index. When a record gets no memory in time, it and all after it are refused; interceptors see
+        at most the chunk that it belongs to.
 
         Raises:
             MetadataTimeoutError: the topic or partition is not known; nothing was queued.
-            TypeError, ValueError: the columns are no lists, or not of one length; nothing was queued.
+            TypeError, ValueError: the arguments are not lists of one length; nothing was queued.
         """
         with BulkSend(self._open_producer()) as bulk:
             return self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
@@ -124,8 +127,8 @@ class Producer(FastSend, _NoTransactions):
 
         The bytes go from Arrow's memory into batches, without a Python object per record. ``value``, ``key``, ``headers`` and
         ``timestamp`` name the columns: binary or string; headers as `Records.to_arrow` gives them; Arrow timestamps or int64 ms.
-        A column that is absent is none (one that was named otherwise than by default must be there).
-        ``topic_column`` names each row's topic, null is *topic*. WaitStats, and refuses records, as `send_many`.
+        A default column that is absent counts as null; a column that you name must exist.
+        ``topic_column`` is the column with each row's topic; null means *topic*. Waits, and refuses records, as `send_many`.
 
         Raises:
             ImportError: pyarrow is not installed.
@@ -141,7 +144,7 @@ class Producer(FastSend, _NoTransactions):
         ``timeout`` is in seconds, left out it is ``delivery_timeout_ms``; None waits without end.
 
         Raises:
-            DeliveryError: records failed that nobody has looked at: their number, and the first cause per partition.
+            DeliveryError: records failed whose error was not looked at: their number, and the first cause per partition.
             KafkaTimeoutError: not all are settled; they are still being sent.
         """
         self._open_core()
@@ -150,19 +153,19 @@ class Producer(FastSend, _NoTransactions):
         self._portal.call(lambda: self._core.flush(limit))
 
     def partitions_for(self, topic: str) -> int:
-        """The number of partitions of a topic; waits for unknown ones up to ``max_block_ms``."""
+        """The number of partitions of a topic; waits up to ``max_block_ms`` for an unknown topic."""
         core = self._open_producer()
         return len(self._run(wait_for_topic(core, topic, None, BlockBudget(core))))
 
     def metrics(self) -> dict[str, float]:
-        """Figures by Kafka's names, as they stand now."""
+        """The current metrics, by Kafka's names."""
         return self._core.figures()
 
     def close(self, timeout: float | None = OPTION) -> None:
         """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest. Idempotent.
 
         Raises:
-            DeliveryError: records failed that nobody has looked at.
+            DeliveryError: records failed whose error was not looked at.
         """
         self._core.check_process()
         limit = seconds(timeout, self._core.config.delivery_timeout_ms)
@@ -176,13 +179,11 @@ class Producer(FastSend, _NoTransactions):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            if not self._core.is_forked:  # the parent goes on with it; here there is nothing to end
+            if not self._core.is_forked:  # a forked child: the producer belongs to the parent
                 self.close()
         except KafkaError:
             if error is None:
                 raise
-
-    # ---- inside -----------------------------------------------------------------------------------------------------
 
     def _run(self, steps: Steps[Step, T]) -> T:
         return run_steps(steps, lambda step: step.run(self._portal))
@@ -228,7 +229,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
                   partition: int | None = None) -> Deliveries:
         """As `Producer.send_many`; suspends only for an unknown topic or for memory.
 
-        Cancelled in the middle it says how far it came (a note of the CancelledError): what was queued before is delivered.
+        When it is cancelled, a note of the CancelledError says which records are queued; these are delivered.
         """
         with BulkSend(self._checked_core()) as bulk:
             return await self._run(bulk.values(topic, values, keys, headers, timestamps, partition))
@@ -265,7 +266,7 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
 
     def _forget(self) -> None:
         loop = self._core.loop
-        if loop is not None and loop.is_closed():  # nothing will settle them any more: whoever waits in a thread must learn it
+        if loop is not None and loop.is_closed():  # nothing settles the records any more: a thread that waits for one must get an error
             self._core.sender.abandon(ClientClosedError(
                 "the event loop was closed before the record was acknowledged; it may or may not be stored. Use `async with`."))
         else:
@@ -309,5 +310,5 @@ def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], k
 
 
 def _no_transactions() -> UnsupportedFeatureError:
-    return UnsupportedFeatureError("transactions come in a later release; until then make readers tell duplicates apart by an id",
-                              option="transactional_id")
+    return UnsupportedFeatureError("transactions come in a later release; until then let readers detect duplicates by an id in the record",
+                                   option="transactional_id")

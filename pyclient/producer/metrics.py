@@ -1,13 +1,13 @@
-"""A producer's batches as figures: what was sent, stored and failed, in all and by topic.
+"""Metrics of a producer's batches: sent, stored and failed, in total and by topic.
 
-Updates per request and per batch, never per record. Decides nothing.
+Updated per request and per batch, never per record.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from pyclient.buffers.batch import Batch
-from pyclient.core.sending.sender import Watcher
+from pyclient.core.sending.sender import BatchListener
 from pyclient.metrics import (
     BATCH_SIZE, BATCH_SPLITS, BATCHES, COMPRESSION, RECORD_BYTES, RECORD_QUEUE_TIME, RECORD_SIZE, RECORDS_FAILED, RECORDS_PER_REQUEST, RECORDS_RETRIED,
     RECORDS_SENT, Metric, Metrics,
@@ -15,15 +15,15 @@ from pyclient.metrics import (
 from pyclient.records import TopicPartition
 
 
-class Counts(Watcher):
-    """Counts batches and their records."""
+class BatchMetrics(BatchListener):
+    """Counts batches and their records for the metrics."""
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
         self._metrics = metrics
         self._clock = clock
 
     def sent(self, batches: list[Batch]) -> None:
-        """Per request."""
+        """As `BatchListener.sent`."""
         now = self._clock()
         self._metrics.add(BATCHES, len(batches))
         self._metrics.sample(RECORDS_PER_REQUEST, sum(batch.count for batch in batches), now)
@@ -45,16 +45,16 @@ class Counts(Watcher):
         self._metrics.samples(metric, sum(values), len(values), max(values), now, *labels)
 
     def stored(self, batch: Batch) -> None:
-        """Once."""
+        """As `BatchListener.stored`."""
         self._metrics.add(RECORDS_SENT, batch.count, batch.queue.topic)
 
     def split(self, batch: Batch) -> None:
-        """Once."""
+        """As `BatchListener.split`."""
         self._metrics.add(BATCH_SPLITS)
 
-    def failed(self, where: TopicPartition, count: int) -> None:
-        """Once for each record, whoever gave it up. A record of a bulk may have been refused since it had no topic."""
-        self._metrics.add(RECORDS_FAILED, count, *([where.topic] if where.topic else []))
+    def failed(self, tp: TopicPartition, count: int) -> None:
+        """*count* records of this partition failed. The topic is empty for records of a bulk that were refused because they had none."""
+        self._metrics.add(RECORDS_FAILED, count, *([tp.topic] if tp.topic else []))
 
 
 def _by_topic(batches: list[Batch]) -> dict[str, list[Batch]]:

@@ -1,6 +1,6 @@
-"""How a sync producer ends: closed, forgotten, or with the interpreter. Knows the core, its thread and its callbacks.
+"""How a sync producer ends: by close, by garbage collection, or with the interpreter.
 
-Outlives the facade: a producer that nobody closed still delivers what it accepted, and says what it could not.
+Lives longer than the facade: a producer that was not closed still delivers what it accepted, and warns about what it could not deliver.
 """
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pyclient.producer.core import ProducerCore
 
 _log = logging.getLogger(__name__)
 EXIT_FLUSH: Final = 5.0
-"""Seconds that unclosed producers may take to deliver when the interpreter ends."""
+"""Seconds that an unclosed producer may take to deliver when the interpreter ends."""
 
 
 class ProducerShutdown:
-    """Ends one producer, once, whoever asks first."""
+    """Ends one producer once, by the first of the three ways."""
 
     def __init__(self, core: ProducerCore, portal: Portal, observer: ThreadObserver) -> None:
         self._core = core
@@ -35,8 +35,8 @@ class ProducerShutdown:
         """Deliver for at most *limit* seconds, then close; a second caller waits as long for the first.
 
         Raises:
-            DeliveryError: records failed that nobody has looked at.
-            KafkaTimeoutError: another thread is closing it and was not done within *limit*.
+            DeliveryError: records failed whose error was not looked at.
+            KafkaTimeoutError: another thread is closing it and did not finish within *limit*.
         """
         if self._core.closed is not None and not self._closing.locked():
             return
@@ -49,10 +49,10 @@ class ProducerShutdown:
             self._closing.release()
 
     def _enter(self, limit: float | None) -> bool:
-        if self._observer.on_callback_thread():  # whoever is closing waits for this callback: never wait for him here
+        if self._observer.on_callback_thread():  # the thread that closes waits for this callback: waiting for it here would be a deadlock
             return self._closing.acquire(blocking=False)
         if not self._closing.acquire(timeout=-1 if limit is None else min(limit, threading.TIMEOUT_MAX)):
-            raise KafkaTimeoutError(f"another thread is closing this producer and is not done after {limit} s")
+            raise KafkaTimeoutError(f"another thread is closing this producer and has not finished after {limit} s")
         return True
 
     def _close(self, limit: float | None) -> None:
@@ -66,10 +66,10 @@ class ProducerShutdown:
             process_hooks.remove_exit_hook(self)
 
     def forget(self) -> None:
-        """The producer was collected unclosed: deliver in the background for ``delivery_timeout_ms``, then end."""
-        self._portal.stop_after(self._finish_unwatched)
+        """The unclosed producer was garbage-collected: deliver in the background for ``delivery_timeout_ms``, then end."""
+        self._portal.stop_after(self._finish_in_background)
 
-    async def _finish_unwatched(self) -> None:
+    async def _finish_in_background(self) -> None:
         try:
             await self._core.finish(self._core.config.delivery_timeout_ms / 1000)
         finally:
@@ -78,17 +78,17 @@ class ProducerShutdown:
             process_hooks.remove_exit_hook(self)
 
     def at_exit(self) -> None:
-        """The interpreter ends: deliver what can be delivered in a few seconds, and say what was lost."""
+        """The interpreter ends: deliver for at most `EXIT_FLUSH` seconds, and warn about what was lost."""
         try:
             self.close(EXIT_FLUSH)
         except DeliveryError as failed:
             _warn_lost(str(failed))
         except KafkaError as error:
-            _log.debug("it is ending already: %s", error)
+            _log.debug("the producer is being closed already: %s", error)
         if not self._portal.join(EXIT_FLUSH):
             _warn_lost(f"{self._core.unsettled()} records are not acknowledged")
 
 
 def _warn_lost(what: str) -> None:
     warnings.warn(f"a producer was not closed before the interpreter ended: {what.rstrip('.')}. Use `with` or close().",
-                  RuntimeWarning, stacklevel=2)  # a ResourceWarning would be hidden by default, and these records are lost
+                  RuntimeWarning, stacklevel=2)  # a ResourceWarning is hidden by default, and these records are lost

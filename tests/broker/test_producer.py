@@ -300,7 +300,7 @@ def test_a_topic_that_does_not_exist_is_created_where_brokers_allow_it(kafka_clu
 @pytest.mark.kafka(auto_create_topics_enable=False)
 def test_P04_a_topic_that_does_not_exist_is_named_after_max_block_ms(kafka_cluster: LocalCluster, topic: str) -> None:
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=4000) as producer, \
-            pytest.raises(MetadataTimeoutError, match=rf"{topic}.*does not create topics by itself \(auto.create.topics.enable=false\)"):
+            pytest.raises(MetadataTimeoutError, match=rf"{topic}.*does not create topics automatically \(auto.create.topics.enable=false\)"):
         producer.send(topic, b"x")
 
 

@@ -1,7 +1,7 @@
-"""How much of what has no key each partition gets: less the longer its queue is (KIP-794).
+"""How many of the records without a key each partition gets: fewer the longer its queue is (KIP-794).
 
-Knows queues, leaders, and which nodes take nothing; draws nothing itself: `TopicQueues.pick` does, in the sender's thread.
-Rule: the work is in proportion to the queues that hold batches, however many partitions a topic has.
+Knows queues, leaders, and which nodes accept no requests. It computes shares; `TopicQueues.pick` draws by them, in the thread that sends.
+Rule: the work is proportional to the number of queues that hold batches, not to the number of partitions.
 """
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pyclient.records import TopicPartition
 
 
 class Shares(NamedTuple):
-    """A table of cumulative shares that leaves out the candidates with nothing waiting: each of those has the share *idle*.
+    """A table of cumulative shares of the candidates with batches waiting; each other candidate has the share *idle*.
 
-    ``ends`` are the sums up to and with each busy candidate, ``positions`` these candidates' places among all.
+    ``ends`` are the sums up to and including each busy candidate, ``positions`` are these candidates' positions among all.
     """
 
     total: int
@@ -29,9 +29,9 @@ class Shares(NamedTuple):
 
 
 def shares(count: int, backlogs: Sequence[tuple[int, int]], avoided: Collection[int] = ()) -> Shares | None:
-    """The shares of *count* candidates; *backlogs* are (position, batches that wait) by position. None: all the same.
+    """The shares of *count* candidates; *backlogs* are (position, waiting batches) in the order of positions. None: all shares are equal.
 
-    A share is the longest queue less its own, and one; those at the positions *avoided* have none (P32, P33).
+    A share is the longest queue's length less its own, plus one; candidates at the positions *avoided* have none (P32, P33).
     """
     lengths = {batches for position, batches in backlogs if position not in avoided} | ({0} if len(backlogs) < count else set())
     if count < 2 or not lengths or (len(lengths) == 1 and not avoided):
@@ -45,21 +45,21 @@ def shares(count: int, backlogs: Sequence[tuple[int, int]], avoided: Collection[
     return Shares(count * idle - missing, idle, tuple(ends), tuple([position for position, _ in backlogs]))
 
 
-class Balance:
+class AdaptivePartitioning:
     """Keeps the topics' shares up to date.
 
-    ``availability_timeout`` is in seconds, 0 avoids nobody: a node that took nothing for so long, though something was ready
-    for it, is avoided by partitions with batches waiting until it takes something.
+    ``availability_timeout`` is in seconds; 0 avoids no node. A node that accepted no request for that long while batches were ready for it
+    is avoided until it accepts one: its partitions with batches waiting get no records without a key.
     """
 
     def __init__(self, accumulator: Accumulator, availability_timeout: float) -> None:
         self._accumulator = accumulator
         self._timeout = availability_timeout
-        self._avoided_from: dict[int, float] = {}  # nodes that keep batches waiting
+        self._avoided_from: dict[int, float] = {}  # nodes that accept no request while batches wait
         self._avoided: set[int] = set()
 
     def update(self, now: float, stuck: Collection[int], cluster: Cluster) -> None:
-        """*stuck* are the nodes that cannot take what is ready for them."""
+        """*stuck* are the nodes that cannot accept what is ready for them."""
         for topic in self._accumulator.take_changed_topics(all_topics=self._follow(now, stuck)):
             backlogs = self._backlogs(topic)
             self._accumulator.set_shares(topic, shares(len(topic.available), backlogs, self._avoided_of(topic, backlogs, cluster)))
@@ -69,7 +69,7 @@ class Balance:
         return earliest(*(moment for node, moment in self._avoided_from.items() if node not in self._avoided))
 
     def _follow(self, now: float, stuck: Collection[int]) -> bool:
-        """Whether other nodes are avoided than before."""
+        """Whether the set of avoided nodes has changed."""
         if not self._timeout:
             return False
         self._avoided_from = {node: self._avoided_from.get(node, now + self._timeout) for node in stuck}
@@ -77,7 +77,7 @@ class Balance:
         return before != self._avoided
 
     def _backlogs(self, topic: TopicQueues) -> list[tuple[int, int]]:
-        """(position among the candidates, batches) of those with batches; what has no leader is no candidate."""
+        """(position among the candidates, batches) of those with batches; a partition without leader is no candidate."""
         backlogs, available = self._accumulator.backlogs(topic), topic.available
         if len(available) == len(topic):
             return backlogs

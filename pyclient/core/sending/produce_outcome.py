@@ -1,4 +1,4 @@
-"""What one partition's part of a Produce answer means. Pure; its test is a table."""
+"""What the answer to Produce means for one partition's batch. Pure functions; the test is a table of all error codes."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from pyclient.errors import KafkaError, NotEnoughReplicasAfterAppendError, Recor
 from pyclient.records import TopicPartition
 
 
-OPEN_ENDED: Final = (RequestTimedOutError, NotEnoughReplicasAfterAppendError, UnknownServerError)
-"""The leader may have written the batch before it answered this."""
+MAYBE_WRITTEN: Final = (RequestTimedOutError, NotEnoughReplicasAfterAppendError, UnknownServerError)
+"""Errors that a leader may answer after it has written the batch."""
 
 
 @attrs.frozen
 class Stored:
-    """The batch is in the log from *base_offset* on; *append_time* (ms) is set where the broker stamps records, else -1."""
+    """The batch is in the log from *base_offset* on (-1: unknown). *append_time* in ms is set if the broker timestamps records, else -1."""
 
     base_offset: int
     append_time: int = -1
@@ -27,7 +27,7 @@ class Stored:
 
 @attrs.frozen
 class TryAgain:
-    """Not stored, or *in_doubt*: send it again after a pause; with *moved*, to the leader that metadata will tell."""
+    """Not stored, or *in_doubt*: send it again after a pause; with *moved*, after a metadata update, since the leader may be another."""
 
     error: KafkaError
     moved: bool = False
@@ -36,44 +36,44 @@ class TryAgain:
 
 @attrs.frozen
 class GiveUp:
-    """Sending it again would not help."""
+    """It would fail again: do not send it again."""
 
     error: KafkaError
     in_doubt: bool = False
     records: Mapping[int, str] = attrs.field(factory=dict)
-    """What the broker has against single records of the batch, by their index (KIP-467)."""
+    """The broker's reasons against single records of the batch, by their index (KIP-467)."""
 
 
 @attrs.frozen
 class Split:
-    """Too large for the broker: smaller parts of it may be taken (P20)."""
+    """Too large for the broker, which may accept smaller batches (P20)."""
 
     error: KafkaError
     in_doubt: ClassVar = False
 
 
-Verdict: TypeAlias = Stored | TryAgain | GiveUp | Split
+ProduceOutcome: TypeAlias = Stored | TryAgain | GiveUp | Split
 
 
-def judge(where: TopicPartition, answer: Any) -> Verdict:
-    """Classify by the error's facts (errors.py), not by lists of codes."""
+def produce_outcome(tp: TopicPartition, answer: Any) -> ProduceOutcome:
+    """Classify a partition's answer by the properties of its error (errors.py), not by lists of codes."""
     if not answer.error_code:
         return Stored(answer.base_offset, append_time(answer))
-    error = error_of(Api.PRODUCE, answer.error_code, getattr(answer, "error_message", None), tp=where)
-    in_doubt = isinstance(error, OPEN_ENDED)
+    error = error_of(Api.PRODUCE, answer.error_code, getattr(answer, "error_message", None), tp=tp)
+    in_doubt = isinstance(error, MAYBE_WRITTEN)
     if isinstance(error, RecordTooLargeError):
         return Split(error)
     if error.retriable:
         return TryAgain(error, moved=error.refresh, in_doubt=in_doubt)
-    return GiveUp(error, in_doubt, _of_single_records(answer))
+    return GiveUp(error, in_doubt, _record_errors(answer))
 
 
-def _of_single_records(answer: Any) -> dict[int, str]:
+def _record_errors(answer: Any) -> dict[int, str]:
     errors = getattr(answer, "record_errors", None) or ()  # since version 8
-    return {each.batch_index: each.batch_index_error_message or "it says no more" for each in errors}
+    return {each.batch_index: each.batch_index_error_message or "no reason given" for each in errors}
 
 
 def append_time(answer: Any) -> int:
-    """The broker's timestamp in ms, -1 when the producer's stand."""
+    """The broker's timestamp in ms; -1 when the records keep the producer's."""
     moment = answer.log_append_time
     return -1 if moment is None else round(moment.timestamp() * 1000)

@@ -1,7 +1,7 @@
-"""The producer id: brokers know an idempotent producer by it (KIP-98). Asked for once, and again when its epochs are used up.
+"""The producer id, by which brokers identify an idempotent producer (KIP-98). Requested once, and again when its epochs are used up.
 
-Rule: an id is there before a batch is stamped with it (I11). An error that asking again would not mend fails what waits, and
-leaves the producer as it was: the next record asks anew (I12).
+Rule: no batch is numbered before there is an id (I11). An error that is not retriable fails the waiting batches and leaves the producer usable:
+the next record requests an id again (I12).
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE = -1
 
 
 class ProducerIds:
-    """The current producer id. ``on_failure(error)`` is called when there will be none."""
+    """The current producer id. ``on_failure(error)`` is called when a request for one has failed."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -27,22 +27,22 @@ class ProducerIds:
         self.on_failure: Callable[[KafkaError], object] = lambda _: None
 
     def want(self) -> None:
-        """Ask for an id, unless one is there or asked for."""
+        """Request an id, unless there is one or a request is in flight."""
         if self.current is None and self._call is None:
-            self._call = init_producer_id_call(self._told)
+            self._call = init_producer_id_call(self._on_id)
             self._calls.submit(self._call)
 
-    def spent(self, producer_id: int) -> None:
-        """This id cannot be used any more: whoever needs one next gets another."""
+    def retire(self, producer_id: int) -> None:
+        """This id has no epochs left: the next `want` requests another."""
         if self.current == producer_id:
             self.current = None
 
     @property
     def last_error(self) -> KafkaError | None:
-        """Why the id that is asked for is not there yet, if a broker has said so."""
+        """The last error of the request that is in flight; None if there was none."""
         return self._call.last_error if self._call is not None else None
 
-    def _told(self, producer_id: int | None, error: BaseException | None) -> None:
+    def _on_id(self, producer_id: int | None, error: BaseException | None) -> None:
         self._call = None
         if error is None:
             self.current = producer_id
@@ -51,7 +51,7 @@ class ProducerIds:
 
 
 def init_producer_id_call(finish: Finish) -> Call:
-    """Ask any broker for a fresh producer id; the result is its number."""
+    """Request a new producer id from any broker; the result is its number."""
 
     def fields(version: int) -> dict[str, object]:
         return {"transactional_id": None, "transaction_timeout": datetime.timedelta(0), "producer_id": NONE, "producer_epoch": NONE}

@@ -1,44 +1,43 @@
-"""Batches to Produce requests and answers to outcomes (P11–P14, P17, P18, P22).
+"""Decides which batches leave in which Produce request, and what each answer means for its batch (P11–P14, P17, P18, P22).
 
-Knows queues, leaders and deadlines; how many batches of a partition may be under way, and their sequences, is its lane's
-matter. Ready partitions stand in queues; nothing is scanned.
-Rule: a batch's memory goes back only when its request has ended, never on a timeout (P07).
+Knows queues, deadlines and limits. `LeaderQueues` knows where a queue waits; `PartitionSequence` decides how many batches of a partition may
+be in flight, and numbers them. Ready partitions are queued: no turn scans all of them.
+Rule: a batch's memory is released only when its request has ended, never on a timeout (P07).
 """
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import attrs
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.batch import Batch, BatchState
 from pyclient.buffers.queues import PartitionQueue
-from pyclient.codec.apis import Api, VersionRange
-from pyclient.codec.produce import TOPIC_IDS_SINCE, Buffer, PartitionRecords, encode_produce
 from pyclient.core.backoff import WaitPolicy
-from pyclient.core.manager import NotSent, Outcome, Ready, Reply, Request, Unknown, Use, earliest
+from pyclient.core.manager import Ready, Request, Use, earliest
 from pyclient.core.metadata import Metadata
-from pyclient.core.sending.adaptive_partitioning import Balance
-from pyclient.core.sending.sequencing import PartitionSequence, Leader
+from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning
+from pyclient.core.sending.delivery_errors import expired, given_up, in_doubt, record_errors
+from pyclient.core.sending.leader_queues import LeaderQueues
+from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Split, Stored, TryAgain
+from pyclient.core.sending.produce_request import BatchOutcomes, produce_request
 from pyclient.core.sending.producer_ids import ProducerIds
-from pyclient.core.sending.produce_outcome import GiveUp, Split, Stored, TryAgain, Verdict, judge
-from pyclient.errors import CorruptRecordError, DeliveryTimeoutError, KafkaError, raisable, sentence
-from pyclient.records import TopicPartition
+from pyclient.core.sending.sequencing import PartitionSequence
+from pyclient.errors import KafkaError
 
 _log = logging.getLogger(__name__)
-Topics: TypeAlias = dict[str, list[PartitionRecords]]
 MOST_BATCHES: Final = 200
-"""In a request: a broker that writes to each of its partitions for the first time takes many milliseconds for each, and one request after the other;
-five of these must be done within request_timeout_ms, or they are all sent again."""
+"""In one request. A broker takes many milliseconds for each partition that it writes to for the first time, and handles one request after the
+other; five of them must end within request_timeout_ms, or all are sent again."""
 
 
 @attrs.frozen(kw_only=True)
 class SendingLimits:
-    """The options that rule sending, in seconds and bytes; ``retries`` counts after the first attempt, ``in_flight`` per partition.
+    """The options for sending, in seconds and bytes. ``retries`` counts after the first attempt, ``in_flight`` is per partition.
 
-    The last two rule `Balance`.
+    ``adaptive`` and ``availability_timeout`` are for `AdaptivePartitioning`.
     """
 
     acks: int
@@ -52,38 +51,30 @@ class SendingLimits:
 
 
 class Sealer(Protocol):
-    """Seals a batch now or elsewhere; tells `Accumulator` when it is done."""
+    """Seals a batch, in the call or in another thread; the Accumulator reports the queue as ready when that is done."""
 
     def __call__(self, batch: Batch) -> None: ...
 
 
-class Watcher:
-    """Is told of each batch's way; the runtime counts. This one does nothing."""
+class BatchListener:
+    """Is notified of what happens to batches, for metrics. This one ignores it."""
 
     def sent(self, batches: list[Batch]) -> None:
-        """One request's batches go to the network, each for its ``attempts``-th time."""
+        """The batches of one request go to the network, each for its ``attempts``-th time."""
 
     def stored(self, batch: Batch) -> None:
-        """The broker has it."""
+        """The broker has stored it."""
 
     def split(self, batch: Batch) -> None:
-        """The broker found it too large: it travels on in parts."""
-
-
-@attrs.frozen
-class Rest:
-    """A pause after a failure: over at *until*, or when a leader of a later epoch than *epoch* is known."""
-
-    until: float
-    epoch: int
+        """The broker refused it as too large; its halves are sent instead."""
 
 
 class Sender:
     """The manager of everything a producer writes."""
 
     def __init__(self, accumulator: Accumulator, metadata: Metadata, limits: SendingLimits, *, backoff: WaitPolicy,
-                 seal: Sealer, ids: ProducerIds | None, watcher: Watcher | None = None) -> None:
-        """*ids*: None for a producer that is not idempotent."""
+                 seal: Sealer, ids: ProducerIds | None, listener: BatchListener | None = None) -> None:
+        """*ids* is None for a producer that is not idempotent."""
         self._accumulator = accumulator
         self._metadata = metadata
         self._limits = limits
@@ -91,109 +82,57 @@ class Sender:
         self._seal = seal
         self._ids = ids
         if ids is not None:
-            ids.on_failure = self._fail_all
-        self._watcher = watcher or Watcher()
-        self._unplaced: dict[PartitionQueue, None] = {}
-        self._by_leader: dict[int, dict[PartitionQueue, None]] = {}
-        self._leaderless: dict[PartitionQueue, None] = {}
-        self._resting: dict[PartitionQueue, Rest] = {}  # after a failure
-        self._lanes: dict[PartitionQueue, PartitionSequence] = {}
-        self._under_way = 0  # batches
-        self._view = 0
-        self._balance = Balance(accumulator, limits.availability_timeout) if limits.adaptive else None
+            ids.on_failure = self._fail_unsent
+        self._listener = listener or BatchListener()
+        self._queues = LeaderQueues(accumulator, metadata)
+        self._sequences: dict[PartitionQueue, PartitionSequence] = {}
+        self._in_flight = 0  # batches
+        self._adaptive = AdaptivePartitioning(accumulator, limits.availability_timeout) if limits.adaptive else None
 
     # ---- the manager ------------------------------------------------------------------------------------------------
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
         """Requests as full as ``max_request_size`` allows, as many for each node as it has room for."""
         self._expire(now)
-        self._wake_rested(now)
-        self._follow_leaders(now)
-        self._place_ready(now)
+        self._queues.update(now)
         stuck: list[int] = []
-        for node in [node for node, queues in self._by_leader.items() if queues]:
+        for node in self._queues.nodes():
             room = at_first = ready.slots(node, Use.PRODUCE)
             while room and (request := self._drain(node, now)) is not None:
                 yield request
                 room = min(room - 1, ready.slots(node, Use.PRODUCE))
             if not at_first or (not room and self._has_more(node)):
                 stuck.append(node)
-        if self._balance is not None:
-            self._balance.update(now, stuck, self._metadata.cluster)
+        if self._adaptive is not None:
+            self._adaptive.update(now, stuck, self._metadata.cluster)
 
     def next_deadline(self) -> float | None:
         """The next linger, end of a pause, expiry, or node to avoid."""
         oldest = self._accumulator.oldest()
         expiry = oldest.created + self._limits.delivery_timeout if oldest is not None else None
-        rested = min((rest.until for rest in self._resting.values()), default=None)
-        avoiding = self._balance.next_deadline() if self._balance is not None else None
-        return earliest(self._accumulator.next_linger(), rested, expiry, avoiding)
+        avoiding = self._adaptive.next_deadline() if self._adaptive is not None else None
+        return earliest(self._accumulator.next_linger(), self._queues.next_deadline(), expiry, avoiding)
 
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
-        return not self._under_way and self._accumulator.oldest() is None
+        """Whether nothing waits and nothing is in flight."""
+        return not self._in_flight and self._accumulator.oldest() is None
 
     def abandon(self, error: KafkaError) -> None:
-        """Fail whatever is not settled (the end of ``close``, or of the client); of what is under way the error says that nobody knows."""
-        given_up = 0
+        """Fail everything that is not settled: the end of ``close`` or of the client. The error of a batch in flight says that it may be stored."""
+        count = 0
         for batch in self._accumulator.flush_open():
-            batch.in_doubt = _in_doubt(batch)
+            batch.in_doubt = in_doubt(batch)
             self._accumulator.drop(batch)
-            given_up += batch.count if batch.result.fail(self._failure(batch, error)) else 0
-        if given_up:
-            _log.warning("%d records are given up: %s", given_up, error)
+            count += batch.count if batch.result.fail(given_up(batch, error)) else 0
+        if count:
+            _log.warning("%d records are given up: %s", count, error)
 
-    def _fail_all(self, error: KafkaError) -> None:
-        """There will be no producer id: whatever waits for one fails, what comes later may try again (I12)."""
+    def _fail_unsent(self, error: KafkaError) -> None:
+        """The request for a producer id failed: what waits for one fails; a later record requests one again (I12)."""
         for batch in self._accumulator.flush_open():
             if batch.state is not BatchState.IN_FLIGHT and not batch.result.done:
                 self._accumulator.drop(batch)
-                self._fail(batch, self._failure(batch, error))
-
-    # ---- where queues stand -----------------------------------------------------------------------------------------
-
-    def _place_ready(self, now: float) -> None:
-        """Nobody tells of these again: each must be somewhere, whatever is raised on the way."""
-        self._unplaced.update(dict.fromkeys(self._accumulator.take_ready(now)))
-        while self._unplaced:
-            queue = next(iter(self._unplaced))
-            self._place(queue, now)
-            del self._unplaced[queue]
-
-    def _place(self, queue: PartitionQueue, now: float) -> None:
-        if queue in self._resting:
-            return
-        self._metadata.want(queue.topic, now)  # also while nothing new is sent: a batch that waits must find its leader
-        leader = self._metadata.cluster.leader(queue.topic_partition)
-        if leader is None:
-            self._leaderless[queue] = None
-            self._metadata.request_update()
-        else:
-            self._by_leader.setdefault(leader, {})[queue] = None
-
-    def _follow_leaders(self, now: float) -> None:
-        """After a new view of the cluster, every waiting queue goes to where its leader is now."""
-        if self._view == self._metadata.cluster.version:
-            return
-        self._view = self._metadata.cluster.version
-        self._wake_moved()
-        waiting = [*self._leaderless, *(queue for queues in self._by_leader.values() for queue in queues)]
-        self._leaderless.clear()
-        self._by_leader.clear()
-        for queue in waiting:
-            self._place(queue, now)
-
-    def _wake_rested(self, now: float) -> None:
-        for queue in [queue for queue, rest in self._resting.items() if now >= rest.until]:
-            del self._resting[queue]
-            self._place(queue, now)
-
-    def _wake_moved(self) -> None:
-        """A leader that is newer than the failure need not be spared (P13)."""
-        for queue, rest in list(self._resting.items()):
-            if self._leader_epoch(queue) > rest.epoch:
-                del self._resting[queue]
-                self._leaderless[queue] = None  # from where it goes to its leader now, with the others
+                self._fail(batch, given_up(batch, error))
 
     # ---- draining ---------------------------------------------------------------------------------------------------
 
@@ -201,7 +140,7 @@ class Sender:
         """At most one batch per partition, oldest-served first, at least one batch however large (P14)."""
         batches: list[Batch] = []
         size = 0
-        queues = self._by_leader[node]
+        queues = self._queues.of(node)
         if not self._has_id(queues):
             return None
         for queue in list(queues):
@@ -216,17 +155,18 @@ class Sender:
         for batch in batches:  # not before all are chosen: choosing may raise
             del queues[batch.queue]
             if self._start(batch, node, now):
-                queues[batch.queue] = None  # behind the others: there is more of it, for the next request
+                queues[batch.queue] = None  # behind the others: the rest of it is for the next request
         return self._request(node, batches) if batches else None
 
     def _has_more(self, node: int) -> bool:
-        """Whether something waits that is not under way, as far as its first queue tells: those that were served stand behind the others."""
-        first = next(iter(self._by_leader[node]), None)
+        """Whether a batch waits for this node that is not in flight. The first queue shows it: those that were served are behind the others."""
+        first = next(iter(self._queues.of(node)), None)
         return first is not None and self._accumulator.still_ready(first)
 
     def _has_id(self, queues: dict[PartitionQueue, None]) -> bool:
-        """Whether there is a producer id, if one is needed. It is asked for only while something waits for it: who was refused asks anew
-        with the next record, not at the network's speed (I12).
+        """Whether there is a producer id, if one is needed.
+
+        It is requested only while a batch waits for it. After a refusal the next record requests it again, not the next turn (I12).
         """
         if self._ids is None or self._ids.current is not None:
             return True
@@ -240,167 +180,105 @@ class Sender:
     def _sendable(self, queue: PartitionQueue, node: int) -> Batch | None:
         """The queue's next batch once it is sealed; None when nothing may leave.
 
-        The queue comes back after its rest, or when what is under way ends, or when whoever seals a batch of it tells.
+        The queue comes back after its pause, when a batch in flight ends, or when a batch of it has been sealed elsewhere.
         """
-        lane = self._lane(queue)
-        if queue in self._resting or not lane.has_room(self._leader(queue, node)):
+        sequence = self._sequence(queue)
+        if self._queues.is_paused(queue) or not sequence.has_room(self._queues.leader(queue, node)):
             return None
         while True:
             batch = self._accumulator.head(queue)
             if batch is not None and batch.state is BatchState.SEALING:
-                self._seal(batch)  # perhaps elsewhere; and what cannot be compressed is gone
+                self._seal(batch)  # perhaps in another thread; a batch that cannot be compressed has left the queue afterwards
             if batch is not None and batch.state is BatchState.SEALED:
-                return batch if lane.may_send(batch) else None
+                return batch if sequence.may_send(batch) else None
             if not self._accumulator.still_ready(queue):
                 return None
 
-    def _lane(self, queue: PartitionQueue) -> PartitionSequence:
-        lane = self._lanes.get(queue)
-        if lane is None:
-            lane = self._lanes[queue] = PartitionSequence(self._limits.in_flight, stamps=self._ids is not None)
-        return lane
-
-    def _leader_epoch(self, queue: PartitionQueue) -> int:
-        known = self._metadata.cluster.partition(queue.topic_partition)
-        return -1 if known is None else known.epoch
-
-    def _leader(self, queue: PartitionQueue, node: int) -> Leader:
-        topic = self._metadata.cluster.topics.get(queue.topic)
-        return Leader(node, None if topic is None else topic.id, self._leader_epoch(queue))
+    def _sequence(self, queue: PartitionQueue) -> PartitionSequence:
+        sequence = self._sequences.get(queue)
+        if sequence is None:
+            sequence = self._sequences[queue] = PartitionSequence(self._limits.in_flight, stamps=self._ids is not None)
+        return sequence
 
     def _start(self, batch: Batch, node: int, now: float) -> bool:
-        """The batch goes to the network; whether more of its partition may."""
-        lane, leader = self._lane(batch.queue), self._leader(batch.queue, node)
+        """The batch goes to the network; returns whether more of its partition may."""
+        sequence, leader = self._sequence(batch.queue), self._queues.leader(batch.queue, node)
         if self._ids is not None and self._ids.current is not None:
-            lane.prepare(now, leader, self._ids.current, lambda: self._accumulator.unstamp(batch.queue))
-        lane.sent(batch, leader)
-        self._under_way += 1
+            sequence.prepare(now, leader, self._ids.current, lambda: self._accumulator.unstamp(batch.queue))
+        sequence.sent(batch, leader)
+        self._in_flight += 1
         return self._accumulator.start(batch)
 
     def _request(self, node: int, batches: list[Batch]) -> Request:
-        self._watcher.sent(batches)
-        cluster = self._metadata.cluster
-        ids = {batch.queue.topic: topic.id for batch in batches
-               if (topic := cluster.topics.get(batch.queue.topic)) is not None}
-        # From v13 on a topic without an id cannot be named; request and answer use this one look at the ids (P25).
-        by_id = all(ids.get(batch.queue.topic) is not None for batch in batches)
-        names = {ids[name]: name for name in ids}
-
-        def encode(version: int, correlation_id: int, client_id: str | None) -> list[Buffer]:
-            topics: dict[Any, list[PartitionRecords]] = {}
-            for batch in batches:
-                name = batch.queue.topic
-                key = ids[name] if version >= TOPIC_IDS_SINCE else name
-                topics.setdefault(key, []).append(PartitionRecords(batch.queue.partition, batch.pieces()))
-            return encode_produce(version, correlation_id, client_id, acks=self._limits.acks,
-                                  timeout_ms=round(self._limits.request_timeout * 1000), topics=topics)
-
-        def done(now: float, outcome: Outcome) -> bool:
-            return self._ended(now, batches, outcome, names)
-
-        return Request(
-            node=node, use=Use.PRODUCE, api=Api.PRODUCE, done=done, timeout=self._limits.request_timeout, encode=encode,
-            versions=None if by_id else VersionRange(0, TOPIC_IDS_SINCE - 1), answered=self._limits.acks != 0)
+        self._listener.sent(batches)
+        return produce_request(node, batches, self._metadata.cluster, acks=self._limits.acks, timeout=self._limits.request_timeout,
+                               ended=self._ended)
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
-    def _ended(self, now: float, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> bool:
-        """Whether that was all: everything is stored, and nothing else waits."""
+    def _ended(self, now: float, outcomes: BatchOutcomes) -> bool:
+        """Settle each batch of a request; returns whether everything is stored and nothing else waits."""
         quiet = True
-        for batch, found in self._verdicts(batches, outcome, names):
-            lane = self._lane(batch.queue)
-            lane.ended(batch, now)
-            self._under_way -= 1
-            verdict = lane.judged(batch, found, first=batch.queue.waiting[0] is batch)
-            self._settle(now, lane, batch, verdict)
-            self._retire_id(lane)
-            if not isinstance(verdict, Stored) or self._accumulator.still_ready(batch.queue):
-                self._place(batch.queue, now)  # what came in meanwhile may leave now
+        for batch, answered in outcomes:
+            sequence = self._sequence(batch.queue)
+            sequence.ended(batch, now)
+            self._in_flight -= 1
+            outcome = sequence.interpret(batch, answered, first=batch.queue.waiting[0] is batch)
+            self._settle(now, sequence, batch, outcome)
+            self._retire_id(sequence)
+            if not isinstance(outcome, Stored) or self._accumulator.still_ready(batch.queue):
+                self._queues.place(batch.queue, now)  # records that came in meanwhile may leave now
                 quiet = False
-        return quiet and not any(self._by_leader.values())
+        return quiet and not self._queues.nodes()
 
-    def _verdicts(self, batches: list[Batch], outcome: Outcome, names: dict[Any, str]) -> Iterator[tuple[Batch, Verdict]]:
-        answers = _answers(outcome, names)
-        for batch in batches:
-            where = batch.queue.topic_partition
-            match outcome:
-                case Reply(message=None):
-                    yield batch, Stored(-1)  # acks=0: written, and that is all there is to know
-                case Reply() if where in answers:
-                    yield batch, judge(where, answers[where])
-                case Reply():
-                    yield batch, TryAgain(CorruptRecordError(f"the answer to Produce leaves out {where}"), in_doubt=True)
-                case NotSent(cause) if cause.retriable:
-                    batch.attempts -= 1  # nothing was tried
-                    yield batch, TryAgain(cause, moved=True)
-                case Unknown(cause) if cause.retriable:
-                    yield batch, TryAgain(cause, moved=True, in_doubt=True)
-                case NotSent(cause):
-                    yield batch, GiveUp(cause)
-                case Unknown(cause):
-                    yield batch, GiveUp(cause, in_doubt=True)
-
-    def _settle(self, now: float, lane: PartitionSequence, batch: Batch, verdict: Verdict) -> None:
-        overdue = batch.result.done  # or abandoned, while it was under way: only now does nobody read its buffer any more
-        batch.in_doubt |= verdict.in_doubt
-        match verdict:
-            case Stored(base_offset, stamped):
-                lane.stored()
+    def _settle(self, now: float, sequence: PartitionSequence, batch: Batch, outcome: ProduceOutcome) -> None:
+        overdue = batch.result.done  # it expired or was abandoned in flight; from now on its buffer is not read any more
+        batch.in_doubt |= outcome.in_doubt
+        match outcome:
+            case Stored(base_offset, append_time):
+                sequence.stored()
                 if not overdue:
-                    self._watcher.stored(batch)
-                    batch.result.complete(base_offset, stamped)
+                    self._listener.stored(batch)
+                    batch.result.complete(base_offset, append_time)
                 self._accumulator.release(batch)
             case Split() if batch.count > 1 and not overdue:
-                batch.in_doubt = False  # what is too large now was too large before
-                self._forgo(lane, batch)
-                self._watcher.split(batch)
+                batch.in_doubt = False  # if it is too large now, earlier attempts were too
+                self._skip(sequence, batch)
+                self._listener.split(batch)
                 self._accumulator.split(batch)
             case TryAgain(error, moved=moved) if batch.attempts <= self._limits.retries and not overdue:
-                lane.failed()
-                self._rest(now, batch, error, moved=moved)
+                sequence.failed()
+                self._retry(now, batch, error, moved=moved)
             case TryAgain(error) | GiveUp(error) | Split(error):
-                self._forgo(lane, batch)
+                self._skip(sequence, batch)
                 if not overdue:
-                    self._fail(batch, self._failure(batch, error), self._own_reasons(batch, verdict))
+                    self._fail(batch, given_up(batch, error), record_errors(outcome))
                 self._accumulator.release(batch)
 
-    def _forgo(self, lane: PartitionSequence, batch: Batch) -> None:
-        """The batch is not sent again: its sequence is used if the broker may have it, else it leaves a gap (I07)."""
+    def _skip(self, sequence: PartitionSequence, batch: Batch) -> None:
+        """The batch is not sent again. Its sequence counts as used if the broker may have it, otherwise there is a gap (I07)."""
         if batch.in_doubt:
-            lane.failed()
+            sequence.failed()
         elif batch.stamped:
-            lane.gap()
+            sequence.gap()
 
-    def _retire_id(self, lane: PartitionSequence) -> None:
-        if self._ids is not None and lane.producer_id is not None and lane.has_spent_its_id:
-            self._ids.spent(lane.producer_id)
+    def _retire_id(self, sequence: PartitionSequence) -> None:
+        if self._ids is not None and sequence.producer_id is not None and sequence.needs_new_id:
+            self._ids.retire(sequence.producer_id)
 
-    def _own_reasons(self, batch: Batch, verdict: Verdict) -> dict[int, KafkaError] | None:
-        """What the broker has against single records (P24)."""
-        if not isinstance(verdict, GiveUp):
-            return None
-        return {index: _worded(verdict.error, f"the broker refuses this record: {reason}") for index, reason in verdict.records.items()} or None
-
-    def _rest(self, now: float, batch: Batch, error: KafkaError, *, moved: bool) -> None:
+    def _retry(self, now: float, batch: Batch, error: KafkaError, *, moved: bool) -> None:
         batch.last_error = error
         self._accumulator.retry(batch)
-        self._resting[batch.queue] = Rest(now + self._backoff.after(batch.attempts, error), self._leader_epoch(batch.queue))
+        self._queues.pause(batch.queue, now + self._backoff.after(batch.attempts, error))
         if moved:
             self._metadata.request_update()
 
     def _fail(self, batch: Batch, error: KafkaError, records: dict[int, KafkaError] | None = None) -> None:
-        """With the one line in the log that a failed batch gets."""
+        """Fail its records, and log that once for the batch."""
         if batch.result.fail(error, records):
             _log.warning("%s", error)
 
-    def _failure(self, batch: Batch, error: KafkaError) -> KafkaError:
-        """The broker's last word, with the partition and what was tried."""
-        fate = "may or may not be stored; given up" if batch.in_doubt else "were not stored"
-        failure = _worded(error, f"{batch.count} records {fate} after {_tries(batch)}: {error.message}")
-        failure.topic_partition = batch.queue.topic_partition
-        return failure
-
-    # ---- time runs out ----------------------------------------------------------------------------------------------
+    # ---- expiry -----------------------------------------------------------------------------------------------------
 
     def _expire(self, now: float) -> None:
         """Batches older than ``delivery_timeout_ms`` fail, wherever they are (P18)."""
@@ -408,48 +286,11 @@ class Sender:
             if now < batch.created + self._limits.delivery_timeout:
                 return
             unsent = batch.state is not BatchState.IN_FLIGHT
-            self._accumulator.drop(batch)  # first: an open batch must take no record that would be counted by nobody
+            self._accumulator.drop(batch)  # first: a record appended to it from now on would never be settled
             if unsent and batch.stamped:
-                lane = self._lane(batch.queue)
-                self._forgo(lane, batch)
-                self._retire_id(lane)
-            self._fail(batch, self._too_late(batch, now))
-
-    def _too_late(self, batch: Batch, now: float) -> KafkaError:
-        where = batch.queue.topic_partition
-        told = batch.last_error or (self._ids and self._ids.last_error) or self._metadata.last_error
-        reason = f"the last error was: {told}" if told is not None else self._why_unsent(where)
-        return DeliveryTimeoutError(
-            f"{batch.count} records were not acknowledged within delivery_timeout_ms="
-            f"{round(self._limits.delivery_timeout * 1000)} ({now - batch.created:.1f} s, {_tries(batch)}); {sentence(reason)} "
-            f"They {'may or may not be' if _in_doubt(batch) else 'were not'} stored. Check the brokers, or raise delivery_timeout_ms.", topic_partition=where)
-
-    def _why_unsent(self, where: TopicPartition) -> str:
-        leader = self._metadata.cluster.leader(where)
-        return "its partition has no leader" if leader is None else f"node {leader}, its leader, gave no answer"
-
-
-def _worded(error: KafkaError, message: str) -> KafkaError:
-    """The same error in other words."""
-    other = raisable(error)
-    other.args = (message,)
-    return other
-
-
-def _tries(batch: Batch) -> str:
-    return "1 attempt" if batch.attempts == 1 else f"{batch.attempts} attempts"
-
-
-def _in_doubt(batch: Batch) -> bool:
-    return batch.in_doubt or batch.state is BatchState.IN_FLIGHT
-
-
-def _answers(outcome: Outcome, names: dict[Any, str]) -> dict[TopicPartition, Any]:
-    if not isinstance(outcome, Reply) or outcome.message is None:
-        return {}
-    found: dict[TopicPartition, Any] = {}
-    for topic in outcome.message.responses:
-        name = topic.name if hasattr(topic, "name") else names.get(topic.topic_id)
-        for part in topic.partition_responses:
-            found[TopicPartition(str(name), part.index)] = part
-    return found
+                sequence = self._sequence(batch.queue)
+                self._skip(sequence, batch)
+                self._retire_id(sequence)
+            last_error = batch.last_error or (self._ids and self._ids.last_error) or self._metadata.last_error
+            leader = self._metadata.cluster.leader(batch.queue.topic_partition)
+            self._fail(batch, expired(batch, now, self._limits.delivery_timeout, last_error, leader))

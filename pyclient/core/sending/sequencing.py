@@ -1,12 +1,12 @@
-"""One partition's order of sending: what may leave next, under which producer id, epoch and sequence (P15–P17, P19, I01–I09).
+"""The order in which one partition's batches are sent, and their producer id, epoch and sequence (P15–P17, P19, I01–I09).
 
-Knows batches and what became of them; knows no leaders, requests or clocks. Rules:
+Knows batches and their outcomes; knows no leaders, requests or clocks. Rules:
 
-- Up to five batches are under way, to one leader only, and not before it has stored one (a broker takes any first sequence
-  of a producer it does not know, so of two the first may be lost unseen). After any failure they go one by one again, and after
-  a silence in which the broker may have forgotten the producer.
-- A batch keeps its stamp through all attempts: the broker tells repetitions by it. A sequence that the broker lacks is a gap:
-  the partition waits until nothing is under way, takes a new epoch of its own, and stamps what waits anew.
+- Up to five batches are in flight, to one leader only, and only after it has stored one. A broker takes any first sequence of a producer it
+  does not know: of two batches in flight it could store the second and never see the first. After a failure, and after a silence in which
+  the broker may have forgotten the producer, there is one in flight again.
+- A batch keeps its producer id, epoch and sequence through all attempts: by them the broker recognizes a repetition. When the broker lacks a
+  sequence (a gap), the partition waits until nothing is in flight, starts a new epoch of its own, and numbers the waiting batches again.
 """
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from typing import Final, NamedTuple
 import attrs
 
 from pyclient.buffers.batch import Batch
-from pyclient.core.sending.produce_outcome import GiveUp, Stored, TryAgain, Verdict
+from pyclient.core.sending.produce_outcome import GiveUp, ProduceOutcome, Stored, TryAgain
 from pyclient.core.transitions import Transitions
 from pyclient.errors import DuplicateSequenceError, InvalidProducerEpochError, OutOfOrderSequenceError, UnknownProducerIdError
 
 LAST_EPOCH: Final = 2**15 - 1
 SEQUENCES: Final = 2**31
 """After the last one comes 0 again (I01)."""
-REMEMBERED: Final = 60.0
-"""Seconds of silence after which a broker may have forgotten a producer: by far the least that somebody would set as producer.id.expiration.ms."""
+PRODUCER_EXPIRATION: Final = 60.0
+"""Seconds of silence after which a broker may have forgotten a producer: shorter than any sensible ``producer.id.expiration.ms``."""
 
 
 class SequenceState(enum.Enum):
-    """How much a partition may have under way."""
+    """How many batches a partition may have in flight."""
 
     PROBING = "one batch at a time"
-    FLOWING = "as many as the broker remembers"
-    DRAINING = "nothing more; when nothing is under way, a new epoch begins"
+    FLOWING = "as many as the broker remembers, to recognize repetitions"
+    DRAINING = "no more; when none is in flight, a new epoch starts"
 
 
 class SequenceEvent(enum.Enum):
     """What happens to a partition's batches."""
 
-    STORED = "the broker has one"
-    FAILED = "one came back, or is given up, and may be stored or not"
-    MOVED = "a leader is to take them that may not know the producer"
-    GAP = "the broker lacks a sequence before those that come"
-    BEGUN = "a new epoch begins"
+    STORED = "the broker has stored one"
+    FAILED = "one will be sent again, or was given up though the broker may have it"
+    MOVED = "the next leader may not know the producer"
+    GAP = "the broker lacks a sequence before the next ones"
+    BEGUN = "a new epoch starts"
 
 
-LANES: Final = Transitions("lane", {
+SEQUENCE_TRANSITIONS: Final = Transitions("sequence", {
     (SequenceState.PROBING, SequenceEvent.STORED): SequenceState.FLOWING,
     (SequenceState.PROBING, SequenceEvent.FAILED): SequenceState.PROBING,
     (SequenceState.PROBING, SequenceEvent.MOVED): SequenceState.PROBING,
@@ -63,7 +63,7 @@ LANES: Final = Transitions("lane", {
 
 
 class Leader(NamedTuple):
-    """Who takes a partition's batches: the node, which topic of that name it was (None: brokers that have no ids), and the epoch it leads in."""
+    """A partition's leader: the node, the id of the topic (None: the brokers have no ids), and the epoch it leads in."""
 
     node: int
     topic_id: object = None
@@ -72,13 +72,13 @@ class Leader(NamedTuple):
 
 @attrs.define(eq=False)
 class PartitionSequence:
-    """The batches of one partition that were sent, in the order of their sequences. *limit* is how many may be under way."""
+    """The batches of one partition that are in flight, in the order of their sequences; at most *limit*."""
 
     limit: int
     stamps: bool = True
-    """False: nothing is stamped, and one batch at a time keeps the order (P17)."""
+    """False for a producer that is not idempotent: no batch is numbered, and one at a time keeps the order (P17)."""
     state: SequenceState = SequenceState.PROBING
-    under_way: list[Batch] = attrs.field(factory=list)
+    in_flight: list[Batch] = attrs.field(factory=list)
     idle_since: float = 0.0
     """When the last request ended, in seconds of the client's clock."""
     leader: Leader | None = None
@@ -87,21 +87,21 @@ class PartitionSequence:
     next_sequence: int = 0
 
     def has_room(self, to: Leader) -> bool:
-        """Whether anything may leave now. Beside what is under way only to the same leader."""
-        if not self.under_way:
+        """Whether a batch may leave now. While others are in flight, only to the same leader."""
+        if not self.in_flight:
             return True
-        return self.stamps and self.state is SequenceState.FLOWING and to == self.leader and len(self.under_way) < self.limit
+        return self.stamps and self.state is SequenceState.FLOWING and to == self.leader and len(self.in_flight) < self.limit
 
     def may_send(self, batch: Batch) -> bool:
-        """Whether this one may, the partition's next: what was sent before goes alone."""
-        return not self.under_way or not batch.stamped
+        """Whether the partition's next batch may leave: one that was sent before goes alone."""
+        return not self.in_flight or not batch.stamped
 
     def prepare(self, now: float, to: Leader, producer_id: int, unstamp: Callable[[], object]) -> None:
-        """Before a batch leaves with nothing under way: follow the leader, and begin a new epoch where one is needed.
+        """Before a batch leaves while none is in flight: follow the leader, and start a new epoch if one is needed.
 
-        *producer_id* is for who has none, or has used up its epochs; *unstamp* takes the stamps off what waits.
+        *producer_id* is taken by a partition that has none, or has used its last epoch; *unstamp* takes the numbers off the waiting batches.
         """
-        if self.under_way:
+        if self.in_flight:
             return
         if self.leader is not None and self.state is not SequenceState.DRAINING:
             self._follow(self.leader, to, idle=now - self.idle_since)
@@ -113,8 +113,8 @@ class PartitionSequence:
 
     def _follow(self, before: Leader, to: Leader, *, idle: float) -> None:
         if before.topic_id not in (None, to.topic_id):
-            self._step(SequenceEvent.GAP)  # a topic made anew knows nothing of what its namesake was told
-        elif before != to or idle > REMEMBERED:
+            self._step(SequenceEvent.GAP)  # the topic was deleted and created again: the new one has no batch of the old one
+        elif before != to or idle > PRODUCER_EXPIRATION:
             self._step(SequenceEvent.MOVED)
 
     def _begin(self, producer_id: int) -> None:
@@ -124,59 +124,59 @@ class PartitionSequence:
         self._step(SequenceEvent.BEGUN)
 
     @property
-    def has_spent_its_id(self) -> bool:
+    def needs_new_id(self) -> bool:
         """Whether the next epoch needs another producer id."""
         return self.state is SequenceState.DRAINING and self.epoch == LAST_EPOCH
 
     def sent(self, batch: Batch, to: Leader) -> None:
-        """The batch leaves; with its first attempt it gets its stamp, once and for all (P16)."""
+        """The batch leaves. Its first attempt numbers it, and it keeps the number (P16)."""
         if self.stamps and not batch.stamped:
             assert self.producer_id is not None
             batch.stamp(self.producer_id, self.epoch, self.next_sequence)
             self.next_sequence = (self.next_sequence + batch.count) % SEQUENCES
         self.leader = to
-        self.under_way.append(batch)
+        self.in_flight.append(batch)
 
     def ended(self, batch: Batch, now: float) -> None:
-        """Its request has ended, however."""
-        self.under_way.remove(batch)
+        """Its request has ended, with or without an answer."""
+        self.in_flight.remove(batch)
         self.idle_since = now
 
     def stored(self) -> None:
-        """The broker has a batch that had just ended."""
+        """The broker has stored the batch whose request just ended."""
         self._step(SequenceEvent.STORED)
 
     def failed(self) -> None:
-        """A batch came back, or was given up though the broker may have it: its sequence counts as used."""
+        """A batch will be sent again, or was given up though the broker may have it: its sequence counts as used."""
         self._step(SequenceEvent.FAILED)
 
-    def judged(self, batch: Batch, verdict: Verdict, *, first: bool) -> Verdict:
-        """What an answer about sequences means here; *first*: no batch of the partition stands before this one."""
-        if not isinstance(verdict, GiveUp) or not batch.stamped:
-            return verdict
-        match verdict.error:
+    def interpret(self, batch: Batch, outcome: ProduceOutcome, *, first: bool) -> ProduceOutcome:
+        """What an error about sequences means for this partition; *first*: no unsettled batch of it precedes this one."""
+        if not isinstance(outcome, GiveUp) or not batch.stamped:
+            return outcome
+        match outcome.error:
             case DuplicateSequenceError():
-                return Stored(-1)  # an earlier attempt was stored, where is forgotten (I03)
+                return Stored(-1)  # an earlier attempt was stored; the broker has forgotten the offset (I03)
             case OutOfOrderSequenceError() as error if not first:
-                return TryAgain(error)  # those before it come first (I04)
+                return TryAgain(error)  # the batches before it must be stored first (I04)
             case OutOfOrderSequenceError() | UnknownProducerIdError() as error:
-                # The broker would know a repetition of any batch that was under way: none of those that wait is stored.
+                # The broker would recognize a repetition of any batch that was in flight: no waiting batch is stored.
                 batch.in_doubt = False
                 self.gap()
                 return TryAgain(error)
             case InvalidProducerEpochError() as error if not batch.in_doubt:
-                self.disown()
+                self.leave_id()
                 return TryAgain(error)
-        return verdict
+        return outcome
 
     def gap(self) -> None:
-        """The broker will not take what comes under the sequences it has."""
+        """The broker will refuse the next sequences, as it lacks one before them."""
         self._step(SequenceEvent.GAP)
 
-    def disown(self) -> None:
-        """Somebody else has written under this producer id: the next epoch begins under another."""
+    def leave_id(self) -> None:
+        """Another producer has written under this producer id: the next epoch starts under another id."""
         self.epoch = LAST_EPOCH
         self._step(SequenceEvent.GAP)
 
     def _step(self, event: SequenceEvent) -> None:
-        self.state = LANES.after(self.state, event)
+        self.state = SEQUENCE_TRANSITIONS.after(self.state, event)

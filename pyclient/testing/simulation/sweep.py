@@ -37,7 +37,7 @@ RARE: Final = {
     **{("consumer member", state, "LEFT"): "a member must leave within the moment until its heartbeat is answered" for state in ("JOINING", "ACKNOWLEDGING")},
     **{("consumer member", "LISTENER_FAILED", event): "it must happen between the poll in which the listener raised and the next one"
        for event in ("LOST", "LEFT", "REFUSED")},
-    ("lane", "DRAINING", "STORED"): "a broker that checks sequences stores nothing behind a gap, unless it has forgotten the producer meanwhile",
+    ("sequence", "DRAINING", "STORED"): "a broker that checks sequences stores nothing behind a gap, unless it has forgotten the producer meanwhile",
     ("connection", "CONNECTING", "LOST"): "two addresses of a name must answer within the same instant",
     ("connection", "REAUTHENTICATING", "RETIRED"): "a connection must turn out not to be wanted just while its login is renewed, which counts as use",
     ("connection", "DRAINING", "LOST"): "a cut must fall between the last request of a connection that was given up and its answer",

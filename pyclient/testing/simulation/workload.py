@@ -288,8 +288,8 @@ def _show_batches(name: str, sender: Any, judge: Judge) -> None:
     nodes: dict[Any, int] = {}
 
     def started(batch: Any, node: int, now: float) -> Any:
-        lane = sender._lane(batch.queue)
-        judge.after("leaves", name, batch, node, [nodes[each] for each in lane.under_way], lane.state.name)
+        sequence = sender._sequence(batch.queue)
+        judge.after("leaves", name, batch, node, [nodes[each] for each in sequence.in_flight], sequence.state.name)
         nodes[batch] = node
         return start(batch, node, now)
 

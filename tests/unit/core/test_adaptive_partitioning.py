@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.queues import TopicQueues
 from pyclient.core.cluster import Cluster, Partition, Topic
-from pyclient.core.sending.adaptive_partitioning import Balance, Shares, shares
+from pyclient.core.sending.adaptive_partitioning import AdaptivePartitioning, Shares, shares
 from pyclient.records import Node
 from tests.data.partition_vectors import TURNS, Turns, answers
 from tests.unit.buffers.accumulators import Clock, accumulator
@@ -107,7 +107,7 @@ class Balancing:
         self.cluster = cluster(*leaders)
         self.buffers.set_topic("orders", len(leaders), self.cluster.topics["orders"].available)
         self.topic = topic_of(self.buffers)
-        self.balance = Balance(self.buffers, timeout)
+        self.balance = AdaptivePartitioning(self.buffers, timeout)
         self.send(-1)  # a partition has become sticky
 
     def send(self, partition: int, count: int = 1) -> None:

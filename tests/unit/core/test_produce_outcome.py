@@ -9,13 +9,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from pyclient.codec.apis import Api
-from pyclient.core.sending.produce_outcome import GiveUp, Split, Stored, TryAgain, judge
+from pyclient.core.sending.produce_outcome import GiveUp, Split, Stored, TryAgain, produce_outcome
 from pyclient.errors import error_for
 from pyclient.records import TopicPartition
 from tests.unit.core.world import answer, topic_id
 
 JAVA = Path(__file__).parents[2] / "data" / "errors-4.3.1.txt"
-WHERE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 MOVED = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 """The leader is elsewhere or its metadata is old: look again before the next try."""
 MUST_RETRY = {2, 7, 19, 20, *(MOVED & {3, 5, 6, 56, 74, 100})}
@@ -29,23 +29,23 @@ def part(**fields: Any) -> Any:
 
 
 def test_no_error_is_stored_at_its_offset() -> None:
-    assert judge(WHERE, part()) == Stored(42, -1)
+    assert produce_outcome(TP, part()) == Stored(42, -1)
 
 
 def test_the_brokers_timestamp_is_in_milliseconds() -> None:
     moment = datetime.datetime(2024, 1, 2, 3, 4, 5, 678_000, tzinfo=datetime.timezone.utc)
-    assert judge(WHERE, part(log_append_time=moment)) == Stored(42, 1_704_164_645_678)
+    assert produce_outcome(TP, part(log_append_time=moment)) == Stored(42, 1_704_164_645_678)
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.none], ids=lambda code: code.name)
 def test_every_code_has_a_verdict_that_follows_its_facts(code: ErrorCode) -> None:
-    verdict = judge(WHERE, part(error_code=code.value))
+    outcome = produce_outcome(TP, part(error_code=code.value))
     facts = error_for(code.value)
-    assert isinstance(verdict, TryAgain if facts.retriable else Split if code is ErrorCode.message_too_large else GiveUp)
-    assert not isinstance(verdict, Stored)
-    assert verdict.error.topic_partition == WHERE
-    if isinstance(verdict, TryAgain):
-        assert verdict.moved == facts.refresh
+    assert isinstance(outcome, TryAgain if facts.retriable else Split if code is ErrorCode.message_too_large else GiveUp)
+    assert not isinstance(outcome, Stored)
+    assert outcome.error.topic_partition == TP
+    if isinstance(outcome, TryAgain):
+        assert outcome.moved == facts.refresh
 
 
 def javas_groups() -> dict[int, set[str]]:
@@ -56,9 +56,9 @@ def javas_groups() -> dict[int, set[str]]:
 
 @pytest.mark.parametrize(("code", "groups"), javas_groups().items())
 def test_C13_every_code_is_tried_again_or_given_up_as_javas_producer_does(code: int, groups: set[str]) -> None:
-    verdict = judge(WHERE, part(error_code=code))
-    assert isinstance(verdict, TryAgain) == ("Retriable" in groups)
-    assert not isinstance(verdict, TryAgain) or verdict.moved >= ("InvalidMetadata" in groups)
+    outcome = produce_outcome(TP, part(error_code=code))
+    assert isinstance(outcome, TryAgain) == ("Retriable" in groups)
+    assert not isinstance(outcome, TryAgain) or outcome.moved >= ("InvalidMetadata" in groups)
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -67,29 +67,29 @@ def test_an_answer_is_judged_in_every_version_that_brokers_of_today_may_agree_on
     facts: dict[str, Any] = {"index": 0, "error_code": 6, "base_offset": -1, "log_append_time": None, "log_start_offset": -1,
                              "record_errors": [], "error_message": "it moved"}
     told = answer(Api.PRODUCE, version, responses=[{**named, "partition_responses": [facts]}]).responses[0].partition_responses[0]
-    verdict = judge(WHERE, told)
-    assert isinstance(verdict, TryAgain)
-    assert verdict.moved
-    assert ("it moved" in str(verdict.error)) == (version >= 8)  # brokers have words since then
+    outcome = produce_outcome(TP, told)
+    assert isinstance(outcome, TryAgain)
+    assert outcome.moved
+    assert ("it moved" in str(outcome.error)) == (version >= 8)  # brokers have words since then
 
 
 @pytest.mark.parametrize("code", sorted(MUST_RETRY))
 def test_C13_what_may_pass_is_tried_again(code: int) -> None:
-    verdict = judge(WHERE, part(error_code=code))
-    assert isinstance(verdict, TryAgain)
-    assert verdict.moved == (code in MOVED)
+    outcome = produce_outcome(TP, part(error_code=code))
+    assert isinstance(outcome, TryAgain)
+    assert outcome.moved == (code in MOVED)
 
 
 def test_P20_what_is_too_large_may_be_split() -> None:
-    assert isinstance(judge(WHERE, part(error_code=10)), Split)
+    assert isinstance(produce_outcome(TP, part(error_code=10)), Split)
 
 
 @pytest.mark.parametrize("code", sorted(MUST_GIVE_UP))
 def test_what_cannot_pass_is_given_up(code: int) -> None:
-    assert isinstance(judge(WHERE, part(error_code=code)), GiveUp)
+    assert isinstance(produce_outcome(TP, part(error_code=code)), GiveUp)
 
 
 def test_the_brokers_own_words_are_part_of_the_error() -> None:
-    verdict = judge(WHERE, part(error_code=87, error_message="record 3 is too old"))
-    assert isinstance(verdict, GiveUp)
-    assert "record 3 is too old" in str(verdict.error)
+    outcome = produce_outcome(TP, part(error_code=87, error_message="record 3 is too old"))
+    assert isinstance(outcome, GiveUp)
+    assert "record 3 is too old" in str(outcome.error)

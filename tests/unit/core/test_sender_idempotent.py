@@ -14,7 +14,7 @@ from pyclient.buffers.delivery import Delivery
 from pyclient.codec.apis import Api
 from pyclient.codec.batches import read_batches
 from pyclient.core.manager import Use
-from pyclient.core.sending.sequencing import LAST_EPOCH, REMEMBERED, SEQUENCES, SequenceState
+from pyclient.core.sending.sequencing import LAST_EPOCH, PRODUCER_EXPIRATION, SEQUENCES, SequenceState
 from pyclient.errors import ClusterAuthorizationError, DeliveryTimeoutError, InvalidRecordError, KafkaError, NotEnoughReplicasError, RecordTooLargeError
 from pyclient.testing.fake.model.batch import Batch as Stored
 from pyclient.testing.fake.model.producers import Producers
@@ -158,8 +158,8 @@ def test_I09_a_new_leader_gets_one_batch_at_a_time_and_none_beside_the_old_leade
 def test_I01_after_the_last_sequence_comes_0() -> None:
     world = Idempotent()
     world.flowing()
-    (lane,) = world.sender._lanes.values()
-    lane.next_sequence = SEQUENCES - 2
+    (sequence,) = world.sender._sequences.values()
+    sequence.next_sequence = SEQUENCES - 2
     world.send(count=4)
     (sent,) = world.turn()
     produced(sent)
@@ -256,7 +256,7 @@ def test_I09_after_a_silence_in_which_a_broker_may_forget_the_producer_there_is_
     """It takes any first sequence then: the one behind a batch that it has refused would be stored, and the refused one after it."""
     world = Idempotent()
     world.flowing()
-    world.after(REMEMBERED + 1)
+    world.after(PRODUCER_EXPIRATION + 1)
     world.batch()
     world.batch()
     (first,) = world.turn()
@@ -288,8 +288,8 @@ def test_I06_other_partitions_keep_their_epoch() -> None:
 def test_I06_after_the_last_epoch_comes_another_producer_id() -> None:
     world = Idempotent()
     world.flowing()
-    (lane,) = world.sender._lanes.values()
-    lane.epoch = LAST_EPOCH
+    (sequence,) = world.sender._sequences.values()
+    sequence.epoch = LAST_EPOCH
     world.batch()
     (sent,) = world.turn()
     produced(sent, {0: OUT_OF_ORDER})
@@ -313,9 +313,9 @@ def test_an_epoch_that_somebody_else_took_is_left_with_its_id_unless_the_batch_m
 def test_P25_a_topic_made_anew_gets_a_new_epoch() -> None:
     world = Idempotent()
     world.flowing()
-    (lane,) = world.sender._lanes.values()
-    assert lane.leader is not None
-    lane.leader = type(lane.leader)(lane.leader.node, topic_id("another"))
+    (sequence,) = world.sender._sequences.values()
+    assert sequence.leader is not None
+    sequence.leader = type(sequence.leader)(sequence.leader.node, topic_id("another"))
     world.batch()
     (sent,) = world.turn()
     assert stamps(sent) == [(1000, 1, 0)]
@@ -529,7 +529,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     @rule()
     def forgotten(self) -> None:
         """The producer was silent for so long that the broker has forgotten it."""
-        self.turn(REMEMBERED + 1)
+        self.turn(PRODUCER_EXPIRATION + 1)
         self.producers = Producers()
 
     def batch_of(self, sent: Sent) -> Stored:
@@ -569,7 +569,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
                 self.answered(0)
         assert all(delivery.done() for _, delivery in self.sent)
         assert self.world.buffers.pool.used == 0
-        assert all(lane.state is not SequenceState.DRAINING or not lane.under_way for lane in self.world.sender._lanes.values())
+        assert all(sequence.state is not SequenceState.DRAINING or not sequence.in_flight for sequence in self.world.sender._sequences.values())
 
 
 TestAnyOrderOfEvents = AnyOrderOfEvents.TestCase

@@ -40,10 +40,10 @@ def test_a_bulk_is_of_what_the_lists_were_when_it_was_called(cluster: FakeCluste
 
     assert asyncio.run(asyncio.wait_for(bulk(), LIMIT)) == 6000
     stored = cluster.records(topic)
-    assert [(each.key, each.value) for each in stored] == [(b"k", b"x" * 1000)] * 6000  # what was told of is there
+    assert [(each.key, each.value) for each in stored] == [(b"k", b"x" * 1000)] * 6000  # every acknowledged record is stored
 
 
-def test_who_interrupts_a_bulk_is_told_the_index_that_it_came_to(cluster: FakeCluster) -> None:
+def test_an_interrupted_bulk_notes_the_index_that_it_reached(cluster: FakeCluster) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"value": [b"x"] * 10})
         raise OSError("the source went away")
@@ -69,8 +69,8 @@ def test_a_serializer_gets_no_headers_as_from_send(cluster: FakeCluster) -> None
 
 
 @pytest.mark.parametrize("topic", [5, None, b"t", ["t"]])
-def test_a_topic_that_is_no_text_is_named(cluster: FakeCluster, topic: Any) -> None:
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer, pytest.raises(TypeError, match="not a text"):
+def test_a_topic_that_is_no_string_is_named(cluster: FakeCluster, topic: Any) -> None:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer, pytest.raises(TypeError, match="not a string"):
         producer.send_many(topic, [b"a"])
 
 

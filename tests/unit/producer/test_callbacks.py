@@ -17,7 +17,7 @@ from pyclient.producer.callbacks import LoopObserver, ThreadObserver
 from tests.unit.buffers.accumulators import Clock, accumulator
 from tests.waiting import eventually
 
-RAISED = "a delivery callback raised; the record's outcome stands"
+RAISED = "a delivery callback raised; the delivery itself is unaffected"
 
 
 def batch(observer: LoopObserver) -> tuple[Delivery, BatchResult]:

@@ -1,4 +1,4 @@
-"""A topic that is not there: send names it after max_block_ms, and says whether the cluster creates topics by itself."""
+"""A topic that is not there: send names it after max_block_ms, and says whether the cluster creates topics automatically."""
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +28,7 @@ def refused(cluster: FakeCluster, **options: Any) -> str:
 def test_P04_where_the_cluster_creates_no_topics_the_error_says_so(fake_cluster: FakeCluster) -> None:
     told = refused(fake_cluster)
     assert "topic 'missing' is not known after 1.0 s" in told
-    assert "does not create topics by itself (auto.create.topics.enable=false)" in told
+    assert "does not create topics automatically (auto.create.topics.enable=false)" in told
 
 
 def test_P04_where_it_creates_them_but_not_this_one_the_error_says_so(fake_cluster: FakeCluster) -> None:
@@ -39,18 +39,18 @@ def test_P04_where_it_creates_them_but_not_this_one_the_error_says_so(fake_clust
                      "controller_id": 1, "topics": [nothing], "error_code": 0})
     with fake_cluster.intercept(answer, "Metadata"):
         told = refused(fake_cluster)
-    assert "creates topics by itself (auto.create.topics.enable=true), but has not created this one" in told
+    assert "creates topics automatically (auto.create.topics.enable=true), but has not created this one" in told
 
 
 @pytest.mark.fake_kafka(auto_create_topics_enable=False)
 @pytest.mark.parametrize(("verdict", "why"), [
-    (Fail(CLUSTER_AUTHORIZATION), "CLUSTER_AUTHORIZATION_FAILED"), (Silence(), "node 1 was asked and has not answered"),
+    (Fail(CLUSTER_AUTHORIZATION), "CLUSTER_AUTHORIZATION_FAILED"), (Silence(), "node 1 did not answer"),
     (Answer({"throttle_time": 0, "results": [{"error_code": 0, "error_message": None, "resource_type": 4, "resource_name": "1", "configs": []}]}),
-     "left it out")], ids=["forbidden", "silent", "untold"])
+     "leaves it out")], ids=["forbidden", "silent", "untold"])
 def test_P04_where_nobody_tells_the_error_says_that_it_is_not_known_and_why(fake_cluster: FakeCluster, verdict: Any, why: str) -> None:
     with fake_cluster.intercept(verdict, "DescribeConfigs"):
         told = refused(fake_cluster)
-    assert "Whether this cluster creates topics by itself is not known" in told
+    assert "Whether this cluster creates topics automatically is not known" in told
     assert why in told
 
 
@@ -69,7 +69,7 @@ def test_P04_the_async_producer_says_the_same_and_other_topics_go_on_meanwhile(f
             missing = asyncio.create_task(producer.send("missing", b"x"))
             assert (await (await producer.send("there", b"x"))).offset == 0
             assert not missing.done()
-            with pytest.raises(MetadataTimeoutError, match="does not create topics by itself"):
+            with pytest.raises(MetadataTimeoutError, match="does not create topics automatically"):
                 await missing
 
     asyncio.run(main())
