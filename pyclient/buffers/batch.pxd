@@ -26,10 +26,10 @@ cdef class Batch:
     cdef readonly int count
     cdef readonly long long max_timestamp
     cdef readonly Py_ssize_t largest       # bytes of its largest record
-    cdef readonly object payload           # what is sent after the header, once sealed
+    cdef readonly object payload           # the bytes after the header, once sealed
     cdef public int attempts
     cdef public object last_error          # why the last attempt failed
-    cdef public bint in_doubt              # an attempt may have stored it, though no answer says so
+    cdef public bint in_doubt              # an attempt may have stored it, but its response was lost
     cdef readonly long long producer_id    # its stamp, if it is `stamped`
     cdef readonly int epoch
     cdef readonly int sequence             # of its first record
@@ -38,10 +38,10 @@ cdef class Batch:
     cdef Py_ssize_t _limit
     cdef int _state
     cdef Py_ssize_t _charged
-    cdef bint _dropped                     # given up while somebody reads its buffer: released when that ends
+    cdef bint _dropped                     # given up while its buffer is being read; released afterwards
     cdef object _crc
     cdef object _codec
-    cdef Deliveries _bulk                  # the last bulk with records in it, which knows it under the number _part
+    cdef Deliveries _bulk                  # the last bulk with records in it, as its part number _part
     cdef int32_t _part
 
     cdef Delivery put(self, long long timestamp, bytes key, Py_ssize_t key_size, bytes value, Py_ssize_t value_size,
@@ -52,7 +52,7 @@ cdef class Batch:
     cdef bytearray move(self, bytearray larger, Py_ssize_t limit)
 
     # Private.
-    cdef object _tell_outcomes(self, Rows rows, Py_ssize_t after, object on_outcome)
+    cdef object _add_listeners(self, Rows rows, Py_ssize_t after, object on_outcome)
 
 
 cdef Batch opened(PartitionQueue queue, BatchResult result, bytearray buffer, Py_ssize_t limit, long long timestamp, double now)

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""Records of one partition on their way: written into a buffer, sealed, sent with a fresh header each time.
+"""A batch of one partition's records: written into a buffer, sealed, sent with a new header at each attempt.
 
-Knows records and bytes; knows neither memory, lines nor brokers. Written to under the Accumulator's lock, by whoever appends.
+Knows records and bytes; knows no memory limit, queues or brokers. Threads append to it under the Accumulator's lock.
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
@@ -18,7 +18,7 @@ from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 class BatchState(enum.IntEnum):
-    """The life of a batch; it only moves forward, save back from IN_FLIGHT to SEALED for a retry."""
+    """The states of a batch; they only move forward, except from IN_FLIGHT back to SEALED for a retry."""
 
     OPEN = 0
     SEALING = 1
@@ -34,14 +34,13 @@ STATES = cython.declare(tuple, tuple(BatchState))
 @cython.no_gc
 @cython.cclass
 class Batch:
-    """Records of one partition that travel, and succeed or fail, together. The fields are declared in batch.pxd.
+    """Records of one partition that are sent, and succeed or fail, together. The fields are declared in batch.pxd.
 
-    Not the garbage collector's business: its queue lets go of it when it is released, and so ends every circle that it is in.
+    Not tracked by the garbage collector: its queue drops it on release, which ends every reference cycle it is in.
     """
 
     @property
     def state(self):
-        """Its `BatchState`."""
         return STATES[self._state]
 
     @property
@@ -60,11 +59,11 @@ class Batch:
         return self.producer_id >= 0
 
     def stamp(self, producer_id, epoch, sequence):
-        """Give it the name by which a broker knows it again."""
+        """Set the id, epoch and sequence by which a broker recognises a duplicate."""
         self.producer_id, self.epoch, self.sequence = producer_id, epoch, sequence
 
     def pieces(self):
-        """A fresh header and the sealed records, to be written one after the other."""
+        """A new header and the sealed records, to be written one after the other."""
         header = batch_header(
             producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=self.sequence,
             records_crc=self._crc, records_size=len(self.payload), count=self.count, attributes=int(self._codec),
@@ -93,7 +92,7 @@ class Batch:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put_rows(self, rows: Rows, budget: cython.Py_ssize_t, on_outcome: object) -> cython.Py_ssize_t:
-        """Write the rows that go here, as long as they fit; gives their bytes. The first one fits."""
+        """Write the next rows of this partition while they fit; returns their bytes. The first one fits."""
         into: Filling
         row: cython.pointer(Row) = cython.address(rows.rows[rows.at])
         start: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self._buffer))
@@ -108,7 +107,7 @@ class Batch:
         rows.deliveries.put_run(rows.first + row.number, cython.cast(int32_t, after - rows.at), self._part, self.count, row.timestamp)
         rows.decided += after - rows.at
         if on_outcome is not None:
-            self._tell_outcomes(rows, after, on_outcome)
+            self._add_listeners(rows, after, on_outcome)
         self._at = into.at - start
         self.max_timestamp, self.largest = into.latest, into.largest
         self.count = self.result.count = into.count
@@ -116,23 +115,23 @@ class Batch:
         return into.written
 
     @cython.cfunc
-    def _tell_outcomes(self, rows: Rows, after: cython.Py_ssize_t, on_outcome: object) -> object:
-        """Of each of the rows before *after*, which follow what the batch holds."""
+    def _add_listeners(self, rows: Rows, after: cython.Py_ssize_t, on_outcome: object) -> object:
+        """Add *on_outcome* to the rows before *after*, which were just written."""
         at: cython.Py_ssize_t
         for at in range(rows.at, after):
             new_delivery(self.result, cython.cast(cython.int, self.count + at - rows.at),
-                         cython.cast(cython.int, rows.rows[at].timestamp - self.result.base_timestamp)).tell(on_outcome)
+                         cython.cast(cython.int, rows.rows[at].timestamp - self.result.base_timestamp)).add_outcome_listener(on_outcome)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def reaches(self, timestamp: cython.longlong) -> cython.bint:
-        """Whether one more record of this time can be told from the first one's time and number."""
+        """Whether the timestamp and index of one more record fit into the format's 32-bit deltas."""
         delta: cython.longlong = timestamp - self.result.base_timestamp
         return INT32_MIN <= delta <= INT32_MAX and self.count < INT32_MAX
 
     @cython.cfunc
     def move(self, larger: bytearray, limit: cython.Py_ssize_t) -> bytearray:
-        """Go on in a larger buffer; gives the one before."""
+        """Continue in a larger buffer; returns the old one."""
         smaller: bytearray = self._buffer
         larger[:self._at] = memoryview(smaller)[:self._at]
         self._buffer, self._limit = larger, limit
@@ -145,7 +144,7 @@ class Batch:
 @cython.cfunc
 def opened(queue: PartitionQueue, result: BatchResult, buffer: bytearray, limit: cython.Py_ssize_t, timestamp: cython.longlong,
            now: cython.double) -> Batch:
-    """A batch of *queue* that takes records, the first one's *timestamp* being the base of all."""
+    """An open batch of *queue*; *timestamp* is that of its first record, the base of all others."""
     batch: Batch = Batch.__new__(Batch)
     batch.queue, batch.result = queue, result
     result.base_timestamp = batch.max_timestamp = timestamp
@@ -157,13 +156,13 @@ def opened(queue: PartitionQueue, result: BatchResult, buffer: bytearray, limit:
 
 @cython.cfunc
 def half_of(batch: Batch, part: object, result: BatchResult, share: cython.Py_ssize_t) -> Batch:
-    """One half of *batch*: as old, and tried as often."""
+    """One half of *batch*, with its age and attempts."""
     half: Batch = Batch.__new__(Batch)
     half.queue, half.result, half.created = batch.queue, result, batch.created
     half.count, half.max_timestamp = part.count, part.max_timestamp
     half.payload, half._codec, half._crc = part.payload, part.codec, part.crc
-    half._at, half.largest = batch._at * part.count // batch.count, batch.largest  # nearly; only figures are made of them
+    half._at, half.largest = batch._at * part.count // batch.count, batch.largest  # an estimate, used for metrics only
     half.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
     half._state, half._charged = SEALED, share
-    half.attempts, half.last_error = batch.attempts - 1, batch.last_error  # being too large was no attempt
+    half.attempts, half.last_error = batch.attempts - 1, batch.last_error  # the rejected request does not count
     return half

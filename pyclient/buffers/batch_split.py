@@ -1,4 +1,4 @@
-"""A sealed batch as two smaller ones: what a broker found too large may be taken in halves (P20)."""
+"""Splits a sealed batch in two: a broker that rejected it as too large may accept the halves (P20)."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from pyclient.codec.record import Record
 
 @attrs.frozen
 class Half:
-    """One of two: its records, sealed."""
+    """The sealed records of one half."""
 
     count: int
     max_timestamp: int
@@ -34,7 +34,7 @@ def halves(data: bytes, base_timestamp: int, compression: Compression, level: in
 
 
 def _middle(sizes: Sequence[int]) -> int:
-    """How many come first, so that neither part is empty and the larger one is as small as may be."""
+    """The length of the first half, so that neither is empty and the larger one is as small as possible."""
     totals = list(accumulate(sizes))
     return 1 + min(range(len(sizes) - 1), key=lambda at: abs(2 * totals[at] - totals[-1]))
 

@@ -1,4 +1,4 @@
-# C interface: the Accumulator notes where the records of a bulk went, without a Python call.
+# C interface: the Accumulator notes the batches of a bulk's records without a Python call.
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
@@ -8,22 +8,22 @@ from pyclient.buffers.delivery cimport BatchResult
 # Records of a bulk that follow each other in one batch; they end where the next run begins.
 cdef struct Run:
     int64_t row       # the first record's index in the bulk
-    int64_t stamp     # of all of them, ms; meaningless when the bulk has timestamps of its own
-    int32_t part      # which of the batches
-    int32_t index     # the first record's place in its batch
+    int64_t stamp     # of all of them, ms; unused when the bulk has explicit timestamps
+    int32_t part      # index of the batch in `_parts`
+    int32_t index     # the first record's index in its batch
 
 
 @cython.final
 cdef class Deliveries:
     cdef object _observer
-    cdef list _parts              # a BatchResult for each batch, and for each refusal
+    cdef list _parts              # a BatchResult for each batch, and for each rejected record
     cdef Run* _runs
     cdef Py_ssize_t _used
     cdef Py_ssize_t _room
     cdef int64_t _end             # the index after the last run's records
     cdef int64_t _length
     cdef bint _unsorted
-    cdef int64_t* _stamps         # NULL unless the bulk has timestamps of its own
+    cdef int64_t* _stamps         # NULL unless the bulk has explicit timestamps
     cdef Py_ssize_t _stamp_room
     cdef BatchResult _all         # done when every part is
     cdef Py_ssize_t _left

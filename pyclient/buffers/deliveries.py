@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True, embedsignature=True
-"""What became of the records of a bulk: one object for all, which keeps runs of records, not records.
+"""The results of the records of a bulk: one object for all, which stores runs of records instead of single records.
 
-A run is what went into one batch in a row: a bulk without keys has about one per batch; where each record goes to another partition,
-each is a run of 24 bytes. A refused record is a batch of its own that has failed, so that all failures are seen and reported alike.
-Knows outcomes and who waits for them; knows no buffers, sockets or loops.
+A run is a sequence of records that went into one batch. A bulk without keys has about one run per batch; when every record goes to
+another partition, each is a run of 24 bytes. A rejected record is a failed batch of its own, so all failures are reported alike.
+Knows outcomes and the callbacks that wait for them; knows no buffers, sockets or loops.
 """
 import cython
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawRealloc
@@ -31,7 +31,7 @@ def _by_row(one: cython.p_const_void, other: cython.p_const_void) -> cython.int:
 @cython.final
 @cython.cclass
 class Deliveries:
-    """The fate of the records of one `send_many` or `send_arrow`: wait with ``result()``, ``await`` it, or add a callback.
+    """The results of one `send_many` or `send_arrow`: wait with ``result()``, ``await`` it, or add a callback.
 
     ``len()`` is their number; ``deliveries[index]`` is the `Delivery` of one. The fields are declared in deliveries.pxd.
     """
@@ -50,14 +50,14 @@ class Deliveries:
 
     @cython.cfunc
     def add_part(self, result: BatchResult) -> int32_t:
-        """The number of another batch."""
+        """Add a batch; returns its number."""
         self._parts.append(result)
         return cython.cast(int32_t, len(self._parts) - 1)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put_run(self, row: int64_t, count: int32_t, part: int32_t, index: int32_t, stamp: int64_t) -> cython.int:
-        """*count* records from *row* on are in a batch, from *index* on."""
+        """Note that *count* records from *row* on are in batch *part*, from *index* on."""
         last: cython.pointer(Run)
         if self._used > 0:
             last = cython.address(self._runs[self._used - 1])
@@ -69,7 +69,7 @@ class Deliveries:
             self._room = max(16, 2 * self._room)
             last = cython.cast(cython.pointer(Run), PyMem_RawRealloc(self._runs, self._room * cython.sizeof(Run)))
             if last == cython.NULL:
-                raise MemoryError(f"no memory to note where {count} records went")
+                raise MemoryError(f"no memory for the partitions and offsets of {count} records")
             self._runs = last
         self._unsorted |= row < self._end
         last = cython.address(self._runs[self._used])
@@ -81,7 +81,7 @@ class Deliveries:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def keep_stamp(self, row: int64_t, stamp: int64_t) -> cython.int:
-        """The bulk has timestamps of its own: this is the one of *row*. All are kept, in order."""
+        """Store the timestamp of *row*, for a bulk with explicit timestamps. It is called for every row, in order."""
         if row >= self._stamp_room:
             self._stamp_room = max(64, 2 * row)
             stamps = cython.cast(cython.pointer(int64_t), PyMem_RawRealloc(self._stamps, self._stamp_room * 8))
@@ -91,22 +91,22 @@ class Deliveries:
         self._stamps[row] = stamp
         return 0
 
-    def refuse(self, row: int64_t, count: cython.int, topic: str, error: object):
-        """*count* records from *row* on were not queued."""
+    def reject(self, row: int64_t, count: cython.int, topic: str, error: object):
+        """*count* records from *row* on were not queued, because of *error*."""
         result: BatchResult = _BatchResult(self._observer, topic, NO_PARTITION)
         result.count = count
         result.fail(error)
         self.put_run(row, count, self.add_part(result), 0, 0)
 
     def finish(self, length: int64_t):
-        """All *length* records are queued or refused: from now on it can be waited for."""
+        """All *length* records are queued or rejected: the object can be waited for from now on."""
         self._length = length
         if self._unsorted:
             qsort(self._runs, self._used, cython.sizeof(Run), _by_row)
         self._left += len(self._parts)
-        gate = self._one_done  # one for all: a bound method for each of thousands of parts would keep the garbage collector busy
+        callback = self._one_done  # one for all: thousands of bound methods would keep the garbage collector busy
         for part in self._parts:
-            part.when_done(gate)
+            part.when_done(callback)
         self._one_done()
         return self
 
@@ -143,20 +143,20 @@ class Deliveries:
         return self._all._done
 
     def result(self, timeout=None):
-        """Wait until all are settled, and give a `DeliveredRecords`: where each record is, and columns of it.
+        """Wait until all are decided, and return a `DeliveredRecords`: the metadata of each record, and columns of it.
 
-        ``timeout`` is in seconds; None waits until ``delivery_timeout_ms`` has settled them.
+        ``timeout`` is in seconds; None waits until ``delivery_timeout_ms`` has decided them.
 
         Raises:
             BulkDeliveryError: some failed; its ``errors`` maps their indexes to the causes.
-            KafkaTimeoutError: not all are settled yet; they are still on their way.
+            KafkaTimeoutError: not all are decided yet; they are still being sent.
         """
         error = self.exception(timeout)
         if error is not None:
             raise error
-        made: DeliveredRecords = DeliveredRecords.__new__(DeliveredRecords)
-        made._deliveries = self
-        return made
+        delivered: DeliveredRecords = DeliveredRecords.__new__(DeliveredRecords)
+        delivered._deliveries = self
+        return delivered
 
     def exception(self, timeout=None):
         """Wait as `result` does; a `BulkDeliveryError`, or None when all were delivered."""
@@ -170,12 +170,12 @@ class Deliveries:
         return BulkDeliveryError(self._length, IndexedErrors(_joined(failed))) if failed else None
 
     def add_done_callback(self, callback):
-        """Call ``callback(self)`` when all are settled: on the producer's callback thread (async: its loop)."""
-        def observed():
+        """Call ``callback(self)`` when all are decided: on the producer's callback thread (async: its loop)."""
+        def seen():
             self._see(self._failed())  # before it runs: a flush() that ends meanwhile must not report them
             self._observer.dispatch(lambda: callback(self))
 
-        self._all.when_done(observed)
+        self._all.when_done(seen)
 
     def __await__(self):
         if not self._all._done:
@@ -213,7 +213,7 @@ class Deliveries:
         return run.stamp if self._stamps == cython.NULL else self._stamps[row]
 
     def _failed(self):
-        """(first index, index after the last, part, place in it) of the runs in batches that failed, in whole or in part."""
+        """(first index, index after the last, part, index in the part) of the runs in batches of which a record failed."""
         if all(part.error is None for part in self._parts):
             return []
         number: cython.Py_ssize_t
@@ -230,7 +230,7 @@ class Deliveries:
 
 
 def _joined(failed):
-    """Ranges of one cause that follow each other are one range."""
+    """Merge adjacent ranges with the same cause."""
     joined: list = []
     begin, end, known = 0, 0, None
     for row, after, part, index in failed:
@@ -246,9 +246,9 @@ def _joined(failed):
 @cython.final
 @cython.cclass
 class DeliveredRecords:
-    """Where the records of a bulk are: a sequence of `RecordMetadata`, each made when asked for, and columns of numbers.
+    """The metadata of the records of a bulk: a sequence of `RecordMetadata`, each created on access, and columns of numbers.
 
-    The columns are memoryviews (``numpy.asarray`` takes them as they are), made anew for each call.
+    The columns are memoryviews (``numpy.asarray`` accepts them without a copy), created at each call.
     """
 
     def __len__(self):
@@ -262,7 +262,7 @@ class DeliveredRecords:
             yield delivery.result(0)
 
     def offsets(self):
-        """Each record's offset, int64; -1 where the broker was not asked (``acks=0``)."""
+        """Each record's offset, int64; -1 where the broker returned none (``acks=0``)."""
         return self._column("q", 8, 0)
 
     def partitions(self):
@@ -290,7 +290,7 @@ class DeliveredRecords:
             result = self._deliveries._parts[run.part]
             for row in range(run.row, self._deliveries.end_of(number)):
                 index = cython.cast(cython.int, run.index + row - run.row)
-                part = result.of(index)  # it may have been split
+                part = result.of(index)  # the batch may have been split
                 if what == 1:
                     cython.cast(cython.pointer(int32_t), column)[row] = part.partition
                 elif what == 0:

@@ -1,4 +1,4 @@
-# C interface: the Accumulator makes deliveries without a Python call.
+# C interface: the Accumulator creates deliveries without a Python call.
 cimport cython
 
 
@@ -18,14 +18,14 @@ cdef class BatchResult:
     cdef int _unfinished
     cdef dict _records
     cdef bint _done
-    cdef bint _told
+    cdef bint _notified          # every callback was called
     cdef cython.pymutex _lock
-    cdef object _gate
-    cdef list _gates
+    cdef object _callback        # the first one
+    cdef list _callbacks         # further ones
     cdef bytearray _seen
     cdef object _round
-    cdef object _tell(self)
-    cdef object _open(self, object gate)
+    cdef object _notify(self)
+    cdef object _call(self, object callback)
     cdef object _finish(self, long long base_offset, long long append_time, object error, object records)
     cdef object _part_done(self, object error)
     cdef BatchResult of(self, int index)

@@ -1,7 +1,7 @@
 # cython: language_level=3, freethreading_compatible=True
-"""What became of a record: one `BatchResult` per batch, completed once; one small `Delivery` per record looking at it.
+"""Delivery results: one `BatchResult` per batch, completed once, and one small `Delivery` per record that refers to it.
 
-Knows outcomes and who waits for them; knows no sockets, loops or buffers (a delivery never keeps a buffer alive).
+Knows outcomes and the callbacks that wait for them; knows no sockets, loops or buffers (a delivery never keeps a buffer alive).
 """
 import cython
 
@@ -15,16 +15,16 @@ _log = logging.getLogger(__name__)
 
 
 class Observer:
-    """Who runs callbacks, lets coroutines wait and counts failures nobody looked at. One per producer.
+    """Runs callbacks, lets coroutines wait, and counts failures that the user has not seen. One per producer.
 
-    The runtime overrides `dispatch` and `awaiting`; this base runs callbacks where a batch completes.
+    The producer overrides `dispatch` and `awaiting`; this base runs callbacks in the thread that completes the batch.
     """
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._unobserved = {}
+        self._unseen = {}
         self._causes = {}
-        self.round = 0  # counts take_failures: what was reported then is no longer unseen
+        self.round = 0  # number of take_failures calls: failures of earlier rounds have been reported
 
     def dispatch(self, work):
         """Run *work* where this producer's callbacks run."""
@@ -37,40 +37,40 @@ class Observer:
     def check_wait(self):
         """Raise when the calling thread must not block."""
 
-    def failed(self, where, count, error):
-        """*count* records of partition *where* failed with *error*, not seen by anybody yet; what `seen` is to be told."""
+    def failed(self, tp, count, error):
+        """Count *count* records of partition *tp* that failed with *error*, unseen so far. Returns the round, for `seen`."""
         with self._lock:
-            self._unobserved[where] = self._unobserved.get(where, 0) + count
-            self._causes.setdefault(where, error)
+            self._unseen[tp] = self._unseen.get(tp, 0) + count
+            self._causes.setdefault(tp, error)
             return self.round
 
-    def seen(self, where, count, told_in):
-        """The failure of *count* records of *where* was seen; if it was reported before, others that failed since stay unseen."""
+    def seen(self, tp, count, failed_in):
+        """The user has seen the failure of *count* records of *tp*. Nothing is subtracted if `take_failures` reported their round."""
         with self._lock:
-            if told_in != self.round:
+            if failed_in != self.round:
                 return
-            left = self._unobserved.get(where, 0) - count
+            left = self._unseen.get(tp, 0) - count
             if left > 0:
-                self._unobserved[where] = left
+                self._unseen[tp] = left
             else:
-                self._unobserved.pop(where, None)
-                self._causes.pop(where, None)
+                self._unseen.pop(tp, None)
+                self._causes.pop(tp, None)
 
     def take_failures(self):
-        """The unseen failures as (count, {TopicPartition: first error}); they count as seen now."""
+        """Return the unseen failures as (count, {TopicPartition: first error}), and count them as seen."""
         with self._lock:
-            count, causes = sum(self._unobserved.values()), {where: raisable(error) for where, error in self._causes.items()}
-            self._unobserved, self._causes = {}, {}
+            count, causes = sum(self._unseen.values()), {tp: raisable(error) for tp, error in self._causes.items()}
+            self._unseen, self._causes = {}, {}
             self.round += 1
             return count, causes
 
 
 @cython.cclass
 class BatchResult:
-    """The fate of one batch: pending, then either a base offset or an error, for good.
+    """The outcome of one batch: pending, then a base offset or an error, which never changes.
 
-    ``base_offset`` is -1 when the broker did not say (acks=0), ``append_time`` -1 when the producer's timestamps hold.
-    A batch that was split has parts with a fate each (`of` finds a record's); it is done when all of them are, and its
+    ``base_offset`` is -1 when the broker returned none (acks=0), ``append_time`` -1 when the producer's timestamps hold.
+    A batch that was split has parts with an outcome each (`of` finds a record's part). It is done when all parts are, and its
     ``error`` is the first of theirs. The fields are declared in delivery.pxd.
     """
 
@@ -93,19 +93,19 @@ class BatchResult:
 
     @property
     def whole(self):
-        """The result that deliveries look at: of the batch that this is a part of. A part may be split again, and then has no end of its own."""
+        """The result that deliveries refer to: of the batch that was split, for a part of it. A part that is split again is never done."""
         return self if self._whole is None else self._whole
 
     def complete(self, base_offset: cython.longlong, append_time: cython.longlong = -1) -> bool:
-        """The broker has the batch. False when the outcome was known already (P23: the first one stands)."""
+        """Complete with success. Returns False when the outcome was known already (P23: the first one stands)."""
         return self._finish(base_offset, append_time, None, None)
 
     def fail(self, error: object, records: object = None) -> bool:
-        """The batch is given up, *records* (index → error) for reasons of their own (P24). False when the outcome was known already."""
+        """Fail all records with *error*, those of *records* (index → error) with their own (P24). Returns False when the outcome was known already."""
         return self._finish(-1, -1, error, records)
 
     def split(self, counts):
-        """The batch travels on in parts of *counts* records: their results, each to be completed like a batch's own (P20)."""
+        """Split into parts of *counts* records. Returns their results, each to be completed like that of a batch (P20)."""
         whole: BatchResult = self if self._whole is None else self._whole
         parts, first = [], self.first
         for count in counts:
@@ -121,7 +121,7 @@ class BatchResult:
 
     @cython.cfunc
     def of(self, index: cython.int) -> BatchResult:
-        """The part that holds record *index*; the batch itself, if it is whole."""
+        """The part that holds record *index*; this result if the batch was not split."""
         found: BatchResult = self
         if self._parts is not None:
             part: BatchResult
@@ -146,11 +146,11 @@ class BatchResult:
             self.append_time = append_time
             self.error = error
             self._records = records
-            if error is not None:  # counted before anybody can see it
+            if error is not None:  # counted before `done` is visible
                 self._round = self.observer.failed(self.topic_partition, self.count, error)
             self._done = True
         if self._whole is None:
-            self._tell()
+            self._notify()
         else:
             self._whole._part_done(error)
         return True
@@ -164,45 +164,45 @@ class BatchResult:
             if self._unfinished:
                 return
             self._done = True
-        self._tell()
+        self._notify()
 
     @cython.cfunc
-    def _tell(self) -> object:
-        """Call the gates in their order; one that is added meanwhile gets in line behind those not called yet."""
+    def _notify(self) -> object:
+        """Call the callbacks in their order; one that is added meanwhile is called after them."""
         while True:
             with self._lock:
-                gate, gates = self._gate, self._gates
-                self._gate = self._gates = None
-                if gate is None:
-                    self._told = True
+                callback, callbacks = self._callback, self._callbacks
+                self._callback = self._callbacks = None
+                if callback is None:
+                    self._notified = True
                     return
-            self._open(gate)
-            if gates is not None:
-                for gate in gates:
-                    self._open(gate)
+            self._call(callback)
+            if callbacks is not None:
+                for callback in callbacks:
+                    self._call(callback)
 
     @cython.cfunc
-    def _open(self, gate: object) -> object:
+    def _call(self, callback: object) -> object:
         try:
-            gate()
-        except Exception:  # noqa: BLE001 who waits on a loop that is closed, say, must keep the outcome from nobody
-            _log.exception("somebody who waited for %s-%s could not be told its outcome", self.topic, self.partition)
+            callback()
+        except Exception:  # noqa: BLE001 one failing callback (its loop is closed, for example) must not stop the others
+            _log.exception("a waiter for a batch of %s-%s could not be notified; the others are", self.topic, self.partition)
 
-    def when_done(self, gate):
-        """Call *gate()* when the outcome is known; at once if all others were called. Internal waiting, not a user's callback."""
+    def when_done(self, callback):
+        """Call *callback()* when the outcome is known, at once if it is. Internal: users' callbacks go through `Observer.dispatch`."""
         with self._lock:
-            if not self._told:
-                if self._gate is None:
-                    self._gate = gate
-                elif self._gates is None:
-                    self._gates = [gate]  # most batches have one gate, and need no list
+            if not self._notified:
+                if self._callback is None:
+                    self._callback = callback
+                elif self._callbacks is None:
+                    self._callbacks = [callback]  # most batches have one callback, and need no list
                 else:
-                    self._gates.append(gate)
+                    self._callbacks.append(callback)
                 return
-        gate()
+        callback()
 
     def wait(self, timeout=None) -> bool:
-        """Block the calling thread until done, at most *timeout* seconds; whether it is done."""
+        """Block the calling thread until done, at most *timeout* seconds. Returns whether it is done."""
         if self._done:
             return True
         self.observer.check_wait()
@@ -214,16 +214,16 @@ class BatchResult:
         self.forget(gate.release)
         return self._done
 
-    def forget(self, gate):
-        """Undo `when_done`: whoever waits again and again must leave nothing behind."""
+    def forget(self, callback):
+        """Undo `when_done`: repeated waits with a timeout must not accumulate callbacks."""
         with self._lock:
-            if self._gates is not None and gate in self._gates:
-                self._gates.remove(gate)
-            elif self._gate == gate:
-                self._gate = self._gates.pop(0) if self._gates else None
+            if self._callbacks is not None and callback in self._callbacks:
+                self._callbacks.remove(callback)
+            elif self._callback == callback:
+                self._callback = self._callbacks.pop(0) if self._callbacks else None
 
     def failures(self, index: cython.int, count: cython.int):
-        """(first, the one after the last, cause) of those among *count* records from *index* on that failed."""
+        """(first, stop, error) of each run of failed records among *count* records from *index* on."""
         found: list = []
         end: cython.int = index + count
         stop: cython.int
@@ -239,7 +239,7 @@ class BatchResult:
         return found
 
     def see(self, index: cython.int, count: cython.int = 1):
-        """Somebody looked at the outcome of *count* records from *index* on: failures of them are no longer silent."""
+        """Report to the observer that the user has seen the outcome of *count* records from *index* on."""
         part: BatchResult
         for first, stop, _ in self.failures(index, count):
             with self._lock:
@@ -251,11 +251,11 @@ class BatchResult:
                 self.observer.seen(self.topic_partition, fresh, part._round)
 
 
-@cython.freelist(512)  # who looks at none of them makes and drops one for each record
+@cython.freelist(512)  # a program that ignores them creates and drops one per record
 @cython.no_gc
 @cython.cclass
 class Delivery:
-    """The fate of one record: wait with ``result()``, ``await`` it, or add a callback. 32 bytes; pins no buffer."""
+    """The result of one record: wait with ``result()``, ``await`` it, or add a callback. 32 bytes; pins no buffer."""
 
     @property
     def topic(self) -> str:
@@ -274,11 +274,11 @@ class Delivery:
     def result(self, timeout=None):
         """Wait for the acknowledgement.
 
-        ``timeout`` is in seconds; None waits until ``delivery_timeout_ms`` has settled it. Returns `RecordMetadata`.
+        ``timeout`` is in seconds; None waits until ``delivery_timeout_ms`` has decided it. Returns `RecordMetadata`.
 
         Raises:
             KafkaError: why the record was not delivered.
-            KafkaTimeoutError: not known yet; the record is still on its way.
+            KafkaTimeoutError: not known yet; the record is still being sent.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -300,23 +300,23 @@ class Delivery:
         batch: BatchResult = self._batch
         delivery = self
 
-        def observed():
+        def seen():
             batch.see(delivery._index)  # before it runs: a flush() that ends meanwhile must not report it
             batch.observer.dispatch(lambda: callback(delivery))
 
-        batch.when_done(observed)
+        batch.when_done(seen)
 
-    def tell(self, listener):
-        """Call ``listener(metadata, error)`` when done, as callbacks are, one of them None. It is not the user who looks: a failure stays unseen."""
+    def add_outcome_listener(self, listener):
+        """Call ``listener(metadata, error)`` when done, one of them None, where callbacks run. A failure stays unseen by the user."""
         batch: BatchResult = self._batch
         delivery = self
 
-        def told():
+        def report():
             error = batch.error_of(delivery._index)
             metadata = _metadata(delivery) if error is None else None
             batch.observer.dispatch(lambda: listener(metadata, None if error is None else raisable(error)))
 
-        batch.when_done(told)
+        batch.when_done(report)
 
     def __await__(self):
         if not self._batch._done:
@@ -334,7 +334,7 @@ def _first(part):
 
 @cython.cfunc
 def _metadata(delivery: Delivery) -> object:
-    """Not a method: C methods would put a pointer to their table into each of millions of deliveries."""
+    """Not a method: C methods would add a vtable pointer to each of millions of deliveries."""
     batch: BatchResult = delivery._batch.of(delivery._index)
     offset = batch.base_offset + delivery._index - batch.first if batch.base_offset >= 0 else None
     timestamp = batch.append_time if batch.append_time >= 0 else batch.base_timestamp + delivery._delta
@@ -343,8 +343,8 @@ def _metadata(delivery: Delivery) -> object:
 
 @cython.cfunc
 def new_delivery(batch: BatchResult, index: cython.int, delta: cython.int) -> Delivery:
-    made: Delivery = Delivery.__new__(Delivery)
-    made._batch = batch
-    made._index = index
-    made._delta = delta
-    return made
+    delivery: Delivery = Delivery.__new__(Delivery)
+    delivery._batch = batch
+    delivery._index = index
+    delivery._delta = delta
+    return delivery

@@ -90,7 +90,7 @@ class SendPath:
             if type(timestamp) is not int or not 0 <= timestamp <= INT64_MAX:
                 return None
             stamp = timestamp
-        queues: TopicQueues = self._accumulator._topics.get(topic)
+        queues: TopicQueues = self._accumulator._topics.by_name.get(topic)
         if queues is None:
             return None
         chosen: cython.Py_ssize_t = self.choose(queues, key, partition)

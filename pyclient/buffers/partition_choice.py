@@ -1,8 +1,8 @@
 # cython: language_level=3, freethreading_compatible=True, embedsignature=True
-"""Which partition a record goes to: the one its sender names, or what the partitioner says, if that can be.
+"""The partition of a record: the one that the caller passes, or the partitioner's, which is checked.
 
-Knows nothing of hashes or queues. Once per record, in the sender's thread: compiled, since calling a Python function would cost
-more than hashing the key. Holds no lock: partitioners are the user's code.
+Knows no hashes or queues. It runs once per record, in the sender's thread, and is compiled because calling a Python function would
+cost more than hashing the key. It holds no lock: partitioners are user code.
 """
 import cython
 
@@ -11,37 +11,37 @@ from pyclient.plugins import STICKY as _STICKY
 
 @cython.final
 @cython.cclass
-class Choice:
-    """A producer's way to choose. ``keyed_only``: the partitioner is not asked for records without a key; ``ignore_keys``: never."""
+class PartitionChoice:
+    """``keyed_only``: the partitioner is called only for records with a key; ``ignore_keys``: never."""
 
-    _ask: object
-    _who: str
+    _partition: object
+    _name: str
     _sticky: object
     _keyed_only: cython.bint
     _ignore_keys: cython.bint
 
     def __init__(self, partitioner, *, keyed_only: cython.bint, ignore_keys: cython.bint):
-        self._ask = partitioner.partition
-        self._who = type(partitioner).__name__
+        self._partition = partitioner.partition
+        self._name = type(partitioner).__name__
         self._sticky = _STICKY
         self._keyed_only = keyed_only
         self._ignore_keys = ignore_keys
 
     def partition(self, queues, key, value, wanted):
-        """The partition asked for, the partitioner's, or `STICKY`. What the partitioner raises passes through.
+        """*wanted*, or the partitioner's choice, or `STICKY`. Exceptions of the partitioner propagate.
 
         Raises:
-            ValueError: the partitioner said what is no partition.
+            ValueError: the partitioner returned something else than a partition of the topic.
         """
         if wanted is not None:
             return wanted
         if self._ignore_keys or (self._keyed_only and key is None):
             return self._sticky
-        chosen = self._ask(queues.topic, key, value, queues)
+        chosen = self._partition(queues.topic, key, value, queues)
         if chosen is self._sticky:
-            return chosen  # a hash has nothing to say without a key
+            return chosen  # a hash partitioner's answer for a record without a key
         count: cython.Py_ssize_t = len(queues)
         if not isinstance(chosen, int) or not 0 <= chosen < count:
-            raise ValueError(f"{self._who} chose partition {chosen!r} of topic {queues.topic!r}, "
+            raise ValueError(f"{self._name} chose partition {chosen!r} of topic {queues.topic!r}, "
                              f"which has {count}: it must return a number in range(len(partitions))")
         return chosen

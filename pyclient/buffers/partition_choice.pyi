@@ -5,6 +5,6 @@ from pyclient.buffers.queues import TopicQueues
 from pyclient.plugins import Partitioner
 
 @final
-class Choice:
+class PartitionChoice:
     def __init__(self, partitioner: Partitioner, *, keyed_only: bool, ignore_keys: bool) -> None: ...
     def partition(self, queues: TopicQueues, key: bytes | None, value: bytes | None, wanted: int | None) -> int: ...

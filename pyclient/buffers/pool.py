@@ -1,10 +1,10 @@
 # cython: language_level=3, freethreading_compatible=True
-"""Byte buffers for batches: how many bytes may be held, which are free, who waits for some.
+"""Byte buffers for batches: how many bytes are used, which buffers are free, which senders wait for one.
 
 Knows sizes and waiters; knows no records, partitions or clocks. Every call is made under the Accumulator's lock.
-Rules: what is handed out, charged and kept free never exceeds ``total``; waiters are served strictly in order of
-arrival, and nobody overtakes them (P03), save those that stand aside because they may take nothing yet.
-Compiled, though nothing here is hot: between two lines of an interpreted function Ctrl-C could raise, and lose a buffer.
+Rules: used, charged and free bytes together never exceed ``total``. Waiters are served strictly in order of arrival (P03), except
+those set aside because their partition may take no memory yet.
+Compiled although nothing here is hot: between two lines of an interpreted function Ctrl-C could raise, and lose a buffer.
 """
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SMALLEST: Final = 2048
 
 
 class Waiter:
-    """One sender that waits for a buffer. ``notify`` is called once, under the lock, when ``grant`` was filled.
+    """One sender that waits for a buffer. ``notify`` is called once, under the lock, when ``grant`` is set.
 
-    The sender makes it before it gets in line: it can always leave, whatever interrupts it. While ``allowed()`` is false it
-    stands aside and holds up nobody.
+    The sender creates it before it waits, so it can always leave, whatever interrupts it. While ``allowed()`` is false the waiter
+    is set aside and blocks no other.
     """
 
     __slots__ = ("allowed", "grant", "notify", "size")
@@ -36,26 +36,26 @@ def _always() -> bool:
 
 
 class WaitStats:
-    """How long senders wait for memory. Also read without the lock, by whoever asks for metrics."""
+    """How long senders wait for memory. Metrics read it without the lock."""
 
     def __init__(self) -> None:
         self._since: dict[Waiter, float] = {}
         self._ended = 0.0
 
     def __len__(self) -> int:
-        """How many wait now, also those who stand aside."""
+        """The number of waiters now, those set aside included."""
         return len(self._since)
 
     def begin(self, waiter: Waiter, now: float) -> None:
-        """It waits from *now* (seconds) on."""
+        """*waiter* waits from *now* (seconds) on."""
         self._since[waiter] = now
 
     def end(self, waiter: Waiter, now: float) -> None:
-        """It waits no longer, if it did."""
+        """End its wait, if there is one."""
         self._ended += now - self._since.pop(waiter, now)
 
     def seconds(self, now: float) -> float:
-        """All waits together, those that have not ended up to *now*."""
+        """The sum of all waits, unfinished ones up to *now*."""
         return self._ended + sum(now - since for since in list(self._since.values()))
 
 
@@ -76,7 +76,7 @@ class Pool:
 
     @property
     def waiting(self) -> int:
-        """How many senders wait for memory; those who stand aside do not count."""
+        """How many senders wait for memory, without those set aside."""
         return len(self._waiters)
 
     def size_for(self, need: int) -> int:
@@ -87,11 +87,11 @@ class Pool:
         return need
 
     def take(self, size: int) -> bytearray | None:
-        """A buffer of *size* bytes, or None when there is no room or others wait for it already."""
-        return None if self._waiters else self._grab(size)
+        """A buffer of *size* bytes; None when there is no room or other senders wait already."""
+        return None if self._waiters else self._allocate(size)
 
     def give(self, buffer: bytearray) -> None:
-        """Take a buffer back and serve who waits."""
+        """Return a buffer to the pool, and serve waiters."""
         size = len(buffer)
         self.used -= size
         free = self._free.get(size)
@@ -101,12 +101,12 @@ class Pool:
         self._serve()
 
     def swap(self, buffer: bytearray, size: int) -> None:
-        """Take a buffer back and account *size* bytes held elsewhere for it (smaller: compressed output)."""
+        """Return a buffer, and charge *size* bytes (not more) for the compressed output that replaces it."""
         self.used += size
         self.give(buffer)
 
     def discharge(self, size: int) -> None:
-        """The *size* bytes that `swap` accounted are free."""
+        """Free *size* bytes that `swap` charged."""
         self.used -= size
         self._serve()
 
@@ -117,14 +117,14 @@ class Pool:
         self._serve()
 
     def readmit(self) -> None:
-        """Whoever stands aside and is allowed now gets in line: at its end, for it could not have been served before."""
+        """Queue the waiters set aside that are allowed now, at the end: they could not have been served before."""
         aside, self._aside = self._aside, deque()
         for waiter in aside:
             (self._waiters if waiter.allowed() else self._aside).append(waiter)
         self._serve()
 
     def leave(self, waiter: Waiter) -> None:
-        """Stop waiting: a grant already made goes back, and whoever is next is served."""
+        """Stop waiting: a grant already made goes back, and the next waiter is served."""
         if waiter.grant is not None:
             grant, waiter.grant = waiter.grant, None
             self.give(grant)
@@ -134,8 +134,8 @@ class Pool:
             self._waiters.remove(waiter)
             self._serve()
 
-    def turn_away(self) -> None:
-        """Nobody will be served any more: let everybody look again (P08)."""
+    def end_waits(self) -> None:
+        """Notify every waiter without a grant: none will be served any more (P08)."""
         waiters = [*self._waiters, *self._aside]
         self._waiters.clear()
         self._aside.clear()
@@ -145,14 +145,14 @@ class Pool:
     def _serve(self) -> None:
         while self._waiters:
             head = self._waiters[0]
-            grant = self._grab(head.size)
+            grant = self._allocate(head.size)
             if grant is None:
                 return
             self._waiters.popleft()
             head.grant = grant
             head.notify()
 
-    def _grab(self, size: int) -> bytearray | None:
+    def _allocate(self, size: int) -> bytearray | None:
         free = self._free.get(size)
         if free:
             self.free_bytes -= size

@@ -1,4 +1,4 @@
-# C interface: the Accumulator and its batches look into queues without a Python call.
+# C interface: the Accumulator and its batches read queues without a Python call.
 cimport cython
 
 
@@ -8,11 +8,11 @@ cdef class PartitionQueue:
     cdef readonly int partition
     cdef readonly object waiting   # deque of Batch: SEALING, SEALED or IN_FLIGHT
     cdef object _open              # the Batch that takes records
-    cdef bint _due                 # the open batch may leave: its linger has passed, or flush or memory pressure wants it
-    cdef bint _listed              # stands in the Accumulator's ready list, or the loop holds it
+    cdef bint _due                 # the open batch may leave: its linger has ended, flush was called, or senders wait for memory
+    cdef bint _listed              # in the list of `ReadyQueues`, or held by the loop
     cdef bint _leaderless
     cdef Py_ssize_t _held          # bytes of memory that its batches take
-    cdef TopicQueues _home         # the topic's
+    cdef TopicQueues _home         # its topic
 
 
 @cython.final
@@ -20,23 +20,25 @@ cdef class TopicQueues:
     cdef readonly str topic
     cdef readonly list queues
     cdef readonly tuple available  # partitions with a leader; all of them when none has one
-    cdef readonly object shares    # of the available ones in what has no key; None: all the same
+    cdef readonly object shares    # of the available ones in records without a key; None: equal shares
     cdef Py_ssize_t _count
     cdef int _sticky
     cdef Py_ssize_t _sticky_bytes
-    cdef dict _busy                # its queues that hold batches which are closed and not done
+    cdef dict _busy                # its queues with batches that are closed and not done
 
-    cdef bint turn(self, Py_ssize_t homeless, Py_ssize_t full, object random) except -1
+    cdef bint turn(self, Py_ssize_t rejected, Py_ssize_t full, object random) except -1
 
     # Private.
-    cdef bint _turn_is_over(self, Py_ssize_t homeless, Py_ssize_t full) except -1
+    cdef bint _turn_is_over(self, Py_ssize_t rejected, Py_ssize_t full) except -1
 
 
 @cython.final
-cdef class PartitionMemory:
-    cdef Py_ssize_t _half
-    cdef Py_ssize_t _stranded
+cdef class TopicTable:
+    cdef dict by_name
+    cdef Py_ssize_t _batch_limit
+    cdef object _random
+    cdef dict _changed             # topics whose sticky partition changed since `take_changed`
 
-    cdef object account(self, PartitionQueue queue, Py_ssize_t size)
-    cdef bint strands(self, PartitionQueue queue, Py_ssize_t size) except -1
-    cdef object lead(self, PartitionQueue queue, bint led)
+    cdef PartitionQueue queue_for(self, TopicQueues topic, Py_ssize_t partition, Py_ssize_t rejected)
+    cdef TopicQueues update(self, str name, Py_ssize_t count, object available)
+    cdef list take_changed(self, bint all_topics)

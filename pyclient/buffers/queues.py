@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""The partitions of a topic as senders see them: where each one's batches stand in line, whose turn it is, what they hold of the memory.
+"""The topics of a producer: a queue of batches per partition, and the sticky partition of records without a key (KIP-794).
 
-Knows partitions, their leaders and the turns of what has no key; knows neither records nor buffers.
-Rule: partitions without a leader hold at most half the memory together, so that they stop no other. Everything is done under the
-Accumulator's lock, save looking at what is published: a topic's queues and which of them are available.
+Knows partitions and which of them have a leader; knows no records or buffers. Every call is made under the Accumulator's lock, except
+reading what is published: a topic's queues and which of them are available.
 """
 import cython
 
@@ -35,10 +34,7 @@ class PartitionQueue:
 @cython.final
 @cython.cclass
 class TopicQueues:
-    """A topic's partitions as senders see them, and the partition keyless records stick to for now (KIP-794).
-
-    The fields are declared in queues.pxd.
-    """
+    """The partitions of a topic, and which of them is sticky now. The fields are declared in queues.pxd."""
 
     def __init__(self, topic: str):
         self.topic = topic
@@ -48,9 +44,9 @@ class TopicQueues:
         self._busy = {}
 
     def update(self, count, available):
-        """The topic has *count* partitions now, those of *available* with a leader; they stand in order, as shares are found by bisection.
+        """The topic has *count* partitions now, those of *available* with a leader, sorted because `pick` bisects.
 
-        Fewer than before when it was created anew: the queues of the others take no more records, but keep what they hold.
+        There are fewer than before when the topic was created again: the queues of the others take no more records, but keep theirs.
         """
         for number in range(len(self.queues), count):
             self.queues.append(PartitionQueue(self, self.topic, number))
@@ -61,12 +57,12 @@ class TopicQueues:
             self._sticky = -1
 
     def pick(self, draw: cython.double):
-        """The partition that *draw*, from 0 up to but not 1, falls on: a binary search in the sums of the shares (P32)."""
+        """The partition of *draw*, 0 <= draw < 1: a binary search in the sums of the shares (P32)."""
         if self.shares is None:
             return self.available[int(draw * len(self.available))]
         total, whole, ends, positions = self.shares
         point: cython.longlong = int(draw * total)
-        behind: cython.Py_ssize_t = bisect_right(ends, point)  # so many busy ones lie wholly before the point
+        behind: cython.Py_ssize_t = bisect_right(ends, point)  # busy partitions whose share ends before the point
         at: cython.longlong = point // whole
         if behind > 0:
             at = positions[behind - 1] + 1 + (point - ends[behind - 1]) // whole
@@ -77,54 +73,64 @@ class TopicQueues:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def turn(self, homeless: cython.Py_ssize_t, full: cython.Py_ssize_t, random: object) -> cython.bint:
-        """Draw another sticky partition, if there is none or its turn is over; whether that was so.
+    def turn(self, rejected: cython.Py_ssize_t, full: cython.Py_ssize_t, random: object) -> cython.bint:
+        """Draw another sticky partition if there is none or its turn is over; True if it drew.
 
-        *homeless* are the bytes of a record that found no room in its batch, *full* those that a batch holds.
+        *rejected* are the bytes of a record that did not fit into the open batch, *full* the bytes that a batch holds.
         """
-        if self._sticky >= 0 and not self._turn_is_over(homeless, full):
+        if self._sticky >= 0 and not self._turn_is_over(rejected, full):
             return False
-        # Not choice(): interpreted code under the lock would run the handlers of signals there, and theirs may send.
+        # Not choice(): interpreted code runs signal handlers, here under the lock, and a handler may call send().
         self._sticky = self.pick(random.random())
         self._sticky_bytes = 0
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _turn_is_over(self, homeless: cython.Py_ssize_t, full: cython.Py_ssize_t) -> cython.bint:
-        """A batch's worth of bytes, and no batch to be filled (P31). The gap at a full batch's end counts, or a turn would begin another."""
+    def _turn_is_over(self, rejected: cython.Py_ssize_t, full: cython.Py_ssize_t) -> cython.bint:
+        """A batch's worth of bytes was written and no batch is open (P31). The gap at a full batch's end counts, or the turn would
+        open another batch.
+        """
         queue: PartitionQueue = self.queues[self._sticky]
-        return queue._open is None and self._sticky_bytes + homeless >= full
+        return queue._open is None and self._sticky_bytes + rejected >= full
 
 
 @cython.final
 @cython.cclass
-class PartitionMemory:
-    """The bytes that partitions hold of *memory*: each one's, and together those of partitions without a leader."""
+class TopicTable:
+    """The topics with known partitions, and which of them changed since the loop read them. The fields are declared in queues.pxd."""
 
-    def __init__(self, memory: cython.Py_ssize_t):
-        self._half = memory // 2
-
-    @cython.cfunc
-    def account(self, queue: PartitionQueue, size: cython.Py_ssize_t) -> object:
-        """The queue's batches take *size* bytes more."""
-        queue._held += size
-        if queue._leaderless:
-            self._stranded += size
+    def __init__(self, batch_limit: cython.Py_ssize_t, random: object):
+        self.by_name = {}
+        self._batch_limit = batch_limit
+        self._random = random
+        self._changed = {}
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def strands(self, queue: PartitionQueue, size: cython.Py_ssize_t) -> cython.bint:
-        """Whether *size* bytes more would give partitions without a leader above half the memory. They may always have one batch."""
-        return queue._leaderless and self._stranded > 0 and self._stranded + size > self._half
+    def queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t, rejected: cython.Py_ssize_t) -> PartitionQueue:
+        """The queue of *partition*, -1 for the sticky one. *rejected* are the bytes of a record that did not fit into the open batch."""
+        if partition < 0:
+            if topic.turn(rejected, self._batch_limit, self._random):
+                self._changed[topic] = None
+            partition = topic._sticky
+        if partition >= topic._count:
+            raise IndexError(f"topic {topic.topic} has {topic._count} partitions, numbered from 0; there is no {partition}")
+        return topic.queues[partition]
 
     @cython.cfunc
-    def lead(self, queue: PartitionQueue, led: cython.bint) -> object:
-        """The queue's partition has a leader, or has none."""
-        if queue._leaderless == led:
-            queue._leaderless = not led
-            self._stranded += -queue._held if led else queue._held
+    def update(self, name: str, count: cython.Py_ssize_t, available: object) -> TopicQueues:
+        """Publish a topic's partitions, those of *available* with a leader."""
+        topic: TopicQueues = self.by_name.get(name)
+        if topic is None:
+            topic = TopicQueues(name)
+        topic.update(count, available)
+        self.by_name[name] = topic
+        if topic._sticky >= 0:
+            self._changed[topic] = None
+        return topic
 
-    def __str__(self):
-        """What there is to say of it, behind how much all hold."""
-        return f", {self._stranded} B of them for partitions without a leader, which may take half" if self._stranded else ""
+    @cython.cfunc
+    def take_changed(self, all_topics: cython.bint) -> list:
+        """Topics with another sticky partition or other leaders since the last call, or all of them."""
+        changed, self._changed = self._changed, {}
+        return list(self.by_name.values() if all_topics else changed)

@@ -1,13 +1,14 @@
 # The compiled module's types; tests/test_tidy.py compares the names with the source.
 from collections import deque
 from collections.abc import Iterable
+from random import Random
 from typing import TypeAlias, final
 
 from pyclient.buffers.batch import Batch
 from pyclient.records import TopicPartition
 
 Shares: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-"""Of all together, of one with nothing waiting; sums up to the end of each busy one; their positions among the available."""
+"""(total of all shares, share of an idle partition, running sums at the end of each busy partition, their positions in `available`)."""
 
 @final
 class PartitionQueue:
@@ -37,5 +38,5 @@ class TopicQueues:
     def __len__(self) -> int: ...
 
 @final
-class PartitionMemory:
-    def __init__(self, memory: int) -> None: ...
+class TopicTable:
+    def __init__(self, batch_limit: int, random: Random) -> None: ...

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True, embedsignature=True
-"""Records of a bulk on their way into batches: a chunk of them at a time, as pointers into what the user gave.
+"""The records of a bulk, a chunk at a time, as pointers into the user's lists or Arrow buffers.
 
-Loaded by one thread from lists or from Arrow's buffers, then taken by the Accumulator, which writes many under one hold of
-its lock. A record that cannot be sent is refused by its index, the others go on.
+One thread loads a chunk; the Accumulator then writes many of its records while it holds its lock once. A record that cannot be sent
+is rejected under its index, the others are sent.
 Knows records; knows no batches, memory or partitions' queues.
 """
 import cython
@@ -17,7 +17,7 @@ from cython.cimports.pyclient.codec.encode import put_record, record_bound
 from pyclient.errors import KafkaError, RecordRejectedError
 
 CHUNK = 1024
-"""Records loaded at a time: few enough to stay in the processor's cache until they are written."""
+"""Records loaded at a time: few enough to stay in the CPU cache until they are written."""
 
 _CHUNK = cython.declare(cython.Py_ssize_t, 1024)
 STICKY = cython.declare(cython.int, -1)
@@ -61,19 +61,19 @@ def fill(rows: cython.pointer(Row), at: cython.Py_ssize_t, end: cython.Py_ssize_
 
 @cython.cclass
 class Rows:
-    """A chunk of records that are to be appended, in order. The fields are declared in rows.pxd.
+    """A chunk of records to append, in order. The fields are declared in rows.pxd.
 
-    *topics* are queues, or why there are none, and *names* theirs. ``convert(what, item)`` makes bytes, a partition or a timestamp
-    of what is not one yet, or raises. *key_hash* is a partitioner's capsule (`pyclient.plugins.HashesKeys`), which chooses for keyed
-    records. ``on_refused(error)`` is told of each record that is refused.
+    *topics* are queues, or the error why a topic has none, and *names* theirs. ``convert(what, item)`` returns the bytes, partition or
+    timestamp of an item that is not one yet, or raises. *key_hash* is a partitioner's capsule (`pyclient.plugins.HashesKeys`), which
+    chooses for keyed records. ``on_rejected(error)`` is called for each record that is rejected.
     """
 
-    def __init__(self, deliveries: Deliveries, topics: list, names: list, convert: object, key_hash: object = None, on_refused: object = None):
+    def __init__(self, deliveries: Deliveries, topics: list, names: list, convert: object, key_hash: object = None, on_rejected: object = None):
         self.deliveries = deliveries
         self.topics = topics
         self._names = names
         self._convert = convert
-        self._on_refused = on_refused
+        self._on_rejected = on_rejected
         self._hash_owner = key_hash
         if key_hash is not None:
             self._hash = cython.cast(KeyHash, PyCapsule_GetPointer(key_hash, b"pyclient.key_hash"))
@@ -81,7 +81,7 @@ class Rows:
     def __cinit__(self):
         self.rows = cython.cast(cython.pointer(Row), PyMem_RawMalloc(_CHUNK * cython.sizeof(Row)))
         if self.rows == cython.NULL:
-            raise MemoryError("no memory to send records with")
+            raise MemoryError("no memory for the records of a bulk")
 
     def __dealloc__(self):
         PyMem_RawFree(self.rows)
@@ -97,46 +97,47 @@ class Rows:
         """The `TopicQueues` of the next record."""
         return self.topics[self.rows[self.at].topic]
 
-    def refuse(self, error: object):
-        """The next record is not to be appended."""
-        self.refuse_row(self.rows[self.at].number, self.rows[self.at].topic, error)
+    def reject(self, error: object):
+        """Skip the next record: it is not queued, because of *error*."""
+        self.reject_row(self.rows[self.at].number, self.rows[self.at].topic, error)
         self.at += 1
 
     @cython.cfunc
-    def refuse_row(self, number: int64_t, topic: int32_t, error: object) -> object:
-        """The record at place *number* of the chunk is not to be appended."""
+    def reject_row(self, number: int64_t, topic: int32_t, error: object) -> object:
+        """The record with index *number* in the chunk is not queued, because of *error*."""
         row: int64_t = self.first + number
         if not isinstance(error, KafkaError):
             wrapped = RecordRejectedError(f"record {row} was not queued: {type(error).__name__}: {error}")
             wrapped.__cause__ = error
             error = wrapped
-        self.deliveries.refuse(row, 1, self._names[topic], error)
+        self.deliveries.reject(row, 1, self._names[topic], error)
         self.decided += 1
-        if self._on_refused is not None:
-            self._on_refused(error)
+        if self._on_rejected is not None:
+            self._on_rejected(error)
 
     def load(self, first: int64_t, values: list, keys: list | None, headers: list | None, stamps: list | None,
-             partitions: list | None, places: list | None, partition: int32_t, now: int64_t):
-        """The next chunk, from lists of its own (what is converted is put into them): at most `CHUNK` records.
+             partitions: list | None, topic_indexes: list | None, partition: int32_t, now: int64_t):
+        """Load the next chunk, at most `CHUNK` records, from lists that it may change (converted items are stored in them).
 
-        *headers* are header sections, *places* say which topic. *partition* is for all when there are no *partitions*; -1 leaves it to key or stickiness.
+        *headers* are header sections, *topic_indexes* index `topics`. Without *partitions*, *partition* is for all; -1 leaves the choice
+        to the key's hash or the sticky partition.
         """
         number: cython.Py_ssize_t
         column: list
-        for column in (keys, headers, stamps, partitions, places):
-            if column is not None and len(column) != len(values):  # what follows reads them without looking where they end
+        for column in (keys, headers, stamps, partitions, topic_indexes):
+            if column is not None and len(column) != len(values):  # they are read below without bounds checks
                 raise ValueError(f"a chunk has {len(values)} values and {len(column)} of something else")
         self._begin(first, len(values))
         self._kept = (values, keys, headers)
         for number in range(len(values)):
             try:
-                self.load_item(number, values, keys, headers, stamps, partitions, places, partition, now)
-            except Exception as error:  # noqa: BLE001 serializers and partitioners are the user's
-                self.refuse_row(number, self.rows[self.end].topic, error)
+                self.load_item(number, values, keys, headers, stamps, partitions, topic_indexes, partition, now)
+            except Exception as error:  # noqa: BLE001 serializers and partitioners are user code
+                self.reject_row(number, self.rows[self.end].topic, error)
 
     def load_columns(self, first: int64_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, value: Column | None, key: Column | None,
                      headers: Column | None, timestamp: Column | None, topics: Column | None, now: int64_t):
-        """The next chunk, rows *start* to *stop* of Arrow columns; None for those that are absent."""
+        """Load the next chunk from rows *start* to *stop* of Arrow columns; None for absent ones."""
         row: cython.pointer(Row)
         at: cython.Py_ssize_t
         topic: int32_t = 0
@@ -165,11 +166,11 @@ class Rows:
                         row.timestamp = cython.cast(cython.pointer(int64_t), timestamp.data)[at + timestamp.offset]
                     self.deliveries.keep_stamp(first + at - start, row.timestamp)
                     if row.timestamp < 0:
-                        self._convert("timestamp", row.timestamp)  # raises, in its own words
-                self.place(row, STICKY)
+                        self._convert("timestamp", row.timestamp)  # raises the error with its text
+                self.set_partition(row, STICKY)
                 self.end += 1
-            except Exception as error:  # noqa: BLE001 it concerns this record alone
-                self.refuse_row(at - start, topic, error)
+            except Exception as error:  # noqa: BLE001 only this record is affected
+                self.reject_row(at - start, topic, error)
 
     # ---- inside -------------------------------------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Rows:
     def _begin(self, first: int64_t, loaded: cython.Py_ssize_t):
         self.first, self.loaded = first, loaded
         self.at = self.end = 0
-        self._known = -1  # a topic may have more partitions by now
+        self._current_topic = -1  # a topic may have got more partitions since the last chunk
 
     def _make_room(self, size: cython.Py_ssize_t):
         if size > self._sections_room:
@@ -202,19 +203,19 @@ class Rows:
         row.number = cython.cast(int32_t, number)
         return row
 
-    def _look_at(self, number: int32_t):
+    def _select_topic(self, number: int32_t):
         topic = self.topics[number]
         if isinstance(topic, BaseException):
             raise topic
         self._count = len(topic)
-        self._known = number
+        self._current_topic = number
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def place(self, row: cython.pointer(Row), partition: int32_t) -> cython.int:
-        """Note the record's partition; a key's hash decides where nobody else has."""
-        if row.topic != self._known:
-            self._look_at(row.topic)
+    def set_partition(self, row: cython.pointer(Row), partition: int32_t) -> cython.int:
+        """Store the record's partition; for *partition* -1 the key's hash chooses if there is one."""
+        if row.topic != self._current_topic:
+            self._select_topic(row.topic)
         row.partition = partition
         if partition < 0 and row.key_len >= 0 and self._hash != cython.NULL:
             row.partition = cython.cast(int32_t, self._hash(row.key, row.key_len) % cython.cast(cython.uint, self._count))
@@ -240,9 +241,9 @@ class Rows:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def load_item(self, number: cython.Py_ssize_t, values: list, keys: list, headers: list, stamps: list, partitions: list,
-                  places: list, partition: int32_t, now: int64_t) -> cython.int:
+                  topic_indexes: list, partition: int32_t, now: int64_t) -> cython.int:
         row: cython.pointer(Row) = self.next_row(number)
-        row.topic = 0 if places is None else places[number]
+        row.topic = 0 if topic_indexes is None else topic_indexes[number]
         row.timestamp = now
         if stamps is not None:
             stamp = self._convert("timestamp", stamps[number])
@@ -255,6 +256,6 @@ class Rows:
         row.headers, row.headers_len = cython.NULL, -1
         if headers is not None:
             self.read_item(headers, number, "headers", cython.address(row.headers), cython.address(row.headers_len))
-        self.place(row, partition if partitions is None else self._convert("partition", partitions[number]))
+        self.set_partition(row, partition if partitions is None else self._convert("partition", partitions[number]))
         self.end += 1
         return 0

@@ -17,7 +17,7 @@ class Rows:
         names: list[str],
         convert: Callable[[str, Any], Any],
         key_hash: object = None,
-        on_refused: Callable[[KafkaError], object] | None = None,
+        on_rejected: Callable[[KafkaError], object] | None = None,
     ) -> None: ...
     @property
     def deliveries(self) -> Deliveries: ...
@@ -33,7 +33,7 @@ class Rows:
     def loaded(self) -> int: ...
     @property
     def topic(self) -> TopicQueues: ...
-    def refuse(self, error: Exception) -> None: ...
+    def reject(self, error: Exception) -> None: ...
     def load(
         self,
         first: int,
@@ -42,7 +42,7 @@ class Rows:
         headers: list[Any] | None,
         stamps: list[Any] | None,
         partitions: list[Any] | None,
-        places: list[int] | None,
+        topic_indexes: list[int] | None,
         partition: int,
         now: int,
     ) -> None: ...

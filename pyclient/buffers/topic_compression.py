@@ -1,6 +1,6 @@
-"""How the batches of a topic are compressed: one way for all, and another for some topics.
+"""The compression of each topic's batches: `compression_type` for all, `compression_by_topic` for some.
 
-Knows codecs and bytes; knows neither batches nor memory.
+Knows codecs and bytes; knows no batches or memory.
 """
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from pyclient.records import TopicPartition
 
 
 class Codecs:
-    """A codec and its level (None is the codec's own); ``by_topic`` has those of the topics that differ."""
+    """A codec and its level (None is the codec's default); ``by_topic`` has those of other topics."""
 
     def __init__(self, codec: Compression, level: int | None, by_topic: Mapping[str, tuple[Compression, int | None]]) -> None:
-        self._usual = (codec, level)
+        self._default = (codec, level)
         self._by_topic = dict(by_topic)
 
     def of(self, topic: str) -> tuple[Compression, int | None]:
         """The codec of a topic, and its level."""
-        return self._by_topic.get(topic, self._usual)
+        return self._by_topic.get(topic, self._default)
 
     def compressed(self, topic: str, records: memoryview) -> tuple[Compression, bytes | bytearray | memoryview]:
-        """The codec used, and what it made of *records*. What does not pay is sent as it is."""
+        """The codec used, and the compressed *records*; NONE and *records* where compression saves nothing."""
         codec, level = self.of(topic)
         if codec is Compression.NONE:
             return Compression.NONE, records
         payload = compress(codec, records, level)
         return (codec, payload) if len(payload) < len(records) else (Compression.NONE, records)
 
-    def failure(self, where: TopicPartition, count: int, error: Exception) -> KafkaError:
-        """What *count* records are told that could not be compressed."""
-        codec, _ = self.of(where.topic)
+    def failure(self, tp: TopicPartition, count: int, error: Exception) -> KafkaError:
+        """The error of *count* records that could not be compressed."""
+        codec, _ = self.of(tp.topic)
         return KafkaError(f"{count} records could not be compressed with {codec.name.lower()}: {error!r}. They were not sent.",
-                          topic_partition=where)
+                          topic_partition=tp)

@@ -192,17 +192,17 @@ class BulkSend:
     def _refuse_loaded(self, rows: Rows, error: KafkaError) -> None:
         before = rows.decided
         while rows.position is not None:
-            rows.refuse(error)
+            rows.reject(error)
         self._count_exhausted(rows.decided - before - 1, error)  # the first of them was counted when its time was over
 
     def _refuse(self, first: int, count: int, topic: str, error: KafkaError) -> None:
         """Records that were not even looked at."""
-        self._deliveries.refuse(first, count, topic, error)
+        self._deliveries.reject(first, count, topic, error)
         self._count_exhausted(count, error)
 
     def _count_exhausted(self, count: int, error: KafkaError) -> None:
         if isinstance(error, BufferExhaustedError):
-            self._core.accumulator.refuse_behind(count)
+            self._core.accumulator.reject_rest(count)
 
     def _make_rows(self, topics: list[TopicQueues | Exception], names: list[str], key_hash: object) -> Rows:
         self._shown = 0

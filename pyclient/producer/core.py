@@ -67,7 +67,7 @@ class ProducerCore(ClientCore):
         metrics.watch(BUFFER_TOTAL, lambda: buffers.pool.total)
         metrics.watch(BUFFER_AVAILABLE, lambda: buffers.pool.total - buffers.pool.used)
         metrics.watch(BUFFER_WAIT, lambda: buffers.waits.seconds(self.clock()))
-        metrics.watch(BUFFER_EXHAUSTED, lambda: buffers.refused)
+        metrics.watch(BUFFER_EXHAUSTED, lambda: buffers.rejected)
         metrics.watch(WAITING_THREADS, lambda: len(buffers.waits))
 
     def managers(self) -> Sequence[Manager]:
@@ -150,7 +150,7 @@ class ProducerCore(ClientCore):
         self.raise_failures()
 
     async def _settled(self, timeout: float | None) -> None:
-        results = [batch.result.whole for batch in self.accumulator.hurry()]
+        results = [batch.result.whole for batch in self.accumulator.flush_open()]
         self.driver.wake()
 
         def settled() -> bool | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.fast_send import SendPath
-from pyclient.buffers.partition_choice import Choice
+from pyclient.buffers.partition_choice import PartitionChoice
 from pyclient.config import ProducerConfig
 from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches, as_serializer, load_plugin
 from pyclient.producer.arguments import as_bytes
@@ -40,7 +40,7 @@ class Router:
         self._ignores_keys = default and config.partitioner_ignore_keys
         self.on_new_batch = NewBatchNotifier(partitioner) if isinstance(partitioner, SeesNewBatches) else None
         """Notifies the partitioner of new batches; None when it has no method for that."""
-        self.partition = Choice(partitioner, keyed_only=default, ignore_keys=self._ignores_keys).partition
+        self.partition = PartitionChoice(partitioner, keyed_only=default, ignore_keys=self._ignores_keys).partition
         """(queues, key, value, the requested partition or None) → the partition, or `STICKY`."""
 
     def key_hash(self) -> object:

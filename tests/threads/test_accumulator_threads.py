@@ -72,7 +72,7 @@ class Drain:
             ended = self.ended
             self.wake.clear()
             if ended:
-                self.buffers.hurry()
+                self.buffers.flush_open()
             self.waiting.update(dict.fromkeys(self.buffers.take_ready(float("inf"))))
             self.buffers.next_linger()
             busy = [queue for queue in list(self.waiting) if self.serve(queue)]
@@ -86,7 +86,7 @@ class Drain:
         if batch is not None and batch.state is BatchState.SEALING:
             self.buffers.seal(batch)
         if batch is None or batch.state is not BatchState.SEALED:
-            if not self.buffers.watch(queue):
+            if not self.buffers.still_ready(queue):
                 del self.waiting[queue]
             return queue in self.waiting
         self.buffers.start(batch)
@@ -166,7 +166,7 @@ def test_every_record_arrives_once_in_its_threads_order_and_learns_its_offset(se
         while not senders.last.is_set():
             assert 0 <= buffers.pool.used <= buffers.pool.total
             buffers.set_topic("orders", PARTITIONS, [n for n in range(PARTITIONS) if chance.random() < 0.7])
-            buffers.hurry()
+            buffers.flush_open()
             drain.wake.set()
         buffers.set_topic("orders", PARTITIONS, range(PARTITIONS))
         drain.end()

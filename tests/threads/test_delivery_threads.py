@@ -26,7 +26,7 @@ def batch(observer: Observer, count: int = RECORDS) -> tuple[list[Delivery], Bat
     orders = buffers.topic("orders")
     assert orders is not None
     made = [buffers.append(orders, 0, -1, None, b"v", None) for _ in range(count)]
-    (only,) = buffers.hurry()
+    (only,) = buffers.flush_open()
     return [each for each in made if each is not None], only.result
 
 

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterator
 
 import pytest
 
-import pyclient.buffers.accumulator
+import pyclient.buffers.pending_batches
 import pyclient.buffers.topic_compression
 from pyclient import Producer
 from pyclient.buffers.batch import BatchState
@@ -50,7 +50,7 @@ while handled < 1000:
     made.append(orders, -1, -1, None, b"x" * 60, None)
     sent += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
-assert sum(batch.count for batch in made.hurry()) == sent + handled == made.unsettled
+assert sum(batch.count for batch in made.flush_open()) == sent + handled == made.unsettled
 """
 
 
@@ -125,7 +125,7 @@ def test_ctrl_c_while_a_batch_is_compressed_leaves_it_sealed_and_its_partition_g
     orders = buffers.topic("orders")
     assert orders is not None
     buffers.append(orders, 0, -1, None, b"x" * 500, None)
-    buffers.hurry()
+    buffers.flush_open()
     (queue,) = buffers.take_ready(0)
     batch = buffers.head(queue)
     assert batch is not None
@@ -162,7 +162,7 @@ def test_a_producer_that_is_collected_while_its_accumulator_is_locked_hangs_nobo
         warned.extend(str(each.message) for each in caught)
         return BatchResult(*made)  # type: ignore[arg-type]  # as it was called
 
-    monkeypatch.setattr(pyclient.buffers.accumulator, "BatchResult", collecting)
+    monkeypatch.setattr(pyclient.buffers.pending_batches, "BatchResult", collecting)
     team = Team()
     team.add("append", lambda: buffers.append(orders, 0, -1, None, b"x", None))
     team.run()

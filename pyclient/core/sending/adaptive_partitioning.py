@@ -60,9 +60,9 @@ class Balance:
 
     def update(self, now: float, stuck: Collection[int], cluster: Cluster) -> None:
         """*stuck* are the nodes that cannot take what is ready for them."""
-        for topic in self._accumulator.turned(everything=self._follow(now, stuck)):
+        for topic in self._accumulator.take_changed_topics(all_topics=self._follow(now, stuck)):
             backlogs = self._backlogs(topic)
-            self._accumulator.share_out(topic, shares(len(topic.available), backlogs, self._avoided_of(topic, backlogs, cluster)))
+            self._accumulator.set_shares(topic, shares(len(topic.available), backlogs, self._avoided_of(topic, backlogs, cluster)))
 
     def next_deadline(self) -> float | None:
         """When the next node will be avoided."""

@@ -136,7 +136,7 @@ class Sender:
     def abandon(self, error: KafkaError) -> None:
         """Fail whatever is not settled (the end of ``close``, or of the client); of what is under way the error says that nobody knows."""
         given_up = 0
-        for batch in self._accumulator.hurry():
+        for batch in self._accumulator.flush_open():
             batch.in_doubt = _in_doubt(batch)
             self._accumulator.drop(batch)
             given_up += batch.count if batch.result.fail(self._failure(batch, error)) else 0
@@ -145,7 +145,7 @@ class Sender:
 
     def _fail_all(self, error: KafkaError) -> None:
         """There will be no producer id: whatever waits for one fails, what comes later may try again (I12)."""
-        for batch in self._accumulator.hurry():
+        for batch in self._accumulator.flush_open():
             if batch.state is not BatchState.IN_FLIGHT and not batch.result.done:
                 self._accumulator.drop(batch)
                 self._fail(batch, self._failure(batch, error))
@@ -222,7 +222,7 @@ class Sender:
     def _has_more(self, node: int) -> bool:
         """Whether something waits that is not under way, as far as its first queue tells: those that were served stand behind the others."""
         first = next(iter(self._by_leader[node]), None)
-        return first is not None and self._accumulator.watch(first)
+        return first is not None and self._accumulator.still_ready(first)
 
     def _has_id(self, queues: dict[PartitionQueue, None]) -> bool:
         """Whether there is a producer id, if one is needed. It is asked for only while something waits for it: who was refused asks anew
@@ -231,7 +231,7 @@ class Sender:
         if self._ids is None or self._ids.current is not None:
             return True
         for queue in list(queues):
-            if self._accumulator.watch(queue):
+            if self._accumulator.still_ready(queue):
                 self._ids.want()
                 break
             del queues[queue]
@@ -251,7 +251,7 @@ class Sender:
                 self._seal(batch)  # perhaps elsewhere; and what cannot be compressed is gone
             if batch is not None and batch.state is BatchState.SEALED:
                 return batch if lane.may_send(batch) else None
-            if not self._accumulator.watch(queue):
+            if not self._accumulator.still_ready(queue):
                 return None
 
     def _lane(self, queue: PartitionQueue) -> PartitionSequence:
@@ -314,7 +314,7 @@ class Sender:
             verdict = lane.judged(batch, found, first=batch.queue.waiting[0] is batch)
             self._settle(now, lane, batch, verdict)
             self._retire_id(lane)
-            if not isinstance(verdict, Stored) or self._accumulator.watch(batch.queue):
+            if not isinstance(verdict, Stored) or self._accumulator.still_ready(batch.queue):
                 self._place(batch.queue, now)  # what came in meanwhile may leave now
                 quiet = False
         return quiet and not any(self._by_leader.values())

@@ -112,7 +112,7 @@ class AccumulatorRules(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.buffers.hurry()
+        self.buffers.flush_open()
         self.look()  # as whoever flushes has the loop do
 
     # --- the loop ----------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class AccumulatorRules(RuleBasedStateMachine):
         if any(each.queue is queue for each in self.under_way):
             return
         batch = drain(self.buffers, queue)
-        assert (batch is not None) == self.buffers.watch(queue)
+        assert (batch is not None) == self.buffers.still_ready(queue)
         if batch is None:
             self.seen_ready.discard(queue)
             return
@@ -247,7 +247,7 @@ class AccumulatorRules(RuleBasedStateMachine):
             self.buffers.release(batch)
             if batch not in self.dropped:
                 self.settle(batch)
-        self.buffers.hurry()
+        self.buffers.flush_open()
         for queue in self.queues:
             while (head := drain(self.buffers, queue)) is not None:
                 self.check_head(queue, head)
@@ -255,7 +255,7 @@ class AccumulatorRules(RuleBasedStateMachine):
                 self.buffers.release(head)
         assert not any(self.sent.values()), "records were lost"
         assert self.buffers.pool.used == 0
-        assert self.buffers.hurry() == []
+        assert self.buffers.flush_open() == []
         assert self.buffers.next_linger() is None
 
 
@@ -316,7 +316,7 @@ def test_P11_a_flush_lets_everything_leave() -> None:
     buffers = accumulator(clock, linger=1000)
     for partition in (2, 0):
         put(buffers, partition=partition)
-    assert [batch.queue.partition for batch in buffers.hurry()] == [2, 0]
+    assert [batch.queue.partition for batch in buffers.flush_open()] == [2, 0]
     assert [queue.partition for queue in buffers.take_ready(clock.now)] == [2, 0]
 
 
@@ -421,7 +421,7 @@ def test_the_loop_is_not_woken_for_a_queue_that_it_holds_until_it_hears_that_not
     put(buffers, b"x" * 900)
     assert loop.wakes == 1, "what is under way is no news, what is sealed behind it is"
     buffers.retry(queue.waiting[0])
-    assert buffers.watch(queue), "a batch that came back may leave"
+    assert buffers.still_ready(queue), "a batch that came back may leave"
 
 
 def test_a_queue_is_ready_once_though_the_loop_has_sent_of_it_what_it_was_not_yet_told_of() -> None:
@@ -439,7 +439,7 @@ def test_a_queue_is_ready_once_though_the_loop_has_sent_of_it_what_it_was_not_ye
     second = queue.waiting[1]
     assert buffers.start(first)
     assert not buffers.start(second)
-    buffers.hurry()
+    buffers.flush_open()
     assert loop.look() == [0]
 
 
@@ -515,7 +515,7 @@ def test_P05_what_was_granted_to_grow_with_begins_a_batch_if_the_other_has_left_
     leave(buffers, 1)
     delivery = buffers.append(topic_of(buffers), 0, -1, None, b"x" * 900, None, waiter)
     assert delivery is not None
-    buffers.hurry()
+    buffers.flush_open()
     batch = drain(buffers, topic_of(buffers).queues[0])
     assert batch is not None
     assert len(decoded(batch)) == 1
@@ -556,7 +556,7 @@ def test_a_record_larger_than_a_batch_gets_a_buffer_of_its_own() -> None:
     put(buffers, b"a")
     put(buffers, b"x" * 20_000)
     put(buffers, b"b")
-    assert [batch.count for batch in buffers.hurry()] == [1, 1, 1]
+    assert [batch.count for batch in buffers.flush_open()] == [1, 1, 1]
     assert 20_000 < buffers.pool.used < 30_000
 
 
@@ -566,7 +566,7 @@ def test_a_record_that_can_never_be_sent_is_refused_with_the_option_that_forbids
     with pytest.raises(RecordTooLargeError, match=option):
         put(buffers, b"x" * 10_000)
     assert buffers.pool.used == 0
-    assert buffers.hurry() == []
+    assert buffers.flush_open() == []
 
 
 def test_old_options_of_ten_kilobytes_work() -> None:
@@ -594,7 +594,7 @@ def test_timestamps_too_far_apart_for_one_batch_begin_another() -> None:
     buffers = accumulator(Clock())
     for timestamp in (0, 2**31 - 1, 2**31, 2**40, 5):
         put(buffers, timestamp=timestamp)
-    assert [batch.count for batch in buffers.hurry()] == [2, 1, 1, 1]
+    assert [batch.count for batch in buffers.flush_open()] == [2, 1, 1, 1]
 
 
 # --- sealing ---------------------------------------------------------------------------------------------------------
@@ -608,7 +608,7 @@ def test_what_does_not_get_smaller_is_sent_as_it_is(codec: Compression, fill: bo
     values = [b"x" * 500 if fill else noise(500 + number) for number in range(count)]
     for value in values:
         put(buffers, value)
-    buffers.hurry()
+    buffers.flush_open()
     batch = drain(buffers, topic_of(buffers).queues[0])
     assert batch is not None
     (read,) = read_batches(b"".join(bytes(piece) for piece in batch.pieces()))
@@ -621,7 +621,7 @@ def test_compressed_output_is_accounted_instead_of_the_buffer() -> None:
     buffers = accumulator(Clock(), compression=Compression.ZSTD)
     for _ in range(20):
         put(buffers, b"x" * 500)
-    buffers.hurry()
+    buffers.flush_open()
     batch = drain(buffers, topic_of(buffers).queues[0])
     assert batch is not None
     assert buffers.pool.used == batch.size - HEADER_SIZE < 500
@@ -633,7 +633,7 @@ def test_compressed_output_is_accounted_instead_of_the_buffer() -> None:
 def test_P07_a_batch_given_up_while_it_is_sealed_keeps_its_buffer_until_then(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
     buffers = accumulator(Clock(), compression=codec)
     put(buffers, b"x" * 1000)
-    buffers.hurry()
+    buffers.flush_open()
     queue = topic_of(buffers).queues[0]
     batch = buffers.head(queue)
     assert batch is not None
@@ -645,7 +645,7 @@ def test_P07_a_batch_given_up_while_it_is_sealed_keeps_its_buffer_until_then(cod
     buffers.seal(batch)
     assert state_of(batch) is BatchState.DONE
     assert buffers.pool.used == used - 2048
-    buffers.hurry()
+    buffers.flush_open()
     assert buffers.take_ready(0.0) == [queue]
     later = drain(buffers, queue)
     assert later is not None
@@ -661,7 +661,7 @@ def test_records_that_cannot_be_compressed_fail_and_hold_up_no_other(monkeypatch
     buffers = accumulator(Clock(), compression=Compression.ZSTD, observer=observer)
     delivery = put(buffers)
     assert delivery is not None
-    buffers.hurry()
+    buffers.flush_open()
     queue = topic_of(buffers).queues[0]
     assert drain(buffers, queue) is not None
     with pytest.raises(KafkaError, match="could not be compressed with zstd.*no more"):
@@ -670,7 +670,7 @@ def test_records_that_cannot_be_compressed_fail_and_hold_up_no_other(monkeypatch
     assert buffers.pool.used == 0
     monkeypatch.undo()
     put(buffers)
-    buffers.hurry()
+    buffers.flush_open()
     following = drain(buffers, queue)
     assert following is not None
     assert following.state is BatchState.SEALED
@@ -679,7 +679,7 @@ def test_records_that_cannot_be_compressed_fail_and_hold_up_no_other(monkeypatch
 def test_a_retried_batch_is_sent_with_the_same_bytes() -> None:
     buffers = accumulator(Clock(), compression=Compression.GZIP)
     put(buffers, b"x" * 500)
-    buffers.hurry()
+    buffers.flush_open()
     batch = drain(buffers, topic_of(buffers).queues[0])
     assert batch is not None
     first = [bytes(piece) for piece in batch.pieces()]
@@ -725,7 +725,7 @@ def test_batches_that_are_done_are_kept_by_nobody_however_long_another_lingers()
     references = []
     for _ in range(50):
         delivery = put(buffers)
-        (_, batch) = buffers.hurry()
+        (_, batch) = buffers.flush_open()
         sealed = drain(buffers, queue)
         assert sealed is batch
         buffers.release(batch)
@@ -762,7 +762,7 @@ def test_a_record_without_key_that_waits_for_memory_counts_once_towards_the_batc
             pass
     for _ in range(10):
         assert buffers.append(orders, -1, -1, None, b"x" * 1500, None) is None
-    for batch in buffers.hurry():
+    for batch in buffers.flush_open():
         buffers.drop(batch)
     after = put(buffers, b"x" * 900, partition=-1)
     assert after is not None
@@ -788,7 +788,7 @@ def test_a_topic_created_anew_with_fewer_partitions_takes_records_for_those_it_h
     with pytest.raises(IndexError, match="has 2 partitions"):
         put(buffers, partition=2)
     assert {each.partition for _ in range(100) if (each := put(buffers, b"x" * 4000, partition=-1)) is not None} == {0, 1}
-    assert buffers.hurry()[0].queue.partition == 7
+    assert buffers.flush_open()[0].queue.partition == 7
     buffers.set_topic("orders", 8, range(8))
     assert len(topic_of(buffers).queues) == len(topic_of(buffers)) == 8
 
@@ -798,7 +798,7 @@ def test_ctrl_c_while_one_batch_is_sealed_leaves_no_other_unsealed() -> None:
     queues = buffers.topic("orders")
     assert queues is not None
     buffers.append(queues, -1, -1, None, b"x" * 3000, None)
-    (sticky,) = buffers.hurry()
+    (sticky,) = buffers.flush_open()
     buffers.append(queues, 1 - sticky.queue.partition, -1, None, b"x" * 3000, None)
     interrupts = iter([KeyboardInterrupt()])
 

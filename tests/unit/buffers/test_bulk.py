@@ -64,7 +64,7 @@ class BulkRules(AccumulatorRules):
 
 def refuse_the_rest(rows: Any) -> None:
     while rows.position is not None:
-        rows.refuse(KafkaError("no memory"))
+        rows.reject(KafkaError("no memory"))
 
 
 TestBulk = BulkRules.TestCase
@@ -74,7 +74,7 @@ TestBulk.settings = settings(max_examples=60, stateful_step_count=40)
 def written(buffers: Accumulator) -> dict[int, list[bytes]]:
     """What the batches of each partition hold, in order, byte for byte."""
     out: dict[int, list[bytes]] = {}
-    buffers.hurry()
+    buffers.flush_open()
     for queue in topic_of(buffers).queues:
         while (batch := buffers.head(queue)) is not None:
             buffers.seal(batch)
@@ -209,7 +209,7 @@ def test_deliveries_know_each_records_offset_partition_and_timestamp() -> None:
     deliveries = send_many(buffers, Observer(), values, keys=values, stamps=stamps, **by_key(values, 3))
     assert not deliveries.done()
     base = {0: 0, 1: 10_000, 2: 20_000}
-    for batch in buffers.hurry():
+    for batch in buffers.flush_open():
         batch.result.complete(base[batch.queue.partition])
         base[batch.queue.partition] += batch.count
     assert deliveries.done()
@@ -229,7 +229,7 @@ def test_failures_of_batches_are_ranges_of_indexes_and_count_as_seen_once() -> N
     observer = Observer()
     buffers = accumulator(Clock(), batch_size=2_000, observer=observer)
     deliveries = send_many(buffers, observer, [b"x" * 100] * 40, partition=0)
-    first, *others = buffers.hurry()
+    first, *others = buffers.flush_open()
     first.result.fail(KafkaError("broken"))
     for batch in others:
         batch.result.complete(5)
@@ -248,7 +248,7 @@ def test_P20_a_batch_that_was_split_tells_each_records_own_fate() -> None:
     observer = Observer()
     buffers = accumulator(Clock(), observer=observer)
     deliveries = send_many(buffers, observer, [b"%d" % at for at in range(10)], partition=0)
-    (batch,) = buffers.hurry()
+    (batch,) = buffers.flush_open()
     first, second, third = batch.result.split([4, 3, 3])
     first.complete(100)
     second.fail(KafkaError("too large"))
@@ -265,7 +265,7 @@ def test_P20_columns_have_the_offsets_of_the_parts() -> None:
     observer = Observer()
     buffers = accumulator(Clock())
     deliveries = send_many(buffers, observer, [b"%d" % at for at in range(5)], partition=0)
-    (batch,) = buffers.hurry()
+    (batch,) = buffers.flush_open()
     first, second = batch.result.split([2, 3])
     first.complete(100)
     second.complete(200, 777)

@@ -45,7 +45,7 @@ def deliveries(count: int, observer: Observer | None = None, *, gap: int = 10) -
     topic = buffers.topic("orders")
     assert topic is not None
     made = [buffers.append(topic, 3, 1000 + gap * number, None, b"value", None) for number in range(count)]
-    (batch,) = buffers.hurry()
+    (batch,) = buffers.flush_open()
     return batch.result, [delivery for delivery in made if delivery is not None]
 
 
@@ -118,7 +118,7 @@ def test_what_failed_keeps_nothing_alive_of_where_its_error_was_raised(look: Cal
         assert topic is not None
         delivery = buffers.append(topic, 0, -1, None, b"v", None)
         assert delivery is not None
-        for batch in buffers.hurry():
+        for batch in buffers.flush_open():
             batch.result.fail(KafkaError("no"))
         with pytest.raises(KafkaError):
             look(delivery)

@@ -92,7 +92,7 @@ def test_P30_the_fast_path_chooses_the_partitioners_partition_and_writes_the_sam
 
 
 def _sealed(buffers: Accumulator) -> list[bytes]:
-    (batch,) = buffers.hurry()
+    (batch,) = buffers.flush_open()
     (queue,) = buffers.take_ready(1000.0)
     assert buffers.head(queue) is batch
     buffers.seal(batch)
@@ -103,7 +103,7 @@ def test_on_delivery_runs_when_the_batch_is_completed() -> None:
     buffers = accumulator(Clock())
     called: list[object] = []
     delivery = offer(send_path(buffers), on_delivery=called.append)
-    (batch,) = buffers.hurry()
+    (batch,) = buffers.flush_open()
     batch.result.complete(5)
     assert called == [delivery]
 
@@ -297,7 +297,7 @@ def test_the_system_clock_stamps_records_when_no_wall_clock_is_given() -> None:
     buffers.set_topic("orders", 1, range(1))
     before = time.time_ns() // 1_000_000
     offer(send_path(buffers))
-    (batch,) = buffers.hurry()
+    (batch,) = buffers.flush_open()
     assert before <= batch.max_timestamp <= time.time_ns() // 1_000_000
 
 

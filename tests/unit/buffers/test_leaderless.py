@@ -53,7 +53,7 @@ def test_who_waits_for_a_partition_without_a_leader_holds_up_nobody_and_goes_on_
     fill(buffers, 1)
     line = line_up(buffers, 1, b"x" * 1900, lambda: told.append("line"))
     assert told == []
-    led = next(batch for batch in buffers.hurry() if batch.queue.partition == 1)
+    led = next(batch for batch in buffers.flush_open() if batch.queue.partition == 1)
     buffers.drop(led)
     assert told == ["line"]
     buffers.leave(line)
@@ -74,7 +74,7 @@ def test_who_waits_for_a_partition_without_a_leader_goes_on_when_its_memory_come
     assert told == sorted(told)
     for waiter in waiters:
         buffers.leave(waiter)
-    for batch in buffers.hurry():
+    for batch in buffers.flush_open():
         buffers.drop(batch)
     assert (buffers.pool.used, buffers.pool.waiting) == (0, 0)
     assert fill(buffers, 2) == MEMORY // 2 // 2048
@@ -104,7 +104,7 @@ def test_memory_of_partitions_is_accounted_the_same_whether_they_have_leaders_or
         buffers.set_topic("orders", 4, range(4))
         fill(buffers, 0, 1, 2, 3)
         buffers.set_topic("orders", 4, [])
-        for batch in buffers.hurry():
+        for batch in buffers.flush_open():
             buffers.drop(batch)
         buffers.set_topic("orders", 4, [0, 1])
         assert "without a leader" not in str(buffers.exhausted(topic_of(buffers), 1.0))

@@ -195,7 +195,7 @@ def test_P08_closing_tells_whoever_waits_and_grants_nothing() -> None:
     pool.take(TOTAL)
     told: list[int] = []
     waiters = [line_up(pool, SMALLEST, lambda number=number: told.append(number)) for number in range(3)]  # type: ignore[misc]
-    pool.turn_away()
+    pool.end_waits()
     assert told == [0, 1, 2]
     assert [waiter.grant for waiter in waiters] == [None, None, None]
     assert pool.waiting == 0

@@ -34,7 +34,7 @@ def leave(buffers: Accumulator, partition: int) -> None:
     topic = buffers.topic("orders")
     assert topic is not None
     queue = topic.queues[partition]
-    buffers.hurry()
+    buffers.flush_open()
     buffers.head(queue)
     while queue.waiting:
         if queue.waiting[0].state is BatchState.SEALING:
@@ -57,7 +57,7 @@ def test_P31_a_partition_keeps_records_until_its_batch_is_full_and_no_batch_is_l
     buffers = accumulator(Clock(), batch_size=BATCH, memory=100_000_000, partitions=100)
     lengths = turns([send(buffers) for _ in range(5_000)])[:-1]
     assert {length % (BATCH // SIZE) for length in lengths} == {0}
-    assert sum(batch.state is BatchState.OPEN for batch in buffers.hurry()) == 1
+    assert sum(batch.state is BatchState.OPEN for batch in buffers.flush_open()) == 1
 
 
 def test_P31_a_turn_whose_batches_leave_early_ends_after_a_batchs_worth_of_bytes() -> None:

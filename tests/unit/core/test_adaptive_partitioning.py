@@ -29,7 +29,7 @@ def topic_of(buffers: Accumulator, name: str = "orders") -> TopicQueues:
 
 def sharing(count: int, table: Shares | None) -> TopicQueues:
     buffers = accumulator(Clock(), partitions=count)
-    buffers.share_out(topic_of(buffers), table)
+    buffers.set_shares(topic_of(buffers), table)
     return topic_of(buffers)
 
 
@@ -181,7 +181,7 @@ def test_topics_to_which_nothing_is_sent_without_a_key_cost_nothing() -> None:
     for _ in range(100):
         buffers.append(topic_of(buffers), 1, -1, b"key", b"x" * 900, None)
     buffers.set_topic("orders", 3, range(3))
-    assert buffers.turned() == []
+    assert buffers.take_changed_topics() == []
 
 
 # ---- nodes that take nothing ----------------------------------------------------------------------------------------

@@ -575,7 +575,7 @@ class SenderRules(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.all.world.nodes = {1, 2, 3}
         self.all.leaders(1, 2, 3)
-        self.all.buffers.hurry()
+        self.all.buffers.flush_open()
         for _ in range(400):
             for sent in self.all.turn():
                 self.check(sent)

@@ -440,7 +440,7 @@ def test_P20_what_was_lost_on_the_way_is_split_too_and_begins_a_new_epoch() -> N
 def test_P20_flush_waits_for_the_parts() -> None:
     world = Idempotent()
     first, last = world.send(value=b"a"), world.send(value=b"b")
-    results = [batch.result for batch in world.buffers.hurry()]
+    results = [batch.result for batch in world.buffers.flush_open()]
     (sent,) = world.turn()
     produced(sent, {0: TOO_LARGE})
     (half,) = world.turn()
@@ -457,7 +457,7 @@ def test_P20_a_flush_that_began_between_two_splits_waits_for_the_parts_of_parts(
     deliveries = [world.send(value=b"%d" % number) for number in range(4)]
     (sent,) = world.turn()
     produced(sent, {0: TOO_LARGE})
-    results = [batch.result.whole for batch in world.buffers.hurry()]
+    results = [batch.result.whole for batch in world.buffers.flush_open()]
     (half,) = world.turn()
     produced(half, {0: TOO_LARGE})
     waiting = world.turn()

@@ -27,7 +27,7 @@ def batch(observer: LoopObserver) -> tuple[Delivery, BatchResult]:
     assert orders is not None
     delivery = buffers.append(orders, 0, -1, None, b"v", None)
     assert delivery is not None
-    (only,) = buffers.hurry()
+    (only,) = buffers.flush_open()
     return delivery, only.result
 
 

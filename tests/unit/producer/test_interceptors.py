@@ -388,7 +388,7 @@ def test_P20_P24_each_record_of_a_batch_is_told_its_own_fate_also_when_it_travel
     assert queues is not None
     for _ in range(3):
         buffers.append(queues, 0, 7, None, b"x", None)
-    (batch,) = buffers.hurry()
+    (batch,) = buffers.flush_open()
     first, rest = batch.result.split([1, 2])
     rest.fail(KafkaError("its batch's"), {1: KafkaError("its own")})
     first.complete(40)

@@ -1,0 +1,91 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
+"""Which queues have a batch that may leave, when the next linger ends, and whether the loop has to be woken for it.
+
+Knows queues and the states of their batches; knows no memory or records. Every call is made under the Accumulator's lock.
+Rule: a queue is listed once. The loop holds it from `take` until `refresh` says that nothing of it may leave.
+"""
+import cython
+from cython.cimports.libc.math import INFINITY
+from cython.cimports.pyclient.buffers.batch import IN_FLIGHT, SEALED, Batch
+from cython.cimports.pyclient.buffers.queues import PartitionQueue
+
+from collections import OrderedDict
+
+
+@cython.final
+@cython.cclass
+class ReadyQueues:
+    """Queues that may send, and open batches that *linger* seconds. The fields are declared in ready_queues.pxd."""
+
+    def __init__(self, linger: cython.double):
+        self._linger = linger
+        self._listed = {}
+        self._lingering = OrderedDict()
+        self._wake_at = INFINITY
+
+    @cython.cfunc
+    def add(self, queue: PartitionQueue) -> object:
+        """List a queue, unless it is listed or the loop holds it."""
+        if not queue._listed:
+            queue._listed = self.changed = True
+            self._listed[queue] = None
+
+    @cython.cfunc
+    def start_linger(self, batch: Batch) -> object:
+        self._lingering[batch] = None
+        self.changed = self.changed or batch.created + self._linger < self._wake_at
+
+    @cython.cfunc
+    def end_linger(self, batch: Batch) -> object:
+        """The batch takes no more records."""
+        self._lingering.pop(batch, None)
+
+    @cython.cfunc
+    def flush_open(self) -> object:
+        """End every linger now."""
+        while self._lingering:
+            batch: Batch = self._lingering.popitem(False)[0]
+            batch.queue._due = True
+            self.add(batch.queue)
+
+    @cython.cfunc
+    def take(self, now: cython.double) -> list:
+        """The listed queues of which something may leave, for the loop to hold."""
+        while self._lingering:
+            batch: Batch = next(iter(self._lingering))
+            if now < batch.created + self._linger:
+                break
+            self._lingering.popitem(False)
+            batch.queue._due = True
+            self.add(batch.queue)
+        listed, self._listed = self._listed, {}
+        self.changed, self._wake_at = False, INFINITY
+        queue: PartitionQueue
+        return [queue for queue in listed if self.refresh(queue)]
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def refresh(self, queue: PartitionQueue) -> cython.bint:
+        """Whether something of the queue may leave. If not, the loop no longer holds it and the next change lists it."""
+        queue._listed = self._may_leave(queue)
+        return queue._listed
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _may_leave(self, queue: PartitionQueue) -> cython.bint:
+        """True if the first batch not in flight is sealed, or if there is none and the open batch is due."""
+        batch: Batch
+        for batch in queue.waiting:
+            if batch._state != IN_FLIGHT:
+                return batch._state == SEALED
+        return queue._due and queue._open is not None
+
+    @cython.cfunc
+    def next_linger(self) -> object:
+        """When the oldest linger ends, or None. The loop wakes at that time; a linger that ends later does not wake it."""
+        self._wake_at = INFINITY
+        if not self._lingering:
+            return None
+        batch: Batch = next(iter(self._lingering))
+        self._wake_at = batch.created + self._linger
+        return self._wake_at
