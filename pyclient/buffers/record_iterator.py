@@ -5,7 +5,7 @@ A generator would cost as much as the making of a record does. Knows walks and w
 offsets and no consumers.
 """
 import cython
-from cython.cimports.pyclient.codec.batches import RecordIterator
+from cython.cimports.pyclient.codec.batches import BatchRecordIterator
 
 from pyclient.errors import ConcurrentUseError
 
@@ -17,7 +17,7 @@ class RecordCursor:
 
     _runs: object
     _run: object  # under way, when it is none of a batch
-    _batch: RecordIterator | None  # under way: the usual kind, of which a record costs no call through the interpreter
+    _batch: BatchRecordIterator | None  # under way: the usual kind, of which a record costs no call through the interpreter
     _current: object
     _stopped: cython.bint
 
@@ -70,7 +70,7 @@ class RecordCursor:
                 break
             else:
                 return None
-            self._batch = self._run if isinstance(self._run, RecordIterator) else None
+            self._batch = self._run if isinstance(self._run, BatchRecordIterator) else None
 
 
 @cython.final

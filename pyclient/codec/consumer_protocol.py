@@ -1,4 +1,4 @@
-"""What the members of a group tell each other through the coordinator: subscriptions and assignments (protocol type ``consumer``).
+"""The payloads that group members exchange through the coordinator: subscriptions and assignments (protocol type ``consumer``).
 
 A version, then its fields; a version only appends some. So what a newer client wrote is read as the newest version known here, and
 what that appended is left alone. Brokers pass these bytes on unread: any length in them may be hostile, and every one is checked.
@@ -36,7 +36,7 @@ _ASSIGNMENTS: Final = (AssignmentV0, AssignmentV1, AssignmentV2, AssignmentV3)
 def encode_subscription(member: MemberView) -> bytes:
     """What a member wants and owns, as Java writes it (version 3): topics sorted, owned partitions by topic and number.
 
-    ``instance_id`` is not part of it: the coordinator tells that to the leader.
+    ``instance_id`` is not part of it: the coordinator sends it to the leader.
 
     Raises:
         ValueError: a number or a name does not fit its field.
