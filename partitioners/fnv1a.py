@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True, embedsignature=True
-"""Sarama's hash of record keys, which librdkafka has too: FNV-1a, read as a signed number without its sign.
+"""Sarama's hash of record keys, also in librdkafka: the absolute value of FNV-1a as a signed number.
 
-Compiled under its own name; the same text runs as plain Python, where the mask does what C's 32 bits do by themselves.
-Compiled, ``-> int`` means just int: what may be `STICKY` says so, or it would come out as -1.
+Compiled under its own name; the same text runs as plain Python, where the mask does what C's 32 bits do implicitly.
+Compiled, ``-> int`` returns a plain int: a method that may return `STICKY` declares it, or it would return -1.
 """
 import cython
 
@@ -20,7 +20,7 @@ class Fnv1aPartitioner:
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int | Sticky:
         """The same key gives the same partition as long as the topic's number of partitions stays."""
         if key is None:
-            return STICKY  # not in one expression with a C number, which it would be turned into
+            return STICKY  # a statement of its own: in one expression with a C number it would be converted to one
         return _hash(key, len(key)) % len(partitions)
 
     def key_hash(self) -> object:
@@ -31,7 +31,7 @@ class Fnv1aPartitioner:
 
 
 def fnv1a(data: bytes) -> int:
-    """The 32-bit FNV-1a hash of *data*; from 2^31 on its distance to 2^32, since Go and C take it for negative there."""
+    """The 32-bit FNV-1a hash of *data*; from 2^31 on its distance to 2^32, because Go and C read it as negative."""
     return _hash(data, len(data))
 
 

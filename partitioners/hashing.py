@@ -1,6 +1,6 @@
-"""Hash partitioners whose hash a library has: murmur3 and CRC-32. Records of one key stay together.
+"""Hash partitioners with a hash from a library: murmur3 and CRC-32. Records with equal keys go to one partition.
 
-Records that a hash has nothing to say about get `STICKY`: the producer then fills one partition's batch after another (KIP-794).
+Records without a key get `STICKY`: the producer then fills one partition's batch after another (KIP-794).
 """
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """Java's default hash of record keys. Byte-identical, or the same key lands on another partition than Java's.
 
-Compiled under its own name; the same text runs as plain Python, where the masks do what C's 32 bits do by themselves.
-Compiled, ``-> int`` means just int: what may be `STICKY` says so, or it would come out as -1.
+Compiled under its own name; the same text runs as plain Python, where the masks do what C's 32 bits do implicitly.
+Compiled, ``-> int`` returns a plain int: a method that may return `STICKY` declares it, or it would return -1.
 """
 import cython
 
@@ -20,7 +20,7 @@ class Murmur2Partitioner:
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int | Sticky:
         """The same key gives the same partition as long as the topic's number of partitions stays."""
         if key is None:
-            return STICKY  # not in one expression with a C number, which it would be turned into
+            return STICKY  # a statement of its own: in one expression with a C number it would be converted to one
         return _positive(key, len(key)) % len(partitions)
 
     def key_hash(self) -> object:

@@ -1,6 +1,6 @@
-"""Partitioners that look at no key: they spread records over the partitions that have a leader, or leave the choice to others.
+"""Partitioners that ignore keys: they spread records over the partitions with a leader, or leave the choice to the producer or caller.
 
-When none has one they use all: the records wait for a leader like any others.
+When no partition has a leader they use all; the records then wait for a leader.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyclient.plugins import STICKY, Partitions
 
 
 class RoundRobinPartitioner:
-    """Each partition in turn, for every topic by itself, as Java's. Even, at the price of smaller batches than sticky ones."""
+    """Each partition in turn, separately per topic, as Java's. Even, but with smaller batches than sticky ones."""
 
     def __init__(self) -> None:
         self._turns: dict[str, Iterator[int]] = {}
@@ -21,7 +21,7 @@ class RoundRobinPartitioner:
         """The next partition with a leader."""
         turns = self._turns.get(topic)
         if turns is None:
-            turns = self._turns.setdefault(topic, count())  # one of two racing threads wins, for both
+            turns = self._turns.setdefault(topic, count())  # atomic: two racing threads get the same counter
         choices = _choices(partitions)
         return choices[next(turns) % len(choices)]
 
@@ -33,7 +33,7 @@ class RandomPartitioner:
         self._random = random or Random()
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
-        """A partition with a leader, drawn anew for each record."""
+        """A partition with a leader, drawn again for each record."""
         return self._random.choice(_choices(partitions))
 
 
@@ -46,10 +46,10 @@ class StickyPartitioner:
 
 
 class ExplicitPartitioner:
-    """None chooses: each record must name its partition, and one that does not is refused."""
+    """Chooses nothing: each record must be sent with a partition, or it is rejected."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
-        """Raises ValueError: asked only for a record that names no partition."""
+        """Raises ValueError: it is called only for a record without a partition."""
         raise ValueError(
             f"a record for topic {topic!r} names no partition, and the partitioner is 'explicit'. Nothing was queued. "
             f"Pass partition=0 to {len(partitions) - 1}, or choose another partitioner."

@@ -7,7 +7,7 @@ Rules: there is one lock, never held while compressing or calling user code. A b
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_GET_SIZE
-from cython.cimports.pyclient.buffers.batch import IN_FLIGHT, SEALED, Batch
+from cython.cimports.pyclient.buffers.batch import IN_FLIGHT, SEALED, Batch, fits
 from cython.cimports.pyclient.buffers.batch_memory import BatchMemory
 from cython.cimports.pyclient.buffers.clock import now_ms
 from cython.cimports.pyclient.buffers.delivery import Delivery
@@ -106,7 +106,7 @@ class Accumulator:
                 if self._closed is not None:
                     raise raisable(self._closed)
                 queue: PartitionQueue = self._topics.queue_for(topic, partition, 0)
-                room: cython.int = batches.room(queue._open, need, timestamp, waiter)
+                room: cython.int = FITS if fits(queue._open, need, timestamp) else batches.room(queue._open, need, timestamp, waiter)
                 while room == FULL:
                     full = full or []
                     full.append(batches.detach(queue))

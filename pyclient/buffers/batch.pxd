@@ -1,6 +1,6 @@
 # C interface: the Accumulator opens, fills and seals batches without a Python call.
 cimport cython
-from libc.stdint cimport int32_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t
 
 from pyclient.buffers.deliveries cimport Deliveries
 from pyclient.buffers.delivery cimport BatchResult, Delivery
@@ -53,6 +53,13 @@ cdef class Batch:
 
     # Private.
     cdef object _add_listeners(self, Rows rows, Py_ssize_t after, object on_outcome)
+
+
+# Whether a record fits into an open batch as it is. Inline: `send` decides it without a call.
+cdef inline bint fits(Batch batch, Py_ssize_t need, long long timestamp) noexcept:
+    if batch is None or batch._at + need > batch._limit or batch.count == INT32_MAX:
+        return False
+    return INT32_MIN <= timestamp - batch.result.base_timestamp <= INT32_MAX
 
 
 cdef Batch opened(PartitionQueue queue, BatchResult result, bytearray buffer, Py_ssize_t limit, long long timestamp, double now)

@@ -5,7 +5,7 @@ A generator would cost as much as making a record does. Knows cursors and the ca
 offsets.
 """
 import cython
-from cython.cimports.pyclient.codec.batches import RecordIterator as BatchRecordIterator
+from cython.cimports.pyclient.codec.batches import BatchRecordIterator
 
 from pyclient.errors import ConcurrentUseError
 

@@ -42,7 +42,7 @@ cdef class RecordBatch:
 
 
 # What RecordBatch.iter_records gives, for C callers that know it by its type.
-cdef class RecordIterator:
+cdef class BatchRecordIterator:
     cdef RecordBatch batch
     cdef str topic
     cdef int32_t partition

@@ -289,7 +289,7 @@ class RecordBatch:
 
     def iter_records(self, topic: str, partition: int, start: cython.Py_ssize_t = 0, stop: object = None) -> object:
         """As `records`, one at a time: each is built when asked for. The iterator keeps the batch alive."""
-        iterator: RecordIterator = RecordIterator.__new__(RecordIterator)
+        iterator: BatchRecordIterator = BatchRecordIterator.__new__(BatchRecordIterator)
         iterator.end = self.range_end(start, stop)
         iterator.position = start
         iterator.topic = topic
@@ -397,7 +397,7 @@ def _headers(at: cython.p_const_uchar, count: cython.Py_ssize_t, before: tuple |
 @cython.final
 @cython.no_gc
 @cython.cclass
-class RecordIterator:
+class BatchRecordIterator:
     """Iterator over records of one batch; builds each in `__next__`, with no Python frame in between."""
 
     def __iter__(self) -> object:

@@ -142,7 +142,7 @@ def _measure(
 @cython.nogil
 @cython.exceptval(check=False)
 def release_block(root: cython.pointer(ArrowArray)) -> cython.void:
-    """Free the whole tree. Arrow calls this for the root, in any thread, when nobody uses its columns any more."""
+    """Free the whole tree. Arrow calls this for the root, in any thread, when its columns are no longer used."""
     PyMem_RawFree(root.private_data)
     root.release = cython.NULL
 
@@ -275,7 +275,7 @@ class _Chunk:
                 end = _measure(batch, start, end, cython.address(sums), self.limit)
         if end == start and self.rows == 0:
             _add_record(cython.address(sums), batch.records_at + batch.index[start])
-            end = start + 1  # larger than the limit by itself: it has the chunk for itself
+            end = start + 1  # larger than the limit: it gets a chunk of its own
         if end > start:
             self.totals = sums
             self.rows += end - start
@@ -310,7 +310,7 @@ class _Chunk:
                 self.fill(part[0], part[1], part[2], part[3], part[4])
             return arrow.RecordBatch._import_from_c(cython.cast(uintptr_t, cython.address(root)), wanted)
         finally:
-            if root.release != cython.NULL:  # nobody took it over
+            if root.release != cython.NULL:  # no importer took it over
                 root.release(cython.address(root))
 
     @cython.cfunc

@@ -129,10 +129,10 @@ _scratch: Final = threading.local()
 
 
 def _exact(compress_into: Callable[..., int], data: Data, level: int) -> bytes:
-    """Just as large as what it holds, and it may be held for long: what a codec returns by itself has grown by doubling.
+    """Compressed bytes of exact size, since they may be kept for long: a codec's own output buffer grows by doubling.
 
-    By way of a buffer that each thread keeps: what grows and goes for every batch leaves holes in the heap. While it is used nobody else
-    finds it: the handler of a signal may compress a batch of its own in the middle of this.
+    Each thread reuses one scratch buffer: a buffer that grows and is freed with every batch fragments the heap. The scratch buffer is
+    taken away while in use, because a signal handler may compress another batch meanwhile.
     """
     size = len(data)
     bound = size + (size >> 3) + 1024  # more than gzip and zstd need for what cannot be compressed

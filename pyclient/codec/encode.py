@@ -244,7 +244,7 @@ def _utf8(index: cython.Py_ssize_t, name: str, text: cython.pointer(cython.p_con
 
 @cython.cfunc
 def _pairs(headers: object) -> list:
-    """Headers as exact tuples `(str, bytes | None)`, which nobody can change while they are written."""
+    """Headers as exact tuples `(str, bytes | None)`, which no other thread can change while they are written."""
     pairs: list = []
     if isinstance(headers, (str, bytes, dict)):
         raise TypeError(
@@ -408,7 +408,7 @@ def _finish(writer: _Writer, compression: object, level: object, fields: dict) -
     )
     if codec or writer.used != len(writer.buffer):
         return b"".join((header, records))
-    # Nobody else has seen this bytes object yet, so its first 61 bytes may still be written.
+    # No other code has this bytes object yet, so its first 61 bytes may still be written.
     memcpy(PyBytes_AS_STRING(writer.buffer), PyBytes_AS_STRING(header), 61)
     return writer.buffer
 
@@ -484,7 +484,7 @@ def encode_values(
         TypeError: a value is neither bytes nor None.
         ValueError: the level is not one of the codec's.
     """
-    items: list = list(values)  # a copy: nobody else can change it while C reads it
+    items: list = list(values)  # a copy: no other thread can change it while C reads it
     room: cython.Py_ssize_t = 0
     position: cython.Py_ssize_t
     for position, value in enumerate(items):

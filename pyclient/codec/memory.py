@@ -1,5 +1,5 @@
 # cython: language_level=3, freethreading_compatible=True, embedsignature=True
-"""Memory that nobody has written yet. Compiled, because Python can only make buffers full of zeros."""
+"""Uninitialised memory. Compiled, because Python can only create buffers filled with zeros."""
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize
 

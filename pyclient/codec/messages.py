@@ -116,10 +116,10 @@ def correlation_id_of(frame: memoryview) -> int:
 
 
 def decode_response(api: Api, version: int, frame: memoryview) -> Message:
-    """The answer in *frame* (header included); its ``records`` fields are views of *frame*.
+    """The response in *frame* (header included); its ``records`` fields are views of *frame*.
 
-    Bytes after its end are ignored, as Java and librdkafka do: there are brokers that write some (librdkafka's mock
-    cluster, after Metadata). Not in ApiVersions: there they tell that the version is not the one it was written in (M08).
+    Bytes after its end are ignored, as Java and librdkafka do: some brokers write such bytes (librdkafka's mock
+    cluster, after Metadata). Not in ApiVersions: there they show that the response was written in another version (M08).
 
     Raises:
         ProtocolError: truncated or damaged.

@@ -1,6 +1,6 @@
 """The groups that Java's assignors were asked to share out, over several rebalances each, and where their answers stand.
 
-`SCENARIOS` are drawn anew from their numbers. As a program (``python -m tests.data.assignor_questions``) it writes them for
+`SCENARIOS` are drawn from their numbers at each run. As a program (``python -m tests.data.assignor_questions``) it writes them for
 ``java/AssignorVectors.java``, which plays them with an assignor of its own for every member, and writes what each member was given.
 """
 from __future__ import annotations
@@ -215,7 +215,7 @@ def answers() -> Iterator[dict[str, list[TopicPartition]] | str]:
     """What Java gave in each rebalance, or the name of the exception that it raised; a scenario ends with one."""
     digest, *lines = gzip.decompress(ANSWERS.read_bytes()).decode().splitlines()
     if digest != hashlib.sha256(questions()).hexdigest():
-        raise AssertionError(f"{ANSWERS.name} answers other questions: make it anew, as README.md says")
+        raise AssertionError(f"{ANSWERS.name} answers other questions: generate it again, as README.md says")
     for line in lines:
         yield line[1:] if line.startswith("!") else dict(_share(each) for each in line.split("|"))
 

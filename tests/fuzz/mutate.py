@@ -1,9 +1,9 @@
 """Reads randomly damaged batches for a while and reports: ``python tests/fuzz/mutate.py SECONDS SEED``.
 
 A process of its own, so that a crash is a failed test and not a lost test run, and its memory can be measured. Starts
-from the fixtures that Java wrote and from batches of our own; half of the damaged ones get their checksum made right, so
-that decompressors and record parsing meet the damage and not only the checksum. What is read ends where a page begins that
-nobody may read: one byte too many ends the process.
+from the fixtures that Java wrote and from batches of our own. Half of the damaged batches get a correct checksum, so that
+the damage reaches decompressors and record parsing. The data ends where an
+unreadable page begins: reading one byte too many ends the process.
 """
 from __future__ import annotations
 

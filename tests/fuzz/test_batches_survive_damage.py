@@ -188,7 +188,7 @@ def nearly_usual(draw: st.DrawFn) -> bytes:
 @settings(max_examples=1000, deadline=None)
 @given(records=st.lists(nearly_usual(), min_size=1, max_size=2), last=EDGES, cut=st.sampled_from((0, 0, 0, 1, 2, 3, 6)),
        behind=st.sampled_from((b"", b"\x00" * 16, b"\x80" * 16, b"\x01" * 16)))
-def test_short_records_are_judged_as_a_plain_reader_judges_them_whatever_stands_behind(
+def test_short_records_are_accepted_or_rejected_as_by_a_plain_reader_whatever_follows(
     records: list[bytes], last: int, cut: int, behind: bytes
 ) -> None:
     head = changed(encode_batch([(0, None, b"", ())]), {"count": len(records), "last_offset_delta": last}, heal=False)[:61]

@@ -105,7 +105,7 @@ class EdgyThreading:
 
 
 class EdgyAccumulator:
-    """An Accumulator with a toss before and after each call, and before it tells of something new."""
+    """An Accumulator with a toss before and after each call, and before it calls on_ready."""
 
     def __init__(self, inner: Accumulator, coin: Coin) -> None:
         self._inner = inner

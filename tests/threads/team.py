@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import eventually
 
 LIMIT_S: Final = 30.0
-"""Much longer than any case takes: whoever is not done by then hangs."""
+"""Much longer than any case takes: a thread not done by then hangs."""
 
 
 class Team:

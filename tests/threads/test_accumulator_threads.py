@@ -106,7 +106,7 @@ class Drain:
 
 
 class Senders:
-    """What threads have sent, and what became of it."""
+    """The records that threads have sent, and their outcomes."""
 
     def __init__(self, buffers: Accumulator, seed: int) -> None:
         self.buffers = buffers
@@ -130,14 +130,14 @@ class Senders:
                 self.last.set()
 
     def assert_stored(self, drain: Drain) -> None:
-        """Each accepted record once, in its thread's order, at the offset its delivery tells; all memory is back."""
+        """Each accepted record once, in its thread's order, at the offset of its delivery; all memory is returned."""
         stored = [value for log in drain.log.values() for value in log]
         assert sorted(stored) == sorted(self.made)
         for partition, log in drain.log.items():
             assert_order_of_threads(log)
             for offset, value in enumerate(log):
-                told = self.made[value].result(0)
-                assert (told.partition, told.offset) == (partition, offset)
+                metadata = self.made[value].result(0)
+                assert (metadata.partition, metadata.offset) == (partition, offset)
         assert self.buffers.pool.used == 0
         assert self.buffers.pool.waiting == 0
 

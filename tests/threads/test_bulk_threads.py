@@ -52,8 +52,8 @@ def test_bulks_of_many_threads_arrive_once_in_their_order_and_learn_their_offset
     for partition in range(PARTITIONS):
         assert_order_of_threads(drain.log[partition])
     for value, delivery in made:
-        told = delivery.result(0)
-        assert drain.log[told.partition][told.offset] == value
+        metadata = delivery.result(0)
+        assert drain.log[metadata.partition][metadata.offset] == value
     assert buffers.pool.used == 0
     assert buffers.pool.waiting == 0
 

@@ -68,9 +68,9 @@ def test_threads_that_take_turns_read_what_follows_the_last_seek_and_commit_what
         def commit(_: Random) -> None:
             reader.commit()
             reader.commit_async()
-            told = reader.committed([where])[where]
-            assert told is not None
-            assert told.offset == expected[0]
+            committed = reader.committed([where])[where]
+            assert committed is not None
+            assert committed.offset == expected[0]
 
         def rewind(_: Random) -> None:
             expected[0] = 0
@@ -158,14 +158,14 @@ def test_a_thread_that_wakes_a_poll_can_close_the_consumer_and_the_others_learn_
     where = stored(cluster, topic)
     reader = consumer(cluster)
     reader.assign([where])
-    told: list[int] = []
+    ended: list[int] = []
 
     def poll(number: int) -> None:
         try:
             while True:
                 poll_once(reader)
         except ClientClosedError:
-            told.append(number)
+            ended.append(number)
 
     def close() -> None:
         for _ in range(Random(seed).randrange(200)):
@@ -177,7 +177,7 @@ def test_a_thread_that_wakes_a_poll_can_close_the_consumer_and_the_others_learn_
     team.add_many(2, poll)
     team.add("close", close)
     team.run()
-    assert sorted(told) == [0, 1]
+    assert sorted(ended) == [0, 1]
 
 
 def poll_once(reader: Consumer) -> None:

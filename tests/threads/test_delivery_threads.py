@@ -1,4 +1,4 @@
-"""One outcome, told once, to threads that wait, look, count and call back, all at the same moment."""
+"""One outcome, reported once, to threads that wait, read, count and run callbacks at the same time."""
 from __future__ import annotations
 
 import functools
@@ -30,13 +30,13 @@ def batch(observer: Observer, count: int = RECORDS) -> tuple[list[Delivery], Bat
     return [each for each in made if each is not None], only.result
 
 
-def test_P23_the_first_outcome_stands_and_everybody_who_waits_or_calls_back_learns_it_once(seed: int, coin: Coin) -> None:
+def test_P23_the_first_outcome_stands_and_every_waiter_and_callback_gets_it_once(seed: int, coin: Coin) -> None:
     for _ in range(ROUNDS):
         settle_twice(coin)
 
 
 def settle_twice(coin: Coin) -> None:
-    """Of five records two are waited for, two have callbacks, and nobody looks at the third."""
+    """Of five records two are waited for, two have callbacks, and one is not looked at."""
     observer = Observer()
     deliveries, result = batch(observer)
     won: list[str] = []
@@ -91,15 +91,15 @@ def test_a_wait_that_ends_early_leaves_nothing_behind_and_disturbs_no_other(seed
     assert ended == [True] * 5
 
 
-def test_P23_callbacks_run_in_the_order_of_their_records_also_those_added_while_the_outcome_is_told(seed: int, coin: Coin) -> None:
+def test_P23_callbacks_run_in_the_order_of_their_records_also_those_added_while_it_completes(seed: int, coin: Coin) -> None:
     observer = ThreadObserver("callbacks")
     observer.dispatch = coin.around(observer.dispatch)  # type: ignore[method-assign]
-    orders = [told_while_added(observer, coin) for _ in range(ROUNDS)]
+    orders = [called_while_added(observer, coin) for _ in range(ROUNDS)]
     observer.close(None)
     assert orders == [list(range(30))] * ROUNDS
 
 
-def told_while_added(observer: ThreadObserver, coin: Coin) -> list[int]:
+def called_while_added(observer: ThreadObserver, coin: Coin) -> list[int]:
     deliveries, result = batch(observer, 30)
     order: list[int] = []
     half = threading.Event()

@@ -33,7 +33,7 @@ class Counts(dict[TopicPartition, int]):
 
 
 class Filler:
-    """The loop's part: keeps a few chunks ahead of the user, one record each, and does what it is told."""
+    """The loop's part: keeps a few chunks ahead of the user, one record each, and obeys the commands."""
 
     def __init__(self, buffer: FetchBuffer, coin: Coin) -> None:
         self.buffer = buffer

@@ -67,9 +67,9 @@ def open_producer(cluster: FakeCluster, seed: int) -> Producer:
 
 
 def assert_each_once_and_in_order(found: list[Record], accepted: list[Delivery], called: list[Delivery]) -> None:
-    """Every accepted record is stored once, at the offset it was told, in its thread's order; each callback ran once, in offset order."""
-    told = [delivery.result(0) for delivery in accepted]
-    assert sorted((each.partition, each.offset) for each in found) == sorted((each.partition, each.offset or 0) for each in told)
+    """Every accepted record is stored once, at the offset of its delivery, in its thread's order; each callback ran once, in offset order."""
+    results = [delivery.result(0) for delivery in accepted]
+    assert sorted((each.partition, each.offset) for each in found) == sorted((each.partition, each.offset or 0) for each in results)
     last: dict[tuple[int, bytes | None], int] = defaultdict(lambda: -1)
     for record in sorted(found, key=lambda each: each.offset):
         key = record.partition, record.key
@@ -93,7 +93,7 @@ def test_what_threads_send_and_flush_at_once_is_stored_once_in_each_threads_orde
     assert_each_once_and_in_order(cluster.records(topic), senders.accepted, senders.called)
 
 
-def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whoever_sent_the_records(
+def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whichever_thread_sent_the_records(
         cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
     cluster.create_topic(topic, 2)
     with open_producer(cluster, seed) as producer:
@@ -102,7 +102,7 @@ def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whoever_sent_t
         team.add_many(THREADS, senders.send)
         team.run()
     for number in range(2):
-        offsets = [told.offset or 0 for each in senders.called if (told := each.result(0)).partition == number]
+        offsets = [metadata.offset or 0 for each in senders.called if (metadata := each.result(0)).partition == number]
         assert offsets == sorted(offsets)
 
 

@@ -143,7 +143,7 @@ def test_ctrl_c_while_a_batch_is_compressed_leaves_it_sealed_and_its_partition_g
     assert buffers.pool.used == 0
 
 
-def test_a_producer_that_is_collected_while_its_accumulator_is_locked_hangs_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_that_is_collected_while_its_accumulator_is_locked_blocks_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector may run in whatever allocates: also in the loop's thread, which holds the lock."""
     producers = [Producer(bootstrap_servers="127.0.0.1:1")]
     core = producers[0]._core
@@ -171,8 +171,8 @@ def test_a_producer_that_is_collected_while_its_accumulator_is_locked_hangs_nobo
     assert join(20)
 
 
-def test_Ctrl_C_while_a_sender_gets_in_line_for_memory_leaves_nobody_in_line() -> None:
-    """Whoever stood there for ever would be given memory that nobody uses."""
+def test_Ctrl_C_while_a_sender_starts_to_wait_for_memory_leaves_no_waiter() -> None:
+    """A waiter left behind would be granted memory that no sender uses."""
     def interrupted() -> None:
         raise KeyboardInterrupt
 
@@ -182,7 +182,7 @@ def test_Ctrl_C_while_a_sender_gets_in_line_for_memory_leaves_nobody_in_line() -
         buffers.set_topic("orders", 2, [0])
         orders = buffers.topic("orders")
         assert orders is not None
-        buffers.append(orders, 1, -1, None, b"x", None)  # lingers, until somebody waits for memory: then the loop is woken for it
+        buffers.append(orders, 1, -1, None, b"x", None)  # lingers until a sender waits for memory; then the loop is woken for it
         while buffers.append(orders, 0, -1, None, b"x" * 900, None):
             pass
         on_ready, buffers.on_ready = buffers.on_ready, interrupted

@@ -44,7 +44,7 @@ def accumulator(
     return made
 
 
-def line_up(buffers: Accumulator, partition: int, value: bytes, notify: Callable[[], object], topic: str = "orders") -> Waiter:
+def add_waiter(buffers: Accumulator, partition: int, value: bytes, notify: Callable[[], object], topic: str = "orders") -> Waiter:
     """A waiter for the memory of this record."""
     queues = buffers.topic(topic)
     assert queues is not None

@@ -1,4 +1,4 @@
-"""Records become batches: in order, within their limits, when they are due, and every byte of memory comes back."""
+"""Batches keep the records' order and the limits, leave when they are due, and return all their memory."""
 from __future__ import annotations
 
 import itertools
@@ -21,7 +21,7 @@ from pyclient.codec.batches import read_batches
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import HEADER_SIZE, encode_headers
 from pyclient.errors import BufferExhaustedError, ClientClosedError, KafkaError, RecordTooLargeError
-from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator, line_up
+from tests.unit.buffers.accumulators import WALL_MS, Clock, accumulator, add_waiter
 
 LINGER = 0.005
 Sent = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -102,7 +102,7 @@ class AccumulatorRules(RuleBasedStateMachine):
             assert delivery.partition == partition
             self.sent[queue].append((timestamp, key, value, headers))
             self.deliveries[queue].append(delivery)
-            assert self.woken or queue in self.seen_ready or (self.looks_at is not None and self.looks_at <= self.clock.now + LINGER), "it would linger for ever"
+            assert self.woken or queue in self.seen_ready or (self.looks_at is not None and self.looks_at <= self.clock.now + LINGER), "it would linger without end"
         else:
             assert self.buffers.pool.used + (size or 0) + self.BATCH > self.MEMORY / 2, "refused though memory is free"
 
@@ -113,7 +113,7 @@ class AccumulatorRules(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.buffers.flush_open()
-        self.look()  # as whoever flushes has the loop do
+        self.look()  # as the loop does after a flush
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -320,19 +320,19 @@ def test_P11_a_flush_lets_everything_leave() -> None:
     assert [queue.partition for queue in buffers.take_ready(clock.now)] == [2, 0]
 
 
-def test_P05_when_somebody_waits_for_memory_every_batch_may_leave_also_those_begun_since() -> None:
+def test_P05_while_a_sender_waits_for_memory_every_open_batch_may_leave_also_later_ones() -> None:
     clock = Clock()
     buffers = accumulator(clock, memory=8192, batch_size=4096, linger=1000)
     put(buffers, b"x" * 3000, partition=0)
     put(buffers, b"x" * 1000, partition=1)
     assert put(buffers, b"x" * 3000, partition=2) is None
-    waiter = line_up(buffers, 2, b"x" * 3000, lambda: None)
+    waiter = add_waiter(buffers, 2, b"x" * 3000, lambda: None)
     assert {queue.partition for queue in buffers.take_ready(clock.now)} == {0, 1}
     batch = drain(buffers, topic_of(buffers).queues[0])
     assert batch is not None
     buffers.release(batch)
     assert waiter.grant is not None
-    other = line_up(buffers, 2, b"x" * 3000, lambda: None)
+    other = add_waiter(buffers, 2, b"x" * 3000, lambda: None)
     delivery = buffers.append(topic_of(buffers), 2, -1, None, b"x" * 3000, None, waiter)
     assert delivery is not None
     assert topic_of(buffers).queues[2] in buffers.take_ready(clock.now)
@@ -352,7 +352,7 @@ def test_an_open_batch_goes_on_filling_until_it_can_be_sent() -> None:
 
 
 class Loop:
-    """What wakes it, and what it looks at then."""
+    """Counts its wake-ups, and takes what is ready."""
 
     def __init__(self, buffers: Accumulator, clock: Clock) -> None:
         self.wakes = 0
@@ -364,7 +364,7 @@ class Loop:
         self.wakes += 1
 
     def look(self) -> list[int]:
-        """The partitions that it is given; from now on it counts wake-ups anew."""
+        """The partitions that are ready; resets the count of wake-ups."""
         found = [queue.partition for queue in self._buffers.take_ready(self._clock.now)]
         self._buffers.next_linger()
         self.wakes = 0
@@ -385,7 +385,7 @@ def test_the_loop_is_woken_by_every_new_batch_until_it_has_looked_and_by_nothing
     assert loop.wakes == 3, "the wake-ups before may have been lost"
 
 
-def test_the_loop_is_not_woken_for_a_linger_that_ends_after_it_looks_by_itself() -> None:
+def test_the_loop_is_not_woken_for_a_linger_that_ends_after_its_next_timer() -> None:
     clock = Clock()
     buffers = accumulator(clock, linger=LINGER)
     loop = Loop(buffers, clock)
@@ -424,8 +424,8 @@ def test_the_loop_is_not_woken_for_a_queue_that_it_holds_until_it_hears_that_not
     assert buffers.still_ready(queue), "a batch that came back may leave"
 
 
-def test_a_queue_is_ready_once_though_the_loop_has_sent_of_it_what_it_was_not_yet_told_of() -> None:
-    """A batch that comes back has the loop hold its queue again. What is sealed meanwhile is listed, sent, and listed anew."""
+def test_a_queue_is_listed_once_although_the_loop_sent_its_batch_before_the_wake_up() -> None:
+    """A batch that comes back has the loop hold its queue again. What is sealed meanwhile is listed, sent, and listed again."""
     clock = Clock()
     buffers = accumulator(clock, batch_size=1000, linger=1000)
     queue, loop = topic_of(buffers).queues[0], Loop(buffers, clock)
@@ -443,16 +443,16 @@ def test_a_queue_is_ready_once_though_the_loop_has_sent_of_it_what_it_was_not_ye
     assert loop.look() == [0]
 
 
-def test_whoever_waits_for_memory_wakes_the_loop_if_that_makes_something_leave() -> None:
+def test_a_sender_that_waits_for_memory_wakes_the_loop_if_that_makes_a_batch_leave() -> None:
     clock = Clock()
     buffers = accumulator(clock, linger=1000)
     loop = Loop(buffers, clock)
     put(buffers)
     loop.look()
-    buffers.leave(line_up(buffers, 0, b"", lambda: None))
+    buffers.leave(add_waiter(buffers, 0, b"", lambda: None))
     assert loop.wakes == 1
     assert loop.look() == [0]
-    buffers.leave(line_up(buffers, 0, b"", lambda: None))
+    buffers.leave(add_waiter(buffers, 0, b"", lambda: None))
     assert loop.wakes == 0
 
 
@@ -492,13 +492,13 @@ def test_P05_a_batch_that_memory_is_short_for_waits_for_some_to_grow_with_instea
     orders = topic_of(buffers)
     assert put(buffers, b"x" * 900) is None
     assert not orders.queues[0].waiting
-    told: list[bool] = []
-    waiter = line_up(buffers, 0, b"x" * 900, lambda: told.append(True))
+    notified: list[bool] = []
+    waiter = add_waiter(buffers, 0, b"x" * 900, lambda: notified.append(True))
     assert len(buffers.take_ready(0.0)) == 8
     leave(buffers, 1)
-    assert not told
+    assert not notified
     leave(buffers, 2)
-    assert told
+    assert notified
     delivery = buffers.append(orders, 0, -1, None, b"x" * 900, None, waiter)
     assert delivery is not None
     assert waiter.grant is None
@@ -510,7 +510,7 @@ def test_P05_a_batch_that_memory_is_short_for_waits_for_some_to_grow_with_instea
 
 def test_P05_what_was_granted_to_grow_with_begins_a_batch_if_the_other_has_left_meanwhile() -> None:
     buffers = crowded()
-    waiter = line_up(buffers, 0, b"x" * 900, lambda: None)
+    waiter = add_waiter(buffers, 0, b"x" * 900, lambda: None)
     leave(buffers, 0)
     leave(buffers, 1)
     delivery = buffers.append(topic_of(buffers), 0, -1, None, b"x" * 900, None, waiter)
@@ -524,7 +524,7 @@ def test_P05_what_was_granted_to_grow_with_begins_a_batch_if_the_other_has_left_
 
 def test_P09_a_grant_that_is_not_needed_any_more_goes_back() -> None:
     buffers = crowded()
-    waiter = line_up(buffers, 0, b"x" * 900, lambda: None)
+    waiter = add_waiter(buffers, 0, b"x" * 900, lambda: None)
     for partition in (0, 1, 2):
         leave(buffers, partition)
     assert len(waiter.grant or b"") == 4096
@@ -547,7 +547,7 @@ def test_P05_no_batch_waits_to_grow_beyond_a_quarter_of_the_memory() -> None:
         put(buffers, b"x" * 900, partition=partition)
     assert put(buffers, b"x" * 900) is None
     assert [batch.count for batch in topic_of(buffers).queues[0].waiting] == [4]
-    waiter = line_up(buffers, 0, b"x" * 900, lambda: None)
+    waiter = add_waiter(buffers, 0, b"x" * 900, lambda: None)
     assert waiter.size == 2048
 
 
@@ -693,17 +693,17 @@ def test_a_retried_batch_is_sent_with_the_same_bytes() -> None:
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
-def test_P08_close_refuses_records_and_tells_whoever_waits() -> None:
+def test_P08_close_refuses_records_and_notifies_waiters() -> None:
     buffers = accumulator(Clock(), memory=4096, batch_size=4096)
     put(buffers, b"x" * 3000)
-    told: list[int] = []
-    waiter = line_up(buffers, 0, b"x" * 3000, lambda: told.append(1))
+    notified: list[int] = []
+    waiter = add_waiter(buffers, 0, b"x" * 3000, lambda: notified.append(1))
     buffers.close()
-    assert told == [1]
+    assert notified == [1]
     with pytest.raises(ClientClosedError):
         buffers.append(topic_of(buffers), 0, -1, None, b"x", None, waiter)
     with pytest.raises(ClientClosedError):
-        line_up(buffers, 0, b"x", lambda: None)
+        add_waiter(buffers, 0, b"x", lambda: None)
     buffers.leave(waiter)
 
 
@@ -717,7 +717,7 @@ def test_P04_the_error_of_a_full_buffer_says_how_full_and_what_to_do() -> None:
         assert part in str(error)
 
 
-def test_batches_that_are_done_are_kept_by_nobody_however_long_another_lingers() -> None:
+def test_no_reference_to_done_batches_is_kept_while_another_lingers() -> None:
     clock = Clock()
     buffers = accumulator(clock, linger=1000)
     put(buffers, partition=1)
@@ -731,7 +731,7 @@ def test_batches_that_are_done_are_kept_by_nobody_however_long_another_lingers()
         buffers.release(batch)
         references.append(sys.getrefcount(batch))
         del batch, sealed, delivery
-    assert set(references) == {3}, "besides this test's two names and the argument somebody keeps it"
+    assert set(references) == {3}, "more references than this test's two names and the argument"
 
 
 # --- spreading -------------------------------------------------------------------------------------------------------
@@ -780,7 +780,7 @@ def test_records_without_key_leave_a_partition_that_has_lost_its_leader_at_once(
     assert second.partition in others
 
 
-def test_a_topic_created_anew_with_fewer_partitions_takes_records_for_those_it_has() -> None:
+def test_a_topic_created_again_with_fewer_partitions_takes_records_for_those_it_has() -> None:
     buffers = accumulator(Clock(), partitions=8)
     put(buffers, partition=7)
     buffers.set_topic("orders", 2, [0, 1])

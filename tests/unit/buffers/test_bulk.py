@@ -118,13 +118,13 @@ def test_P31_records_without_a_key_stick_to_a_partition_for_a_batch_then_to_anot
     assert min(later - before for before, later in itertools.pairwise(switches)) > 4_000 // 137 - 1
 
 
-def test_a_refused_record_stops_no_other_and_its_error_stands_under_its_index() -> None:
+def test_a_rejected_record_stops_no_other_and_its_error_has_its_index() -> None:
     buffers = accumulator(Clock(), max_request_size=5_000)
     observer = Observer()
     values: list[Any] = [b"a", b"x" * 6_000, b"b", 7, None]
     deliveries = send_many(buffers, observer, values, partition=0)
     assert values_of(written(buffers)[0]) == [b"a", b"b", None]
-    assert observer.take_failures()[0] == 2, "also nobody has looked yet"
+    assert observer.take_failures()[0] == 2, "counted though not looked at"
     assert isinstance(deliveries[1].exception(0), RecordTooLargeError)
     refused = deliveries[3].exception(0)
     assert isinstance(refused, RecordRejectedError)
@@ -147,7 +147,7 @@ def test_a_partition_that_went_away_refuses_its_records() -> None:
 
 
 def test_the_lock_is_given_up_after_each_batch_also_when_no_batch_fills() -> None:
-    """Whoever waits for the lock waits for the writing of one batch at most, here seen by the loop's wake-ups."""
+    """Another thread waits for the lock while one batch is written at most; the loop's wake-ups show it."""
     buffers = accumulator(Clock(), memory=2_000_000, batch_size=10_000, partitions=50, linger=1000)
     woken: list[int] = []
     rows = rows_of(buffers, Observer())
@@ -158,7 +158,7 @@ def test_the_lock_is_given_up_after_each_batch_also_when_no_batch_fills() -> Non
     assert first_two[1] - first_two[0] <= 10_000 // 400 + 1
 
 
-def test_P03_a_bulk_waits_in_line_and_takes_only_what_it_was_granted() -> None:
+def test_P03_a_bulk_waits_its_turn_and_takes_only_what_it_was_granted() -> None:
     buffers = accumulator(Clock(), memory=8_192, batch_size=4_096)
     observer = Observer()
     granted: list[str] = []
@@ -213,13 +213,13 @@ def test_deliveries_know_each_records_offset_partition_and_timestamp() -> None:
         batch.result.complete(base[batch.queue.partition])
         base[batch.queue.partition] += batch.count
     assert deliveries.done()
-    told = deliveries.result(0)
-    assert [each.timestamp for each in told] == stamps == told.timestamps().tolist()
-    assert told.offsets().tolist() == [each.offset for each in told]
-    assert told.partitions().tolist() == [each.partition for each in told] == [each.partition for each in deliveries]
-    assert told[-1] == deliveries[299].result(0)
+    delivered = deliveries.result(0)
+    assert [each.timestamp for each in delivered] == stamps == delivered.timestamps().tolist()
+    assert delivered.offsets().tolist() == [each.offset for each in delivered]
+    assert delivered.partitions().tolist() == [each.partition for each in delivered] == [each.partition for each in deliveries]
+    assert delivered[-1] == deliveries[299].result(0)
     for partition in range(3):
-        offsets = [each.offset for each in told if each.partition == partition]
+        offsets = [each.offset for each in delivered if each.partition == partition]
         assert offsets == list(range(10_000 * partition, 10_000 * partition + len(offsets)))
     with pytest.raises(IndexError, match="record 300 of 300"):
         deliveries[300]
@@ -269,9 +269,9 @@ def test_P20_columns_have_the_offsets_of_the_parts() -> None:
     first, second = batch.result.split([2, 3])
     first.complete(100)
     second.complete(200, 777)
-    told = deliveries.result(0)
-    assert told.offsets().tolist() == [each.offset for each in told] == [100, 101, 200, 201, 202]
-    assert told.timestamps().tolist() == [each.timestamp for each in told] == [WALL_MS, WALL_MS, 777, 777, 777]
+    delivered = deliveries.result(0)
+    assert delivered.offsets().tolist() == [each.offset for each in delivered] == [100, 101, 200, 201, 202]
+    assert delivered.timestamps().tolist() == [each.timestamp for each in delivered] == [WALL_MS, WALL_MS, 777, 777, 777]
 
 
 def test_P03_a_bulk_asks_for_no_more_than_a_quarter_of_the_memory_beyond_its_next_record() -> None:

@@ -1,4 +1,4 @@
-"""The fate of records: settled once, told to everybody, and a failure nobody looked at is not forgotten."""
+"""Results of records: decided once, reported to every waiter; failures that the user has not seen are counted."""
 from __future__ import annotations
 
 import gc
@@ -95,12 +95,12 @@ def test_a_failure_is_raised_and_given() -> None:
 @given(st.lists(st.one_of(st.integers(-1, 100), st.just("fail")), min_size=2, max_size=5))
 def test_P23_the_first_outcome_stands(outcomes: list[int | str]) -> None:
     result, (delivery,) = deliveries(1)
-    told: list[Delivery] = []
-    delivery.add_done_callback(told.append)
+    called: list[Delivery] = []
+    delivery.add_done_callback(called.append)
     changed = [result.fail(KafkaError("no")) if outcome == "fail" else result.complete(int(outcome)) for outcome in outcomes]
     assert changed == [True] + [False] * (len(outcomes) - 1)
     assert (delivery.exception() is None) == (outcomes[0] != "fail")
-    assert told == [delivery]
+    assert called == [delivery]
 
 
 class Kept:
@@ -160,7 +160,7 @@ def test_a_pending_delivery_says_so() -> None:
 # --- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def test_everybody_who_waits_wakes() -> None:
+def test_every_waiting_thread_wakes() -> None:
     result, made = deliveries(5)
     seen: list[RecordMetadata] = []
     threads = [threading.Thread(target=lambda each=each: seen.append(each.result(20))) for each in made]
@@ -206,30 +206,30 @@ def test_await_gives_what_result_gives() -> None:
 
 def test_P23_callbacks_run_in_the_order_they_were_added_and_once_more_for_those_that_come_late() -> None:
     result, made = deliveries(3)
-    told: list[Delivery] = []
+    called: list[Delivery] = []
     for delivery in made:
-        delivery.add_done_callback(told.append)
-    assert told == []
+        delivery.add_done_callback(called.append)
+    assert called == []
     result.complete(1)
-    made[0].add_done_callback(told.append)
-    assert told == [*made, made[0]]
+    made[0].add_done_callback(called.append)
+    assert called == [*made, made[0]]
 
 
-def test_P23_somebody_who_cannot_be_told_keeps_the_outcome_from_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_P23_a_callback_that_raises_does_not_keep_the_outcome_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
     result, (delivery,) = deliveries(1)
-    told: list[Delivery] = []
+    called: list[Delivery] = []
 
     def broken() -> None:
         raise RuntimeError("the loop is closed")
 
     result.when_done(broken)
-    delivery.add_done_callback(told.append)
+    delivery.add_done_callback(called.append)
     assert result.complete(1)
-    assert told == [delivery]
+    assert called == [delivery]
     assert "the loop is closed" in caplog.text
 
 
-# --- failures nobody looked at ---------------------------------------------------------------------------------------
+# --- failures that the user has not seen ---------------------------------------------------------------------------
 
 
 def look_by_result(delivery: Delivery) -> None:
@@ -251,7 +251,7 @@ def look_by_await(delivery: Delivery) -> None:
 
 
 @pytest.mark.parametrize("look", [look_by_result, look_by_exception, look_by_callback, look_by_await])
-def test_a_failure_is_seen_by_whoever_asked_for_the_outcome(look: Any) -> None:
+def test_every_way_to_read_the_outcome_marks_the_failure_as_seen(look: Any) -> None:
     observer = Awaits()
     result, made = deliveries(3, observer)
     result.fail(KafkaError("no"))

@@ -8,7 +8,7 @@ import pytest
 from pyclient.buffers.accumulator import Accumulator
 from pyclient.codec.compression import Compression
 from pyclient.codec.encode import HEADER_SIZE
-from tests.unit.buffers.accumulators import Clock, accumulator, line_up
+from tests.unit.buffers.accumulators import Clock, accumulator, add_waiter
 from tests.unit.buffers.test_accumulator import put, topic_of
 
 MEMORY = 65_536
@@ -44,34 +44,34 @@ def test_a_partition_without_a_leader_may_always_have_one_batch_however_large() 
     assert put(buffers, b"x" * 40, partition=3) is None
 
 
-def test_who_waits_for_a_partition_without_a_leader_holds_up_nobody_and_goes_on_when_it_gets_one() -> None:
+def test_a_waiter_of_a_leaderless_partition_blocks_no_other_and_is_served_once_there_is_a_leader() -> None:
     buffers = half_led()
     fill(buffers, 2)
-    told: list[str] = []
-    aside = line_up(buffers, 2, b"x" * 1900, lambda: told.append("aside"))
+    notified: list[str] = []
+    aside = add_waiter(buffers, 2, b"x" * 1900, lambda: notified.append("aside"))
     assert put(buffers, partition=0) is not None
     fill(buffers, 1)
-    line = line_up(buffers, 1, b"x" * 1900, lambda: told.append("line"))
-    assert told == []
+    line = add_waiter(buffers, 1, b"x" * 1900, lambda: notified.append("line"))
+    assert notified == []
     led = next(batch for batch in buffers.flush_open() if batch.queue.partition == 1)
     buffers.drop(led)
-    assert told == ["line"]
+    assert notified == ["line"]
     buffers.leave(line)
     buffers.set_topic("orders", 4, [0, 1, 2])
-    assert told == ["line", "aside"]
+    assert notified == ["line", "aside"]
     assert buffers.append(topic_of(buffers), 2, -1, None, b"x" * 1900, None, aside) is not None
 
 
-def test_who_waits_for_a_partition_without_a_leader_goes_on_when_its_memory_comes_back() -> None:
+def test_a_waiter_of_a_leaderless_partition_is_served_when_that_partition_frees_memory() -> None:
     buffers = half_led()
     fill(buffers, 2)
-    told: list[int] = []
-    waiters = [line_up(buffers, 2, b"x" * 1900, lambda n=n: told.append(n)) for n in range(3)]  # type: ignore[misc]
+    notified: list[int] = []
+    waiters = [add_waiter(buffers, 2, b"x" * 1900, lambda n=n: notified.append(n)) for n in range(3)]  # type: ignore[misc]
     oldest = buffers.oldest()
     assert oldest is not None
     buffers.drop(oldest)
-    assert told
-    assert told == sorted(told)
+    assert notified
+    assert notified == sorted(notified)
     for waiter in waiters:
         buffers.leave(waiter)
     for batch in buffers.flush_open():
@@ -80,14 +80,14 @@ def test_who_waits_for_a_partition_without_a_leader_goes_on_when_its_memory_come
     assert fill(buffers, 2) == MEMORY // 2 // 2048
 
 
-def test_P08_close_tells_also_who_waits_for_a_partition_without_a_leader() -> None:
+def test_P08_close_also_notifies_waiters_of_leaderless_partitions() -> None:
     buffers = half_led()
     fill(buffers, 2)
-    told: list[int] = []
-    buffers.leave(line_up(buffers, 2, b"x" * 1900, lambda: told.append(1)))
-    line_up(buffers, 2, b"x" * 1900, lambda: told.append(2))
+    notified: list[int] = []
+    buffers.leave(add_waiter(buffers, 2, b"x" * 1900, lambda: notified.append(1)))
+    add_waiter(buffers, 2, b"x" * 1900, lambda: notified.append(2))
     buffers.close()
-    assert told == [2]
+    assert notified == [2]
 
 
 def test_P04_the_error_of_a_full_buffer_tells_what_partitions_without_a_leader_hold() -> None:

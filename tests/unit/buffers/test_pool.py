@@ -16,7 +16,7 @@ LARGEST = 16 * 1024
 NEEDS = st.one_of(st.integers(1, LARGEST), st.integers(1, TOTAL), st.sampled_from([SMALLEST, SMALLEST + 1, LARGEST, LARGEST + 1, TOTAL]))
 
 
-def line_up(pool: Pool, size: int, notify: Callable[[], object], allowed: Callable[[], bool] = lambda: True) -> Waiter:
+def add_waiter(pool: Pool, size: int, notify: Callable[[], object], allowed: Callable[[], bool] = lambda: True) -> Waiter:
     waiter = Waiter(notify)
     pool.wait(waiter, size, allowed)
     return waiter
@@ -34,7 +34,7 @@ class PoolRules(RuleBasedStateMachine):
         self.granted: list[Waiter] = []
         self.waits = 0
         self.numbers: dict[Waiter, int] = {}
-        self.told: list[int] = []
+        self.notified: list[int] = []
 
     # --- what senders do ---------------------------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ class PoolRules(RuleBasedStateMachine):
     def wait(self, need: int) -> None:
         size = self.pool.size_for(need)
         number = self.waits = self.waits + 1
-        waiter = line_up(self.pool, size, lambda: self.told.append(number))
+        waiter = add_waiter(self.pool, size, lambda: self.notified.append(number))
         self.numbers[waiter] = number
         self.waiting.append(waiter)
         self.serve()
@@ -102,9 +102,9 @@ class PoolRules(RuleBasedStateMachine):
     # --- what must hold ----------------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Whoever was granted memory came before everybody who still waits."""
+        """Every waiter with a grant came before every waiter without one."""
         served = [waiter for waiter in self.waiting if waiter.grant is not None]
-        assert served == self.waiting[: len(served)], "P03: somebody was overtaken"
+        assert served == self.waiting[: len(served)], "P03: a waiter was overtaken"
         assert all(len(waiter.grant or b"") == waiter.size for waiter in served)
         self.granted += served
         self.waiting = self.waiting[len(served) :]
@@ -125,10 +125,10 @@ class PoolRules(RuleBasedStateMachine):
         assert not self.waiting or self.pool.used + self.waiting[0].size > TOTAL
 
     @invariant()
-    def each_grant_is_told_once(self) -> None:
-        assert len(self.told) == len(set(self.told))
-        assert {self.numbers[waiter] for waiter in self.granted} <= set(self.told)
-        assert not {self.numbers[waiter] for waiter in self.waiting} & set(self.told)
+    def each_grant_is_notified_once(self) -> None:
+        assert len(self.notified) == len(set(self.notified))
+        assert {self.numbers[waiter] for waiter in self.granted} <= set(self.notified)
+        assert not {self.numbers[waiter] for waiter in self.waiting} & set(self.notified)
 
     def teardown(self) -> None:
         for waiter in [*self.granted, *self.waiting]:
@@ -179,7 +179,7 @@ def test_P03_a_waiter_that_gives_up_lets_the_next_one_pass(leaves: bool) -> None
     pool = Pool(TOTAL, LARGEST)
     half = pool.take(TOTAL // 2)
     assert half is not None
-    large, small = line_up(pool, TOTAL, lambda: None), line_up(pool, SMALLEST, lambda: None)
+    large, small = add_waiter(pool, TOTAL, lambda: None), add_waiter(pool, SMALLEST, lambda: None)
     assert (large.grant, small.grant) == (None, None)
     if leaves:
         pool.leave(large)
@@ -190,13 +190,13 @@ def test_P03_a_waiter_that_gives_up_lets_the_next_one_pass(leaves: bool) -> None
         assert small.grant is None
 
 
-def test_P08_closing_tells_whoever_waits_and_grants_nothing() -> None:
+def test_P08_ending_the_waits_notifies_every_waiter_and_grants_nothing() -> None:
     pool = Pool(TOTAL, LARGEST)
     pool.take(TOTAL)
-    told: list[int] = []
-    waiters = [line_up(pool, SMALLEST, lambda number=number: told.append(number)) for number in range(3)]  # type: ignore[misc]
+    notified: list[int] = []
+    waiters = [add_waiter(pool, SMALLEST, lambda number=number: notified.append(number)) for number in range(3)]  # type: ignore[misc]
     pool.end_waits()
-    assert told == [0, 1, 2]
+    assert notified == [0, 1, 2]
     assert [waiter.grant for waiter in waiters] == [None, None, None]
     assert pool.waiting == 0
 
@@ -206,17 +206,17 @@ def test_Ctrl_C_cannot_come_between_two_lines_of_the_pool() -> None:
     assert not inspect.isfunction(Pool.take), "the pool is not compiled"
 
 
-def test_P03_who_stands_aside_is_overtaken_and_gets_in_line_when_allowed() -> None:
-    pool, told = Pool(TOTAL, LARGEST), list[str]()
+def test_P03_a_waiter_set_aside_is_overtaken_and_queued_when_allowed() -> None:
+    pool, notified = Pool(TOTAL, LARGEST), list[str]()
     allowed: list[bool] = []
-    aside = line_up(pool, SMALLEST, lambda: told.append("aside"), lambda: bool(allowed))
-    other = line_up(pool, SMALLEST, lambda: told.append("other"))
-    assert (told, aside.grant, pool.waiting) == (["other"], None, 0)
+    aside = add_waiter(pool, SMALLEST, lambda: notified.append("aside"), lambda: bool(allowed))
+    other = add_waiter(pool, SMALLEST, lambda: notified.append("other"))
+    assert (notified, aside.grant, pool.waiting) == (["other"], None, 0)
     pool.readmit()
-    assert told == ["other"]
+    assert notified == ["other"]
     allowed.append(True)
     pool.readmit()
-    assert told == ["other", "aside"]
+    assert notified == ["other", "aside"]
     for each in (aside, other):
         pool.leave(each)
     assert pool.used == 0

@@ -1,4 +1,4 @@
-"""How long a partition keeps the records without a key (P31), and who is told that a batch was begun."""
+"""How long a partition stays sticky for records without a key (P31), and on_new_batch."""
 from __future__ import annotations
 
 import logging
@@ -103,16 +103,16 @@ def test_keyed_records_do_not_end_the_turn_of_the_sticky_partition() -> None:
 
 
 class Watching:
-    """Spreads by value, and remembers what it was told."""
+    """Chooses by value, and notes the calls of on_new_batch."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, int]] = []
+        self.new_batches: list[tuple[str, int]] = []
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
         return STICKY if value is None else value[0]
 
     def on_new_batch(self, topic: str, partition: int) -> None:
-        self.told.append((topic, partition))
+        self.new_batches.append((topic, partition))
 
 
 def core_of(partitioner: object) -> ProducerCore:
@@ -122,15 +122,15 @@ def core_of(partitioner: object) -> ProducerCore:
     return core
 
 
-def test_a_partitioner_that_wants_to_know_is_told_of_each_batch_that_is_begun_and_of_nothing_else() -> None:
+def test_on_new_batch_is_called_for_each_new_batch_and_only_then() -> None:
     watching = Watching()
     buffers = core_of(watching).accumulator
     for _ in range(20):
         send(buffers, b"\x01" * SIZE, 1)
     send(buffers, b"\x02", 2)
-    assert watching.told == [("orders", 1), ("orders", 1), ("orders", 2)]
+    assert watching.new_batches == [("orders", 1), ("orders", 1), ("orders", 2)]
     sticky = send(buffers, b"")
-    assert watching.told[3:] in ([("orders", sticky)], [])
+    assert watching.new_batches[3:] in ([("orders", sticky)], [])
 
 
 def test_what_on_new_batch_raises_is_logged_and_the_record_is_queued(caplog: pytest.LogCaptureFixture) -> None:
@@ -150,16 +150,16 @@ def test_on_new_batch_may_send() -> None:
     class Sending(Watching):
         def on_new_batch(self, topic: str, partition: int) -> None:
             super().on_new_batch(topic, partition)
-            if len(self.told) < 3:
+            if len(self.new_batches) < 3:
                 send(buffers, b"more", partition + 1)
 
     watching = Sending()
     buffers = core_of(watching).accumulator
     send(buffers, b"first", 0)
-    assert watching.told == [("orders", 0), ("orders", 1), ("orders", 2)]
+    assert watching.new_batches == [("orders", 0), ("orders", 1), ("orders", 2)]
 
 
-def test_P32_partitions_with_a_leader_stand_in_order_for_those_who_search_them() -> None:
+def test_P32_partitions_with_a_leader_are_sorted_for_the_binary_search() -> None:
     buffers = accumulator(Clock(), partitions=12)
     buffers.set_topic("orders", 12, [8, 2, 11, 5])
     queues = buffers.topic("orders")

@@ -135,7 +135,7 @@ def test_a_column_that_was_named_must_be_there_once() -> None:
         batches(data, NAMES)
 
 
-def test_what_is_no_arrow_data_is_refused() -> None:
+def test_data_other_than_arrow_is_rejected() -> None:
     with pytest.raises(TypeError, match="list is no Arrow data"):
         batches([b"a"], NAMES)
 

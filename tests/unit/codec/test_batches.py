@@ -430,7 +430,7 @@ def test_only_key_value_and_a_headers_value_are_nullable() -> None:
 def test_a_table_outlives_batches_and_reply() -> None:
     data = bytearray(THREE)
     table = to_arrow([("t", 0, one(data), 0, None)])
-    data.append(0)  # nobody shares it any more
+    data.append(0)  # no export is left
     data[:] = bytes(len(data))
     assert table.column("value").to_pylist() == [b"v0", b"v1", b"v2"]
 

@@ -178,7 +178,7 @@ def test_a_tagged_field_is_exactly_as_long_as_its_length_says(size: int) -> None
         Reader(with_tags((1, bytes(size))) + bytes(20)).read(ApiVersionsResponse)
 
 
-def test_what_stands_in_a_tag_cannot_reach_beyond_it() -> None:
+def test_a_tags_content_cannot_reach_beyond_the_tag() -> None:
     """One feature of a name that would end in the next field: the bytes are there, but they are not the tag's."""
     overlong = bytes([2, 21]) + b"x" * 10
     with pytest.raises(ProtocolError):

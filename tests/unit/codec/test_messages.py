@@ -85,7 +85,7 @@ def test_a_request_of_plain_fields_is_written_as_kio_writes_the_entity(
 
 
 def nothing(result: object, error: BaseException | None) -> None:
-    """Nobody waits for these calls."""
+    """No caller waits for these calls."""
 
 
 GROUP = GroupOptions(group_id="g", instance_id="i", session_timeout=45.0, heartbeat_interval=3.0, rebalance_timeout=300.0, request_timeout=30.0,
@@ -189,7 +189,7 @@ def test_an_answer_is_read_with_the_header_of_its_version(api: Api, version: int
 @pytest.mark.parametrize(("api", "version"), PAIRS)
 @settings(max_examples=2)
 @given(data=st.data(), rest=st.binary(min_size=1, max_size=4))
-def test_bytes_after_the_end_of_an_answer_are_ignored_as_java_does_save_where_they_tell_a_wrong_version(
+def test_bytes_after_the_end_of_an_answer_are_ignored_as_java_does_except_where_they_show_a_wrong_version(
         api: Api, version: int, data: st.DataObject, rest: bytes) -> None:
     entity = data.draw(entities(load_response_schema(api, version)))
     frame = memoryview(kios_response(api, version, 1, entity) + rest)

@@ -151,7 +151,7 @@ def test_records_do_not_keep_the_reply_they_were_read_from() -> None:
     with pytest.raises(BufferError):
         data.append(0)  # the batch still shares it
     del batch
-    data.append(0)  # nobody does any more
+    data.append(0)  # no export is left
     data[:] = bytes(len(data))
     assert records[0].value == b"v" * 40
 
