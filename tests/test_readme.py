@@ -21,7 +21,7 @@ PYTHON: Final = [*README.python, *Page("docs/groups.md").python]
 BLOCK_S: Final = 180
 ORDER: Final = [
     "Install", "First message in under a minute", "Produce", "Consume", "Async", "Secured clusters", "Plugins", "Spark",
-    "What is guaranteed", "Where each package is used", "Platforms", "ConnectionPool",
+    "What is guaranteed", "Where each package is used", "Platforms", "Links",
 ]
 
 
