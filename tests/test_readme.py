@@ -80,7 +80,7 @@ def test_the_command_does_what_it_says(line: str) -> None:
     rules[0](line)
 
 
-def test_there_is_no_block_that_nobody_runs() -> None:
+def test_every_block_is_run() -> None:
     assert {block.language for block in README.blocks} == {"python", "bash"}
 
 
@@ -89,7 +89,7 @@ def test_the_sections_stand_in_the_promised_order() -> None:
 
 
 def test_the_first_sections_are_all_a_newcomer_needs(written: dict[str, str]) -> None:
-    """The addresses printed by the brokers are what the blocks are told to use."""
+    """The addresses printed by the brokers are what the blocks use."""
     assert all(re.fullmatch(r"[\w.:\[\]-]+:\d+", right) for said, right in written.items() if said.endswith(("2", "3")))
     assert "bootstrap.servers=" in README.text
 
@@ -113,7 +113,7 @@ def test_each_file_in_the_table_of_packages_exists() -> None:
 
 
 def test_nothing_keeps_running_after_ctrl_c(tmp_path: Path) -> None:
-    """The broker of the README ends with its command; whoever connects afterwards is refused."""
+    """The broker of the README ends with its command; a later connection is refused."""
     import socket
 
     with served([sys.executable, "-m", "pyclient.testing", "broker"], tmp_path) as printed:
