@@ -20,7 +20,7 @@ TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/p
 JOBS := 2
 AT_ONCE = -n $(JOBS) --dist loadfile
 
-.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos proof threads-long flaky soak durability check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ test-pure: setup ## tests of the compiled modules that have a twin in plain Pyth
 	@mkdir -p $(JUNIT)
 	@PYCLIENT_PURE=1 $(PYTEST) $(AT_ONCE) --junitxml=$(JUNIT)/test-pure.xml $(TWINS) $(ARGS)
 
+nightly: ## everything: test-all, proof, and every test of brokers on brokers in containers
+	@$(MAKE) -k test-all proof
+	@$(MAKE) test-containers TESTS="tests/broker tests/containers"
+
 proof: setup ## what takes hours: mutants, 2,000 + 1,000 seeds of the simulation, 500 of threads; nightly
 	@mkdir -p $(JUNIT)
 	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation $(ARGS)
@@ -66,9 +70,9 @@ durability: setup jars ## three brokers killed, paused and restarted under load;
 	@PYCLIENT_DURABILITY_SECONDS=$${FOR:-60} PYCLIENT_DURABILITY_RATE=$${RATE:-22000} PYCLIENT_DURABILITY_FAULTS=$${FAULTS:-9} \
 		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py tests/broker/durability/test_groups_of_readers.py $(ARGS)
 
-test-containers: setup jars ## brokers in containers, nothing skipped; TESTS=tests/broker for all that a broker is asked
+test-containers: setup jars ## brokers in containers, nothing skipped; TESTS=tests/broker runs every test of brokers there
 	@mkdir -p $(JUNIT)
-	@$(BIN)/python .ci/test_containers.py $(AT_ONCE) --junitxml=$(JUNIT)/test-containers.xml $(ARGS)
+	@$(BIN)/python .ci/test_containers.py $(AT_ONCE) --junitxml=$(JUNIT)/test-containers.xml $(TESTS) $(ARGS)
 
 test-kerberos: setup jars ## tests/kerberos with a KDC and a broker of its own; installs MIT's KDC when run as root
 	@bash .ci/kerberos.sh

@@ -3,35 +3,37 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyclient.core.group.membership import ChangeKind
+from pyclient.core.group.changes import ChangeKind
 from pyclient.testing.simulation.invariants import GROUPS
 from tests.simulation.mutation import Museum, Target, Without, nothing, returns
 
 MUSEUM: Final = Museum(GROUPS)
 bug = MUSEUM.bug
-MEMBER: Final = "pyclient.core.group.member:Member"
-CLASSIC: Final = "pyclient.core.group.classic:ClassicGroup"
-CHANGES: Final = "pyclient.core.group.changes:Changes"
-CONSUMER: Final = "pyclient.core.group.consumer:ConsumerGroup"
+MEMBER: Final = "pyclient.core.group.membership:Membership"
+CLASSIC: Final = "pyclient.core.group.classic_member:ClassicMember"
+CHANGES: Final = "pyclient.core.group.changes:ChangeQueue"
+CONSUMER: Final = "pyclient.core.group.consumer_member:ConsumerMember"
+HEARTBEAT: Final = "pyclient.core.group.consumer_heartbeat:ConsumerHeartbeat"
 RECONCILIATION: Final = "pyclient.core.group.reconciliation:Reconciliation"
 COMMITS: Final = "pyclient.consumer.commits:Commits"
 CORE: Final = "pyclient.consumer.core:ConsumerCore"
 
 # --- classic members -------------------------------------------------------------------------------------------------
 
-bug("classic", "a member ignores a heartbeat response that announces a rebalance", "G01", f"{CLASSIC}._rebalancing")(nothing)
-bug("classic", "a member sends no heartbeats", "G01", f"{CLASSIC}._beats")(returns(False))
-bug("classic", "a member that does not poll stays in the group", "G04", f"{MEMBER}._away")(returns(False))
+bug("classic", "a member joins again without a pause after a failure", "busy loops", "pyclient.core.group.classic_member:JoinBackoff.over")(returns(True))
+bug("classic", "a member ignores a heartbeat response that announces a rebalance", "G01", f"{CLASSIC}._on_rebalance")(nothing)
+bug("classic", "a member sends no heartbeats", "G01", f"{CLASSIC}._sends_heartbeats")(returns(False))
+bug("classic", "a member that does not poll stays in the group", "G04", f"{MEMBER}._poll_overdue")(returns(False))
 
 
 @bug("classic", "an eager member keeps its partitions while it joins", "G06", f"{CLASSIC}._rejoin")
 def _(original: Target) -> Target:
     def rejoin(self: Any, *rest: Any) -> None:
-        assignors, self._strategies = self._strategies, _Cooperative(self._strategies)
+        assignors, self._assignors = self._assignors, _Cooperative(self._assignors)
         try:
             original(self, *rest)
         finally:
-            self._strategies = assignors
+            self._assignors = assignors
     return rejoin
 
 
@@ -39,7 +41,7 @@ class _Cooperative(Without):
     cooperative = True
 
 
-@bug("classic", "time spent waiting in poll counts as absence", "G04", f"{MEMBER}._away_at")
+@bug("classic", "time spent waiting in poll counts as absence", "G04", f"{MEMBER}._poll_deadline")
 def _(_original: Target) -> Target:
     return lambda self: self.polled_at + self._options.rebalance_timeout
 
@@ -49,72 +51,60 @@ def _(original: Target) -> Target:
     return lambda self, assigned: original(self, tuple(dict.fromkeys((*assigned, *self.owned))))
 
 
-@bug("classic", "a member joins again without a pause after a failure", "busy loops", f"{CLASSIC}._fail")
-def _(original: Target) -> Target:
-    def fail(self: Any, *rest: Any) -> None:
-        original(self, *rest)
-        self._pausing = False
-    return fail
-
-
 @bug("classic", "a member that was put out keeps what it owned", "G04", f"{MEMBER}._lose_all")
 def _(_original: Target) -> Target:
     def lose_all(self: Any) -> None:
         self._changes.withdraw()
-        self._go_on()
+        self._next_change()
     return lose_all
 
 
-@bug("classic", "a change is carried out twice", "G10", f"{CHANGES}.end")
+@bug("classic", "a change is carried out twice", "G10", f"{CHANGES}.complete")
 def _(original: Target) -> Target:
-    def end(self: Any, change: Any) -> bool:
+    def complete(self: Any, change: Any) -> bool:
         first = original(self, change)
         if first:
-            self._line.appendleft(change)
+            self._queue.appendleft(change)
         return bool(first)
-    return end
+    return complete
 
 
-@bug("classic", "a member is stable before its user has carried out the changes", "N06", f"{MEMBER}._go_on")
+@bug("classic", "a member is stable before its user has carried out the changes", "N06", f"{MEMBER}._next_change")
 def _(_original: Target) -> Target:
-    def go_on(self: Any) -> None:
+    def next_change(self: Any) -> None:
         if self._changes.due is not None:
-            self._on_news()
-        else:
-            self._all_carried_out()
-    return go_on
+            self._notify_user()
+        self._all_completed()
+    return next_change
 
 
 # --- KIP-848 members -------------------------------------------------------------------------------------------------
 
-bug("KIP-848", "a member does not request the names of topic ids", "N09", f"{RECONCILIATION}.nameless")(returns(()))
-bug("KIP-848", "an acknowledgement waits for the heartbeat interval", "N04", f"{CONSUMER}._urgent")(returns(False))
+bug("KIP-848", "a member does not request the names of topic ids", "N09", f"{RECONCILIATION}.unnamed")(returns(()))
+bug("KIP-848", "a failed heartbeat is sent again at once", "busy loops", f"{HEARTBEAT}.back_off")(nothing)
 
 
-@bug("KIP-848", "a member reports partitions as revoked that it still reads", "N05", f"{RECONCILIATION}.places")
+@bug("KIP-848", "a member reports partitions as revoked that it still reads", "N05", f"{RECONCILIATION}.with_ids")
 def _(_original: Target) -> Target:
-    return lambda self, _owned: self._target or frozenset()
+    return lambda self, _owned: self._assignment or frozenset()
 
 
-@bug("KIP-848", "a member revokes nothing", "N05", f"{RECONCILIATION}.step")
+@bug("KIP-848", "a member revokes nothing", "N05", f"{RECONCILIATION}.next_change")
 def _(original: Target) -> Target:
-    def step(*arguments: Any) -> Any:
+    def next_change(*arguments: Any) -> Any:
         change = original(*arguments)
         return None if change is not None and change.kind is ChangeKind.REVOKED else change
-    return step
+    return next_change
 
 
 @bug("KIP-848", "a fenced member goes on as before", "N07", f"{CONSUMER}._lose")
 def _(_original: Target) -> Target:
-    return lambda self, cause: self._pause(cause)
+    return lambda self, cause: self._back_off(cause)
 
 
-@bug("KIP-848", "a failed heartbeat is sent again at once", "busy loops", f"{CONSUMER}._rest")
+@bug("KIP-848", "news for the coordinator waits for the heartbeat interval", "N04", f"{HEARTBEAT}.next_deadline")
 def _(original: Target) -> Target:
-    def rest(self: Any, *others: Any, **named: Any) -> None:
-        original(self, *others, **named)
-        self._pausing = None
-    return rest
+    return lambda self, **named: max(original(self, **named), self._sent_at + self.interval)
 
 
 # --- commits ---------------------------------------------------------------------------------------------------------
