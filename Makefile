@@ -1,4 +1,4 @@
-# One command per wish; each sets up what it needs (.ci/setup.py does only what changed since the last time).
+# One command per task; each sets up what it needs (.ci/setup.py does only what changed since the last time).
 # Variables: PYTHON=python3.13 chooses the interpreter of a new .venv; ARGS="..." goes to the program behind a target;
 # JOBS=4 is how many test files run at once (JOBS=0: in one process, for a debugger).
 
@@ -16,10 +16,11 @@ unexport PYTHONPATH PYTHONHOME
 
 JUNIT := build/junit
 PYTEST := $(BIN)/pytest
+TWINS := tests/unit/test_partitioners.py tests/unit/test_plugins.py tests/unit/producer/test_bulk_partitions.py tests/unit/buffers tests/test_layout.py
 JOBS := 2
 AT_ONCE = -n $(JOBS) --dist loadfile
 
-.PHONY: help setup jars demo test test-pure test-containers test-kerberos threads-long mutant-hints mutants soak durability check bench trace build docs lock clean
+.PHONY: help setup jars demo test test-all test-pure test-containers test-kerberos nightly proof threads-long flaky soak durability check bench trace build docs lock clean
 
 help: ## these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,33 +35,44 @@ jars: setup ## Kafka's jars and the broker's start-up archive, cached outside th
 demo: setup jars ## flights of New York 2013 through real Kafka and PySpark; result in build/demo.json
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-test: setup jars ## the whole test suite; container tests too when a Docker engine answers
+test: setup jars ## the main tests: units, the fake cluster, a real broker's main paths, README, Spark's demo
+	@mkdir -p $(JUNIT)
+	@PYCLIENT_DIST=$${PYCLIENT_DIST:-checkout} $(PYTEST) $(AT_ONCE) -m "not extended and not proof" --junitxml=$(JUNIT)/test.xml $(ARGS)
+
+test-all: setup jars ## every test but those of `make proof`; container tests too when a Docker engine answers
 	@mkdir -p $(JUNIT)
 	@$(PYTEST) $(AT_ONCE) --junitxml=$(JUNIT)/test.xml $(ARGS)
 
-test-pure: setup ## unit tests with the plain Python twins of small compiled modules
+test-pure: setup ## tests of the compiled modules that have a twin in plain Python, with the twins
 	@mkdir -p $(JUNIT)
-	@PYCLIENT_PURE=1 $(PYTEST) $(AT_ONCE) --junitxml=$(JUNIT)/test-pure.xml tests/unit tests/test_layout.py $(ARGS)
+	@PYCLIENT_PURE=1 $(PYTEST) $(AT_ONCE) --junitxml=$(JUNIT)/test-pure.xml $(TWINS) $(ARGS)
 
-mutant-hints: setup ## write down which seeds find the deliberate bugs of tests/simulation now, trying first those of last time
-	PYCLIENT_MUTANTS=hints $(PYTEST) -s tests/simulation/test_mutants.py $(ARGS)
+nightly: ## everything: test-all, proof, and every test of brokers on brokers in containers
+	@$(MAKE) -k test-all proof
+	@$(MAKE) test-containers TESTS="tests/broker tests/containers"
 
-mutants: setup ## look anew for the seeds that find the deliberate bugs of tests/simulation (long)
-	PYCLIENT_MUTANTS=anew $(PYTEST) -s tests/simulation/test_mutants.py $(ARGS)
+proof: setup ## what takes hours: mutants, 2,000 + 1,000 seeds of the simulation, 500 of threads; nightly
+	@mkdir -p $(JUNIT)
+	@$(PYTEST) -m proof -s --junitxml=$(JUNIT)/proof.xml tests/simulation $(ARGS)
+	@PYCLIENT_SIMULATION_SEEDS=2000 PYCLIENT_SIMULATION_GROUP_SEEDS=1000 $(PYTEST) tests/simulation/test_seeds.py
+	@$(MAKE) threads-long
 
 threads-long: setup ## tests/threads with five hundred seeds; SEEDS=7 runs one again, SEEDS=500:2000 others
 	@PYCLIENT_THREADS_SEEDS=$${SEEDS:-0:500} $(PYTEST) tests/threads $(ARGS)
 
-soak: setup ## simulate ever new seeds until Ctrl-C, past those that break; SEEDS=7 begins there
+flaky: setup jars ## run TESTS="file::test ..." TIMES=200 times, JOBS=6 at once; failed runs in build/flaky
+	@$(BIN)/python .ci/flaky.py --times $${TIMES:-200} --jobs $(if $(filter command line environment,$(origin JOBS)),$(JOBS),6) $(ARGS) $(TESTS)
+
+soak: setup ## simulate new seeds until Ctrl-C, past those that break; SEEDS=7 begins there
 	@$(BIN)/python -m pyclient.testing.simulation --soak $(SEEDS) $(ARGS)
 
-durability: setup jars ## three brokers that are killed, paused and restarted under load; FOR=60 RATE=22000 FAULTS=9 SEED=7
+durability: setup jars ## three brokers killed, paused and restarted under load; FOR=60 RATE=22000 FAULTS=9 SEED=7
 	@PYCLIENT_DURABILITY_SECONDS=$${FOR:-60} PYCLIENT_DURABILITY_RATE=$${RATE:-22000} PYCLIENT_DURABILITY_FAULTS=$${FAULTS:-9} \
 		PYCLIENT_DURABILITY_SEED=$${SEED:-1} $(PYTEST) -s tests/broker/durability/test_three_brokers.py tests/broker/durability/test_groups_of_readers.py $(ARGS)
 
-test-containers: setup jars ## tests/broker and tests/containers against brokers in containers, nothing skipped
+test-containers: setup jars ## brokers in containers, nothing skipped; TESTS=tests/broker runs every test of brokers there
 	@mkdir -p $(JUNIT)
-	@$(BIN)/python .ci/test_containers.py $(AT_ONCE) --junitxml=$(JUNIT)/test-containers.xml $(ARGS)
+	@$(BIN)/python .ci/test_containers.py $(AT_ONCE) --junitxml=$(JUNIT)/test-containers.xml $(TESTS) $(ARGS)
 
 test-kerberos: setup jars ## tests/kerberos with a KDC and a broker of its own; installs MIT's KDC when run as root
 	@bash .ci/kerberos.sh
@@ -83,7 +95,7 @@ check-imports:
 bench: setup jars ## figures beside the other clients
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-trace: setup ## each protocol rule, its tests, and their results in the last `make test`
+trace: setup ## each protocol rule, its tests, and their results in the last `make test-all`
 	@$(BIN)/python .ci/trace.py $(ARGS)
 
 build: setup ## wheel and sdist into dist/

@@ -28,7 +28,7 @@ CONSTRAINTS: Final = ROOT / "requirements" / "constraints.txt"
 PARALLEL: Final = ROOT / "build" / "parallel.cfg"
 EXTRAS: Final = "arrow,peers,spark,testing"
 NOISE: Final = (b"Requirement already satisfied", b"Looking in links", b"   ")
-"""Lines of pip that tell nothing new; on a terminal everything is shown, progress bars included."""
+"""Lines of pip without news; on a terminal everything is shown, progress bars included."""
 LOCK_WAIT_S: Final = 1800
 """Longest wait for another set-up of the same checkout: a first one may download a gigabyte on a slow line."""
 
@@ -106,7 +106,7 @@ def turn() -> Iterator[None]:
     (ROOT / "build").mkdir(exist_ok=True)
     with (ROOT / "build" / ".setup.lock").open("w") as lock:
         deadline = time.monotonic() + LOCK_WAIT_S
-        told = False
+        announced = False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,9 +114,9 @@ def turn() -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     sys.exit(f"setup: another set-up of this checkout holds build/.setup.lock for {LOCK_WAIT_S} s")
-                if not told:
+                if not announced:
                     say("another set-up of this checkout is running; waiting for it")
-                    told = True
+                    announced = True
                 time.sleep(0.2)
         yield
 
@@ -213,7 +213,7 @@ def compiled_inputs(project: Mapping[str, Any]) -> str:
 
 
 def compiled_everything(project: Mapping[str, Any]) -> bool:
-    """Tell whether each compiled module has its binary beside its source."""
+    """Whether each compiled module has its binary beside its source."""
     modules = project["tool"]["setuptools"].get("ext-modules", [])
     sources = [ROOT / module["sources"][0] for module in modules]
     return all(any(source.parent.glob(f"{source.stem}.*.so")) for source in sources)
@@ -227,7 +227,7 @@ def compile_modules() -> None:
 
 
 def step(name: str, inputs: str, work: Callable[[], None]) -> bool:
-    """Do *work* unless it was done for the same *inputs*; tells whether it did."""
+    """Do *work* unless it was done for the same *inputs*; returns whether it did."""
     if load_state().get(name) == inputs:
         return False
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Run tests/broker and tests/containers against brokers in containers, and prove that they did.
+"""Run tests against brokers in containers, and prove that they did. Without names of tests: those that differ from embedded brokers.
 
 The proof comes from the engine's own event stream, not from the tests: how many broker containers started, from which
 image. Ends with one closing line; fails when a test was skipped, when none ran, or when no broker was started.
@@ -19,6 +19,10 @@ import docker
 from docker.errors import DockerException
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+DIFFERENT: Final = (
+    "tests/containers", "tests/broker/conformance", "tests/broker/test_local_cluster.py", "tests/broker/test_failover.py",
+    "tests/broker/test_secured_cluster.py", "tests/broker/test_connections.py")
+"""What the kind of brokers may change: set-up, addresses, network, kills. The other tests of tests/broker meet the same broker code on embedded ones."""
 LABEL: Final = "pyclient"
 """The label that LocalCluster puts on its containers."""
 
@@ -71,7 +75,8 @@ def connect() -> Any:
 def run_tests(arguments: Sequence[str]) -> int:
     environment = {**os.environ, "PYCLIENT_BROKERS": "container"}
     environment.pop("PYCLIENT_BOOTSTRAP", None)
-    command = [str(Path(sys.executable).with_name("pytest")), "tests/broker", "tests/containers", *arguments]
+    named = [] if any(argument.startswith("tests/") for argument in arguments) else DIFFERENT
+    command = [str(Path(sys.executable).with_name("pytest")), *named, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 

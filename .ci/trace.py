@@ -123,7 +123,7 @@ def report(lists: Mapping[str, Sequence[Rule]]) -> list[str]:
         if len(excused) > MOST_WITHOUT_TEST * len(group):
             faults.append(f"{heading}: {len(excused)} of {len(group)} rules have no test ({', '.join(excused)})")
     if not outcomes:
-        faults.append(f"no results under {RESULTS.relative_to(ROOT)}: run `make test` first")
+        faults.append(f"no results under {RESULTS.relative_to(ROOT)}: run `make test-all` first")
     return faults
 
 

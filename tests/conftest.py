@@ -69,14 +69,13 @@ class TwinFinder:
 
 
 def twins() -> dict[str, Path]:
-    """The compiled modules outside codec, buffers and runtime: those use C memory and calls of the system, and have no
-    twin."""
+    """The compiled modules outside codec, buffers and net: those use C memory and system calls, and have no twin."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = project["tool"]["setuptools"].get("ext-modules", [])
     return {
         module["name"]: ROOT / module["sources"][0]
         for module in modules
-        if not module["name"].startswith(("pyclient.codec", "pyclient.buffers", "pyclient.runtime"))
+        if not module["name"].startswith(("pyclient.codec", "pyclient.buffers", "pyclient.net"))
     }
 
 
@@ -99,11 +98,18 @@ def distribution(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtu
 
 
 @pytest.fixture(scope="session")
-def installed(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds the wheel's contents, to be put in front of the path: what a user has in site-packages."""
-    from tests.distribution import run
+def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds the wheel's contents, to be put in front of the path: what a user has in site-packages.
+
+    With ``PYCLIENT_DIST=checkout`` (`make test`) it is a copy of the checkout, since building the wheel takes minutes.
+    """
+    from tests.distribution import FROM_CHECKOUT, copied, run
 
     folder = tmp_path_factory.mktemp("installed")
+    if FROM_CHECKOUT:
+        copied(folder)
+        return folder
+    distribution: Distribution = request.getfixturevalue("distribution")
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), str(distribution.wheel))
     return folder
 
@@ -117,6 +123,8 @@ LEFT_OUT: Final = pytest.StashKey[list[str]]()
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "embedded: about the embedded JVM itself; left out when brokers are containers")
     config.addinivalue_line("markers", "containers: needs a Docker engine; all tests under tests/containers do")
+    config.addinivalue_line("markers", "extended: `make test` leaves it to `make test-all`; given by tests/levels.py")
+    config.addinivalue_line("markers", "proof: takes many minutes; only `make proof` runs it")
     from tests.secrets import Search
 
     config.pluginmanager.register(Search(), "pyclient-secrets")
@@ -126,7 +134,13 @@ def pytest_report_header() -> list[str]:
     return [f"pyclient: {'pure Python twins' if PURE else 'compiled'}"]
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m reads the markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    from tests.levels import is_extended
+
+    for item in items:
+        if is_extended(item.nodeid):
+            item.add_marker(pytest.mark.extended)
     leave_out_kerberos(config, items)
     if ON_CONTAINERS:
         leave_out(config, items, [item for item in items if item.get_closest_marker("embedded")])

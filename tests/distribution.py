@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 BUILD_TIMEOUT_S: Final = 900
+FROM_CHECKOUT: Final = os.environ.get("PYCLIENT_DIST") == "checkout"
 CONSTRAINTS: Final = ROOT / "requirements" / "constraints.txt"
 
 
@@ -29,11 +32,11 @@ class Distribution(NamedTuple):
 
 
 def built(shared: Path) -> Distribution:
-    """Build sdist, then the wheel from it, into *shared*; processes that ask at the same time wait for the first.
+    """Build sdist, then the wheel from it, into *shared*; processes that call this at the same time wait for the first.
 
-    Unless somebody has done it already for this very checkout, and names the folder by ``PYCLIENT_DIST``.
+    ``PYCLIENT_DIST`` may name a folder where both were built from this very checkout already.
     """
-    if done := os.environ.get("PYCLIENT_DIST"):
+    if (done := os.environ.get("PYCLIENT_DIST")) and not FROM_CHECKOUT:
         [wheel], [sdist] = Path(done).glob("*.whl"), Path(done).glob("*.tar.gz")
         return Distribution(wheel, sdist)
     shared.mkdir(parents=True, exist_ok=True)
@@ -42,6 +45,15 @@ def built(shared: Path) -> Distribution:
         if not list(shared.glob("*.whl")):
             run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(shared), str(ROOT), timeout=BUILD_TIMEOUT_S)
     return Distribution(next(shared.glob("*.whl")), next(shared.glob("*.tar.gz")))
+
+
+def copied(folder: Path) -> None:
+    """Lay out the packages of this checkout as a wheel would, with the modules compiled in place."""
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-dir"]
+    unwanted = shutil.ignore_patterns("*.c", "__pycache__")
+    for name, source in packages.items():
+        if "." not in name:  # the others are links within pyclient, which are followed
+            shutil.copytree(ROOT / source, folder / name, ignore=unwanted)
 
 
 def run(*command: str, cwd: Path = ROOT, timeout: float = 300, **environment: str) -> str:

@@ -22,7 +22,7 @@ PYTHON: Final = [*README.python, *Page("docs/groups.md").python]
 BLOCK_S: Final = 180
 ORDER: Final = [
     "Install", "First message in under a minute", "Produce", "Consume", "Async", "Secured clusters", "Plugins", "Spark",
-    "What is guaranteed", "Where each package is used", "Platforms", "ConnectionPool",
+    "What is guaranteed", "Where each package is used", "Platforms", "Links",
 ]
 
 
@@ -90,7 +90,7 @@ def test_the_sections_stand_in_the_promised_order() -> None:
 
 
 def test_the_first_sections_are_all_a_newcomer_needs(written: dict[str, str]) -> None:
-    """The addresses printed by the brokers are those that the blocks use."""
+    """The addresses printed by the brokers are what the blocks use."""
     assert all(re.fullmatch(r"[\w.:\[\]-]+:\d+", right) for said, right in written.items() if said.endswith(("2", "3")))
     assert "bootstrap.servers=" in README.text
 
@@ -114,7 +114,7 @@ def test_each_file_in_the_table_of_packages_exists() -> None:
 
 
 def test_nothing_keeps_running_after_ctrl_c(tmp_path: Path) -> None:
-    """The broker of the README ends with its command; later connections are refused."""
+    """The broker of the README ends with its command; a later connection is refused."""
     import socket
 
     with served([sys.executable, "-m", "pyclient.testing", "broker"], tmp_path) as printed:

@@ -1,4 +1,4 @@
-"""Looking for a seed that finds a mutant."""
+"""Search for a seed that finds a mutant."""
 from __future__ import annotations
 
 import signal
@@ -8,51 +8,55 @@ from types import FrameType
 import attrs
 
 from pyclient.testing.simulation.families import FAMILIES
-from tests.simulation.mutants import everything
+from tests.simulation.mutants import every_mutant
 from tests.simulation.mutation import Mutant, applied
 
 HANGS_AFTER_S = 60.0
-"""A seed takes a second; what takes so long has lost its way in a loop that no virtual clock sees."""
+"""A seed takes about a second; one that takes this long is in a loop that no virtual clock sees."""
 
 
 @attrs.frozen
 class Finding:
-    """What became of a mutant."""
+    """The outcome of one search."""
 
     mutant: str
     tried: int
     seed: int
-    """The last one that was tried: the one that found it."""
+    """The last seed tried: the one that found the mutant, if any did."""
     invariant: str | None
-    """Which invariant it broke; None: it survived."""
+    """The invariant that failed; None: the mutant survived."""
+    defect: str | None = None
+    """An error of the mutant itself, which proves nothing about the simulation."""
 
 
-class _Hangs(BaseException):
+class _HangError(BaseException):
     pass
 
 
 def hunt(name: str, seeds: Sequence[int]) -> Finding:
     """Run seeds until one finds the mutant of that name."""
-    mutant = next(each for each in everything() if each.name == name)
+    mutant = next(each for each in every_mutant() if each.name == name)
     finding = Finding(name, 0, 0, None)
     for tried, seed in enumerate(seeds, 1):
-        finding = Finding(name, tried, seed, _tried(mutant, seed))
-        if finding.invariant is not None:
+        finding = _tried(mutant, tried, seed)
+        if finding.invariant is not None or finding.defect is not None:
             break
     return finding
 
 
-def _tried(mutant: Mutant, seed: int) -> str | None:
-    def late(_number: int, _frame: FrameType | None) -> None:
-        raise _Hangs
+def _tried(mutant: Mutant, tried: int, seed: int) -> Finding:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise _HangError
 
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, HANGS_AFTER_S)
     try:
-        with applied(mutant):
-            return FAMILIES[mutant.family].run(seed, None).invariant
-    except (_Hangs, BaseExceptionGroup):  # a group, when it was raised in a task
-        return "hangs"
+        with applied(mutant) as defects:
+            try:
+                invariant = FAMILIES[mutant.family].run(seed, None).invariant
+            except (_HangError, BaseExceptionGroup):  # a group when it was raised in a task
+                invariant = "hangs"
+        return Finding(mutant.name, tried, seed, invariant, defects[0] if defects else None)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

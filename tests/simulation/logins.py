@@ -40,21 +40,21 @@ def logins(world: World, mechanism: str | Any = "SCRAM-SHA-512", **given: Any) -
 
 
 class Client:
-    """A connection, and what it told."""
+    """A connection, and what it reported."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.network = world.network.of("client")
         self.lost: list[KafkaError] = []
         self.changes = 0
-        self.told_ready = False  # at the last change
+        self.was_ready = False  # at the last change
         self.outcomes: list[Outcome] = []
         self.link = Connection("the broker", "client", clock=world.loop.time, max_frame=1 << 20, on_change=self._changed, on_quiet=self._changed,
                                on_lost=lambda link, cause: self.lost.append(cause), on_answer=lambda api, latency, throttle: None)
 
     def _changed(self) -> None:
         self.changes += 1
-        self.told_ready = self.link.ready
+        self.was_ready = self.link.ready
 
     async def introduce(self, *, logs_in: bool = True) -> None:
         family, *_ = await self.network.resolve(HOST, 9092)
@@ -66,15 +66,15 @@ class Client:
 
     def ask(self, timeout: float = 30.0) -> asyncio.Future[Outcome]:
         """A Metadata request; its outcome."""
-        told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        outcome_of: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         fields = {"topics": [], "allow_auto_topic_creation": False, "include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
 
         def done(_now: float, outcome: Outcome) -> None:
             self.outcomes.append(outcome)
-            told.set_result(outcome)
+            outcome_of.set_result(outcome)
 
         self.link.send(Request(node=1, use=Use.CONTROL, api=Api.METADATA, timeout=timeout, fields=lambda version: fields, done=done))
-        return told
+        return outcome_of
 
     async def answered(self) -> bool:
         return isinstance(await self.ask(), Reply)

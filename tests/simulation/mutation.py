@@ -1,28 +1,35 @@
-"""Deliberate bugs: a piece of a function's source is replaced, or a row of a state table dropped, while a block runs."""
+"""Deliberate bugs: a method or function, named by its module and path, is replaced while a block runs, or a state table lacks a row.
+
+A mutant quotes no source text, so edits of a method's body never break it. A rename does, and `test_mutant_targets.py` reports it.
+"""
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import sys
-import textwrap
+import traceback
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, Protocol
 
 import attrs
 
 from pyclient.core.transitions import TABLES
 from pyclient.testing.simulation.invariants import ALONE
 
+Target = Callable[..., Any]
+MUTANTS: Final = "/tests/simulation/mutants_of_"
+DEFECTS: Final = (AttributeError, LookupError, NameError, TypeError, ValueError)
+
 
 @attrs.frozen
-class Edit:
-    """Replace *old*, which must stand there exactly once, by *new* in the function at ``module:Class.name``."""
+class Patch:
+    """Replace ``module:Class.name`` by what *make* returns for the original."""
 
     target: str
-    old: str
-    new: str
+    make: Callable[[Target], Target]
 
 
 @attrs.frozen
@@ -36,39 +43,110 @@ class DroppedRow:
 
 @attrs.frozen
 class Mutant:
-    """One deliberate bug, and where the idea comes from."""
+    """One deliberate bug."""
 
     name: str
     area: str
     source: str
-    """The entry of the bug museum, the rule, or the table it stands for."""
-    changes: tuple[Edit | DroppedRow, ...]
+    """The entry of the bug museum, or the rule or table that it breaks."""
+    change: Patch | DroppedRow
+    family: str = ALONE
+    """The family of seeds that must find it."""
     survives: str = ""
     """Why no seed can find it, where none can."""
-    family: str = ALONE
-    """The runs that look for it."""
+
+
+class StaleMutantError(Exception):
+    """The mutant names something that the client no longer has."""
+
+
+class _Decorator(Protocol):
+    def __call__(self, make: Callable[[Target], Target], /) -> Callable[[Target], Target]: ...
+
+
+class Museum:
+    """The mutants of one module, declared by decorated functions."""
+
+    def __init__(self, family: str = ALONE) -> None:
+        self.family = family
+        self.mutants: list[Mutant] = []
+
+    def bug(self, area: str, name: str, source: str, target: str) -> _Decorator:
+        """Declare a mutant: the decorated function takes the original of *target* and returns the replacement."""
+        def declare(make: Callable[[Target], Target], /) -> Callable[[Target], Target]:
+            self.mutants.append(Mutant(name, area, source, Patch(target, make), self.family))
+            return make
+        return declare
+
+
+class Without:
+    """An object whose methods of these names do nothing; everything else is the original's."""
+
+    def __init__(self, original: object, *names: str) -> None:
+        for name in names:
+            if not hasattr(original, name):
+                raise StaleMutantError(f"{type(original).__name__} has no {name}")
+        self._original, self._names = original, names
+
+    def __getattr__(self, name: str) -> Any:
+        return _nothing if name in self._names else getattr(self._original, name)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def nothing(_original: Target) -> Target:
+    """A replacement that does nothing."""
+    return _nothing
+
+
+def returns(value: object) -> Callable[[Target], Target]:
+    """A replacement that returns *value* whatever it is given."""
+    return lambda _original: lambda *_, **__: value
+
+
+# --- applying --------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def applied(mutant: Mutant) -> Iterator[None]:
-    """The client has this bug within the block."""
-    with contextlib.ExitStack() as stack:
-        for change in mutant.changes:
-            stack.enter_context(_edited(change) if isinstance(change, Edit) else _without(change))
-        yield
+def applied(mutant: Mutant) -> Iterator[list[str]]:
+    """Within the block the client has this bug. Yields a list that collects defects of the mutant itself."""
+    defects: list[str] = []
+    with _replaced(mutant.change, defects) if isinstance(mutant.change, Patch) else _without(mutant.change):
+        yield defects
+
+
+def resolved(target: str) -> tuple[Any, str, Any]:
+    """The owner of ``module:Class.name``, the last name, and what stands there now.
+
+    Raises:
+        StaleMutantError: one of the names does not exist.
+    """
+    module, _, path = target.partition(":")
+    *owners, name = path.split(".")
+    try:
+        owner: Any = importlib.import_module(module)
+        for each in owners:
+            owner = getattr(owner, each)
+        inspect.getattr_static(owner, name)
+    except (ImportError, AttributeError) as error:
+        raise StaleMutantError(f"{target} does not exist: {error}") from error
+    if name not in vars(owner):
+        raise StaleMutantError(f"{target} is inherited: name the class that defines it")
+    return owner, name, vars(owner)[name]
 
 
 @contextlib.contextmanager
-def _edited(edit: Edit) -> Iterator[None]:
-    owner, name, function = _found(edit.target)
-    source = textwrap.dedent(inspect.getsource(function))
-    if source.count(edit.old) != 1:
-        raise ValueError(f"{edit.target} holds {edit.old!r} {source.count(edit.old)} times: the mutant is stale")
-    before = owner.__dict__[name]
-    changed = _compiled(function, source.replace(edit.old, edit.new))
-    places = [owner, *_importers(before)]
+def _replaced(patch: Patch, defects: list[str]) -> Iterator[None]:
+    owner, name, before = resolved(patch.target)
+    wrapped = isinstance(before, property)
+    original = before.fget if wrapped else before
+    replacement = _watched(original, patch.make(original), defects)
+    after = property(replacement) if wrapped else replacement
+    places = [owner, *(_importers(before) if inspect.ismodule(owner) else ())]
     for each in places:
-        setattr(each, name, changed)
+        setattr(each, name, after)
     try:
         yield
     finally:
@@ -76,32 +154,37 @@ def _edited(edit: Edit) -> Iterator[None]:
             setattr(each, name, before)
 
 
+def _watched(original: Target, replacement: Target, defects: list[str]) -> Target:
+    """The client reports an exception of a broken mutant as any other: note it, or the mutant would count as found."""
+    def note(error: BaseException) -> None:
+        ours = [each for each in traceback.extract_tb(error.__traceback__) if "/pyclient/" in each.filename or MUTANTS in each.filename]
+        if ours and MUTANTS in ours[-1].filename:  # not raised by the client, nor below it
+            defects.append(f"{type(error).__name__}: {error} ({ours[-1].filename}:{ours[-1].lineno})")
+
+    if inspect.iscoroutinefunction(original):
+        @functools.wraps(original)
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await replacement(*args, **kwargs)
+            except DEFECTS as error:
+                note(error)
+                raise
+        return call_async
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return replacement(*args, **kwargs)
+        except DEFECTS as error:
+            note(error)
+            raise
+    return call
+
+
 def _importers(function: object) -> list[Any]:
-    """The modules that have imported a module's function by its name."""
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith("pyclient.")]
-    return [module for module in modules if inspect.isfunction(function) and function.__name__ in vars(module) and vars(module)[function.__name__] is function]
-
-
-def _found(target: str) -> tuple[Any, str, Callable[..., object]]:
-    module, _, path = target.partition(":")
-    *owners, name = path.split(".")
-    owner: Any = importlib.import_module(module)
-    for each in owners:
-        owner = getattr(owner, each)
-    found: Any = inspect.getattr_static(owner, name)
-    function: Any = found.fget if isinstance(found, property) else found
-    return owner, name, function
-
-
-def _compiled(function: Callable[..., object], source: str) -> object:
-    """The changed function, with the globals of the old one; properties and class methods are wrapped by their decorators."""
-    names: dict[str, Any] = {}
-    code = compile("from __future__ import annotations\n" + source, inspect.getfile(function), "exec")
-    exec(code, function.__globals__, names)
-    made = names[function.__name__]
-    if getattr(made, "__closure__", None) is None and getattr(function, "__closure__", None):
-        raise ValueError(f"{function.__qualname__} uses its class by super(): choose another function")
-    return made
+    """The modules that have imported a function by its name."""
+    name = getattr(function, "__name__", "")
+    return [module for key, module in list(sys.modules.items()) if key.startswith("pyclient.") and vars(module).get(name) is function]
 
 
 @contextlib.contextmanager
@@ -110,7 +193,7 @@ def _without(row: DroppedRow) -> Iterator[None]:
     before = table.rows
     rest = {(state, event): after for (state, event), after in before.items() if (state.name, event.name) != (row.state, row.event)}
     if len(rest) != len(before) - 1:
-        raise ValueError(f"{row} is no row of its table: the mutant is stale")
+        raise StaleMutantError(f"{row} is not a row of its table")
     table.rows = MappingProxyType(rest)
     try:
         yield

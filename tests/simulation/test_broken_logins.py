@@ -54,9 +54,9 @@ async def fails_in_time(place: World, client: Any, use: Use) -> KafkaError:
     return caught.value
 
 
-def told(error: BaseException | None) -> str:
+def described(error: BaseException | None) -> str:
     """What it says, with its causes."""
-    return "" if error is None else f"{error}\n{told(error.__cause__)}"
+    return "" if error is None else f"{error}\n{described(error.__cause__)}"
 
 
 # ---- above TLS: each message ----------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_a_login_that_stalls_or_is_cut_fails_each_call_in_time_and_works_when_br
         async with getattr(place, kind)("client", **options(**QUICK, **more)) as client:
             rule = place.cluster.intercept(nth(number, verdict), api)
             for _ in range(2):
-                said = told(await fails_in_time(place, client, use))
+                said = described(await fails_in_time(place, client, use))
                 assert "login" in said or "log in" in said, said
                 assert "broker-" in said
             rule.remove()
@@ -110,7 +110,7 @@ def test_a_broker_that_answers_nonsense_does_not_know_the_password_and_ends_the_
             place.cluster.intercept(nth(number, Answer({"error_code": 0, "error_message": None, "auth_bytes": garbage, "session_lifetime": 0})), Api.SASL_AUTHENTICATE)
             began = place.loop.time()
             assert isinstance(await fails_in_time(place, client, use), SaslAuthenticationError)
-            assert place.loop.time() - began < 1.0, "told at once"
+            assert place.loop.time() - began < 1.0, "the error comes at once"
             seen = place.network.connects
             await asyncio.sleep(60.0)
             assert place.network.connects == seen, "never tried again: accounts get locked"

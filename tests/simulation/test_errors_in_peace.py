@@ -30,7 +30,7 @@ async def each_second(step: Callable[[], Coroutine[Any, Any, object]]) -> None:
 
 
 async def produce(world: World) -> None:
-    with contextlib.suppress(KafkaError):  # what failed unseen is told at the end
+    with contextlib.suppress(KafkaError):  # what failed unseen is reported at the end
         async with world.producer("writer", request_timeout_ms=1000, delivery_timeout_ms=5000, max_block_ms=2000) as producer:
             await each_second(lambda: producer.send("orders", b"value"))
 

@@ -1,4 +1,4 @@
-"""Logging in on a connection, and anew while it is in use (M11, KIP-368), against the modelled brokers in virtual time."""
+"""Logging in on a connection, and again while it is in use (M11, KIP-368), against the modelled brokers in virtual time."""
 from __future__ import annotations
 
 import asyncio
@@ -56,7 +56,7 @@ def test_a_connection_is_ready_after_its_login_and_not_before(mechanism: str) ->
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
-@pytest.mark.parametrize("wrong", [{"sasl_plain_password": "a marker"}, {"sasl_plain_username": "nobody"}])
+@pytest.mark.parametrize("wrong", [{"sasl_plain_password": "a marker"}, {"sasl_plain_username": "mallory"}])
 def test_a_wrong_password_is_told_at_once_and_the_connection_ends(mechanism: str, wrong: dict[str, Any]) -> None:
     place = world()
 
@@ -200,7 +200,7 @@ def test_the_same_world_draws_the_same_nonces() -> None:
     assert said(1) == said(1) != said(2)
 
 
-# ---- anew -----------------------------------------------------------------------------------------------------------
+# ---- again ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -249,7 +249,7 @@ def test_M11_what_is_in_flight_is_answered_first_and_nothing_is_written_until_th
             await asyncio.sleep(0.001)
         await login
         assert client.link.ready
-        assert client.told_ready, "managers are asked again"
+        assert client.was_ready, "managers are asked again"
         assert all(isinstance(each.result(), Reply) for each in in_flight)
         assert client.asked()[4:] == ["Metadata"] * 4 + [*LOGIN, "SaslAuthenticate"]
         assert await client.answered()
@@ -306,17 +306,17 @@ def test_M11_a_renewal_that_is_refused_ends_the_connection_and_fails_no_request(
     run(place, test)
 
 
-@pytest.mark.parametrize(("mechanism", "given_", "told"), [
+@pytest.mark.parametrize(("mechanism", "given_", "error"), [
     ("PLAIN", {"sasl_plain_username": "bert", "sasl_plain_password": USERS["bert"]}, "Cannot change principals"),
     ("SCRAM-SHA-256", {}, "some brokers disconnect instead of refusing"),
 ])
-def test_M11_nobody_becomes_somebody_else_on_a_connection(mechanism: str, given_: dict[str, Any], told: str) -> None:
+def test_M11_no_user_becomes_another_one_on_a_connection(mechanism: str, given_: dict[str, Any], error: str) -> None:
     place = world(config=ENDING)
 
     async def test(client: Client) -> None:
         await client.log_in(of(place, "PLAIN"))
         await asyncio.sleep(2)
-        with pytest.raises((SaslAuthenticationError, DisconnectError), match=told):
+        with pytest.raises((SaslAuthenticationError, DisconnectError), match=error):
             await client.log_in(of(place, mechanism, **given_))
 
     run(place, test)

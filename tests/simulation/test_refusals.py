@@ -1,4 +1,4 @@
-"""A broker that refuses who the client is, or what it shows: told at once to whoever waits and to every later call, never tried again
+"""A broker that refuses who the client is, or what it shows: reported at once to each waiting and each later call, never tried again
 (accounts get locked), unless the credentials can change and were accepted before. In virtual time: at once means the time of some round trips.
 """
 from __future__ import annotations
@@ -247,9 +247,9 @@ def test_records_that_wait_when_a_password_is_changed_fail_with_the_refusal_and_
             await asyncio.sleep(5.0)  # so that its connections are closed
             results = [await producer.send("orders", b"%d" % number, partition=number % 3) for number in range(30)]
             began = place.loop.time()
-            told = await asyncio.gather(*results, return_exceptions=True)
+            raised = await asyncio.gather(*results, return_exceptions=True)
             assert place.loop.time() - began < AT_ONCE_S
-            assert {type(each) for each in told} == {SaslAuthenticationError}
+            assert {type(each) for each in raised} == {SaslAuthenticationError}
             for call in (lambda: producer.send("orders", b"after"), producer.flush):
                 with pytest.raises(SaslAuthenticationError):
                     await call()

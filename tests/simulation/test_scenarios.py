@@ -12,27 +12,27 @@ SEEDS = range(24)
 NAMES = tuple(SCENARIOS)
 
 
-def told(outcome: Outcome) -> str:
+def described(outcome: Outcome) -> str:
     return f"seed {outcome.seed}: {outcome.broken}\n{outcome.timeline}"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_C11_a_write_acknowledged_by_a_leader_alone_and_lost_with_it_is_not_read_on_from(seed: int) -> None:
     outcome = run_scenario("acknowledged-and-lost", seed)
-    assert outcome.broken is None, told(outcome)
+    assert outcome.broken is None, described(outcome)
     assert outcome.acked == outcome.sent
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_C11_of_two_logs_that_hold_different_records_at_the_same_offsets_the_one_that_leads_is_read(seed: int) -> None:
     outcome = run_scenario("diverged-logs", seed)
-    assert outcome.broken is None, told(outcome)
+    assert outcome.broken is None, described(outcome)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_C11_a_reader_of_epoch_0_from_0_and_1_from_120_goes_back_to_where_its_history_and_the_log_part(seed: int) -> None:
+def test_C11_a_reader_of_epoch_0_from_0_and_1_from_120_goes_back_to_where_its_history_and_the_log_differ(seed: int) -> None:
     outcome = run_scenario("epochs-0-and-1-from-120", seed)
-    assert outcome.broken is None, told(outcome)
+    assert outcome.broken is None, described(outcome)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,8 +19,8 @@ from pyclient.testing.simulation.sweep import Summary, sweep
 
 pytestmark = pytest.mark.timeout(1800)  # minutes of work, done once
 
-SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_SEEDS", "300")) + 1)
-GROUP_SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_GROUP_SEEDS", "120")) + 1)
+SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_SEEDS", "100")) + 1)
+GROUP_SEEDS = range(1, int(os.environ.get("PYCLIENT_SIMULATION_GROUP_SEEDS", "50")) + 1)
 
 
 @pytest.fixture(scope="module", params=[ALONE, GROUPS])

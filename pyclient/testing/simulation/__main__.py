@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--seed", type=int, help="replay this seed and print what happened")
     what.add_argument("--seeds", type=_seeds, help="sweep these: FIRST..LAST")
-    what.add_argument("--soak", type=int, nargs="?", const=int(time.time()), metavar="FIRST", help="run ever new seeds until Ctrl-C (from the clock's)")
+    what.add_argument("--soak", type=int, nargs="?", const=int(time.time()), metavar="FIRST", help="run new seeds until Ctrl-C (from the clock's)")
     parser.add_argument("--scenario", choices=SCENARIOS, help="run this one, with --seed N (1)")
     parser.add_argument("--family", choices=FAMILIES, default=ALONE, help="consumers with all partitions each (alone), or members of one group (groups)")
     parser.add_argument("--jobs", type=int, help="processes (one per core)")
@@ -58,13 +58,13 @@ def _one(options: argparse.Namespace) -> int:
     outcome = run(options.seed, None)
     if outcome.broken is not None and not options.no_shrink:
         outcome = shrunk(outcome, run=run)
-    print(_told(outcome, options.last))
+    print(_described(outcome, options.last))
     return 1 if outcome.broken else 0
 
 
 def _scenario(options: argparse.Namespace) -> int:
     outcome = run_scenario(options.scenario, 1 if options.seed is None else options.seed)
-    print(f"scenario {options.scenario}, {_told(outcome, options.last)}")
+    print(f"scenario {options.scenario}, {_described(outcome, options.last)}")
     return 1 if outcome.broken else 0
 
 
@@ -107,7 +107,7 @@ class _Line:
             print(f"{self._done}{total} seeds, {self._broken} broken", file=sys.stderr, end="\r" if self._rewrites else "\n")
 
 
-def _told(outcome: Outcome, last: int) -> str:
+def _described(outcome: Outcome, last: int) -> str:
     lines = [f"seed {outcome.seed}: {outcome.broken or 'everything held'}", "faults:", *(f"  {each}" for each in outcome.faults)]
     if outcome.broken:
         lines += ["the last events:", *outcome.timeline.splitlines()[-last:]]

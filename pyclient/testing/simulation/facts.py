@@ -38,7 +38,7 @@ class Sent:
     error: BaseException | None = None
 
     @property
-    def where(self) -> Key:
+    def tp(self) -> Key:
         """Its partition."""
         assert self.delivery is not None
         return self.delivery.topic, self.delivery.partition
@@ -61,7 +61,7 @@ class Handed:
     """A record that a reader got, and what was known of its place when it came: looked up once for all who judge it."""
 
     reader: str
-    where: Key
+    tp: Key
     offset: int
     entry: Entry
     reading: Reading
@@ -172,7 +172,7 @@ class Facts:
         self.resets: dict[str, str] = {}
         """Consumer → its auto_offset_reset."""
         self.max_age: dict[str, float] = {}
-        """Client → seconds after which it fetches metadata anew."""
+        """Client → seconds after which it refreshes metadata."""
         self.wanted: dict[str, Collection[str]] = {}
         """Client → the topics that it wants to know."""
         self.views: Counter[str] = Counter()
@@ -198,25 +198,25 @@ class Facts:
         del self.sent[sent.name], self.unsettled[sent.name]
 
     def lose_sight(self, sent: Sent) -> None:
-        """Nobody will be told what becomes of a record that may have been taken."""
+        """The outcome of a record that may have been accepted stays unknown."""
         del self.unsettled[sent.name]
 
-    def append(self, where: Key, base_offset: int, names: list[bytes], epoch: int) -> None:
+    def append(self, tp: Key, base_offset: int, names: list[bytes], epoch: int) -> None:
         """A leader stored records."""
-        log = self.stored[where]
+        log = self.stored[tp]
         for position, name in enumerate(names):
             log[base_offset + position] = Entry(name, epoch)
 
-    def begin(self, where: Key, start: int) -> None:
+    def begin(self, tp: Key, start: int) -> None:
         """The leader's log begins there from now on."""
-        self.log_start[where] = start
-        self.latest_start[where] = max(self.latest_start[where], start)
+        self.log_start[tp] = start
+        self.latest_start[tp] = max(self.latest_start[tp], start)
 
-    def lead(self, where: Key, log: Log, *, start: int, clean: bool) -> None:
+    def lead(self, tp: Key, log: Log, *, start: int, clean: bool) -> None:
         """A new leader's log counts from now on, which begins at *start*: what it does not hold is gone."""
-        before, begin = self.stored[where], max(self.log_start[where], start) if clean else start
-        self.begin(where, start)  # what retention took from the old leader may be here again, or be written anew
-        known = self.stored[where] = {**{offset: entry for offset, entry in before.items() if offset < begin}, **log}
+        before, begin = self.stored[tp], max(self.log_start[tp], start) if clean else start
+        self.begin(tp, start)  # what retention took from the old leader may be here again, or be written again
+        known = self.stored[tp] = {**{offset: entry for offset, entry in before.items() if offset < begin}, **log}
         if clean:
             return
         at = min((offset for offset, entry in before.items() if known.get(offset) != entry), default=None)
@@ -224,21 +224,21 @@ class Facts:
             return
         present = {entry.name for entry in log.values()}
         self.lost.update(entry.name for entry in before.values() if entry.name not in present)  # to retention, some of them
-        self.cuts[where].append(Cut(at, before))
+        self.cuts[tp].append(Cut(at, before))
         for (_, place), reading in self.readings.items():
-            if place == where and not reading.view:
+            if place == tp and not reading.view:
                 reading.next, reading.position = None, -1
 
-    def end(self, where: Key) -> int:
+    def end(self, tp: Key) -> int:
         """Where the leader's log ends now."""
-        return max(self.stored[where], default=-1) + 1
+        return max(self.stored[tp], default=-1) + 1
 
-    def logs(self, reading: Reading, where: Key) -> list[tuple[int, Log, int | None]]:
+    def logs(self, reading: Reading, tp: Key) -> list[tuple[int, Log, int | None]]:
         """The logs that this reader may be reading in, how many cuts it knows then, and where it must go on there."""
-        cuts = self.cuts[where]
+        cuts = self.cuts[tp]
         if reading.knows == len(cuts):
-            return [(len(cuts), self.stored[where], reading.next)]
-        logs = [*(cut.before for cut in cuts), self.stored[where]][reading.knows:]
+            return [(len(cuts), self.stored[tp], reading.next)]
+        logs = [*(cut.before for cut in cuts), self.stored[tp]][reading.knows:]
         found: list[tuple[int, Log, int | None]] = []
         for number, log in enumerate(logs, reading.knows):
             at = reading.parts_from(log)
@@ -247,15 +247,15 @@ class Facts:
             found += [(number, log, at), *((number, log, before) for before in sorted(back))]
         return found
 
-    def start_for(self, reading: Reading, where: Key) -> int:
+    def start_for(self, reading: Reading, tp: Key) -> int:
         """To where retention may have moved this reader: one that reads in the newest log, within that."""
-        starts = self.log_start if reading.knows == len(self.cuts[where]) else self.latest_start
-        return starts[where]
+        starts = self.log_start if reading.knows == len(self.cuts[tp]) else self.latest_start
+        return starts[tp]
 
-    def handed(self, reader: str, where: Key, offset: int, entry: Entry) -> Handed:
+    def handed(self, reader: str, tp: Key, offset: int, entry: Entry) -> Handed:
         """A reader is handed a record."""
-        reading = self.readings[reader, where]
-        return Handed(reader, where, offset, entry, reading, self.logs(reading, where))
+        reading = self.readings[reader, tp]
+        return Handed(reader, tp, offset, entry, reading, self.logs(reading, tp))
 
     def read(self, handed: Handed) -> None:
         """A reader has it now."""
@@ -264,7 +264,7 @@ class Facts:
             reading.position = -1  # wherever a reset has put it since
         elif offset > reading.next:
             reading.skips()
-            logs = self.logs(reading, handed.where)
+            logs = self.logs(reading, handed.tp)
         for number, log, at in logs:
             if log.get(offset) == entry and at in (None, offset):
                 if number > reading.knows:
@@ -278,31 +278,31 @@ class Facts:
         reading.next = offset + 1
         reading.handed = max(reading.handed, reading.next)
 
-    def moved(self, reader: str, where: Key, position: int) -> None:
+    def moved(self, reader: str, tp: Key, position: int) -> None:
         """A reader stands somewhere; further back than before where the log was cut."""
-        reading = self.readings[reader, where]
+        reading = self.readings[reader, tp]
         if position < reading.position:
-            reading.knows = next((number for number, _, at in self.logs(reading, where) if at == position), reading.knows)
+            reading.knows = next((number for number, _, at in self.logs(reading, tp) if at == position), reading.knows)
             reading.stands(position)
         elif reading.next is not None and position > reading.next:
             reading.skips()
         reading.position = position
         reading.handed = max(reading.handed, position)
 
-    def sought(self, reader: str, where: Key, offset: int) -> None:
+    def sought(self, reader: str, tp: Key, offset: int) -> None:
         """A reader is put somewhere; beyond the log's end, its policy decides where it goes on."""
-        self.readings[reader, where].begin(offset if offset <= self.end(where) else None, len(self.cuts[where]))
+        self.readings[reader, tp].begin(offset if offset <= self.end(tp) else None, len(self.cuts[tp]))
 
-    def resumed(self, reader: str, where: Key, offset: int, epoch: int) -> None:
+    def resumed(self, reader: str, tp: Key, offset: int, epoch: int) -> None:
         """A reader comes back to what it has committed."""
-        reading, cuts = self.readings[reader, where], self.cuts[where]
-        logs = [*(cut.before for cut in cuts), self.stored[where]]
+        reading, cuts = self.readings[reader, tp], self.cuts[tp]
+        logs = [*(cut.before for cut in cuts), self.stored[tp]]
         number = max((number for number, log in enumerate(logs) if offset - 1 in log and log[offset - 1].epoch == epoch), default=None)
         reading.begin(offset if number is not None or not cuts else None, len(cuts) if number is None else number)
         reading.position = -1
         if number is not None:
             reading.view = {at: entry for at, entry in logs[number].items() if at < offset}
 
-    def shown(self, where: Key, epoch: int) -> int:
+    def shown(self, tp: Key, epoch: int) -> int:
         """Up to where a record of this epoch may have been shown: the high watermark of any leader that can have had it."""
-        return max([offset for leaders, offset in self.watermarks[where].items() if leaders >= epoch], default=0)
+        return max([offset for leaders, offset in self.watermarks[tp].items() if leaders >= epoch], default=0)

@@ -29,7 +29,7 @@ SLOWEST: Final = 3000
 DAY_MS: Final = 86_400_000
 THROTTLE_MS: Final = 1500
 FEWEST_BROKERS: Final = 2
-"""One less and nobody is left who could take over while another one restarts."""
+"""With one fewer, no broker could take over while another one restarts."""
 REFUSALS: Final = (
     (Api.PRODUCE, 19), (Api.PRODUCE, 56), (Api.PRODUCE, 6), (Api.FETCH, 56), (Api.FETCH, 3), (Api.METADATA, 5), (Api.LIST_OFFSETS, 78),
     (Api.INIT_PRODUCER_ID, 14), (Api.FIND_COORDINATOR, 15), (Api.OFFSET_FETCH, 14), (Api.OFFSET_COMMIT, 16),
@@ -74,7 +74,7 @@ class Fault:
 
 
 class Strike:
-    """A fault whose time has come. ``on_hit(fault, what)`` is told of each thing it did to somebody."""
+    """A fault whose time has come. ``on_hit(fault, what)`` is called for each effect on a client or broker."""
 
     def __init__(self, world: World, fault: Fault, on_hit: Callable[[Fault, str], None]) -> None:
         self.world = world
@@ -82,7 +82,7 @@ class Strike:
         self._on_hit = on_hit
 
     def hit(self, what: str) -> None:
-        """It did something to somebody."""
+        """It had an effect."""
         self.world.journal.note("FAULT", f"{self.fault.kind}: {what}")
         self._on_hit(self.fault, what)
 
@@ -132,16 +132,16 @@ def cut_mid_frame(strike: Strike) -> None:
 
 
 def half_open(strike: Strike) -> None:
-    """Nothing arrives on a connection any more, and nobody is told."""
+    """Nothing arrives on a connection any more, and neither side notices."""
     def freeze(link: Link) -> str:
         link.freeze()
         return f"{link!r} is silent from now on"
     strike.on_next_write(freeze)
 
 
-def _cut(world: World, link: Link, where: Cut) -> str:
-    world.loop.call_soon(link.cut, where)
-    return f"{link!r}: {where.value}"
+def _cut(world: World, link: Link, tp: Cut) -> str:
+    world.loop.call_soon(link.cut, tp)
+    return f"{link!r}: {tp.value}"
 
 
 # --- brokers ----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def broker_restart(strike: Strike) -> None:
 
 
 def broker_loss(strike: Strike) -> None:
-    """A broker dies for good; the others have all that it had."""
+    """A broker dies permanently; the others have all that it had."""
     kafka, broker = strike.world.kafka, strike.choose(strike.world.kafka.alive)
     dispensable = all(any(each != broker and each in kafka.alive for each in partition.isr) for partition in _led(strike.world))
     if broker is None or len(kafka.alive) < len(kafka.brokers) or len(kafka.brokers) <= FEWEST_BROKERS or not dispensable:
@@ -200,7 +200,7 @@ def broker_loss(strike: Strike) -> None:
     connected = len(strike.world.network.of_broker(broker))
     kafka.kill(broker)
     if connected:
-        strike.hit(f"broker {broker} died for good; {connected} connections broke")
+        strike.hit(f"broker {broker} died permanently; {connected} connections broke")
 
 
 def throttling(strike: Strike) -> None:
@@ -257,18 +257,18 @@ def _refuse(strike: Strike, api: Api, code: int, times: int | None, broker: int 
 
 
 def stale_metadata(strike: Strike) -> None:
-    """A broker hears late of who leads: for a while it tells what was so when it began. A leader moves then, that there is something to hear of."""
+    """A broker learns of new leaders late: for a while it answers with the leaders of the fault's beginning. A leader moves meanwhile."""
     world, broker = strike.world, strike.choose(strike.world.kafka.alive)
     believed = {(each.topic.name, each.index): (each.leader, each.leader_epoch) for each in _led(world)}
 
     def report(asked: Request) -> Answer | None:
         fields: Any = world.front.rows[Api.METADATA].handle(world.kafka, asked)
-        told = [(topic, part) for topic in fields["topics"] for part in topic["partitions"] if (topic["name"], part["partition_index"]) in believed]
-        late = [part for topic, part in told if (part["leader_id"], part["leader_epoch"]) != believed[topic["name"], part["partition_index"]]]
+        known = [(topic, part) for topic in fields["topics"] for part in topic["partitions"] if (topic["name"], part["partition_index"]) in believed]
+        late = [part for topic, part in known if (part["leader_id"], part["leader_epoch"]) != believed[topic["name"], part["partition_index"]]]
         if not late:
             return None
-        strike.hit(f"broker {broker} tells old leaders of {len(late)} partitions")
-        for topic, part in told:
+        strike.hit(f"broker {broker} names old leaders of {len(late)} partitions")
+        for topic, part in known:
             part["leader_id"], part["leader_epoch"] = believed[topic["name"], part["partition_index"]]
             part["error_code"] = 0
         return Answer(fields)
@@ -362,7 +362,7 @@ def login_refused(strike: Strike) -> None:
 
 
 def token_outage(strike: Strike) -> None:
-    """Whoever gives out tokens cannot be reached for a while."""
+    """The token service cannot be reached for a while."""
     tokens = strike.world.tokens
     if tokens is not None:
         tokens.out_of_service(strike.fault.lasts, lambda: strike.hit("a token could not be fetched"))
@@ -378,7 +378,7 @@ def _meddle(strike: Strike, what: str, decide: Callable[[Request], Verdict | Non
             strike.hit(f"broker {asked.broker} {what} at {asked.api.title} of {asked.client_id}")
         return verdict
 
-    rule = strike.world.control.intercept(meddle, api=Api.SASL_AUTHENTICATE if strike.fault.kind in FELT_BY_TOKENS else api, times=1 + strike.digit(2))
+    rule = strike.world.control.intercept(meddle, api=Api.SASL_AUTHENTICATE if strike.fault.kind in TOKEN_FAULTS else api, times=1 + strike.digit(2))
     strike.world.loop.call_at(strike.fault.over, rule.remove)
 
 
@@ -391,7 +391,7 @@ def _is_in(world: World, client: str | None) -> bool:
 
 
 def clock_jump(strike: Strike) -> None:
-    """The wall clock is set anew; time that only goes on is not touched."""
+    """The wall clock is set to another time; the monotonic clock is not touched."""
     jump = CLOCK_JUMPS_MS[strike.digit(len(CLOCK_JUMPS_MS))]
     strike.world.wall_skew_ms += jump
     strike.hit(f"the wall clock jumps by {jump} ms")
@@ -409,13 +409,13 @@ KINDS: Final[Mapping[str, Kind]] = {each.__name__: each for each in (
     login_unanswered, login_cut, login_refused, token_outage,
 )}
 
-FELT_BY_MEMBERS: Final = frozenset({"membership_refusal", "member_expiry"})
+MEMBER_FAULTS: Final = frozenset({"membership_refusal", "member_expiry"})
 """Those that only members of groups feel."""
-FELT_BY_TOKENS: Final = frozenset({"login_refused", "token_outage"})
+TOKEN_FAULTS: Final = frozenset({"login_refused", "token_outage"})
 """Those that only clients feel whose credentials can change; others may give up when they are refused."""
-FELT_BY_LOGINS: Final = FELT_BY_TOKENS | {"login_unanswered", "login_cut"}
+LOGIN_FAULTS: Final = TOKEN_FAULTS | {"login_unanswered", "login_cut"}
 """Those that only clients feel who log in: planned for them, beside all others."""
-NOT_FOR_SERVICES: Final = FELT_BY_MEMBERS | FELT_BY_LOGINS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
+NOT_FOR_SERVICES: Final = MEMBER_FAULTS | LOGIN_FAULTS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
 """What any service must live with: these lose nothing that two replicas have, make no timestamp wrong, and need no help of its code."""
 

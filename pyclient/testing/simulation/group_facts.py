@@ -18,10 +18,10 @@ class Member:
     name: str
     consumer: AsyncConsumer
     owned: dict[TopicPartition, int] = attrs.field(factory=dict)
-    """What its listener was told it has, and what the group had committed then (-1: nothing)."""
+    """What its listener was given, and what the group had committed then (-1: nothing)."""
     next: dict[TopicPartition, int] = attrs.field(factory=dict)
     """The offset of the next record of what it has; nothing before the first one."""
-    telling: str = ""
+    in_listener: str = ""
     """The callback that runs now."""
     inside: str = ""
     """The call of the consumer that is under way."""
@@ -62,19 +62,19 @@ class GroupFacts(Facts):
         """Those that members believe to be in."""
         return {member.group.identity.generation for member in self.members.values()}
 
-    def tainted(self, where: Key) -> bool:
+    def tainted(self, tp: Key) -> bool:
         """Whether an unclean election took something of it: offsets mean something else since then."""
-        return bool(self.cuts[where])
+        return bool(self.cuts[tp])
 
-    def process(self, where: Key, offset: int) -> None:
+    def process(self, tp: Key, offset: int) -> None:
         """Some member is done with a record."""
-        if self.reached(where) >= offset:
-            self.done[where] = max(self.done[where], offset + 1)
+        if self.reached(tp) >= offset:
+            self.done[tp] = max(self.done[tp], offset + 1)
 
-    def reached(self, where: Key) -> int:
+    def reached(self, tp: Key) -> int:
         """Up to where nothing is left to do."""
-        return max(self.done[where], self.latest_start[where])
+        return max(self.done[tp], self.latest_start[tp])
 
     def read_to_the_end(self) -> bool:
         """Whether every record of every log was processed."""
-        return all(self.reached(where) >= self.end(where) for where in self.stored)
+        return all(self.reached(tp) >= self.end(tp) for tp in self.stored)

@@ -13,7 +13,7 @@ from pyclient.testing.simulation.group_facts import GroupFacts, Member
 from pyclient.testing.simulation.invariants import GROUPS, INVARIANTS, Judge, breach, holds
 
 POLLS: Final = frozenset({"poll", "close", "unsubscribe"})
-"""The calls that tell a listener."""
+"""The methods of a listener."""
 
 
 def _facts(judge: Judge) -> GroupFacts:
@@ -24,19 +24,19 @@ def _facts(judge: Judge) -> GroupFacts:
 # --- who owns what --------------------------------------------------------------------------------------------------------
 
 
-@holds("tells", "G10", GROUPS)
+@holds("listener_called", "G10", GROUPS)
 def callbacks_are_well_nested(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
     """One at a time, inside a call of the user; what is assigned was not owned, what is revoked or lost was."""
-    if member.telling:
-        raise breach(callbacks_are_well_nested, f"{member.name} is told {what} while {member.telling} runs")
+    if member.in_listener:
+        raise breach(callbacks_are_well_nested, f"{member.name}: {what} is called while {member.in_listener} runs")
     if member.inside not in POLLS:
-        raise breach(callbacks_are_well_nested, f"{member.name} is told {what} inside {member.inside or 'nothing'}")
-    wrong = [where for where in partitions if (where in member.owned) == (what == "assigned")]
+        raise breach(callbacks_are_well_nested, f"{member.name}: {what} is called inside {member.inside or 'nothing'}")
+    wrong = [tp for tp in partitions if (tp in member.owned) == (what == "assigned")]
     if wrong or len(set(partitions)) < len(partitions):
-        raise breach(callbacks_are_well_nested, f"{member.name} is told {what} of {partitions}, and owns {list(member.owned)}")
+        raise breach(callbacks_are_well_nested, f"{member.name}: {what} names {partitions}, and it owns {list(member.owned)}")
 
 
-@holds("tells", "G02", GROUPS)
+@holds("listener_called", "G02", GROUPS)
 def a_partition_has_one_owner_in_a_generation(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
     """No two members of one generation own the same partition."""
     if what != "assigned":
@@ -44,17 +44,17 @@ def a_partition_has_one_owner_in_a_generation(judge: Judge, member: Member, what
     for other in _facts(judge).members.values():
         if other is member or other.group.identity.generation != member.group.identity.generation or not other.group.identity.joined:
             continue
-        both = [where for where in partitions if where in other.group.owned]
+        both = [tp for tp in partitions if tp in other.group.owned]
         if both:
             raise breach(a_partition_has_one_owner_in_a_generation, f"{member.name} is given {both} in generation {member.group.identity.generation}, "
                          f"where {other.name} has them")
 
 
 @holds("lives on", "G06", GROUPS)
-def what_a_member_may_read_is_what_it_was_told(judge: Judge, member: Member) -> None:
-    """Between two calls, the assignment is what the listener was told."""
+def a_member_reads_what_its_listener_was_given(judge: Judge, member: Member) -> None:
+    """Between two calls, the assignment is what the listener was given."""
     if set(member.owned) != member.consumer.assignment():
-        raise breach(what_a_member_may_read_is_what_it_was_told, f"{member.name} was told of {sorted(member.owned)}, and has {sorted(member.consumer.assignment())}")
+        raise breach(a_member_reads_what_its_listener_was_given, f"{member.name} was given {sorted(member.owned)}, and has {sorted(member.consumer.assignment())}")
 
 
 # --- records ----------------------------------------------------------------------------------------------------------------
@@ -70,36 +70,36 @@ def only_owners_are_handed_records(judge: Judge, member: Member, record: Record)
 @holds("delivered", "C21", GROUPS)
 def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record) -> None:
     """A new owner begins where nothing is left out, and not before what was committed when it became one; then offsets follow each other."""
-    facts, where = _facts(judge), TopicPartition(record.topic, record.partition)
+    facts, tp = _facts(judge), TopicPartition(record.topic, record.partition)
     key: Key = (record.topic, record.partition)
     if facts.tainted(key):
         return
-    due, start = member.next.get(where), facts.latest_start[key]
+    due, start = member.next.get(tp), facts.latest_start[key]
     if due is not None and record.offset != due and not due < start <= record.offset:
-        raise breach(no_record_of_a_group_is_skipped, f"{member.name} got offset {record.offset} of {where} where {due} was next")
+        raise breach(no_record_of_a_group_is_skipped, f"{member.name} got offset {record.offset} of {tp} where {due} was next")
     if due is None and record.offset > facts.reached(key):
-        raise breach(no_record_of_a_group_is_skipped, f"{member.name} begins at {record.offset} of {where}, of which only what is before {facts.reached(key)} was processed")
-    if due is None and record.offset < member.owned[where]:
-        raise breach(no_record_of_a_group_is_skipped, f"{member.name} begins at {record.offset} of {where}; {member.owned[where]} was committed before it was assigned")
+        raise breach(no_record_of_a_group_is_skipped, f"{member.name} begins at {record.offset} of {tp}, of which only what is before {facts.reached(key)} was processed")
+    if due is None and record.offset < member.owned[tp]:
+        raise breach(no_record_of_a_group_is_skipped, f"{member.name} begins at {record.offset} of {tp}; {member.owned[tp]} was committed before it was assigned")
 
 
 # --- commits ----------------------------------------------------------------------------------------------------------------
 
 
 @holds("group committed", "C21", GROUPS)
-def only_what_was_processed_is_committed(judge: Judge, where: Key, offset: int) -> None:
+def only_what_was_processed_is_committed(judge: Judge, tp: Key, offset: int) -> None:
     """What is committed will not be read again: it must have been processed."""
     facts = _facts(judge)
-    if not facts.tainted(where) and offset > facts.reached(where):
-        raise breach(only_what_was_processed_is_committed, f"offset {offset} of {where} is committed, and only what is before {facts.reached(where)} was processed")
+    if not facts.tainted(tp) and offset > facts.reached(tp):
+        raise breach(only_what_was_processed_is_committed, f"offset {offset} of {tp} is committed, and only what is before {facts.reached(tp)} was processed")
 
 
 @holds("group committed", "C24", GROUPS)
-def a_committed_offset_never_goes_back(judge: Judge, where: Key, offset: int) -> None:
+def a_committed_offset_never_goes_back(judge: Judge, tp: Key, offset: int) -> None:
     """No late commit of a former owner undoes what the new one has committed."""
     facts = _facts(judge)
-    if not facts.tainted(where) and offset < facts.highest.get(where, -1):
-        raise breach(a_committed_offset_never_goes_back, f"offset {offset} of {where} is committed after {facts.highest[where]}")
+    if not facts.tainted(tp) and offset < facts.highest.get(tp, -1):
+        raise breach(a_committed_offset_never_goes_back, f"offset {offset} of {tp} is committed after {facts.highest[tp]}")
 
 
 # --- coming to rest ---------------------------------------------------------------------------------------------------------
@@ -109,11 +109,11 @@ def a_committed_offset_never_goes_back(judge: Judge, where: Key, offset: int) ->
 def a_group_comes_to_rest(judge: Judge) -> None:
     """Two session timeouts after the last fault every partition has one owner, and all members are of one generation."""
     facts = _facts(judge)
-    owners = Counter(where for member in facts.members.values() for where in member.owned)
-    wrong = [where for where in facts.stored if owners[TopicPartition(*where)] != 1]
+    owners = Counter(tp for member in facts.members.values() for tp in member.owned)
+    wrong = [tp for tp in facts.stored if owners[TopicPartition(*tp)] != 1]
     if wrong or len(facts.generations()) != 1:
-        told = {member.name: (member.group.identity, member.group.state.name, sorted(member.owned)) for member in facts.members.values()}
-        raise breach(a_group_comes_to_rest, f"{wrong} have not one owner each: {told}")
+        members = {member.name: (member.group.identity, member.group.state.name, sorted(member.owned)) for member in facts.members.values()}
+        raise breach(a_group_comes_to_rest, f"{wrong} have not one owner each: {members}")
     (facts.generation_at_rest,) = facts.generations()
 
 
@@ -125,36 +125,36 @@ def a_group_at_rest_stays_at_rest(judge: Judge) -> None:
         raise breach(a_group_at_rest_stays_at_rest, f"it came to rest in generation {facts.generation_at_rest}, and its members are in {facts.generations()} now")
 
 
-@holds("tells", "N05", GROUPS)
-def nobody_is_put_out_in_peace(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
+@holds("listener_called", "N05", GROUPS)
+def no_member_is_put_out_in_peace(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
     """Once nothing is wrong any more, members give up what newcomers are to have, in time: none of them loses anything."""
     if what == "lost" and judge.world.loop.time() > _facts(judge).settled_from:
-        raise breach(nobody_is_put_out_in_peace, f"{member.name} has lost {partitions}")
+        raise breach(no_member_is_put_out_in_peace, f"{member.name} has lost {partitions}")
 
 
 @holds("refused a member", "C25", GROUPS)
 def a_member_in_peace_is_refused_nothing(judge: Judge, member: Member, error: BaseException) -> None:
     """While a group is at rest, polls and commits raise nothing."""
     if _facts(judge).at_rest(judge.world.loop.time()):
-        raise breach(a_member_in_peace_is_refused_nothing, f"{member.name} is told {error!r}")
+        raise breach(a_member_in_peace_is_refused_nothing, f"{member.name} gets {error!r}")
 
 
 @holds("refused a member", "C25", GROUPS)
 def only_members_of_the_past_are_refused_commits(judge: Judge, member: Member, error: BaseException) -> None:
     """A commit of the current owner does not fail because of the group."""
     if isinstance(error, CommitFailedError) and error.topic_partition in member.group.owned and member.group.identity.joined:
-        raise breach(only_members_of_the_past_are_refused_commits, f"{member.name} owns {error.topic_partition} and is told {error!r}")
+        raise breach(only_members_of_the_past_are_refused_commits, f"{member.name} owns {error.topic_partition} and gets {error!r}")
 
 
 @holds("group end", "C14", GROUPS)
 def a_group_has_read_everything(judge: Judge) -> None:
     """When nothing is wrong any more, every record was processed, and committed."""
     facts = _facts(judge)
-    for where in facts.stored:
-        if facts.reached(where) < facts.end(where):
-            raise breach(a_group_has_read_everything, f"{where} ends at {facts.end(where)}, and was processed up to {facts.reached(where)}")
-        if facts.highest.get(where, 0) < facts.done[where] and not facts.tainted(where):
-            raise breach(a_group_has_read_everything, f"{where} was processed up to {facts.done[where]}, and committed up to {facts.highest.get(where)}")
+    for tp in facts.stored:
+        if facts.reached(tp) < facts.end(tp):
+            raise breach(a_group_has_read_everything, f"{tp} ends at {facts.end(tp)}, and was processed up to {facts.reached(tp)}")
+        if facts.highest.get(tp, 0) < facts.done[tp] and not facts.tainted(tp):
+            raise breach(a_group_has_read_everything, f"{tp} was processed up to {facts.done[tp]}, and committed up to {facts.highest.get(tp)}")
 
 
 RULES_OF_GROUPS: Final = tuple(each for each in INVARIANTS.values() if each.family == GROUPS)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from pyclient.testing.simulation.facts import Facts
-from pyclient.testing.simulation.faults import FELT_BY_LOGINS, KINDS, Fault
+from pyclient.testing.simulation.faults import LOGIN_FAULTS, KINDS, Fault
 from pyclient.testing.simulation.group_facts import GroupFacts
 from pyclient.testing.simulation.group_invariants import RULES_OF_GROUPS
 from pyclient.testing.simulation.invariants import RECOVERY_S, Invariant
@@ -16,7 +16,7 @@ from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, LATEST_S, 
 from pyclient.testing.simulation.run import Outcome, Run
 from pyclient.testing.simulation.workload import Plan, producer_options
 
-NOT_FOR_GROUPS: Final = FELT_BY_LOGINS | {"callback_raises", "rejection", "clock_jump"}
+NOT_FOR_GROUPS: Final = LOGIN_FAULTS | {"callback_raises", "rejection", "clock_jump"}
 """What is of no matter to members, or drawn apart."""
 
 RESTING_S: Final = 5.0
@@ -119,7 +119,7 @@ class GroupRun(Run):
 
     def _all_is_committed(self) -> bool:
         facts = self.facts
-        return facts.read_to_the_end() and all(facts.highest.get(where, 0) >= facts.done[where] or facts.tainted(where) for where in facts.stored)
+        return facts.read_to_the_end() and all(facts.highest.get(tp, 0) >= facts.done[tp] or facts.tainted(tp) for tp in facts.stored)
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         super()._on_event(event, facts)

@@ -1,4 +1,4 @@
-"""What must hold at every moment of every run: one named function each, told of an event, raising `Broken` when it does not.
+"""What must hold at every moment of every run: one named function each, called after its event, raising `InvariantError` when it does not hold.
 
 The ids are those of docs/protocol-rules.md; ids with an S belong to the simulation itself.
 """
@@ -38,7 +38,7 @@ CONNECTS_PER_SECOND: Final = 60
 """Of one client: every broker and use, and what breaks at once again."""
 
 
-class Broken(AssertionError):
+class InvariantError(AssertionError):
     """An invariant does not hold."""
 
     def __init__(self, invariant: str, text: str) -> None:
@@ -79,7 +79,7 @@ class Judge:
     def __init__(self, world: World, facts: Facts, rules: Iterable[Invariant]) -> None:
         self.world = world
         self.facts = facts
-        self.broken: Broken | None = None
+        self.broken: InvariantError | None = None
         self._by_event: dict[str, list[Callable[..., None]]] = {}
         self._told: Counter[str] = Counter()
         """Events of which everything has held."""
@@ -94,7 +94,7 @@ class Judge:
         try:
             for check in self._by_event.get(event, ()):
                 check(self, *about)
-        except Broken as broken:
+        except InvariantError as broken:
             assert check is not None
             self._reached.update(_up_to(check.__name__, self._by_event[event]))
             self.broken = self.broken or broken
@@ -114,9 +114,9 @@ def _up_to(last: str, checks: Iterable[Callable[..., None]]) -> list[str]:
     return names[:names.index(last) + 1]
 
 
-def breach(check: Callable[..., None], text: str) -> Broken:
+def breach(check: Callable[..., None], text: str) -> InvariantError:
     """What an invariant raises that does not hold: its text is made only then, as most of the judging's time was the making of texts."""
-    return Broken(f"{INVARIANTS[check.__name__].rule} {check.__name__}", text)
+    return InvariantError(f"{INVARIANTS[check.__name__].rule} {check.__name__}", text)
 
 
 # --- producing ------------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
 
 @holds("refused", "P04")
 def what_can_be_taken_is_taken(judge: Judge, who: str, error: BaseException) -> None:
-    """Before the first fault, and when the last one is healed, a client knows the cluster, and turns nobody away but for want of memory."""
+    """Before the first fault, and when the last one is healed, a client knows the cluster, and refuses records only when memory is full."""
     facts, now = judge.facts, judge.world.loop.time()
     if who in facts.patience and not isinstance(error, BufferExhaustedError):
         wrong = facts.troubled_from <= now and now - facts.patience[who] <= facts.calm_from + RECOVERY_S
@@ -167,17 +167,17 @@ def what_can_be_taken_is_taken(judge: Judge, who: str, error: BaseException) -> 
 
 
 @holds("acked", "S06")
-def an_acknowledged_record_is_stored_where_told(judge: Judge, sent: Sent) -> None:
+def an_acknowledged_record_is_stored_at_its_offset(judge: Judge, sent: Sent) -> None:
     """With acks=all an acknowledgement means that the log holds the record at that offset."""
     if sent.name in judge.facts.lost:
         return
     if sent.offset is None and sent.once:  # the broker knew it again, but not where it is (I03)
         if sent.name not in judge.facts.ever_stored:
-            raise breach(an_acknowledged_record_is_stored_where_told, f"{sent.name!r} was acknowledged, and never stored")
+            raise breach(an_acknowledged_record_is_stored_at_its_offset, f"{sent.name!r} was acknowledged, and never stored")
         return
-    found = judge.facts.stored[sent.where].get(sent.offset) if sent.offset is not None else None
+    found = judge.facts.stored[sent.tp].get(sent.offset) if sent.offset is not None else None
     if found is None or found.name != sent.name:
-        raise breach(an_acknowledged_record_is_stored_where_told, f"{sent.name!r} was acknowledged at {sent.where} offset {sent.offset}, which holds {found!r}")
+        raise breach(an_acknowledged_record_is_stored_at_its_offset, f"{sent.name!r} was acknowledged at {sent.tp} offset {sent.offset}, which holds {found!r}")
 
 
 @holds("end", "S06")
@@ -186,42 +186,42 @@ def what_was_acknowledged_stays(judge: Judge) -> None:
     facts = judge.facts
     present = {entry.name for log in facts.stored.values() for entry in log.values()}
     for sent in facts.sent.values():
-        should = sent.offset is not None and sent.name not in facts.lost and sent.offset >= facts.log_start[sent.where]
+        should = sent.offset is not None and sent.name not in facts.lost and sent.offset >= facts.log_start[sent.tp]
         if should and sent.name not in present:
             raise breach(what_was_acknowledged_stays, f"{sent.name!r}, acknowledged at {sent.offset}, is gone")
 
 
 @holds("stored", "P17")
-def records_keep_the_order_of_their_sending(judge: Judge, where: Key, names: list[bytes]) -> None:
+def records_keep_the_order_of_their_sending(judge: Judge, tp: Key, names: list[bytes]) -> None:
     """Of one producer and partition, a record is stored for the first time after all that were sent before it."""
     facts = judge.facts
     for name in names:
         sent = facts.sent.get(name)
         if sent is None or name in facts.ever_stored:
             continue
-        key = (sent.producer, where)
+        key = (sent.producer, tp)
         if sent.order <= facts.first_stored.get(key, -1):
-            raise breach(records_keep_the_order_of_their_sending, f"{name!r} comes to {where} after a record that was sent later (order {facts.first_stored.get(key)})")
+            raise breach(records_keep_the_order_of_their_sending, f"{name!r} comes to {tp} after a record that was sent later (order {facts.first_stored.get(key)})")
 
 
 @holds("stored", "I04")
-def an_idempotent_producers_record_is_stored_once(judge: Judge, where: Key, names: list[bytes]) -> None:
+def an_idempotent_producers_record_is_stored_once(judge: Judge, tp: Key, names: list[bytes]) -> None:
     """A record comes a second time only where the log has lost the first."""
     facts = judge.facts
     for name in names:
         sent = facts.sent.get(name)
         if sent is not None and sent.once and name in facts.ever_stored and name not in facts.lost:
-            again = [offset for offset, entry in facts.stored[where].items() if entry.name == name and offset >= facts.log_start[where]]
+            again = [offset for offset, entry in facts.stored[tp].items() if entry.name == name and offset >= facts.log_start[tp]]
             if again:
-                raise breach(an_idempotent_producers_record_is_stored_once, f"{name!r} comes to {where} again, which holds it at {again}")
+                raise breach(an_idempotent_producers_record_is_stored_once, f"{name!r} comes to {tp} again, which holds it at {again}")
 
 
 @holds("stored", "P07")
-def only_what_was_sent_is_stored(judge: Judge, where: Key, names: list[bytes]) -> None:
+def only_what_was_sent_is_stored(judge: Judge, tp: Key, names: list[bytes]) -> None:
     """No damaged and no invented record: memory was not used again while it was being written (P07)."""
     unknown = next((name for name in names if name not in judge.facts.sent), None)
     if unknown is not None:
-        raise breach(only_what_was_sent_is_stored, f"{where} holds {unknown!r}, which nobody sent")
+        raise breach(only_what_was_sent_is_stored, f"{tp} holds {unknown!r}, which no producer sent")
 
 
 @holds("produced", "P03")
@@ -243,19 +243,19 @@ def memory_is_given_back(judge: Judge, name: str, used: int) -> None:
 
 @holds("consumed", "C04")
 def a_record_is_what_the_log_holds(judge: Judge, got: Handed) -> None:
-    """Offset and content belong together; what was cut off may be handed out until the consumer is told."""
-    found = judge.facts.stored[got.where].get(got.offset)
+    """Offset and content belong together; what was truncated may be returned until the consumer learns of it."""
+    found = judge.facts.stored[got.tp].get(got.offset)
     held = found == got.entry or any(log.get(got.offset) == got.entry for _, log, _ in got.logs)
     if not held:
-        raise breach(a_record_is_what_the_log_holds, f"{got.reader} got {got.entry.name!r} at {got.where} offset {got.offset}, which holds {found!r}")
+        raise breach(a_record_is_what_the_log_holds, f"{got.reader} got {got.entry.name!r} at {got.tp} offset {got.offset}, which holds {found!r}")
 
 
 @holds("consumed", "S07")
 def nothing_above_the_high_watermark_is_returned(judge: Judge, got: Handed) -> None:
     """What may still be lost is not shown."""
-    highest = judge.facts.shown(got.where, got.entry.epoch)
+    highest = judge.facts.shown(got.tp, got.entry.epoch)
     if got.offset >= highest:
-        raise breach(nothing_above_the_high_watermark_is_returned, f"{got.reader} got {got.entry.name!r} at {got.where} offset {got.offset}; the high watermark never was above {highest}")
+        raise breach(nothing_above_the_high_watermark_is_returned, f"{got.reader} got {got.entry.name!r} at {got.tp} offset {got.offset}; the high watermark never was above {highest}")
 
 
 @holds("consumed", "C04")
@@ -263,52 +263,52 @@ def no_record_is_skipped_or_repeated(judge: Judge, got: Handed) -> None:
     """Without a seek, offsets follow each other; where the log was cut back, they go on from the point of divergence."""
     if got.reading.next is None:
         return
-    begin = judge.facts.latest_start[got.where]
+    begin = judge.facts.latest_start[got.tp]
     expected = [at or 0 for _, log, at in got.logs if log.get(got.offset) == got.entry]
     # Where retention has overtaken it, what was fetched before may still come, or the policy decides.
     fits = any(got.offset == at or begin > at <= got.offset for at in expected)
     if not fits:
-        raise breach(no_record_is_skipped_or_repeated, f"{got.reader} got {got.entry.name!r} at {got.where} offset {got.offset}; {expected} comes next")
+        raise breach(no_record_is_skipped_or_repeated, f"{got.reader} got {got.entry.name!r} at {got.tp} offset {got.offset}; {expected} comes next")
 
 
 @holds("position", "C01")
-def a_position_never_goes_back(judge: Judge, reader: str, where: Key, before: Reading, position: int) -> None:
-    """Unless the user seeks or the log is cut; who has read nothing of it cannot tell where, and goes where its policy says."""
-    if not before.view and before.knows < len(judge.facts.cuts[where]):
+def a_position_never_goes_back(judge: Judge, reader: str, tp: Key, before: Reading, position: int) -> None:
+    """Unless the user seeks or the log is cut; a consumer that has read nothing of the log cannot know the point, and follows its policy."""
+    if not before.view and before.knows < len(judge.facts.cuts[tp]):
         return
-    lowest = min(before.position, *(before.position if at is None else at for _, _, at in judge.facts.logs(before, where)))
+    lowest = min(before.position, *(before.position if at is None else at for _, _, at in judge.facts.logs(before, tp)))
     if position < lowest:
-        raise breach(a_position_never_goes_back, f"{reader} stands at {position} of {where}, and stood at {before.position} before")
+        raise breach(a_position_never_goes_back, f"{reader} stands at {position} of {tp}, and stood at {before.position} before")
 
 
 @holds("truncated", "C11")
 def only_what_was_cut_off_is_reported(judge: Judge, reader: str, error: LogTruncationError) -> None:
     """A loss is reported where there is one, at the point of divergence, to who read beyond it."""
     assert error.topic_partition is not None
-    where = (error.topic_partition.topic, error.topic_partition.partition)
-    reading = judge.facts.readings[reader, where]
+    tp = (error.topic_partition.topic, error.topic_partition.partition)
+    reading = judge.facts.readings[reader, tp]
     if reading.next is None:
         return
-    cuts = [at for _, _, at in judge.facts.logs(reading, where) if at is not None and at < reading.next]
+    cuts = [at for _, _, at in judge.facts.logs(reading, tp) if at is not None and at < reading.next]
     if error.divergent_offset not in cuts:
-        raise breach(only_what_was_cut_off_is_reported, f"{reader} reads {where} at {reading.next} and is told: {error}; what it read parts from newer logs at {cuts}")
+        raise breach(only_what_was_cut_off_is_reported, f"{reader} reads {tp} at {reading.next} and gets {error}; what it read differs from newer logs at {cuts}")
 
 
 @holds("committed", "S08")
-def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, where: Key, committed: int) -> None:
+def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, tp: Key, committed: int) -> None:
     """What is committed was handed out."""
-    handed = max(judge.facts.readings[reader, where].handed, judge.facts.latest_start[where])  # to where retention may have moved it
+    handed = max(judge.facts.readings[reader, tp].handed, judge.facts.latest_start[tp])  # to where retention may have moved it
     if committed > handed:
-        raise breach(no_commit_is_ahead_of_what_was_handed_out, f"{reader} committed {committed} of {where}, and was handed what is before {handed}")
+        raise breach(no_commit_is_ahead_of_what_was_handed_out, f"{reader} committed {committed} of {tp}, and was handed what is before {handed}")
 
 
 @holds("end", "C14")
 def every_consumer_has_come_to_the_end(judge: Judge) -> None:
     """When nothing is wrong any more, reading goes on to the end of every log."""
-    for (reader, where), reading in judge.facts.readings.items():
-        end = judge.facts.end(where)
+    for (reader, tp), reading in judge.facts.readings.items():
+        end = judge.facts.end(tp)
         if reading.position != end:
-            raise breach(every_consumer_has_come_to_the_end, f"{reader} stands at {reading.position} of {where}, whose log ends at {end}")
+            raise breach(every_consumer_has_come_to_the_end, f"{reader} stands at {reading.position} of {tp}, whose log ends at {end}")
 
 
 @holds("refused", "C10")
@@ -316,7 +316,7 @@ def where_to_go_on_is_decided_by_the_policy(judge: Judge, who: str, error: BaseE
     """A position that the log has lost is reported to those only who have no auto_offset_reset."""
     lost = isinstance(error, OffsetOutOfRangeError) and judge.facts.resets.get(who, "none") != "none"
     if lost:
-        raise breach(where_to_go_on_is_decided_by_the_policy, f"{who} has auto_offset_reset={judge.facts.resets.get(who)} and is told {error!r}")
+        raise breach(where_to_go_on_is_decided_by_the_policy, f"{who} has auto_offset_reset={judge.facts.resets.get(who)} and gets {error!r}")
 
 
 # --- the cluster and connections --------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def pipelines_are_bounded(judge: Judge, link: Link) -> None:
 
 
 def _unanswered(link: Link) -> list[Any]:
-    return list(link.client_protocol._in_flight)  # the client's connection: nobody else knows
+    return list(link.client_protocol._in_flight)  # only the client's connection knows
 
 
 @holds("written", "M09")
@@ -438,9 +438,9 @@ def connects_are_bounded(judge: Judge) -> None:
 def nothing_fails_unseen(judge: Judge) -> None:
     """No exception is left to the loop, no error is logged, and the model has no defect."""
     for context in judge.world.loop.defects:
-        raise Broken("S03 nothing_fails_unseen", f"{context.get('message')}: {context.get('exception')!r}")
+        raise InvariantError("S03 nothing_fails_unseen", f"{context.get('message')}: {context.get('exception')!r}")
     for line in judge.facts.errors:
-        raise Broken("S03 nothing_fails_unseen", line)
+        raise InvariantError("S03 nothing_fails_unseen", line)
 
 
 @holds("closed", "S04")
@@ -453,7 +453,7 @@ def nothing_is_left(judge: Judge, left: Mapping[str, list[str]]) -> None:
 
 @holds("refused", "S05")
 def only_kafkas_errors_are_raised(judge: Judge, who: str, error: BaseException) -> None:
-    """Whatever a broker or the network does, users see a KafkaError, and none that tells of a defect."""
+    """Whatever a broker or the network does, users see a KafkaError, and none that shows a defect."""
     if not isinstance(error, KafkaError) or isinstance(error, IllegalTransitionError):
         raise breach(only_kafkas_errors_are_raised, f"{who} was raised {error!r}")
 

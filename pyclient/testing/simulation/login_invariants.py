@@ -119,7 +119,7 @@ def a_session_outlives_a_failed_renewal(judge: Judge, link: Link) -> None:
 
 @holds("second", "M05")
 def logins_are_bounded(judge: Judge) -> None:
-    """Nobody logs in, or asks for tokens, in a loop."""
+    """No client logs in or requests tokens in a loop."""
     facts, world = judge.facts, judge.world
     for name, count in facts.second.logins.items():
         if count > LOGINS_PER_SECOND:

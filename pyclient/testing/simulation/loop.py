@@ -23,7 +23,7 @@ BUSY: Final = 50_000
 
 
 class SimulationStuckError(Exception):
-    """Nothing can ever happen again, and somebody still waits."""
+    """Nothing can ever happen again, and a call still waits."""
 
 
 class BusyLoopError(Exception):
@@ -31,7 +31,7 @@ class BusyLoopError(Exception):
 
 
 class _Soon(asyncio.Handle):
-    """A callback that can run, and which callback scheduled it. Made by itself: asyncio's own look for a debug mode costs as much as the rest."""
+    """A callback that can run, and which callback scheduled it. Not asyncio's own handle, whose checks for the debug mode cost as much as the rest."""
 
     __slots__ = ("origin",)
     _callback: Callable[..., object]
@@ -52,7 +52,7 @@ class _Soon(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A callback that can run at its time, of an origin of its own. Made by itself, as `_Soon`."""
+    """A callback that can run at its time, of an origin of its own; see `_Soon`."""
 
     __slots__ = ("origin",)
     _callback: Callable[..., object]
@@ -248,14 +248,14 @@ class SimulationLoop(asyncio.AbstractEventLoop):
                 return
             try:
                 future.set_result(func(*args))
-            except Exception as error:  # noqa: BLE001 it belongs to whoever waits
+            except Exception as error:  # noqa: BLE001 it belongs to the waiting caller
                 future.set_exception(error)
 
         self.call_later(self._random.random() * 0.01, run)
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep it: an exception nobody saw is a defect of the run."""
+        """Keep it: an unobserved exception is a defect of the run."""
         self.defects.append(context)
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:

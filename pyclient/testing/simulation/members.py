@@ -26,9 +26,9 @@ NEXT_GENERATION: Final = 0.4
 LATEST_S: Final = 3.0
 """How long after the first moment a newcomer comes, at most."""
 ASKS_ITS_USER_S: Final = 0.3
-"""What it takes before it subscribes anew."""
+"""What it takes before it subscribes again."""
 CHANGES_ITS_MIND: Final = 0.005
-"""How likely a step subscribes anew for no reason."""
+"""How likely a step subscribes again for no reason."""
 COMMON: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
@@ -125,7 +125,7 @@ class MemberService:
         ending = await self._live()
         if ending == "dies":
             del self._facts.members[self.name]
-            await consumer._core.close()  # nobody is told, and nothing is committed
+            await consumer._core.close()  # without a LeaveGroup, and nothing is committed
             await consumer._pending_commits.wait()
             return ending
         with self._inside("close"):
@@ -165,7 +165,7 @@ class MemberService:
         if not self._options["enable_auto_commit"] and (self._staying or self._random.random() < self._commits):
             await self._try(self._commit)
         if self._member.group.failure is not None or (not self._staying and self._random.random() < CHANGES_ITS_MIND):
-            await self._try(self._subscribe_anew)
+            await self._try(self._subscribe_again)
         self._judge.after("lives on", self._member)
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -174,7 +174,7 @@ class MemberService:
         except (KafkaError, ListenerFails) as error:
             self._told(error)
 
-    async def _subscribe_anew(self) -> None:
+    async def _subscribe_again(self) -> None:
         """What keeps it out of the group lasts until then."""
         consumer = self._member.consumer
         await asyncio.sleep(ASKS_ITS_USER_S)
@@ -196,12 +196,12 @@ class MemberService:
             self._facts.process((record.topic, record.partition), record.offset)
 
     def _took(self, record: Record) -> None:
-        member, where = self._member, TopicPartition(record.topic, record.partition)
+        member, tp = self._member, TopicPartition(record.topic, record.partition)
         self._facts.consumed += 1
         self._facts.second.records += 1
-        self._world.journal.note(self.name, f"got offset {record.offset} of {where}")
+        self._world.journal.note(self.name, f"got offset {record.offset} of {tp}")
         self._judge.after("delivered", member, record)
-        member.next[where] = record.offset + 1
+        member.next[tp] = record.offset + 1
 
     async def _commit(self) -> None:
         with self._inside("commit"):
@@ -211,7 +211,7 @@ class MemberService:
                 await self._member.consumer.commit(timeout=5.0)
 
     def _told(self, error: BaseException) -> None:
-        self._world.journal.note(self.name, f"is told {error!r}")
+        self._world.journal.note(self.name, f"gets {error!r}")
         if isinstance(error, KafkaError):
             self._judge.after("refused", self.name, error)
             self._judge.after("refused a member", self._member, error)
@@ -228,7 +228,7 @@ class MemberService:
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """It has these from now on."""
-        before = {where: self._facts.highest.get((where.topic, where.partition), -1) for where in partitions}
+        before = {tp: self._facts.highest.get((tp.topic, tp.partition), -1) for tp in partitions}
         try:
             async with self._telling("assigned", partitions):
                 self._member.owned.update(before)
@@ -254,27 +254,27 @@ class MemberService:
             self._gone(partitions)
 
     def _gone(self, partitions: Sequence[TopicPartition]) -> None:
-        for where in partitions:
-            self._member.owned.pop(where, None)
-            self._member.next.pop(where, None)
+        for tp in partitions:
+            self._member.owned.pop(tp, None)
+            self._member.next.pop(tp, None)
 
     @contextlib.asynccontextmanager
     async def _telling(self, what: str, partitions: Sequence[TopicPartition]) -> Any:
         member = self._member
-        self._world.journal.note(self.name, f"is told {what} of {[str(where) for where in partitions]}")
-        self._judge.after("tells", member, what, partitions)
-        member.telling = what
+        self._world.journal.note(self.name, f"{what} is called with {[str(tp) for tp in partitions]}")
+        self._judge.after("listener_called", member, what, partitions)
+        member.in_listener = what
         try:
             yield
             if self._careless and not self._staying and self._random.random() < 0.3:
                 await self._idle(self._random.choice((0.1, 3.0, 20.0)))
         finally:
-            member.telling = ""
+            member.in_listener = ""
         if self._careless and not self._staying and self._random.random() < 0.2:
             raise ListenerFails("on purpose")
 
 
-def committed(judge: Judge, facts: GroupFacts, where: Key, offset: int) -> None:
+def committed(judge: Judge, facts: GroupFacts, tp: Key, offset: int) -> None:
     """The group's coordinator has stored an offset."""
-    judge.after("group committed", where, offset)
-    facts.highest[where] = max(offset, facts.highest.get(where, -1))
+    judge.after("group committed", tp, offset)
+    facts.highest[tp] = max(offset, facts.highest.get(tp, -1))

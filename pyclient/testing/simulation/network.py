@@ -194,7 +194,7 @@ class SimulatedTransport(asyncio.Transport):
                     self.link.delay(), lambda: other.lost(ConnectionResetError("Connection reset by peer")))
 
     def lost(self, error: Exception | None) -> None:
-        """Tell the protocol, once, that the connection is gone."""
+        """Notify the protocol, once, that the connection is gone."""
         if not self._gone:
             self._gone = self._closing = True
             self.lose_written()
@@ -239,7 +239,7 @@ class Link:
         self.served: asyncio.BaseProtocol | None = None
         """Who hears what the client says, behind TLS if there is any."""
         self.frozen = False
-        """Half-open: nothing arrives any more, and nobody is told."""
+        """Half-open: nothing arrives any more, and neither side notices."""
         self.throttled_for = 0.0
         """The next answer asks the client for so many seconds of silence."""
         self.late_until = 0.0
@@ -267,11 +267,11 @@ class Link:
         """Seconds one way, now."""
         return self.network.latency.draw(self.network.random) * self.network.slowness.get(self.broker, 1.0)
 
-    def cut(self, where: Cut) -> None:
+    def cut(self, tp: Cut) -> None:
         """Break it: both ends learn of it."""
-        if where is Cut.BEFORE_ANSWER:
+        if tp is Cut.BEFORE_ANSWER:
             self.near.deliver_now()
-        elif where is Cut.MID_FRAME:
+        elif tp is Cut.MID_FRAME:
             self.near.deliver_now(half=True)
             self.far.deliver_now(half=True)
         error = ConnectionResetError("Connection reset by peer")
@@ -314,7 +314,7 @@ class SimulatedNetwork:
         self.addresses: dict[tuple[str, int], int] = {}
         """(Address, port) → broker."""
         self.armed: list[Callable[[Link], bool]] = []
-        """Asked at each write of a client; whoever gives True has struck and is asked no more."""
+        """Called at each write of a client; one that returns True has struck and is not called again."""
         self.throttled: dict[Request, float] = {}
         """Requests whose answers will ask for so many seconds of silence."""
         self.half_gone: list[Link] = []
@@ -330,7 +330,7 @@ class SimulatedNetwork:
     def place(self, broker: int, *addresses: str) -> None:
         """Give a broker these addresses, and its name the same; the ones it had are dead."""
         node = self.front.kafka.brokers[broker]
-        self.addresses = {where: who for where, who in self.addresses.items() if who != broker}
+        self.addresses = {tp: who for tp, who in self.addresses.items() if who != broker}
         self.addresses.update(((address, node.port), broker) for address in addresses)
         self.names[node.host] = list(addresses)
 
@@ -358,13 +358,13 @@ class SimulatedNetwork:
         return ClientNetwork(self, client)
 
     def thaw(self) -> None:
-        """End half-open connections: somebody between the two ends has forgotten them, and says so."""
+        """End half-open connections: a device between the two ends has forgotten them, and resets them."""
         for link in list(self.links):
             if link.frozen:
                 link.cut(Cut.BEFORE_WRITE)
 
     def bury(self) -> None:
-        """Tell everybody who is left that it is over."""
+        """Close the connections that are left."""
         for link in [*self.links, *self.half_gone]:
             link.cut(Cut.BEFORE_WRITE)
         self.half_gone.clear()
@@ -397,14 +397,14 @@ class ClientNetwork:
 
     async def open(self, endpoint: Endpoint, protocol: Callable[[], asyncio.BaseProtocol], options: SocketOptions,
                    tls: Tls | None = None) -> asyncio.Transport:
-        """Connect to whoever is at this address."""
+        """Connect to the broker at this address."""
         network = self._network
         network.connects += 1
         await asyncio.sleep(2 * network.latency.draw(network.random))
         address = (str(endpoint.address[0]), int(endpoint.address[1]))
         broker = network.addresses.get(address)
         if broker in network.unreachable or broker is None:
-            await network.loop.create_future()  # nobody answers: the client gives up some time
+            await network.loop.create_future()  # no answer comes: the client gives up at some time
         node = network.front.kafka.brokers[broker]  # type: ignore[index]
         if not node.alive:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -439,7 +439,7 @@ async def _secured(link: Link, protocol: asyncio.BaseProtocol, tls: Tls) -> asyn
 
 
 def _unobserved(loop: asyncio.AbstractEventLoop) -> asyncio.Future[Any]:
-    """Nobody waits for a broker's side of a handshake."""
+    """No caller awaits a broker's side of a handshake."""
     future = loop.create_future()
     future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return future

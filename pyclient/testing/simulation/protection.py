@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from pyclient.testing.simulation.faults import FELT_BY_LOGINS, FELT_BY_TOKENS
+from pyclient.testing.simulation.faults import LOGIN_FAULTS, TOKEN_FAULTS
 
 if TYPE_CHECKING:
     from pyclient.testing.simulation.world import World
@@ -62,7 +62,7 @@ class Security:
     @property
     def login_faults(self) -> Sequence[str]:
         """What can go wrong with its logins, beside all else."""
-        return [kind for kind in sorted(FELT_BY_LOGINS) if self.mechanism == BEARER or kind not in FELT_BY_TOKENS] if self.mechanism is not None else []
+        return [kind for kind in sorted(LOGIN_FAULTS) if self.mechanism == BEARER or kind not in TOKEN_FAULTS] if self.mechanism is not None else []
 
     @property
     def spares(self) -> frozenset[str]:
@@ -103,7 +103,7 @@ def drawn(seed: int, *, logs_in: bool = True) -> Security:
 
 
 class TokenService:
-    """Gives unsecured tokens that end; while it is out of service, nobody gets one."""
+    """Gives unsecured tokens that end; while it is out of service, it gives none."""
 
     def __init__(self, world: World, life_s: float) -> None:
         self._world = world
@@ -112,12 +112,12 @@ class TokenService:
         self._back_at = 0.0
         self._missed: Callable[[], object] = lambda: None
         self.failed_at = float("-inf")
-        """When somebody last had to go without."""
+        """When a client last got no token."""
         self.asked = 0
-        """How often somebody came."""
+        """How often a client asked."""
 
     def out_of_service(self, seconds: float, missed: Callable[[], object]) -> None:
-        """Fail for so long from now on; *missed* is called each time that somebody comes."""
+        """Fail for so long from now on; *missed* is called for each client that asks."""
         self._back_at = max(self._back_at, self._world.loop.time() + seconds)
         self._missed = missed
 

@@ -23,8 +23,8 @@ from pyclient.testing.fake.model.batch import Batch
 from pyclient.testing.fake.model.partition import NO_LEADER
 from pyclient.testing.simulation import protection
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
-from pyclient.testing.simulation.faults import FELT_BY_LOGINS, FELT_BY_MEMBERS, KINDS, Fault, Strike, planned
-from pyclient.testing.simulation.invariants import RULES_OF_ALL, Broken, Invariant, Judge
+from pyclient.testing.simulation.faults import LOGIN_FAULTS, MEMBER_FAULTS, KINDS, Fault, Strike, planned
+from pyclient.testing.simulation.invariants import RULES_OF_ALL, InvariantError, Invariant, Judge
 from pyclient.testing.simulation.login_invariants import LOGIN, RULES_OF_LOGINS
 from pyclient.testing.simulation.loop import BusyLoopError, SimulationStuckError
 from pyclient.testing.simulation.network import Link
@@ -49,7 +49,7 @@ ON_PURPOSE: Final = "a delivery callback raised"
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """What became of a seed."""
+    """Outcome of one seed."""
 
     seed: int
     digest: str
@@ -59,7 +59,7 @@ class Outcome:
     timeline: str
     faults: Sequence[Fault]
     hits: Mapping[str, int]
-    """Fault kind → how often it did something to somebody."""
+    """Fault kind → how often it had an effect."""
     hit_in_flight: bool
     """Whether some fault hit while records were in flight, or a group was rebalancing."""
     evaluated: Mapping[str, int]
@@ -76,7 +76,7 @@ class Outcome:
 class Run:
     """The state of one run."""
 
-    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in FELT_BY_MEMBERS | FELT_BY_LOGINS)
+    KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in MEMBER_FAULTS | LOGIN_FAULTS)
     """The faults that it draws from; those of logins are drawn apart, so that others' seeds stay what they are."""
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
@@ -107,22 +107,22 @@ class Run:
 
     def go(self) -> Outcome:
         """Run it."""
-        broken: Broken | None = None
+        broken: InvariantError | None = None
         with _quiet_collector(), _errors_to(self.facts.errors), _observed(self.transitions):
             try:
                 self.world.run(self._play())
                 self._check_what_is_left()
-            except Broken as found:
+            except InvariantError as found:
                 broken = found
             except BusyLoopError as found:
-                broken = Broken("S02 no_loop_is_busy", str(found))
+                broken = InvariantError("S02 no_loop_is_busy", str(found))
             except (SimulationStuckError, TimeoutError) as found:
-                broken = Broken("S09 nobody_waits_for_ever", str(found) or f"not all are done after {LONGEST_S} s")
+                broken = InvariantError("S09 no_call_waits_for_ever", str(found) or f"not all are done after {LONGEST_S} s")
             except KeyboardInterrupt:
                 self._abandon()
                 raise
             except Exception as found:  # noqa: BLE001 whatever ends a run is its finding
-                broken = Broken("S10 users_see_no_other_error", "".join(traceback.format_exception(found)))
+                broken = InvariantError("S10 users_see_no_other_error", "".join(traceback.format_exception(found)))
             broken = self.judge.broken or broken
             self._abandon()
         return self._outcome(broken)
@@ -223,7 +223,7 @@ class Run:
             loop.run_until(loop.time() + 1.0)
         loop.close()
 
-    def _outcome(self, broken: Broken | None) -> Outcome:
+    def _outcome(self, broken: InvariantError | None) -> Outcome:
         facts, journal = self.facts, self.world.journal
         return Outcome(
             seed=self.world.seed, digest=journal.digest, broken=str(broken) if broken else None,
@@ -270,8 +270,8 @@ class Run:
         elif event == "retention":
             self.facts.begin((facts["topic"], facts["partition"]), facts["start"])
         elif event == "high watermark":
-            where = facts["topic"], facts["partition"]
-            marks = self.facts.watermarks[where]
+            tp = facts["topic"], facts["partition"]
+            marks = self.facts.watermarks[tp]
             marks[facts["epoch"]] = max(marks.get(facts["epoch"], 0), facts["offset"])
         elif event == "defect":
             self.facts.errors.append(f"the fake cluster: {facts['error']!r}")
@@ -299,21 +299,21 @@ class Run:
         elif self.protection.mechanism is not None:
             self.facts.answered[asked.connection] = self.world.loop.time()
 
-    def _on_appended(self, where: Key, batch: Batch) -> None:
+    def _on_appended(self, tp: Key, batch: Batch) -> None:
         names = self._names_of(batch)
-        self.judge.after("stored", where, names)
-        self.facts.append(where, batch.base_offset, names, batch.epoch)
+        self.judge.after("stored", tp, names)
+        self.facts.append(tp, batch.base_offset, names, batch.epoch)
         for name in names:
             sent = self.facts.sent.get(name)
             if sent is not None and name not in self.facts.ever_stored:
                 self.facts.ever_stored.add(name)
-                self.facts.first_stored[sent.producer, where] = sent.order
+                self.facts.first_stored[sent.producer, tp] = sent.order
 
-    def _on_leader(self, where: Key, *, clean: bool) -> None:
-        partition = self.world.kafka.partition(*where)
+    def _on_leader(self, tp: Key, *, clean: bool) -> None:
+        partition = self.world.kafka.partition(*tp)
         assert partition is not None
         log = {each.base_offset + at: Entry(name, each.epoch) for each in partition.log.batches for at, name in enumerate(self._names_of(each))}
-        self.facts.lead(where, log, start=partition.log.start, clean=clean)
+        self.facts.lead(tp, log, start=partition.log.start, clean=clean)
 
     def _names_of(self, batch: Batch) -> list[bytes]:
         found = self._names.get(batch)
@@ -368,7 +368,7 @@ def _observed(taken: Counter[tuple[str, str, str]]) -> Iterator[None]:
 
 
 class _Errors(logging.Handler):
-    """Collects what the client logs as an error, save what faults provoke on purpose; and whatever tells of a defect."""
+    """Collects what the client logs as an error, except what faults provoke on purpose, and every sign of a defect."""
 
     def __init__(self, into: list[str]) -> None:
         super().__init__(logging.WARNING)

@@ -15,7 +15,7 @@ from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.model.partition import NO_LEADER, Partition
 from pyclient.testing.simulation.facts import Cut, Facts
-from pyclient.testing.simulation.invariants import Broken, Judge
+from pyclient.testing.simulation.invariants import InvariantError, Judge
 from pyclient.testing.simulation.run import LONGEST_S, Outcome, Run
 from pyclient.testing.simulation.workload import SEPARATOR, ConsumingService, Plan, ProducingService
 from pyclient.testing.simulation.world import World
@@ -30,7 +30,7 @@ HISTORY: Final = 120
 
 
 class Writer(ProducingService):
-    """Writes so many records when told to."""
+    """Writes as many records as it is asked for."""
 
     async def write(self, count: int) -> None:
         """Send them and wait until all are stored."""
@@ -54,7 +54,7 @@ class Reader(ConsumingService):
 
     def _took(self, record: Record) -> None:
         if self.policy == "none" and record.offset < self.next:
-            raise Broken("C11 truncation_is_reported", f"{self.name} was not told, and reads {record.offset} behind {self.next}")
+            raise InvariantError("C11 truncation_is_reported", f"{self.name} got no error, and reads {record.offset} behind {self.next}")
         super()._took(record)
         self.view[record.offset] = (record.value or b"").split(SEPARATOR)[0]
 
@@ -152,7 +152,7 @@ class Scene(Run):
     def require(self, condition: object, text: str) -> None:
         """Raise unless it happened as the scenario means it."""
         if not condition:
-            self.judge.broken = self.judge.broken or Broken("S11 the_scenario_happens", text)
+            self.judge.broken = self.judge.broken or InvariantError("S11 the_scenario_happens", text)
             raise self.judge.broken
 
     def _check(self) -> None:
@@ -161,7 +161,7 @@ class Scene(Run):
             begin = min(reader.view, default=0)
             seen = {offset: name for offset, name in reader.view.items() if offset < len(log)}
             if seen != {offset: name for offset, name in log.items() if offset >= begin}:
-                raise Broken("C11 the_new_log_is_read", f"{reader.name} ({reader.policy}) holds {len(seen)} records for the log from {begin} "
+                raise InvariantError("C11 the_new_log_is_read", f"{reader.name} ({reader.policy}) holds {len(seen)} records for the log from {begin} "
                              f"to {len(log)}, of which {sum(log.get(offset) != name for offset, name in seen.items())} are others")
 
 
@@ -178,7 +178,7 @@ async def _acknowledged_and_lost(scene: Scene) -> None:
     scene.require(acknowledged == len(scene.facts.sent), "not everything was acknowledged")
     await scene.some_have_read()
     scene.world.kafka.kill(partition.leader)
-    scene.require(partition.leader == NO_LEADER, "somebody leads without an unclean election")
+    scene.require(partition.leader == NO_LEADER, "a broker leads without an unclean election")
     cut = scene.elect(random.choice((2, 3)))
     scene.require(len(scene.facts.lost) >= 1 and cut.lost, "nothing that was acknowledged is lost")
     await scene.heal()

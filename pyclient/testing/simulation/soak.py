@@ -1,4 +1,4 @@
-"""Ever new seeds until somebody stops it: what a sweep of fixed length never gets to."""
+"""New seeds until Ctrl-C: what a sweep of fixed length never reaches."""
 from __future__ import annotations
 
 import itertools
@@ -12,12 +12,12 @@ from pyclient.testing.simulation.run import Outcome
 from pyclient.testing.simulation.sweep import sweep
 
 BATCH: Final = 200
-"""Seeds after which the processes are made anew and what was counted is forgotten, so that days of soaking take no memory."""
+"""Seeds after which worker processes are replaced and counters reset, so that memory does not grow over days."""
 
 
 @attrs.define
 class Soaked:
-    """What came out of it."""
+    """Result of a soak."""
 
     seeds: int = 0
     broken: list[int] = attrs.field(factory=list)

@@ -29,7 +29,7 @@ REMEMBERED: Final = 5
 NO_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
 CLOSES_EARLY: Final = 0.2
 ANYWHERE: Final = 2**63
-"""An end of a log that nobody has told us."""
+"""An end of a log that is not known."""
 FAREWELL_S: Final = 60.0
 """How long a consumer may take to come to the end once everything works."""
 
@@ -190,7 +190,7 @@ class ProducingService:
             self._refused(sent, error)
 
     def _made(self) -> tuple[Sent, bytes | None]:
-        """A record nobody has sent yet, and a key for it."""
+        """A record that was not sent yet, and a key for it."""
         name = f"{self.name}.{self._asked}".encode()
         value = name + SEPARATOR + b"x" * self._random.choice((0, 10, 100, 100, 700))
         key = f"key-{self._random.randrange(20)}".encode() if self._random.random() < 0.5 else None
@@ -258,7 +258,7 @@ class ProducingService:
 
 
 def _poison_what_returns(pool: Pool) -> None:
-    """Memory that is given back is overwritten at once: if somebody still reads it, what arrives is no record (P07)."""
+    """Memory that is given back is overwritten at once: a late reader of it gets no record (P07)."""
     give = pool.give
 
     def poison(buffer: bytearray) -> None:
@@ -297,7 +297,7 @@ def _show_batches(name: str, sender: Any, judge: Judge) -> None:
 
 
 class ConsumingService:
-    """Polls every partition, commits, seeks, leaves and comes back; and tells what it got."""
+    """Polls every partition, commits, seeks, leaves and comes back, and reports its records."""
 
     def __init__(self, world: World, facts: Facts, judge: Judge, plan: Plan, number: int) -> None:
         self.name = f"consumer-{number}"
@@ -372,24 +372,24 @@ class ConsumingService:
             await self._go_back(error)
         except NO_POSITION as error:
             self._judge.after("refused", self.name, error)
-            self._world.journal.note(self.name, f"is told {type(error).__name__} and begins at the beginning")
+            self._world.journal.note(self.name, f"gets {type(error).__name__} and starts at the beginning")
             if self._random.random() < 0.5:
                 await self._to_an_end(begin=True)
             else:
                 await self._to_where_logs_begin()
         except KafkaError as error:
-            self._world.journal.note(self.name, f"is told {type(error).__name__}")
+            self._world.journal.note(self.name, f"gets {type(error).__name__}")
             self._judge.after("refused", self.name, error)
         if not self._leaving:
             await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.5))
 
     def _took(self, record: Record) -> None:
         name = (record.value or b"").split(SEPARATOR)[0]
-        where = record.topic, record.partition
+        tp = record.topic, record.partition
         self._facts.consumed += 1
         self._facts.second.records += 1
-        self._world.journal.note(self.name, f"got {name!r} at {where[0]}-{where[1]} offset {record.offset}")
-        handed = self._facts.handed(self.name, where, record.offset, Entry(name, record.leader_epoch or 0))
+        self._world.journal.note(self.name, f"got {name!r} at {tp[0]}-{tp[1]} offset {record.offset}")
+        handed = self._facts.handed(self.name, tp, record.offset, Entry(name, record.leader_epoch or 0))
         self._judge.after("consumed", handed)
         self._facts.read(handed)
 
@@ -408,22 +408,22 @@ class ConsumingService:
 
     async def _commit(self) -> None:
         await self._consumer.commit(timeout=5.0)
-        for where, stored in (await self._consumer.committed(self._partitions, timeout=5.0)).items():
+        for tp, stored in (await self._consumer.committed(self._partitions, timeout=5.0)).items():
             if stored is not None:
-                self._judge.after("committed", self.name, (where.topic, where.partition), stored.offset)
+                self._judge.after("committed", self.name, (tp.topic, tp.partition), stored.offset)
 
     def _jumps(self, chance: float) -> bool:
         return self._seeks > 0 and self._random.random() < chance
 
     async def _seek(self) -> None:
         self._seeks -= 1
-        where = self._random.choice(self._partitions)
-        reading = self._reading(where)
+        tp = self._random.choice(self._partitions)
+        reading = self._reading(tp)
         if reading.position > 0 and self._random.random() < 0.7:
             target = self._random.randrange(reading.position)
-            self._world.journal.note(self.name, f"seeks to {target} of {where}")
-            self._consumer.seek(where, target)
-            self._facts.sought(self.name, (where.topic, where.partition), target)
+            self._world.journal.note(self.name, f"seeks to {target} of {tp}")
+            self._consumer.seek(tp, target)
+            self._facts.sought(self.name, (tp.topic, tp.partition), target)
         else:
             begin = self._random.random() < 0.7
             if self._random.random() < 0.3:
@@ -446,21 +446,21 @@ class ConsumingService:
                 reading.handed = ANYWHERE
 
     async def _go_back(self, error: LogTruncationError) -> None:
-        """What it is told to do when it has no policy of its own."""
+        """What the error requires when it has no policy of its own."""
         assert error.topic_partition is not None
-        self._world.journal.note(self.name, f"is told {error}")
+        self._world.journal.note(self.name, f"gets {error}")
         self._judge.after("truncated", self.name, error)
         self._consumer.seek(error.topic_partition, error.divergent_offset)
         self._reading(error.topic_partition).begin(error.divergent_offset, self._cuts(error.topic_partition))
 
-    def _cuts(self, where: TopicPartition) -> int:
-        return len(self._facts.cuts[where.topic, where.partition])
+    def _cuts(self, tp: TopicPartition) -> int:
+        return len(self._facts.cuts[tp.topic, tp.partition])
 
-    def _reading(self, where: TopicPartition) -> Reading:
-        return self._facts.readings[self.name, (where.topic, where.partition)]
+    def _reading(self, tp: TopicPartition) -> Reading:
+        return self._facts.readings[self.name, (tp.topic, tp.partition)]
 
     def _at_the_end(self) -> bool:
         return all(self._reading(each).position == self._end(each) for each in self._partitions)
 
-    def _end(self, where: TopicPartition) -> int:
-        return self._facts.end((where.topic, where.partition))
+    def _end(self, tp: TopicPartition) -> int:
+        return self._facts.end((tp.topic, tp.partition))

@@ -75,7 +75,7 @@ class World:
         self.security: Mapping[str, Any] = {}
         """Options that clients of this world are made with, for brokers with TLS."""
         self.tokens: TokenService | None = None
-        """Who gives out tokens, where clients log in with them and faults may come to it."""
+        """The token service, if clients log in with tokens and faults may hit it."""
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
@@ -137,9 +137,9 @@ class World:
         return planned(self.random("faults"), fewest=count, most=count, begin=begin, end=end, kinds=kinds)
 
     def strike(self, faults: Sequence[Fault]) -> list[str]:
-        """Let these faults come, each at its time. The list that is returned grows by a line for everything they do to somebody.
+        """Let these faults come, each at its time. The list that is returned grows by a line for each effect they have.
 
-        A fault that finds nothing to hit does nothing. Connections they silenced are told so when the last one is over.
+        A fault that finds nothing to hit does nothing. Connections they silenced break when the last one is over.
 
         Raises:
             ValueError: there is no such kind of fault.
@@ -237,5 +237,5 @@ class LateExecutor(Executor):
             return
         try:
             future.set_result(work())
-        except Exception as error:  # noqa: BLE001 it belongs to whoever waits
+        except Exception as error:  # noqa: BLE001 it belongs to the waiting caller
             future.set_exception(error)

@@ -104,7 +104,7 @@ def test_at_most_one_rule_in_ten_of_a_list_may_have_a_reason_instead(trace: Modu
 
 
 def test_without_results_nothing_is_proven(trace: ModuleType) -> None:
-    assert "run `make test` first" in faults(trace, "- **M08** First.")[-1]
+    assert "run `make test-all` first" in faults(trace, "- **M08** First.")[-1]
 
 
 @pytest.mark.parametrize(("inside", "sections", "line", "code"), [
@@ -154,5 +154,5 @@ def test_a_python_that_is_too_old_is_refused_with_what_would_do(tmp_path: Path) 
 
 def test_every_target_of_the_makefile_is_explained_by_make_help() -> None:
     listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
-    for target in ("demo", "test", "test-containers", "check", "bench", "trace", "build", "setup", "docs", "clean", "help"):
+    for target in ("demo", "test", "test-all", "proof", "flaky", "test-containers", "check", "bench", "trace", "build", "setup", "docs", "clean", "help"):
         assert f"make {target} " in listed, target

@@ -119,7 +119,7 @@ def test_where_a_log_is_cut_in_what_retention_took_from_a_reader_it_goes_on_at_t
     read(facts, 0, Entry(b"a", 0))
     read(facts, 5, Entry(b"f", 0))
     facts.lead(WHERE, entries("abc", 0), start=0, clean=False)
-    facts.append(WHERE, 3, [b"x", b"y", b"z"], 1)  # before it is told, the log is longer than what it has not read
+    facts.append(WHERE, 3, [b"x", b"y", b"z"], 1)  # before it learns of it, the log is longer than what it has not read
     assert facts.logs(reading, WHERE)[-1][2] == 3
 
 

@@ -13,7 +13,7 @@ import pytest
 from pyclient.errors import DisconnectError, IllegalTransitionError, KafkaTimeoutError, LogTruncationError
 from pyclient.records import TopicPartition
 from pyclient.testing.simulation.facts import Entry, Facts, Handed, Sent
-from pyclient.testing.simulation.invariants import INVARIANTS, RULES_OF_ALL, Broken, Judge
+from pyclient.testing.simulation.invariants import INVARIANTS, RULES_OF_ALL, InvariantError, Judge
 from pyclient.testing.simulation.run import Run, _errors_to, run_seed
 from pyclient.testing.simulation.workload import ProducingService
 from pyclient.testing.simulation.world import World
@@ -31,7 +31,7 @@ def judge() -> Judge:
 
 def breach(judge: Judge, event: str, *about: Any) -> str:
     """The rule and name of the invariant that breaks."""
-    with pytest.raises(Broken) as broken:
+    with pytest.raises(InvariantError) as broken:
         judge.after(event, *about)
     assert judge.broken is broken.value
     return broken.value.invariant
@@ -70,7 +70,7 @@ def test_S02_callbacks_that_nothing_accounts_for_are_a_breach(judge: Judge) -> N
 
 @pytest.mark.parametrize("fails", [
     lambda judge: judge.facts.errors.append("pyclient: it broke"),
-    lambda judge: judge.world.loop.call_exception_handler({"message": "nobody looked", "exception": ValueError()}),
+    lambda judge: judge.world.loop.call_exception_handler({"message": "never looked at", "exception": ValueError()}),
 ])
 def test_S03_a_logged_error_and_an_exception_left_to_the_loop_are_breaches(judge: Judge, fails: Callable[[Judge], None]) -> None:
     judge.after("turn")
@@ -93,7 +93,7 @@ def test_S05_an_error_that_is_not_kafkas_is_a_breach(judge: Judge) -> None:
 def test_S06_an_acknowledgement_of_what_the_log_does_not_hold_is_a_breach(judge: Judge) -> None:
     judge.facts.append(WHERE, 7, [b"a/1"], 0)
     judge.after("acked", acknowledged(7))
-    assert breach(judge, "acked", acknowledged(8)) == "S06 an_acknowledged_record_is_stored_where_told"
+    assert breach(judge, "acked", acknowledged(8)) == "S06 an_acknowledged_record_is_stored_at_its_offset"
     judge.facts.lost.add(b"a/1")
     judge.after("acked", acknowledged(8))
 
@@ -170,7 +170,7 @@ def test_C11_a_loss_is_reported_where_the_logs_part(cut: Judge, at: int, fits: b
         assert breach(cut, "truncated", "reader", error) == "C11 only_what_was_cut_off_is_reported"
 
 
-def test_C11_a_reader_below_the_cut_is_not_told_of_one(cut: Judge) -> None:
+def test_C11_a_reader_below_the_cut_is_not_logged_of_one(cut: Judge) -> None:
     cut.facts.readings["reader", WHERE].stands(1)
     error = LogTruncationError(TopicPartition(*WHERE), offset=4, divergent_offset=2, leader_epoch=0)
     assert breach(cut, "truncated", "reader", error) == "C11 only_what_was_cut_off_is_reported"
@@ -183,12 +183,12 @@ def test_S08_a_commit_ahead_of_what_was_handed_out_is_a_breach(judge: Judge) -> 
 
 
 @pytest.mark.parametrize("ends", [asyncio.Event().wait, lambda: asyncio.wait_for(asyncio.sleep(9), 5)])
-def test_S09_whoever_never_comes_to_an_end_is_a_breach(monkeypatch: pytest.MonkeyPatch, ends: Callable[[], Any]) -> None:
+def test_S09_a_run_that_never_ends_is_a_breach(monkeypatch: pytest.MonkeyPatch, ends: Callable[[], Any]) -> None:
     async def stand_still(_self: Run) -> None:
         await ends()
     monkeypatch.setattr(Run, "_play", stand_still)
     outcome = run_seed(1, [])
-    assert outcome.invariant == "S09 nobody_waits_for_ever"
+    assert outcome.invariant == "S09 no_call_waits_for_ever"
 
 
 def test_S10_a_call_that_raises_what_it_does_not_promise_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,9 +211,9 @@ def test_a_run_leaves_logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_defect_is_an_error_wherever_the_client_tells_of_it() -> None:
-    told: list[str] = []
-    with _errors_to(told):
+    logged: list[str] = []
+    with _errors_to(logged):
         logging.getLogger("pyclient.consumer.facade").warning("committing failed: %s", DisconnectError("gone"))
         logging.getLogger("pyclient.consumer.facade").warning("committing failed: %s", IllegalTransitionError("a", "b"))
-    assert len(told) == 1
-    assert "is impossible in state" in told[0]
+    assert len(logged) == 1
+    assert "is impossible in state" in logged[0]

@@ -11,7 +11,7 @@ from pyclient.core.connection import State
 from pyclient.errors import DisconnectError, TokenUnavailableError
 from pyclient.testing.fake.model.sasl import Phase, Session
 from pyclient.testing.simulation.facts import Facts
-from pyclient.testing.simulation.invariants import Broken, Judge
+from pyclient.testing.simulation.invariants import InvariantError, Judge
 from pyclient.testing.simulation.login_invariants import RULES_OF_LOGINS
 from pyclient.testing.simulation.protection import FEWEST_FAULTS, LOGS_IN, MOST_FAULTS, SECURED, drawn
 from pyclient.testing.simulation.run import Run
@@ -24,7 +24,7 @@ def judge() -> Judge:
 
 
 def breach(judge: Judge, event: str, *about: Any) -> str:
-    with pytest.raises(Broken) as broken:
+    with pytest.raises(InvariantError) as broken:
         judge.after(event, *about)
     return broken.value.invariant.split()[1]
 

@@ -121,7 +121,7 @@ def test_a_loop_that_schedules_itself_without_end_is_found() -> None:
         loop.run_forever()
 
 
-def test_what_nobody_saw_fail_is_kept() -> None:
+def test_an_unobserved_failure_is_kept() -> None:
     loop = loop_of()
     loop.call_soon(lambda: 1 / 0)
     loop.run_forever()

@@ -19,7 +19,7 @@ HELD = run_seed(1, [])
 
 
 def sweeping(monkeypatch: pytest.MonkeyPatch, stopped_at: int, *, breaks: frozenset[int] = frozenset()) -> list[int]:
-    """Seeds cost nothing, some of them break, and somebody presses Ctrl-C; gives the seeds that were run."""
+    """Seeds cost nothing, some of them break, and the user presses Ctrl-C; returns the seeds that were run."""
     tried: list[int] = []
 
     def sweep(seeds: Sequence[int], *, jobs: int | None, seen: Callable[[Outcome], object], family: str) -> None:

@@ -126,7 +126,7 @@ def test_only_answers_that_can_ask_for_silence_count_as_asking_for_it() -> None:
         assert len(hits) == len([throttled for _, throttled in answered if throttled]) > 0
 
 
-def test_a_coordinator_moves_though_nobody_named_the_group() -> None:
+def test_a_coordinator_moves_though_no_fault_names_the_group() -> None:
     world, _ = copied(1)
     assert world.groups == []
     with World(1) as world:

@@ -1,0 +1,52 @@
+"""Which tests `make test` leaves to `make test-all`: the one place that says so.
+
+`make test` covers units, the fake cluster, a real broker's main paths, the README and Spark's demo in a few minutes. What a
+user meets less often, or what takes long for what it adds, is extended. Tests marked ``proof`` are left to `make proof` by both.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+EXTENDED: Final[Mapping[str, str]] = {
+    # real brokers: beyond the main paths of producer, consumer, group and admin
+    "tests/containers": "brokers in containers; tests/broker runs the same on embedded ones",
+    "tests/broker/conformance": "the fake cluster beside real brokers, field by field",
+    "tests/broker/durability": "three brokers killed and paused under load",
+    "tests/broker/test_access.py": "ACLs, each on a cluster with users",
+    "tests/broker/test_benchmarks.py": "each benchmark once",
+    "tests/broker/test_failover.py": "brokers that die and come back",
+    "tests/broker/test_group_members.py": "timeouts and fencing of members, in real seconds",
+    "tests/broker/test_java_reads_our_batches.py": "Java's tools, a JVM for each case",
+    "tests/broker/test_local_cluster.py": "clusters of each kind are started and ended",
+    "tests/broker/test_local_cluster_command.py": "clusters of each kind are started and ended",
+    "tests/broker/test_local_cluster_embedded.py": "clusters and start-up archives, in real seconds",
+    "tests/broker/test_near_replicas.py": "three brokers in racks",
+    "tests/broker/test_offsets_in_database.py": "an example",
+    "tests/broker/test_process_hooks.py": "programs that fork, end and are killed",
+    "tests/broker/test_producer_limits.py": "clusters with settings of their own",
+    "tests/broker/test_secure_refusals.py": "each refusal on a secured cluster; the simulation has them in virtual time",
+    "tests/broker/test_secure_sessions.py": "sessions that end, in real seconds",
+    "tests/broker/test_secured_cluster.py": "secured clusters of each kind",
+    "tests/interop": "other clients beside ours",
+    # what users install
+    "tests/test_packaging.py": "the wheel is built, which takes minutes",
+    # Spark: the flights demo stays
+    "tests/spark/test_security.py": "each way to log in, a JVM's streams for each",
+    "tests/spark/test_sink.py": "streams that fail and restart",
+    "tests/spark/test_source.py": "streams that fail and restart",
+    # chance
+    "tests/fuzz": "thousands of damaged inputs",
+    "tests/threads": "threads that change places by a seed",
+    "tests/simulation/test_seeds.py": "150 seeds of the whole client",
+}
+"""A folder, a file or ``file::function`` → the reason."""
+
+
+def is_extended(nodeid: str) -> bool:
+    """Whether the table names the test, its file or a folder above it."""
+    file, _, rest = nodeid.partition("::")
+    places = file.split("/")
+    function = rest.partition("[")[0].rpartition("::")[2]
+    prefixes = {"/".join(places[:end]) for end in range(1, len(places) + 1)}
+    return not EXTENDED.keys().isdisjoint(prefixes | {f"{file}::{function}"})

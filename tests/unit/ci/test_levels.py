@@ -1,0 +1,34 @@
+"""The levels of tests: each entry of the table names something that exists, and entries do not overlap."""
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.levels import EXTENDED, is_extended
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("entry", EXTENDED)
+def test_each_entry_names_a_folder_a_file_or_a_function_that_exists(entry: str) -> None:
+    file, _, function = entry.partition("::")
+    assert (ROOT / file).exists()
+    if function:
+        functions = {node.name for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert function in functions
+
+
+@pytest.mark.parametrize("entry", EXTENDED)
+def test_no_entry_is_covered_by_another(entry: str) -> None:
+    assert not any(entry != other and entry.startswith((f"{other}/", f"{other}::")) for other in EXTENDED)
+
+
+def test_a_folder_a_file_and_a_function_cover_their_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.levels.EXTENDED", {"tests/a": "", "tests/b/test_one.py": "", "tests/b/test_two.py::test_slow": ""})
+    covered = ["tests/a/test_x.py::test_y", "tests/a/deep/test_x.py::test_y[1]", "tests/b/test_one.py::test_y", "tests/b/test_two.py::test_slow[a::b]",
+               "tests/b/test_two.py::TestClass::test_slow"]
+    others = ["tests/ab/test_x.py::test_y", "tests/b/test_two.py::test_slower", "tests/b/test_onex.py::test_y"]
+    assert [each for each in covered if not is_extended(each)] == []
+    assert [each for each in others if is_extended(each)] == []
