@@ -1,4 +1,4 @@
-"""The folders, the links and the build configuration say the same."""
+"""The folders, the links and the build configuration agree."""
 from __future__ import annotations
 
 import importlib.util
@@ -66,7 +66,7 @@ def test_the_editable_install_works_from_elsewhere(name: str, tmp_path: Path) ->
 
 
 def test_a_checker_in_another_project_sees_the_types_with_the_checkout_on_its_path(tmp_path: Path) -> None:
-    """An editable install is an import hook, which checkers do not run; the links make the checkout itself readable."""
+    """An editable install is an import hook, which checkers do not run; the links make the checkout readable for them."""
     user = tmp_path / "user.py"
     user.write_text("from pyclient.records import TopicPartition\nreveal_type(TopicPartition('t', 0).partition)\n")
     checked = subprocess.run(
@@ -83,7 +83,7 @@ def test_each_compiled_module_has_its_source_where_the_build_looks() -> None:
 
 
 def test_each_compiled_module_runs_as_what_was_asked_for() -> None:
-    """The binary; with PYCLIENT_PURE=1 the twin of those that have one. Else figures and tests would be about the other."""
+    """The binary, or with PYCLIENT_PURE=1 the twin where there is one; otherwise tests would measure the wrong one."""
     for module in SETUPTOOLS.get("ext-modules", []):
         name = module["name"]
         spec = importlib.util.find_spec(name)
