@@ -47,7 +47,7 @@ def grow(cluster: LocalCluster, topic: str, total: int) -> None:
 
 
 def await_leaders(cluster: LocalCluster, topic: str, partitions: int, limit_s: float = 180) -> None:
-    """A topic that has just been made is refused for a while; retries must be in nobody's figures."""
+    """A topic that was just created is refused for a while; those retries must not be measured."""
     from confluent_kafka import KafkaException
 
     deadline = time.monotonic() + limit_s

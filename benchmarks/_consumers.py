@@ -1,6 +1,6 @@
 """The consumers under measure, each in a process of its own: ``python -m benchmarks._consumers`` takes jobs and gives figures, a line of JSON each.
 
-A client is a class: made, it knows no partition; ``run`` is told which to read and returns the number of records whose values it has seen;
+A client is a class without partitions; ``run`` gets the partitions and returns the number of records whose values it has read;
 ``position`` says where it stands then, over all partitions; ``close`` ends it. Loops stand inside ``run``, so that a client pays for its
 own calls and for no wrapper. None commits.
 """
@@ -114,7 +114,7 @@ class PyClient(Client):
 
     def position(self) -> int:
         assert not self.consumer.poll(0), "there is more than was counted"
-        return sum(self.consumer.position(where) for where in self.partitions)
+        return sum(self.consumer.position(tp) for tp in self.partitions)
 
 
 class PyClientPoll(PyClient):
@@ -190,7 +190,7 @@ class PyClientAsync(PyClient):
     async def position(self) -> int:  # type: ignore[override]
         await asyncio.sleep(0)  # a loop that was left ends in a task of its own
         assert not await self.consumer.poll(0), "there is more than was counted"
-        return sum([await self.consumer.position(where) for where in self.partitions])
+        return sum([await self.consumer.position(tp) for tp in self.partitions])
 
 
 class PyClientAsyncPoll(PyClientAsync):
@@ -353,7 +353,7 @@ class KafkaPython(Client):
         return count
 
     def position(self) -> int:
-        return sum(self.consumer.position(where) or 0 for where in self.partitions)
+        return sum(self.consumer.position(tp) or 0 for tp in self.partitions)
 
 
 class KafkaPythonPoll(KafkaPython):
@@ -398,7 +398,7 @@ class AioKafka(Client):
         return count
 
     async def position(self) -> int:
-        return sum([await self.consumer.position(where) for where in self.partitions])
+        return sum([await self.consumer.position(tp) for tp in self.partitions])
 
     async def close(self) -> None:
         await self.consumer.stop()
@@ -447,11 +447,11 @@ SHELL_FLAGS: Final = ("-server", "-Xmx512M", "-XX:+UseG1GC", "-XX:MaxGCPauseMill
 def java(job: Job) -> dict[str, float]:
     """ConsumerPerformance, less what the same program takes for one record; time is its own, from the assignment on."""
     idle, _ = java_run(job, 1)
-    cpu, told = java_run(job, job.records)
+    cpu, figures = java_run(job, job.records)
     megabytes = job.records * job.size / 2**20
-    if int(told["data.consumed.in.nMsg"]) != job.records or abs(float(told["data.consumed.in.MB"]) - megabytes) > 0.001:
-        raise RuntimeError(f"Java's client read {told}, and the topic holds {job.records} records of {megabytes} MB")
-    return {"seconds": int(told["fetch.time.ms"]) / 1000, "cpu": cpu - idle, "records": job.records}
+    if int(figures["data.consumed.in.nMsg"]) != job.records or abs(float(figures["data.consumed.in.MB"]) - megabytes) > 0.001:
+        raise RuntimeError(f"Java's client read {figures}, and the topic holds {job.records} records of {megabytes} MB")
+    return {"seconds": int(figures["fetch.time.ms"]) / 1000, "cpu": cpu - idle, "records": job.records}
 
 
 def java_run(job: Job, records: int) -> tuple[float, dict[str, str]]:
@@ -527,7 +527,7 @@ def check(job: Job, seen: int, position: int, value: object) -> None:
 
 
 def first(job: Job) -> dict[str, float]:
-    """Milliseconds from making a client, with a group nobody has used, to its first record."""
+    """Milliseconds from making a client, with a new group, to its first record."""
     with waiting() as wait, watched():
         clock = Clock()
         client = CLIENTS[job.client](job)

@@ -31,11 +31,11 @@ class Child:
         self._process = subprocess.Popen([sys.executable, "-m", module], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, job: NamedTuple) -> dict[str, Any]:
-        self.tell(json.dumps(job._asdict()))
+        self.send_line(json.dumps(job._asdict()))
         answer: dict[str, Any] = json.loads(self.hear())
         return answer
 
-    def tell(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()

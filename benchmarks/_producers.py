@@ -116,9 +116,9 @@ class PyClientLooking(PyClient):
 
     def run(self, load: Load) -> None:
         send, topic = self.producer.send, self.topic
-        told = [send(topic, value, key, partition=partition) for value, key, partition in load.rows]
+        sent = [send(topic, value, key, partition=partition) for value, key, partition in load.rows]
         self.producer.flush()
-        for each in told:
+        for each in sent:
             each.result(0)
 
 
@@ -223,15 +223,15 @@ class Confluent:
         if self.failures or self.delivered != len(load):
             raise RuntimeError(f"{self.delivered} of {len(load)} delivered: {self.failures[:3]}")
 
-    def _produce(self, load: Load, told: Callable[[Any, Any], None] | None) -> None:
+    def _produce(self, load: Load, on_delivery: Callable[[Any, Any], None] | None) -> None:
         produce, poll, topic = self.producer.produce, self.producer.poll, self.topic
         for number, (value, key, partition) in enumerate(load.rows):
             while True:
                 try:
                     if partition is None:
-                        produce(topic, value, key, on_delivery=told)
+                        produce(topic, value, key, on_delivery=on_delivery)
                     else:
-                        produce(topic, value, key, partition, told)
+                        produce(topic, value, key, partition, on_delivery)
                     break
                 except BufferError:  # its queue is full
                     poll(0.01)
@@ -245,7 +245,7 @@ class Confluent:
 
 
 class ConfluentUntold(Confluent):
-    """`produce` without callbacks: only the end offsets tell that all is there."""
+    """`produce` without callbacks: only the end offsets show that all records arrived."""
 
     def run(self, load: Load) -> None:
         self._produce(load, None)
@@ -265,12 +265,12 @@ class ConfluentAsync:
 
     async def run(self, load: Load) -> None:
         produce, topic = self.producer.produce, self.topic
-        told = []
+        sent = []
         for value, key, partition in load.rows:
             extra = {} if partition is None else {"partition": partition}
-            told.append(await produce(topic, value, key, **extra))
+            sent.append(await produce(topic, value, key, **extra))
         await self.producer.flush()
-        for each in told:
+        for each in sent:
             await each
 
     async def close(self) -> None:
@@ -298,9 +298,9 @@ class KafkaPython:
 
     def run(self, load: Load) -> None:
         send, topic = self.producer.send, self.topic
-        told = [send(topic, value, key=key, partition=partition) for value, key, partition in load.rows]
+        sent = [send(topic, value, key=key, partition=partition) for value, key, partition in load.rows]
         self.producer.flush()
-        for each in told:
+        for each in sent:
             each.get(0)
 
     def close(self) -> None:
@@ -327,9 +327,9 @@ class AioKafka:
 
     async def run(self, load: Load) -> None:
         send, topic = self.producer.send, self.topic
-        told = [await send(topic, value, key, partition) for value, key, partition in load.rows]
+        sent = [await send(topic, value, key, partition) for value, key, partition in load.rows]
         await self.producer.flush()
-        for each in told:
+        for each in sent:
             await each
 
     async def close(self) -> None:
@@ -406,7 +406,7 @@ def memory(job: Job) -> dict[str, float]:
     producer: Any = Producer(bootstrap_servers=job.bootstrap, compression_type=job.codec, max_block_ms=1000, delivery_timeout_ms=600_000)
     records = load(job, DISTINCT)
     producer.send(job.topic, b"warm").result()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = _status("VmRSS")
     print("ready", flush=True)
     sys.stdin.readline()  # the broker is frozen now

@@ -103,11 +103,11 @@ def growths(cluster: LocalCluster) -> dict[str, dict[str, Any]]:
     found = {}
     for codec in CODECS:
         with topic_of(cluster, 6) as topic, contextlib.closing(Child(PRODUCERS)) as child:
-            child.tell(json.dumps(Job("pyclient send", False, cluster.bootstrap_servers, topic, 6, 1, 100, "sticky", codec, "memory")._asdict()))
+            child.send_line(json.dumps(Job("pyclient send", False, cluster.bootstrap_servers, topic, 6, 1, 100, "sticky", codec, "memory")._asdict()))
             child.hear()
             cluster.pause()
             try:
-                child.tell("go")
+                child.send_line("go")
                 found[codec] = json.loads(child.hear())
             finally:
                 cluster.resume()

@@ -1,8 +1,7 @@
-"""Every block of the README, and of the pages without a test of their own, does what it says: Python runs against a
-real broker, commands run or are known to exist.
+"""Every Python block of the README and docs/groups.md runs against a real broker; every command runs or is known to exist.
 
-Python blocks run as a user's programs, in processes of their own, with the built wheel in front of the path and the
-address of a broker in the place of ``localhost:9092``. A shell line that no rule here knows is a failure.
+Each Python block runs in its own process, with the built wheel first on the path and a broker's address in place of
+``localhost:9092``. A shell line without a rule here is a failure.
 """
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ ORDER: Final = [
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What the README says, and what is right here: brokers started by the very commands of the README."""
+    """The README's addresses and the real ones: brokers started by the README's own commands."""
     plain, secured = (line.split() for line in README.commands if "pyclient.testing broker" in line)
     assert (plain[0], secured) == ("python", [*plain, "--secure"])
     command, folder = [sys.executable, *plain[1:]], tmp_path_factory.mktemp("broker")
@@ -40,8 +39,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 def test_the_python_block_runs(block: Block, written: dict[str, str], installed: Path, tmp_path: Path) -> None:
     program = tmp_path / "readme.py"
     text = block.text
-    for said, right in written.items():
-        text = text.replace(said, right)
+    for shown, real in written.items():
+        text = text.replace(shown, real)
     program.write_text(text)
     run(sys.executable, "-W", "error::ResourceWarning", str(program), cwd=tmp_path, timeout=BLOCK_S, PYTHONPATH=str(installed))
 
@@ -54,7 +53,7 @@ def test_the_python_block_passes_strict_mypy(block: Block, tmp_path: Path) -> No
 
 
 def pip_install(line: str) -> None:
-    """Let pip resolve it from the checkout without installing; the extras must exist, or pip only warns."""
+    """Pip resolves the line from the checkout without installing. The extras must exist: pip only warns otherwise."""
     wanted = re.findall(r"\[([\w,]+)\]", line)
     assert {name for each in wanted for name in each.split(",")} <= set(extras())
     arguments = [word.strip("'") for word in line.split()[3:]]
@@ -62,7 +61,7 @@ def pip_install(line: str) -> None:
 
 
 def broker(line: str) -> None:
-    """The fixture `written` runs it for the Python blocks; here only its help must know the words."""
+    """The fixture `written` runs the command; here its help must list the options."""
     said = run(sys.executable, *line.split()[1:], "--help")
     assert all(word in said for word in line.split()[3:])
 
@@ -81,17 +80,17 @@ def test_the_command_does_what_it_says(line: str) -> None:
     rules[0](line)
 
 
-def test_every_block_is_run() -> None:
+def test_every_block_has_a_language_that_the_tests_run() -> None:
     assert {block.language for block in README.blocks} == {"python", "bash"}
 
 
-def test_the_sections_stand_in_the_promised_order() -> None:
+def test_the_sections_are_in_order() -> None:
     assert re.findall(r"^## (.*)$", README.text, re.MULTILINE) == ORDER
 
 
 def test_the_first_sections_are_all_a_newcomer_needs(written: dict[str, str]) -> None:
-    """The addresses printed by the brokers are what the blocks use."""
-    assert all(re.fullmatch(r"[\w.:\[\]-]+:\d+", right) for said, right in written.items() if said.endswith(("2", "3")))
+    """The blocks use the addresses that the brokers print."""
+    assert all(re.fullmatch(r"[\w.:\[\]-]+:\d+", real) for shown, real in written.items() if shown.endswith(("2", "3")))
     assert "bootstrap.servers=" in README.text
 
 
@@ -114,7 +113,7 @@ def test_each_file_in_the_table_of_packages_exists() -> None:
 
 
 def test_nothing_keeps_running_after_ctrl_c(tmp_path: Path) -> None:
-    """The broker of the README ends with its command; a later connection is refused."""
+    """The README's broker ends with its command: later connections are refused."""
     import socket
 
     with served([sys.executable, "-m", "pyclient.testing", "broker"], tmp_path) as printed:

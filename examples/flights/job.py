@@ -67,7 +67,7 @@ def session(scratch: Path) -> Iterator[SparkSession]:
 
 
 def run(spark: SparkSession, bootstrap: str, names: Names, total: int, scratch: Path, show: Show) -> Outcome:
-    """Aggregate everything that is in the topic, with one restart on the way; *show* is told how many rows are read."""
+    """Aggregate everything that is in the topic, with one restart; *show* gets the number of rows read so far."""
     query = _Query(spark, bootstrap, names, total, scratch / "checkpoint", show)
     query.first_part()
     query.second_part()
@@ -75,7 +75,7 @@ def run(spark: SparkSession, bootstrap: str, names: Names, total: int, scratch: 
 
 
 class _Query:
-    """Two runs of one query, and what its progress reports have told: rows by number of the batch."""
+    """Two runs of one query, and the rows of each batch from its progress reports."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, names: Names, total: int, checkpoint: Path, show: Show) -> None:
         self._changes = aggregated(flights(spark, bootstrap, names.flights, total // BATCHES + PARTITIONS))
@@ -111,7 +111,7 @@ class _Query:
         self._note(query)
 
     def outcome(self) -> Outcome:
-        """A restart counts if the second run has the first one's identity: that is kept in the checkpoint."""
+        """A restart counts if the second run has the first one's id, which the checkpoint stores."""
         identities, runs = ({run[number] for run in self._runs} for number in (0, 1))
         restarts = len(runs) - 1 if len(identities) == 1 else 0
         return Outcome(sum(self._rows.values()), sum(rows > 0 for rows in self._rows.values()), restarts)
@@ -129,7 +129,7 @@ class _Query:
         self._sink(changes, batch)
 
     def _hold(self) -> None:
-        """However fast Spark is, work is left when the query is stopped: this batch does not go on before."""
+        """Block this batch until the query is stopped, so that work is left however fast Spark is."""
         assert self._to_stop is not None
         self._held.set()
         for _ in range(int(STOP_LIMIT_S / HOLD_S)):

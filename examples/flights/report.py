@@ -41,7 +41,7 @@ class Report:
 
     @contextmanager
     def step(self, name: str, what: str, total: int | None = None) -> Iterator[Advance]:
-        """Run a step; the caller tells how much further it is. Its time is kept under *name*."""
+        """Run a step; the caller reports its progress. Its time is kept under *name*."""
         began = time.monotonic()
         shown = self._bar if self._console.is_terminal else self._lines
         with shown(what, total) as advance:

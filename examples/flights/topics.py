@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from examples.flights.data import CarrierMonth, Delays, Row, flight
 from pyclient import Admin, Consumer, NewTopic, Producer, TopicPartition
-from pyclient.errors import PartialFailureError, KafkaTimeoutError, TopicExistsError
+from pyclient.errors import KafkaTimeoutError, PartialFailureError, TopicExistsError
 
 PARTITIONS: Final = 6
 SILENCE_S: Final = 60.0
@@ -35,7 +35,7 @@ def create(bootstrap: str) -> Names:
 
 
 def _created(admin: Admin, names: Names) -> bool:
-    """False when somebody else was faster."""
+    """False when another program has created them first."""
     try:
         admin.create_topics([NewTopic(names.flights, PARTITIONS), NewTopic(names.delays, PARTITIONS)])
     except PartialFailureError as error:
@@ -60,19 +60,19 @@ def produce(bootstrap: str, topic: str, given: Iterable[Row], advance: Advance) 
 def records_in(bootstrap: str, topic: str) -> int:
     """How many records the topic holds, by its offsets."""
     with Consumer(bootstrap_servers=bootstrap) as consumer:
-        wheres = _partitions(bootstrap, topic)
-        ends, begins = consumer.end_offsets(wheres), consumer.beginning_offsets(wheres)
-    return sum(ends[where] - begins[where] for where in wheres)
+        partitions = _partitions(bootstrap, topic)
+        ends, begins = consumer.end_offsets(partitions), consumer.beginning_offsets(partitions)
+    return sum(ends[tp] - begins[tp] for tp in partitions)
 
 
 def newest(bootstrap: str, topic: str) -> dict[CarrierMonth, Delays]:
     """Read the topic to its end: the last value of each key."""
     found: dict[bytes | None, bytes | None] = {}
     with Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        wheres = _partitions(bootstrap, topic)
-        reached, ends = consumer.beginning_offsets(wheres), consumer.end_offsets(wheres)
-        consumer.assign(wheres)
-        while any(reached[where] < end for where, end in ends.items()):
+        partitions = _partitions(bootstrap, topic)
+        reached, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        while any(reached[tp] < end for tp, end in ends.items()):
             records = consumer.poll(SILENCE_S)
             if not records:
                 raise KafkaTimeoutError(f"{topic} ends at {ends}, but nothing came for {SILENCE_S:g} s at {reached}")

@@ -1,4 +1,4 @@
-"""Partitions as a Java service chose them by ``Math.floorMod(key.hashCode(), partitions)``: a user's plugin for pyclient.
+"""The partitions that a Java service chose by ``Math.floorMod(key.hashCode(), partitions)``: a user's plugin for pyclient.
 
 Keys are texts in UTF-8; Java's hash is over their UTF-16 units.
 """
@@ -12,13 +12,13 @@ __all__ = ["JavaHashCodePartitioner", "hash_code"]
 
 
 class JavaHashCodePartitioner:
-    """``String.hashCode()`` of the key; records without a key stick to one partition after another."""
+    """``String.hashCode()`` of the key; records without a key are sticky."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
         """The same text gives the same partition as in Java."""
         if key is None:
             return STICKY
-        return hash_code(key.decode()) % len(partitions)  # Python's % never is negative, as Java's floorMod
+        return hash_code(key.decode()) % len(partitions)  # Python's % is never negative, like Java's floorMod
 
 
 def hash_code(text: str) -> int:

@@ -1,7 +1,7 @@
-"""Records live for a time and are not read after it: a user's plugin for pyclient.
+"""Records with a time to live: a user's plugin for pyclient.
 
-A record says in its header ``ttl`` how many seconds it is good for; one that does not say so lives as long as the interceptor is told. The time
-runs from the record's timestamp; a record without one is always read.
+The header ``ttl`` is a record's time to live in seconds; the interceptor has a default for records without it. The time starts
+at the record's timestamp; a record without a timestamp never expires.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TtlInterceptor"]
 
 
 class TtlInterceptor:
-    """Leaves out records older than *seconds*, or than their own header says. Positions and commits move over them."""
+    """Leaves out records older than *seconds*, or than their own header. Positions and commits move past them."""
 
     def __init__(self, seconds: float = 3600.0, *, header: str = "ttl", clock: Callable[[], float] = time.time) -> None:
         self._seconds = seconds
@@ -24,20 +24,20 @@ class TtlInterceptor:
         """How many records were left out."""
 
     def on_consume(self, records: Records, /) -> Records:
-        """Called before records are handed out, whether they are polled or iterated over; columns show what is returned, too."""
+        """Called before poll, iteration or columns return the records."""
         now = self._clock()
         fresh = records.filter(lambda record: self._lives(record, now))
         self.expired += len(records) - len(fresh)
         return fresh
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> None:
-        """Commits are of no interest here."""
+        """Required by the Protocol; commits do not matter here."""
 
     def _lives(self, record: Record, now: float) -> bool:
         return record.timestamp < 0 or now - record.timestamp / 1000 <= self._ttl(record)
 
     def _ttl(self, record: Record) -> float:
-        """Seconds that *record* is good for; of several headers the last one counts, and one that is no number does not."""
+        """Time to live in seconds; the last header that is a number counts."""
         for name, value in reversed(record.headers):
             if name == self._header and value is not None:
                 try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from examples.offsets_in_database import Database, Overtaken, copy
+from examples.offsets_in_database import Database, OvertakenError, copy
 from pyclient import Consumer, Record, TopicPartition
 from pyclient.errors import OffsetOutOfRangeError
 from pyclient.testing import FakeCluster
@@ -91,7 +91,7 @@ def test_who_was_overtaken_writes_nothing(tmp_path: Path) -> None:
     mine.begin_at(WHERE, 10)
     mine.begin_at(WHERE, 5)
     other.store(WHERE, [("orders", 0, 10, "a")], 10, 11)
-    with pytest.raises(Overtaken, match="orders-0 is not at offset 10 any more but at 11"):
+    with pytest.raises(OvertakenError, match="orders-0 is no longer at offset 10 but at 11"):
         mine.store(WHERE, [("orders", 0, 10, "a")], 10, 11)
     mine.store(WHERE, [("orders", 0, 11, "b")], 11, 12)
     assert other.rows() == [("orders", 0, 10, "a"), ("orders", 0, 11, "b")]
