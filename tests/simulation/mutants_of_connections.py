@@ -9,7 +9,7 @@ from tests.simulation.mutation import Museum, Target, nothing, returns
 MUSEUM: Final = Museum()
 bug = MUSEUM.bug
 CONNECTION: Final = "pyclient.net.connection:Connection"
-POOL: Final = "pyclient.net.pool:ConnectionPool"
+CONNECTOR: Final = "pyclient.net.connector:Connector"
 DRIVER: Final = "pyclient.client.driver:Driver"
 RECONNECTS: Final = "pyclient.core.connection:Reconnects"
 RENEWAL_AFTER: Final = "pyclient.core.sasl:renewal_after"
@@ -18,15 +18,9 @@ RENEWAL_AFTER: Final = "pyclient.core.sasl:renewal_after"
 
 bug("connections", "an overdue response does not end the connection", "half-open connections", f"{CONNECTION}.expire")(nothing)
 bug("connections", "a throttled client goes on", "M09: KIP-219", f"{CONNECTION}._throttle")(returns(0.0))
-bug("connections", "the loop sets no timer", "Java 20780: stuck", f"{DRIVER}._wake_by")(nothing)
-
-
-@bug("connections", "requests in flight are forgotten when the connection breaks", "aiokafka: futures that never end", f"{CONNECTION}._lost")
-def _(original: Target) -> Target:
-    def lost(self: Any, *rest: Any) -> None:
-        self._in_flight.clear()
-        original(self, *rest)
-    return lost
+bug("connections", "requests in flight are forgotten when the connection breaks", "aiokafka: futures that never end",
+    "pyclient.net.in_flight:InFlightRequests.fail")(returns(0))
+bug("connections", "the loop sets no timer", "Java 20780: stuck", f"{DRIVER}._set_timer")(nothing)
 
 
 @bug("connections", "reconnecting has no back-off", "Java: connection storms", f"{RECONNECTS}.failed")
@@ -42,30 +36,31 @@ def _(_original: Target) -> Target:
     return lambda self, _now: self.failures == 0
 
 
-@bug("connections", "more requests are in flight than allowed", "max.in.flight", f"{POOL}._free")
+@bug("connections", "more requests are in flight than allowed", "max.in.flight", "pyclient.net.node_connections:NodeConnections.free_slots")
 def _(original: Target) -> Target:
-    def free(self: Any, host: Any, use: Any) -> int:
-        connection = host.connections.get(use)
-        return max(int(original(self, host, use)), int(connection is not None and connection.ready))
+    def free(self: Any, use: Any) -> int:
+        connection = self.connections.get(use)
+        return max(int(original(self, use)), int(connection is not None and connection.ready))
     return free
 
 
-@bug("connections", "an earlier deadline waits for the timer that is set", "Java 20780: stuck", f"{DRIVER}._wake_by")
+@bug("connections", "an earlier deadline waits for the timer that is set", "Java 20780: stuck", f"{DRIVER}._set_timer")
 def _(original: Target) -> Target:
-    def wake_by(self: Any, deadline: float) -> None:
+    def set_timer(self: Any, deadline: float) -> None:
         if self._timer_at is None:
             original(self, deadline)
-    return wake_by
+    return set_timer
 
 
-@bug("connections", "the loop never sleeps", "Java 20253: busy loops", f"{DRIVER}._wake_by")
+@bug("connections", "the loop never sleeps", "Java 20253: busy loops", f"{DRIVER}._set_timer")
 def _(original: Target) -> Target:
     return lambda self, _deadline: original(self, self._clock())
 
 
 # --- logins ----------------------------------------------------------------------------------------------------------
 
-bug("logins", "a renewal is not notified when nothing is in flight any more", "M11: stuck", f"{CONNECTION}._tell_drained")(nothing)
+bug("logins", "requests are written after the end of the session", "KIP-368", "pyclient.core.sasl:Session.is_over")(returns(False))
+bug("logins", "a renewal is not notified when nothing is in flight any more", "M11: stuck", "pyclient.net.in_flight:InFlightRequests.notify_if_empty")(nothing)
 
 
 @bug("logins", "a session is renewed when it is almost over", "KIP-368", RENEWAL_AFTER)
@@ -78,42 +73,31 @@ def _(_original: Target) -> Target:
     return lambda lifetime, _random: lifetime * 0.05
 
 
-@bug("logins", "requests are written after the end of the session", "KIP-368", f"{CONNECTION}.ready")
-def _(original: Target) -> Target:
-    def ready(self: Any) -> bool:
-        ends_at, self.session_ends_at = self.session_ends_at, None
-        try:
-            return bool(original(self))
-        finally:
-            self.session_ends_at = ends_at
-    return ready
-
-
-@bug("logins", "no session is ever renewed", "KIP-368", f"{POOL}._renew")
+@bug("logins", "no session is ever renewed", "KIP-368", f"{CONNECTOR}._authenticate_again")
 def _(_original: Target) -> Target:
     async def renew(*_: Any) -> None:
         pass
     return renew
 
 
-@bug("logins", "a login does not wait for the end of a throttle", "M09: KIP-219", f"{CONNECTION}._keep_silence")
+@bug("logins", "a login does not wait for the end of a throttle", "M09: KIP-219", "pyclient.net.authentication:Authentication._wait_while_muted")
 def _(_original: Target) -> Target:
     async def keep_silence(_self: Any) -> None:
         pass
     return keep_silence
 
 
-@bug("logins", "a refused token ends the client", "credentials that can change", f"{POOL}._give_up_if_refused")
+@bug("logins", "a refused token ends the client", "credentials that can change", f"{CONNECTOR}._give_up_if_refused")
 def _(_original: Target) -> Target:
     return lambda self, error: self._on_refused(error) if isinstance(error, AuthenticationError) else None
 
 
-@bug("logins", "every connection calls a token service that is down", "busy loops", "pyclient.sasl.tokens:Tokens._at_hand")
+@bug("logins", "every connection calls a token service that is down", "busy loops", "pyclient.sasl.tokens:TokenCache._valid")
 def _(original: Target) -> Target:
     def at_hand(self: Any) -> Any:
-        failed, self._failed = self._failed, None
+        failed, self._failure = self._failure, None
         try:
             return original(self)
         finally:
-            self._failed = failed
+            self._failure = failed
     return at_hand

@@ -11,9 +11,10 @@ from tests.simulation.mutation import Museum, Target, Without, nothing, returns
 
 MUSEUM: Final = Museum()
 bug = MUSEUM.bug
+QUEUES: Final = "pyclient.core.sending.leader_queues:LeaderQueues"
 SENDER: Final = "pyclient.core.sending.sender:Sender"
 SEQUENCE: Final = "pyclient.core.sending.sequencing:PartitionSequence"
-JUDGE: Final = "pyclient.core.sending.produce_outcome:judge"
+JUDGE: Final = "pyclient.core.sending.produce_outcome:produce_outcome"
 
 # --- order and sequences ---------------------------------------------------------------------------------------------
 
@@ -46,7 +47,7 @@ def _(original: Target) -> Target:
     return sent
 
 
-@bug("produce", "a gap in the sequences ends the batch", "aiokafka: no recovery from gaps", f"{SEQUENCE}.judged")
+@bug("produce", "a gap in the sequences ends the batch", "aiokafka: no recovery from gaps", f"{SEQUENCE}.interpret")
 def _(_original: Target) -> Target:
     return lambda self, batch, verdict, **_: verdict
 
@@ -73,7 +74,7 @@ def _(original: Target) -> Target:
 # --- outcomes --------------------------------------------------------------------------------------------------------
 
 
-@bug("produce", "a lost response counts as success", "franz-go: success reported on UNKNOWN_SERVER_ERROR", f"{SENDER}._verdicts")
+@bug("produce", "a lost response counts as success", "franz-go: success reported on UNKNOWN_SERVER_ERROR", "pyclient.core.sending.produce_request:_outcomes")
 def _(original: Target) -> Target:
     def verdicts(*arguments: Any) -> Iterator[tuple[Any, Any]]:
         for batch, verdict in original(*arguments):
@@ -115,11 +116,11 @@ bug("produce", "a failed delivery is never reported", "Java: a delivery that nev
 # --- deadlines, memory, progress -------------------------------------------------------------------------------------
 
 bug("produce", "overdue batches wait for ever", "aiokafka: idempotent batches never expire", f"{SENDER}._expire")(nothing)
-bug("produce", "a failed batch is not sent again after its back-off", "Java 20780: stuck", f"{SENDER}._wake_rested")(nothing)
-bug("produce", "a completed request starts no other batch", "Java 20780: stuck", f"{SENDER}._place")(nothing)
+bug("produce", "a failed batch is not sent again after its back-off", "Java 20780: stuck", f"{QUEUES}._end_pauses")(nothing)
+bug("produce", "a completed request starts no other batch", "Java 20780: stuck", f"{QUEUES}.place")(nothing)
 
 
-@bug("produce", "batches stay in the queue of the old leader", "Java: stale leader", f"{SENDER}._follow_leaders")
+@bug("produce", "batches stay in the queue of the old leader", "Java: stale leader", f"{QUEUES}._follow_leaders")
 def _(original: Target) -> Target:
     def follow_leaders(self: Any, *rest: Any) -> None:
         if not self._view:
@@ -127,12 +128,9 @@ def _(original: Target) -> Target:
     return follow_leaders
 
 
-@bug("produce", "a failed batch is sent again without a back-off", "Java 20253: busy loops", f"{SENDER}._rest")
+@bug("produce", "a failed batch is sent again without a back-off", "Java 20253: busy loops", f"{QUEUES}.pause")
 def _(original: Target) -> Target:
-    def rest(self: Any, now: float, batch: Any, *others: Any, **named: Any) -> None:
-        original(self, now, batch, *others, **named)
-        self._resting[batch.queue] = attrs.evolve(self._resting[batch.queue], until=now)
-    return rest
+    return lambda self, queue, _until: original(self, queue, 0.0)
 
 
 @bug("produce", "memory of a completed batch is never released", "a leak", f"{SENDER}._settle")

@@ -88,6 +88,7 @@ def _(_original: Target) -> Target:
 
 # --- metadata --------------------------------------------------------------------------------------------------------
 
+bug("metadata", "a new topic is not requested at once", "M01", "pyclient.core.topic_interest:TopicInterest.unrequested")(returns(False))
 bug("metadata", "a stale view is not refreshed", "M01", f"{METADATA}.request_update")(nothing)
 
 
@@ -96,9 +97,9 @@ def _(_original: Target) -> Target:
     return lambda _known, answered: answered
 
 
-@bug("metadata", "metadata is requested at the network's speed", "Java 20854: busy loops", f"{METADATA}._due")
+@bug("metadata", "metadata is requested at the network's speed", "Java 20854: busy loops", "pyclient.core.metadata_refresh:RefreshTimer.is_due")
 def _(original: Target) -> Target:
-    return lambda self, now: self._asked or original(self, now)
+    return lambda self, now: self.state.name == "STALE" or original(self, now)
 
 
 @bug("metadata", "a failed request is the last one", "franz-go: metadata that stops", f"{METADATA}._failed")
@@ -107,14 +108,6 @@ def _(original: Target) -> Target:
         original(self, *rest)
         self._in_flight = True
     return failed
-
-
-@bug("metadata", "a new topic is never requested", "M01", f"{METADATA}.want")
-def _(original: Target) -> Target:
-    def want(self: Any, topic: str, *rest: Any) -> None:
-        original(self, topic, *rest)
-        self._fresh.discard(topic)
-    return want
 
 
 @bug("metadata", "the response about one topic replaces the whole view", "M01: partial updates", f"{CLUSTER}:Cluster.updated")
