@@ -1,0 +1,174 @@
+"""Which node each partition is fetched from, or why it is not fetched now (C02, C09).
+
+Knows positions, leaders and near replicas; knows no requests and no data. A partition is in the fetch session of one node,
+unless it has no position or no leader, is paused or held, rests after an error, or has enough data buffered.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyclient.buffers.fetch_buffer import FetchBuffer
+from pyclient.codec.apis import Api
+from pyclient.core.acl_errors import error_of
+from pyclient.core.backoff import WaitPolicy
+from pyclient.core.fetching.assigned_positions import AssignedPositions
+from pyclient.core.fetching.positions import Position
+from pyclient.core.fetching.replicas import NearReplicas
+from pyclient.core.fetching.sessions import Wish
+from pyclient.core.fetching.sources import Sources
+from pyclient.core.metadata import Metadata
+from pyclient.errors import error_for
+from pyclient.records import TopicPartition
+
+AHEAD: Final = 2
+"""Responses buffered per partition before it is left out of fetches."""
+
+
+class Placement:
+    """Moves partitions between the sessions of nodes as positions, leaders, pauses and errors change."""
+
+    def __init__(self, positions: AssignedPositions, buffer: FetchBuffer, metadata: Metadata, sources: Sources,
+                 near: NearReplicas, *, backoff: WaitPolicy) -> None:
+        self._positions = positions
+        self._buffer = buffer
+        self._metadata = metadata
+        self._sources = sources
+        self._near = near
+        self._backoff = backoff
+        self._paused: set[TopicPartition] = set()
+        self._held: set[TopicPartition] = set()  # assigned, but not yet or no longer for the user's thread to read
+        self._resting: dict[TopicPartition, float] = {}  # until when, after an error
+        self._leaderless: dict[TopicPartition, None] = {}  # in order, so that a run can be repeated exactly
+        self._cluster_version = 0
+
+    # ---- the node of a partition ------------------------------------------------------------------------------------
+
+    def place(self, tp: TopicPartition) -> None:
+        """Put the partition into the session of its node if it may be fetched now; otherwise remove it from its session."""
+        position = self._positions.by_partition.get(tp)
+        if position is None or not self.is_fetchable(position):
+            self._sources.take(tp)
+            return
+        node = self._node(tp)
+        if node is None:
+            self._sources.take(tp)
+            self._leaderless[tp] = None
+            self._metadata.request_update()
+        else:
+            self._sources.put(tp, node)
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Remove the partition from its session, and end its rest: its position is set or looked up next."""
+        self._leaderless.pop(tp, None)
+        self._resting.pop(tp, None)
+        self._sources.take(tp)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition is not assigned any more."""
+        self._paused.discard(tp)
+        self._held.discard(tp)
+        self._near.end(tp)
+        self.remove(tp)
+
+    def is_fetchable(self, position: Position) -> bool:
+        """Whether a request may name the partition now."""
+        tp = position.tp
+        return (position.known and tp not in self._paused and tp not in self._held and tp not in self._resting
+                and not self._buffer.is_full(tp, AHEAD))
+
+    def _node(self, tp: TopicPartition) -> int | None:
+        """The node to read from: a near replica, else the leader."""
+        near = self._near.of(tp)
+        return self._metadata.cluster.leader(tp) if near is None else near
+
+    # ---- what the user wants ----------------------------------------------------------------------------------------
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The paused partitions."""
+        return frozenset(self._paused)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return and fetch nothing of these until `resume`."""
+        paused = list(partitions)
+        self._paused.update(paused)
+        self.apply_pauses()
+        for tp in paused:
+            self.place(tp)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """End `pause` for these."""
+        resumed = list(partitions)
+        self._paused.difference_update(resumed)
+        self.apply_pauses()
+        for tp in resumed:
+            self.place(tp)
+
+    def apply_pauses(self) -> None:
+        """Let the buffer return nothing of the paused partitions."""
+        self._buffer.pause(self._paused)
+
+    def hold(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch nothing of these until `release`."""
+        held = list(partitions)
+        self._held.update(held)
+        for tp in held:
+            self.place(tp)
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """End `hold`; to be placed once its position is looked up, if it has none."""
+        self._held.difference_update(partitions)
+
+    # ---- rests after errors -----------------------------------------------------------------------------------------
+
+    def rest(self, position: Position, now: float) -> None:
+        """Do not fetch or look up the partition for a while after a failure, the longer the more there were in a row."""
+        position.failures += 1
+        self._resting[position.tp] = now + self._backoff.after(position.failures)
+
+    def rests(self, tp: TopicPartition) -> bool:
+        """Whether the partition waits after an error."""
+        return tp in self._resting
+
+    def end_rests(self, now: float) -> list[TopicPartition]:
+        """Place the partitions whose rest is over, and return them."""
+        if not self._resting:
+            return []
+        rested = [tp for tp, until in self._resting.items() if now >= until]
+        for tp in rested:
+            del self._resting[tp]
+            self.place(tp)
+        return rested
+
+    def next_deadline(self) -> float | None:
+        """When the next rest ends."""
+        return min(self._resting.values(), default=None)
+
+    # ---- leaders and near replicas ----------------------------------------------------------------------------------
+
+    def follow_metadata(self) -> None:
+        """Move partitions after a change of the metadata."""
+        cluster = self._metadata.cluster
+        if self._cluster_version == cluster.version:
+            return
+        self._cluster_version = cluster.version
+        waiting = [*self._leaderless, *self._sources.wanted()]
+        self._leaderless.clear()
+        for tp in waiting:
+            self._surface_topic_error(tp)
+        for tp in (*waiting, *self._near.follow(cluster), *self._sources.outdated(self._is_up_to_date)):
+            self.place(tp)
+        self._sources.forget_nodes(self._metadata.cluster.nodes.__contains__)
+
+    def _is_up_to_date(self, tp: TopicPartition, node: int, wish: Wish) -> bool:
+        """Whether metadata still agrees with what the broker was sent."""
+        known = self._metadata.cluster.partition(tp)
+        return (known is not None and node == self._node(tp) and wish.leader_epoch == known.epoch
+                and wish.topic_id == self._metadata.cluster.topics[tp.topic].id)
+
+    def _surface_topic_error(self, tp: TopicPartition) -> None:
+        """M03: polls raise an error of the topic that waiting cannot cure, once for each metadata response that has it."""
+        topic, position = self._metadata.cluster.topics.get(tp.topic), self._positions.by_partition.get(tp)
+        if topic is not None and position is not None and topic.error and not error_for(topic.error).retriable:
+            self._positions.fail(position, error_of(Api.METADATA, topic.error, tp=tp), lasting=False)
