@@ -21,11 +21,11 @@ from pyclient.core.fetching.lookups import OffsetLookups
 from pyclient.core.fetching.placement import Placement
 from pyclient.core.fetching.position_lookups import FindCommitted, PositionLookups
 from pyclient.core.fetching.positions import Event, Position
-from pyclient.core.fetching.replicas import NearReplicas
+from pyclient.core.fetching.preferred_replicas import PreferredReplicas
 from pyclient.core.fetching.requests import BY_NAME, fetch_fields
 from pyclient.core.fetching.responses import FetchResponses
 from pyclient.core.fetching.session_close import SessionClose
-from pyclient.core.fetching.sessions import Asking, Wish
+from pyclient.core.fetching.sessions import SessionRequest, PartitionRequest
 from pyclient.core.fetching.sources import Sources
 from pyclient.core.manager import Outcome, Ready, Request, Use, earliest
 from pyclient.core.metadata import Metadata
@@ -44,14 +44,14 @@ class Fetcher:
         self._metadata = metadata
         self._limits = limits
         self._sources = Sources()
-        self._near = NearReplicas(limits.rack, limits.replica_lease)
+        self._preferred = PreferredReplicas(limits.rack, limits.replica_lease)
         self._fetch_wait = FetchWait()
         self._reserved = 0  # bytes of the buffer that responses under way may need
         self._assigned = AssignedPositions(buffer)
-        self._placement = Placement(self._assigned, buffer, metadata, self._sources, self._near, backoff=backoff)
+        self._placement = Placement(self._assigned, buffer, metadata, self._sources, self._preferred, backoff=backoff)
         self._lookups = PositionLookups(self._assigned, self._placement, metadata, lookups,
                                         reset_time=reset_time, find_committed=find_committed)
-        self._responses = FetchResponses(self._assigned, self._lookups, self._placement, self._near, buffer, metadata, limits,
+        self._responses = FetchResponses(self._assigned, self._lookups, self._placement, self._preferred, buffer, metadata, limits,
                                          self._fetch_wait)
         self.session_close = SessionClose(self._sources, limits)
 
@@ -153,20 +153,20 @@ class Fetcher:
         drained = self._buffer.take_drained()
         if drained:
             self._fetch_wait.drained(now)
-        for tp in (*drained, *self._near.expire(now), *self._near.give_up(now)):
+        for tp in (*drained, *self._preferred.expire(now), *self._preferred.give_up(now)):
             self._placement.place(tp)
         for node in self._sources.idle():
             room = self._room()
             if room and self._is_reachable(node, now, ready):
-                asking = self._sources.ask(node, functools.partial(self._wish, now))
-                if asking is not None:
-                    yield self._request(node, asking, room, now)
+                session_request = self._sources.next_request(node, functools.partial(self._request_of, now))
+                if session_request is not None:
+                    yield self._request(node, session_request, room, now)
 
     def next_deadline(self) -> float | None:
         """When the next rest after an error ends, or the next near replica that cannot be reached is given up."""
         if self.session_close.begun:
             return None
-        return earliest(self._placement.next_deadline(), self._near.next_deadline())
+        return earliest(self._placement.next_deadline(), self._preferred.next_deadline())
 
     @property
     def under_way(self) -> list[TopicPartition]:
@@ -177,7 +177,7 @@ class Fetcher:
 
     def _is_reachable(self, node: int, now: float, ready: Ready) -> bool:
         is_ready = bool(ready.slots(node, Use.FETCH))
-        self._near.reached(node, ready=is_ready, now=now)
+        self._preferred.reached(node, ready=is_ready, now=now)
         return is_ready
 
     def _room(self) -> int:
@@ -198,15 +198,15 @@ class Fetcher:
             return min(self._limits.max_bytes, self._limits.buffer_memory)  # a broker sends one batch even if it is larger
         return min(room, self._limits.max_bytes) if room >= self._limits.max_partition_bytes else 0
 
-    def _wish(self, now: float, tp: TopicPartition) -> Wish | None:
+    def _request_of(self, now: float, tp: TopicPartition) -> PartitionRequest | None:
         """What to request of a partition now; None if it is not to be fetched any more."""
         position, known = self.positions.get(tp), self._metadata.cluster.partition(tp)
         if position is None or known is None or not (
                 self._placement.is_fetchable(position) and self._lookups.is_of_current_topic(position, now)):
             return None
-        return Wish(position.offset, position.generation, known.epoch, position.epoch, self._metadata.cluster.topics[tp.topic].id)
+        return PartitionRequest(position.offset, position.generation, known.epoch, position.epoch, self._metadata.cluster.topics[tp.topic].id)
 
-    def _request(self, node: int, asking: Asking, room: int, now: float) -> Request:
+    def _request(self, node: int, session_request: SessionRequest, room: int, now: float) -> Request:
         session = self._sources.session(node)
         reserved = min(room, len(session.partitions) * self._limits.max_partition_bytes)
         self._reserved += reserved
@@ -215,11 +215,11 @@ class Fetcher:
         def done(now: float, outcome: Outcome) -> None:
             self._reserved -= reserved
             moving = self._sources.ended(node)
-            self._responses.on_outcome(now, node, self._sources.session(node), asking, outcome)
+            self._responses.on_outcome(now, node, self._sources.session(node), session_request, outcome)
             for tp in moving:
                 self._placement.place(tp)
 
         return Request(node=node, use=Use.FETCH, api=Api.FETCH, done=done,
-                       fields=fetch_fields(asking, self._limits, rack=self._near.rack(now), max_bytes=room, wait=wait),
+                       fields=fetch_fields(session_request, self._limits, rack=self._preferred.rack(now), max_bytes=room, wait=wait),
                        timeout=self._limits.request_timeout + self._limits.max_wait,
-                       versions=BY_NAME if asking.by_name else None)
+                       versions=BY_NAME if session_request.by_name else None)

@@ -1,6 +1,6 @@
 """Which node each partition is fetched from, or why it is not fetched now (C02, C09).
 
-Knows positions, leaders and near replicas; knows no requests and no data. A partition is in the fetch session of one node,
+Knows positions, leaders and preferred replicas; knows no requests and no data. A partition is in the fetch session of one node,
 unless it has no position or no leader, is paused or held, rests after an error, or has enough data buffered.
 """
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pyclient.core.acl_errors import error_of
 from pyclient.core.backoff import WaitPolicy
 from pyclient.core.fetching.assigned_positions import AssignedPositions
 from pyclient.core.fetching.positions import Position
-from pyclient.core.fetching.replicas import NearReplicas
-from pyclient.core.fetching.sessions import Wish
+from pyclient.core.fetching.preferred_replicas import PreferredReplicas
+from pyclient.core.fetching.sessions import PartitionRequest
 from pyclient.core.fetching.sources import Sources
 from pyclient.core.metadata import Metadata
 from pyclient.errors import error_for
@@ -29,12 +29,12 @@ class Placement:
     """Moves partitions between the sessions of nodes as positions, leaders, pauses and errors change."""
 
     def __init__(self, positions: AssignedPositions, buffer: FetchBuffer, metadata: Metadata, sources: Sources,
-                 near: NearReplicas, *, backoff: WaitPolicy) -> None:
+                 preferred: PreferredReplicas, *, backoff: WaitPolicy) -> None:
         self._positions = positions
         self._buffer = buffer
         self._metadata = metadata
         self._sources = sources
-        self._near = near
+        self._preferred = preferred
         self._backoff = backoff
         self._paused: set[TopicPartition] = set()
         self._held: set[TopicPartition] = set()  # assigned, but not yet or no longer for the user's thread to read
@@ -48,27 +48,27 @@ class Placement:
         """Put the partition into the session of its node if it may be fetched now; otherwise remove it from its session."""
         position = self._positions.by_partition.get(tp)
         if position is None or not self.is_fetchable(position):
-            self._sources.take(tp)
+            self._sources.remove(tp)
             return
         node = self._node(tp)
         if node is None:
-            self._sources.take(tp)
+            self._sources.remove(tp)
             self._leaderless[tp] = None
             self._metadata.request_update()
         else:
-            self._sources.put(tp, node)
+            self._sources.add(tp, node)
 
     def remove(self, tp: TopicPartition) -> None:
         """Remove the partition from its session, and end its rest: its position is set or looked up next."""
         self._leaderless.pop(tp, None)
         self._resting.pop(tp, None)
-        self._sources.take(tp)
+        self._sources.remove(tp)
 
     def forget(self, tp: TopicPartition) -> None:
         """The partition is not assigned any more."""
         self._paused.discard(tp)
         self._held.discard(tp)
-        self._near.end(tp)
+        self._preferred.end(tp)
         self.remove(tp)
 
     def is_fetchable(self, position: Position) -> bool:
@@ -78,9 +78,9 @@ class Placement:
                 and not self._buffer.is_full(tp, AHEAD))
 
     def _node(self, tp: TopicPartition) -> int | None:
-        """The node to read from: a near replica, else the leader."""
-        near = self._near.of(tp)
-        return self._metadata.cluster.leader(tp) if near is None else near
+        """The node to read from: the preferred replica, else the leader."""
+        replica = self._preferred.of(tp)
+        return self._metadata.cluster.leader(tp) if replica is None else replica
 
     # ---- what the user wants ----------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Placement:
         """When the next rest ends."""
         return min(self._resting.values(), default=None)
 
-    # ---- leaders and near replicas ----------------------------------------------------------------------------------
+    # ---- leaders and replicas ----------------------------------------------------------------------------------
 
     def follow_metadata(self) -> None:
         """Move partitions after a change of the metadata."""
@@ -153,19 +153,19 @@ class Placement:
         if self._cluster_version == cluster.version:
             return
         self._cluster_version = cluster.version
-        waiting = [*self._leaderless, *self._sources.wanted()]
+        waiting = [*self._leaderless, *self._sources.pending()]
         self._leaderless.clear()
         for tp in waiting:
             self._surface_topic_error(tp)
-        for tp in (*waiting, *self._near.follow(cluster), *self._sources.outdated(self._is_up_to_date)):
+        for tp in (*waiting, *self._preferred.follow(cluster), *self._sources.outdated(self._is_up_to_date)):
             self.place(tp)
         self._sources.forget_nodes(self._metadata.cluster.nodes.__contains__)
 
-    def _is_up_to_date(self, tp: TopicPartition, node: int, wish: Wish) -> bool:
+    def _is_up_to_date(self, tp: TopicPartition, node: int, requested: PartitionRequest) -> bool:
         """Whether metadata still agrees with what the broker was sent."""
         known = self._metadata.cluster.partition(tp)
-        return (known is not None and node == self._node(tp) and wish.leader_epoch == known.epoch
-                and wish.topic_id == self._metadata.cluster.topics[tp.topic].id)
+        return (known is not None and node == self._node(tp) and requested.leader_epoch == known.epoch
+                and requested.topic_id == self._metadata.cluster.topics[tp.topic].id)
 
     def _surface_topic_error(self, tp: TopicPartition) -> None:
         """M03: polls raise an error of the topic that waiting cannot cure, once for each metadata response that has it."""

@@ -21,8 +21,8 @@ from pyclient.core.fetching.limits import READ_COMMITTED, FetchLimits
 from pyclient.core.fetching.placement import Placement
 from pyclient.core.fetching.position_lookups import PositionLookups
 from pyclient.core.fetching.positions import Event, Position
-from pyclient.core.fetching.replicas import NearReplicas
-from pyclient.core.fetching.sessions import FULL, Asking, Session
+from pyclient.core.fetching.preferred_replicas import PreferredReplicas
+from pyclient.core.fetching.sessions import FULL, SessionRequest, Session
 from pyclient.core.manager import Outcome, Reply
 from pyclient.core.metadata import Metadata
 from pyclient.errors import CorruptRecordError, KafkaError, LogTruncationError, OffsetOutOfRangeError
@@ -35,31 +35,31 @@ NO_REPLICA: Final = -1
 class FetchResponses:
     """Handles the outcome of each fetch."""
 
-    def __init__(self, positions: AssignedPositions, lookups: PositionLookups, placement: Placement, near: NearReplicas,
+    def __init__(self, positions: AssignedPositions, lookups: PositionLookups, placement: Placement, preferred: PreferredReplicas,
                  buffer: FetchBuffer, metadata: Metadata, limits: FetchLimits, fetch_wait: FetchWait) -> None:
         self._positions = positions
         self._lookups = lookups
         self._placement = placement
-        self._near = near
+        self._preferred = preferred
         self._buffer = buffer
         self._metadata = metadata
         self._limits = limits
         self._fetch_wait = fetch_wait
 
-    def on_outcome(self, now: float, node: int, session: Session, asking: Asking, outcome: Outcome) -> None:
-        """The fetch *asking* of *session* ended."""
+    def on_outcome(self, now: float, node: int, session: Session, session_request: SessionRequest, outcome: Outcome) -> None:
+        """The fetch *session_request* of *session* ended."""
         if not isinstance(outcome, Reply):
             self._metadata.request_update()
             self._on_failure(now, session, outcome.cause)
         elif code := getattr(outcome.message, "error_code", 0):  # since version 7
-            self._on_session_error(now, node, session, asking, error_of(Api.FETCH, code))
+            self._on_session_error(now, node, session, session_request, error_of(Api.FETCH, code))
         else:
             self._on_response(now, node, session, outcome.message)
 
-    def _on_session_error(self, now: float, node: int, session: Session, asking: Asking, error: KafkaError) -> None:
+    def _on_session_error(self, now: float, node: int, session: Session, session_request: SessionRequest, error: KafkaError) -> None:
         """C07: an error of the session is no error of its partitions. They are requested again, at once if that can be another request."""
-        _log.debug("node %d refused a fetch of session %d in its epoch %d: %s", node, asking.id, asking.epoch, error)
-        if not session.refused(error) or asking.epoch == FULL:
+        _log.debug("node %d refused a fetch of session %d in its epoch %d: %s", node, session_request.id, session_request.epoch, error)
+        if not session.on_error(error) or session_request.epoch == FULL:
             self._on_failure(now, session, error)
 
     def _on_failure(self, now: float, session: Session, cause: KafkaError) -> None:
@@ -68,7 +68,7 @@ class FetchResponses:
         for tp in list(session.partitions):
             position = self._positions.by_partition.get(tp)
             if position is not None:
-                self._near.end(tp)
+                self._preferred.end(tp)
                 self._placement.rest(position, now)
                 if is_for_the_user(cause):
                     self._positions.fail(position, cause, lasting=False)
@@ -78,39 +78,39 @@ class FetchResponses:
         nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack)
                  for each in getattr(message, "node_endpoints", ())}
         positions = self._positions.by_partition
-        for tp, wish, part in session.answered(message):
+        for tp, requested, fetched in session.on_response(message):
             position = positions.get(tp)
-            if position is None or (position.generation, position.offset) != (wish.generation, wish.offset):
+            if position is None or (position.generation, position.offset) != (requested.generation, requested.offset):
                 continue  # C03: a seek or a new assignment overtook this response
             if not position.known:
                 continue  # the response names it twice, and the first time ended it
-            if part.error_code:
-                self._on_partition_error(now, node, position, part, nodes)
+            if fetched.error_code:
+                self._on_partition_error(now, node, position, fetched, nodes)
             else:
-                self._on_data(now, position, part)
+                self._on_data(now, position, fetched)
             self._placement.place(tp)
 
     # ---- data -------------------------------------------------------------------------------------------------------
 
-    def _on_data(self, now: float, position: Position, part: Any) -> None:
-        diverging = getattr(part, "diverging_epoch", None)  # since version 12; without a divergence both are -1
+    def _on_data(self, now: float, position: Position, fetched: Any) -> None:
+        diverging = getattr(fetched, "diverging_epoch", None)  # since version 12; without a divergence both are -1
         if diverging is not None and diverging.epoch >= 0 and diverging.end_offset >= 0:
             self._on_divergence(now, position, diverging.epoch, diverging.end_offset)
             return
-        position.high_watermark = part.high_watermark
-        if getattr(part, "preferred_read_replica", NO_REPLICA) != NO_REPLICA:  # since version 11
-            self._follow_preferred_replica(now, position, part.preferred_read_replica)
-        elif not part.records:
+        position.high_watermark = fetched.high_watermark
+        if getattr(fetched, "preferred_read_replica", NO_REPLICA) != NO_REPLICA:  # since version 11
+            self._follow_preferred_replica(now, position, fetched.preferred_read_replica)
+        elif not fetched.records:
             position.failures = 0
-        if part.records:
-            self._on_records(now, position, part)
+        if fetched.records:
+            self._on_records(now, position, fetched)
 
-    def _on_records(self, now: float, position: Position, part: Any) -> None:
+    def _on_records(self, now: float, position: Position, fetched: Any) -> None:
         try:
-            batches = read_batches(part.records, decompression_limit=self._limits.decompression_limit,
+            batches = read_batches(fetched.records, decompression_limit=self._limits.decompression_limit,
                                    check_crcs=self._limits.check_crcs)
             fresh = [batch for batch in batches if batch.next_offset > position.offset]
-            data = self._readable(fresh, part)
+            data = self._readable(fresh, fetched)
         except CorruptRecordError as error:
             self._positions.fail(position, damaged(position, error), lasting=True)
             position.advance(Event.SOUGHT)  # waits for a seek: what follows cannot be parsed
@@ -125,10 +125,10 @@ class FetchResponses:
         if not batches:
             self._positions.fail(position, too_large(position, self._limits.max_partition_bytes), lasting=False)
 
-    def _readable(self, batches: list[RecordBatch], part: Any) -> list[RecordBatch]:
+    def _readable(self, batches: list[RecordBatch], fetched: Any) -> list[RecordBatch]:
         """Without control batches, which only move the position (C04), and without what the isolation level hides."""
         if self._limits.isolation == READ_COMMITTED:
-            return committed_only(batches, part.aborted_transactions or ())
+            return committed_only(batches, fetched.aborted_transactions or ())
         return [batch for batch in batches if not batch.is_control]
 
     def _put(self, position: Position, batches: list[RecordBatch], data: list[RecordBatch]) -> None:
@@ -139,16 +139,16 @@ class FetchResponses:
 
     def _follow_preferred_replica(self, now: float, position: Position, replica: int) -> None:
         """C09: the leader wants us to read from a nearer replica."""
-        if not self._near.begin(position.tp, replica, self._metadata.cluster, now):
+        if not self._preferred.begin(position.tp, replica, self._metadata.cluster, now):
             self._metadata.request_update()
             self._placement.rest(position, now)
 
     # ---- errors -----------------------------------------------------------------------------------------------------
 
-    def _on_partition_error(self, now: float, node: int, position: Position, part: Any, nodes: Mapping[int, Node]) -> None:
-        error = error_of(Api.FETCH, part.error_code, tp=position.tp)
-        hint = getattr(part, "current_leader", None)
-        self._near.end(position.tp)
+    def _on_partition_error(self, now: float, node: int, position: Position, fetched: Any, nodes: Mapping[int, Node]) -> None:
+        error = error_of(Api.FETCH, fetched.error_code, tp=position.tp)
+        hint = getattr(fetched, "current_leader", None)
+        self._preferred.end(position.tp)
         if isinstance(error, OffsetOutOfRangeError):
             self._on_out_of_range(now, node, position)
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pyclient.codec.apis import Api
 from pyclient.core.fetching.limits import FetchLimits
 from pyclient.core.fetching.requests import BY_NAME, fetch_fields
-from pyclient.core.fetching.sessions import Asking
+from pyclient.core.fetching.sessions import SessionRequest
 from pyclient.core.fetching.sources import Sources
 from pyclient.core.manager import Outcome, Request, Use
 
@@ -23,26 +23,27 @@ class SessionClose:
 
     @property
     def answered(self) -> bool:
-        """Whether brokers have answered to all of them."""
+        """Whether brokers have answered all of them."""
         return not self._unanswered
 
     def requests(self, free: Callable[[int, Use], int]) -> Iterator[Request]:
-        """What ends each session; *free* returns the free slots of open connections.
+        """The request that ends each session; *free* returns the free slots of open connections.
 
-        Behind a fetch that is under way it would wait for records, so it takes another connection, if there is one.
+        Behind a fetch under way it would wait for records, so it takes another connection, if there is one.
         """
         if self.begun:
             return
         self.begun = True
-        for node, asking, is_asked in self._sources.farewells():
-            use = Use.CONTROL if is_asked else Use.FETCH
+        for node, request, is_under_way in self._sources.closing_requests():
+            use = Use.CONTROL if is_under_way else Use.FETCH
             if free(node, use):
                 self._unanswered += 1
-                yield self._request(node, use, asking)
+                yield self._request(node, use, request)
 
-    def _request(self, node: int, use: Use, asking: Asking) -> Request:
+    def _request(self, node: int, use: Use, request: SessionRequest) -> Request:
         def done(_now: float, _outcome: Outcome) -> None:
             self._unanswered -= 1
 
         return Request(node=node, use=use, api=Api.FETCH, done=done, timeout=self._limits.request_timeout,
-                       fields=fetch_fields(asking, self._limits, rack="", max_bytes=0, wait=0), versions=BY_NAME if asking.by_name else None)
+                       fields=fetch_fields(request, self._limits, rack="", max_bytes=0, wait=0),
+                       versions=BY_NAME if request.by_name else None)

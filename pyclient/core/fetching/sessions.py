@@ -1,7 +1,7 @@
 """Fetch sessions (KIP-227): which partitions a broker knows, and which changes the next request must name (C07, C08).
 
-One session per node. Knows partitions and what is wanted of each; knows no positions, no requests and no time. Its work
-follows what changes: a partition that stays as it was costs nothing, in the request, in the answer, or here.
+One session per node. Knows partitions and what is requested of each; knows no positions, no responses' data and no time.
+Its work follows what changes: an unchanged partition costs nothing in the request, in the response, or here.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FINAL: Final = -1
 LAST_EPOCH: Final = 2**31 - 1
 
 
-class Wish(NamedTuple):
-    """What is wanted of one partition. *generation* is not sent: it says to which seek or assignment the response belongs."""
+class PartitionRequest(NamedTuple):
+    """What is requested of one partition. *generation* is not sent; it shows to which seek or assignment a response belongs."""
 
     offset: int
     generation: int
@@ -31,30 +31,35 @@ class Wish(NamedTuple):
     topic_id: UUID | None
 
 
-PartitionAnswer: TypeAlias = tuple[TopicPartition, Wish, Any]
+RequestOf: TypeAlias = Callable[[TopicPartition], PartitionRequest | None]
+"""Returns what to request of a partition, or None if it is not to be fetched now."""
+PartitionResponse: TypeAlias = tuple[TopicPartition, PartitionRequest, Any]
 """A partition of a response: its name, what was requested, and the broker's data."""
 
 
 @attrs.frozen(kw_only=True)
-class Asking:
-    """What one request says of its session."""
+class SessionRequest:
+    """The session's part of one fetch request."""
 
     id: int
     epoch: int
-    wishes: Mapping[TopicPartition, Wish]
-    """All partitions, or in a session those that are new or wanted otherwise; in the order in which they are to be read."""
-    forgotten: Mapping[TopicPartition, Wish]
-    """What is not wanted any more, as it was wanted last; of a topic that was created again what was wanted of the old one."""
+    partitions: Mapping[TopicPartition, PartitionRequest]
+    """All partitions, or in a session the new and changed ones; in the order in which they are to be read."""
+    forgotten: Mapping[TopicPartition, PartitionRequest]
+    """Partitions to remove from the session, as last requested; of a topic that was created again, with its old id."""
     by_name: bool
     """Some topic has no id: before version 13 only."""
-    everything: Mapping[TopicPartition, Wish]
-    """All that is to be read: what to say to a broker that proves too old for sessions."""
+    all_partitions: Mapping[TopicPartition, PartitionRequest]
+    """All partitions that are fetched, for a broker that proves too old for sessions."""
 
-    def forgets(self, *, by_id: bool) -> list[tuple[TopicPartition, Wish]]:
-        """What the broker is to drop; a new session has nothing to drop. By name it would also drop what the same request adds."""
+    def forgets(self, *, by_id: bool) -> list[tuple[TopicPartition, PartitionRequest]]:
+        """What the broker is to drop; a new session has nothing to drop.
+
+        By name it would also drop what the same request adds.
+        """
         if self.epoch == FULL:
             return []
-        return [(tp, wish) for tp, wish in self.forgotten.items() if by_id or tp not in self.wishes]
+        return [(tp, requested) for tp, requested in self.forgotten.items() if by_id or tp not in self.partitions]
 
 
 @attrs.define(eq=False)
@@ -64,124 +69,128 @@ class _Topic:
 
 
 class Session:
-    """The session at one node. `want` and `leave` say what shall change; `next` makes the request that says so."""
+    """The session at one node. `add` and `remove` collect changes; `next_request` makes the request that names them."""
 
     def __init__(self) -> None:
         self.id = NO_SESSION
         self.epoch = FULL
-        self.partitions: dict[TopicPartition, Wish] = {}
+        self.partitions: dict[TopicPartition, PartitionRequest] = {}
         """As last sent to the broker, those that were served last at the end."""
-        self._wanted: dict[TopicPartition, None] = {}
-        self._left: dict[TopicPartition, None] = {}  # of `partitions`
+        self._added: dict[TopicPartition, None] = {}  # or changed, since the last request
+        self._removed: dict[TopicPartition, None] = {}  # of `partitions`, since the last request
         self._topics: dict[UUID, _Topic] = {}
         self._nameless = 0  # partitions of topics without an id
         self._by_name = False
 
     def __repr__(self) -> str:
         return (f"<Session {self.id} epoch {self.epoch}: {len(self.partitions)} partitions, "
-                f"{len(self._wanted)} to add or change, {len(self._left)} to forget>")
+                f"{len(self._added)} to add or change, {len(self._removed)} to forget>")
 
-    # ---- what shall change ------------------------------------------------------------------------------------------
+    # ---- changes ----------------------------------------------------------------------------------------------------
 
-    def want(self, tp: TopicPartition) -> None:
-        """Read this partition from the next request on, or read it otherwise than until now."""
-        self._left.pop(tp, None)
-        self._wanted[tp] = None
+    def add(self, tp: TopicPartition) -> None:
+        """Fetch this partition from the next request on, or change what is requested of it."""
+        self._removed.pop(tp, None)
+        self._added[tp] = None
 
-    def leave(self, tp: TopicPartition) -> None:
-        """Do not read this partition any more."""
-        self._wanted.pop(tp, None)
+    def remove(self, tp: TopicPartition) -> None:
+        """Do not fetch this partition any more."""
+        self._added.pop(tp, None)
         if tp in self.partitions:
-            self._left[tp] = None
+            self._removed[tp] = None
 
     @property
-    def wanted(self) -> tuple[TopicPartition, ...]:
-        """What `want` named since the last request."""
-        return tuple(self._wanted)
+    def pending(self) -> tuple[TopicPartition, ...]:
+        """What was added or changed since the last request."""
+        return tuple(self._added)
 
     @property
     def reads(self) -> bool:
-        """Whether a request now would read anything. While none does, what is to be forgotten waits: an empty session ends."""
-        return bool(self._wanted) or len(self.partitions) > len(self._left)
+        """Whether a request now would read anything. While none does, removals wait: an empty session ends."""
+        return bool(self._added) or len(self.partitions) > len(self._removed)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def next(self, wish: Callable[[TopicPartition], Wish | None]) -> Asking | None:
-        """What the next request says, or None when it would read nothing. *wish* gives None for what is not to be read after all."""
-        news = self._news(wish)
-        if not news and len(self.partitions) <= len(self._left):
+    def next_request(self, request_of: RequestOf) -> SessionRequest | None:
+        """The next request, or None when it would read nothing."""
+        changes = self._changes(request_of)
+        if not changes and len(self.partitions) <= len(self._removed):
             return None
-        forgotten = {tp: self._drop(tp) for tp in self._left}
-        self._left = {}
-        for tp, new in news.items():
+        forgotten = {tp: self._drop(tp) for tp in self._removed}
+        self._removed = {}
+        for tp, new in changes.items():
             if tp in self.partitions:
                 old = self._drop(tp)
                 if old.topic_id != new.topic_id:
                     forgotten[tp] = old
-            self._hold(tp, new)
+            self._store(tp, new)
         if bool(self._nameless) != self._by_name:
             self.renew()  # a session stays by name or by id
         if self.epoch == FULL:
             self._by_name = bool(self._nameless)
-            news = self.partitions
-        return Asking(id=self.id, epoch=self.epoch, wishes=news, forgotten=forgotten, by_name=self._by_name,
-                      everything=self.partitions)
+            changes = self.partitions
+        return SessionRequest(id=self.id, epoch=self.epoch, partitions=changes, forgotten=forgotten, by_name=self._by_name,
+                              all_partitions=self.partitions)
 
-    def _news(self, wish: Callable[[TopicPartition], Wish | None]) -> dict[TopicPartition, Wish]:
-        wanted, self._wanted = self._wanted, {}
-        news = {}
-        for tp in wanted:
-            new = wish(tp)
+    def _changes(self, request_of: RequestOf) -> dict[TopicPartition, PartitionRequest]:
+        added, self._added = self._added, {}
+        changes = {}
+        for tp in added:
+            new = request_of(tp)
             if new is None:
-                self.leave(tp)
+                self.remove(tp)
             elif new != self.partitions.get(tp):
-                news[tp] = new
-        return news
+                changes[tp] = new
+        return changes
 
-    def farewell(self) -> Asking | None:
-        """What ends the session, if there is one; nothing can be asked after that."""
+    def closing_request(self) -> SessionRequest | None:
+        """What ends the session, if there is one; no request of it can follow."""
         if self.id == NO_SESSION:
             return None
-        return Asking(id=self.id, epoch=FINAL, wishes={}, forgotten={}, by_name=self._by_name, everything={})
+        return SessionRequest(id=self.id, epoch=FINAL, partitions={}, forgotten={}, by_name=self._by_name, all_partitions={})
 
     # ---- responses --------------------------------------------------------------------------------------------------
 
-    def answered(self, message: Any) -> list[PartitionAnswer]:
-        """The requested partitions of a response. One that does not fit the session ends it, but its data of requested partitions
-        is used all the same."""
-        answers, unexpected = self._read(message)
-        given: int = getattr(message, "session_id", NO_SESSION)  # since version 7
+    def on_response(self, message: Any) -> list[PartitionResponse]:
+        """The requested partitions of a response.
+
+        A response that does not fit the session ends it, but its data of requested partitions is used all the same.
+        """
+        partitions, unexpected = self._read(message)
+        session_id: int = getattr(message, "session_id", NO_SESSION)  # since version 7
         if self.epoch == FULL:
-            self._begun(given, fits=not unexpected and len(answers) == len(self.partitions))
-        elif given == NO_SESSION:
+            fits = not unexpected and len(partitions) == len(self.partitions)
+            self._begin(session_id, fits=fits)
+        elif session_id == NO_SESSION:
             self._forget()
-        elif unexpected or given != self.id:
+        elif unexpected or session_id != self.id:
             self.renew()
         else:
             self.epoch = following(self.epoch)
-        return answers
+        return partitions
 
-    def _begun(self, given: int, *, fits: bool) -> None:
-        self.id = given
-        self.epoch = following(FULL) if fits and given != NO_SESSION else FULL
+    def _begin(self, session_id: int, *, fits: bool) -> None:
+        self.id = session_id
+        self.epoch = following(FULL) if fits and session_id != NO_SESSION else FULL
 
-    def _read(self, message: Any) -> tuple[list[PartitionAnswer], int]:
-        answers, unexpected = [], 0
+    def _read(self, message: Any) -> tuple[list[PartitionResponse], int]:
+        """The requested partitions, and how many others there are."""
+        partitions, unexpected = [], 0
         for topic in message.responses:
             by_name = hasattr(topic, "topic")
             known = None if by_name else self._topics.get(topic.topic_id)
             name = topic.topic if by_name else known.name if known is not None else ""
-            for part in topic.partitions:
-                tp = TopicPartition(name, part.partition_index)
-                wish = self.partitions.get(tp)
-                if wish is None or not (by_name or wish.topic_id == topic.topic_id):
+            for data in topic.partitions:
+                tp = TopicPartition(name, data.partition_index)
+                requested = self.partitions.get(tp)
+                if requested is None or not (by_name or requested.topic_id == topic.topic_id):
                     unexpected += 1
                 else:
-                    answers.append((tp, wish, part))
-        return answers, unexpected
+                    partitions.append((tp, requested, data))
+        return partitions, unexpected
 
-    def refused(self, error: KafkaError) -> bool:
-        """The broker says that the session is not as we believe: the next request begins another. False: it says something else."""
+    def on_error(self, error: KafkaError) -> bool:
+        """Whether it is an error of the session: then the next request begins another session."""
         match error:
             case FetchSessionIdNotFoundError():
                 self._forget()
@@ -192,7 +201,7 @@ class Session:
         return True
 
     def renew(self) -> None:
-        """It is unknown what the broker has processed: the next request begins another session, and ends this one by naming it."""
+        """It is unknown what the broker has processed: the next request begins another session, and ends this one by its id."""
         self.epoch = FULL
 
     def _forget(self) -> None:
@@ -200,23 +209,23 @@ class Session:
 
     # ---- partitions and their topics --------------------------------------------------------------------------------
 
-    def _hold(self, tp: TopicPartition, wish: Wish) -> None:
-        self.partitions[tp] = wish
-        if wish.topic_id is None:
+    def _store(self, tp: TopicPartition, requested: PartitionRequest) -> None:
+        self.partitions[tp] = requested
+        if requested.topic_id is None:
             self._nameless += 1
         else:
-            self._topics.setdefault(wish.topic_id, _Topic(tp.topic)).partitions += 1
+            self._topics.setdefault(requested.topic_id, _Topic(tp.topic)).partitions += 1
 
-    def _drop(self, tp: TopicPartition) -> Wish:
-        wish = self.partitions.pop(tp)
-        if wish.topic_id is None:
+    def _drop(self, tp: TopicPartition) -> PartitionRequest:
+        requested = self.partitions.pop(tp)
+        if requested.topic_id is None:
             self._nameless -= 1
         else:
-            topic = self._topics[wish.topic_id]
+            topic = self._topics[requested.topic_id]
             topic.partitions -= 1
             if not topic.partitions:
-                del self._topics[wish.topic_id]
-        return wish
+                del self._topics[requested.topic_id]
+        return requested
 
 
 def following(epoch: int) -> int:

@@ -1,43 +1,43 @@
 """From which node each partition is read: one session per node, one request in flight to each (C02).
 
-Knows nodes, sessions and who is under way; does not know why a partition is read from there, or not at all.
+Knows nodes, sessions and requests under way; does not know why a partition is read from a node, or not at all.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from pyclient.core.fetching.sessions import Asking, Session, Wish
+from pyclient.core.fetching.sessions import PartitionRequest, RequestOf, Session, SessionRequest
 from pyclient.records import TopicPartition
 
 
 class Sources:
-    """Puts each partition into one session at a time: what one node is just asked for, no other one is asked for."""
+    """Keeps each partition in one session at a time: while a request to one node names it, no other node gets one."""
 
     def __init__(self) -> None:
-        self._sessions: dict[int, Session] = {}  # the node asked longest ago first
-        self._at: dict[TopicPartition, int] = {}  # where it is wanted, or was sent last
-        self._under_way: dict[int, dict[TopicPartition, None]] = {}  # and what moves elsewhere as soon as the answer is there
+        self._sessions: dict[int, Session] = {}  # by node, the one with the oldest last request first
+        self._nodes: dict[TopicPartition, int] = {}  # the node of the session that a partition is in, or leaves
+        self._under_way: dict[int, dict[TopicPartition, None]] = {}  # by node: what moves to another when the response comes
 
-    def put(self, tp: TopicPartition, node: int) -> None:
+    def add(self, tp: TopicPartition, node: int) -> None:
         """Read this partition from *node*, with its next request."""
-        old = self._at.get(tp, node)
+        old = self._nodes.get(tp, node)
         if old != node:
-            self._sessions[old].leave(tp)
+            self._sessions[old].remove(tp)
             if old in self._under_way and tp in self._sessions[old].partitions:
                 self._under_way[old][tp] = None
                 return
-        self._at[tp] = node
-        self.session(node).want(tp)
+        self._nodes[tp] = node
+        self.session(node).add(tp)
 
-    def take(self, tp: TopicPartition) -> None:
-        """Read this partition no more."""
-        node = self._at.get(tp)
+    def remove(self, tp: TopicPartition) -> None:
+        """Do not read this partition any more."""
+        node = self._nodes.get(tp)
         if node is None:
             return
         session = self._sessions[node]
-        session.leave(tp)
+        session.remove(tp)
         if tp not in session.partitions:
-            del self._at[tp]
+            del self._nodes[tp]
 
     def session(self, node: int) -> Session:
         """The session at a node."""
@@ -47,47 +47,47 @@ class Sources:
         """The nodes that have something to read, and no request under way."""
         return [node for node, session in self._sessions.items() if node not in self._under_way and session.reads]
 
-    def ask(self, node: int, wish: Callable[[TopicPartition], Wish | None]) -> Asking | None:
-        """What to ask a node now, if anything; its request is under way from now on."""
+    def next_request(self, node: int, request_of: RequestOf) -> SessionRequest | None:
+        """The next request to a node, if it would read anything; it is under way until `ended`."""
         session = self._sessions[node]
-        asking = session.next(wish)
-        if asking is None:
+        request = session.next_request(request_of)
+        if request is None:
             return None
         self._sessions[node] = self._sessions.pop(node)
         self._under_way[node] = {}
-        for tp in asking.forgotten:
-            if tp not in session.partitions and self._at.get(tp) == node:
-                del self._at[tp]
-        return asking
+        for tp in request.forgotten:
+            if tp not in session.partitions and self._nodes.get(tp) == node:
+                del self._nodes[tp]
+        return request
 
     def ended(self, node: int) -> list[TopicPartition]:
-        """The request to this node has ended; gives what waited for that to be read elsewhere, if it is to be read still."""
+        """The request to this node has ended; returns what waited for that to be read from another node."""
         return list(self._under_way.pop(node))
 
-    def wanted(self) -> list[TopicPartition]:
+    def pending(self) -> list[TopicPartition]:
         """What the next requests add or change."""
-        return [tp for session in self._sessions.values() for tp in session.wanted]
+        return [tp for session in self._sessions.values() for tp in session.pending]
 
     def under_way(self) -> list[TopicPartition]:
-        """What nodes are being asked for."""
+        """The partitions of the requests under way."""
         return [tp for node in self._under_way for tp in self._sessions[node].partitions]
 
-    def outdated(self, is_true: Callable[[TopicPartition, int, Wish], bool]) -> list[TopicPartition]:
-        """Partitions of which (partition, node, wish), as the node was sent it, is not true any more."""
-        return [tp for node, session in self._sessions.items() for tp, wish in session.partitions.items()
-                if self._at.get(tp) == node and not is_true(tp, node, wish)]
+    def outdated(self, is_current: Callable[[TopicPartition, int, PartitionRequest], bool]) -> list[TopicPartition]:
+        """The partitions for which *is_current* (partition, node, what the node was sent) returns False."""
+        return [tp for node, session in self._sessions.items() for tp, requested in session.partitions.items()
+                if self._nodes.get(tp) == node and not is_current(tp, node, requested)]
 
     def forget_nodes(self, alive: Callable[[int], bool]) -> None:
         """Drop the sessions of nodes that are gone and read nothing any more."""
         for node in [node for node, session in self._sessions.items()
                      if not alive(node) and node not in self._under_way and not session.reads]:
             del self._sessions[node]
-            for tp in [tp for tp, at in self._at.items() if at == node]:
-                del self._at[tp]
+            for tp in [tp for tp, at in self._nodes.items() if at == node]:
+                del self._nodes[tp]
 
-    def farewells(self) -> Iterator[tuple[int, Asking, bool]]:
-        """What ends each session there is: (node, what to say, whether a request to it is under way)."""
+    def closing_requests(self) -> Iterator[tuple[int, SessionRequest, bool]]:
+        """What ends each session there is: (node, request, whether another request to the node is under way)."""
         for node, session in self._sessions.items():
-            asking = session.farewell()
-            if asking is not None:
-                yield node, asking, node in self._under_way
+            request = session.closing_request()
+            if request is not None:
+                yield node, request, node in self._under_way

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from pyclient.codec.apis import Api
-from pyclient.core.fetching.replicas import REACH_LIMIT, NearReplicas
+from pyclient.core.fetching.preferred_replicas import REACH_LIMIT, PreferredReplicas
 from pyclient.records import TopicPartition
 from tests.unit.core.fetching import A0, A1, A2, NOT_LEADER, OUT_OF_RANGE, Fetching, asks, batch, gives, settle_metadata
 from tests.unit.core.world import Sent, answer, topic, view
@@ -135,38 +135,38 @@ def test_C09_after_a_lost_connection_the_leader_is_asked(fetching: Fetching, los
 
 def test_C09_a_new_leader_ends_the_lease(fetching: Fetching) -> None:
     gives(goes_near(fetching, A0), {A0: b""})
-    near = fetching.fetches()
+    replica_fetch = fetching.fetches()
     fetching.knows(topic("a", 2, 1, 2, epoch=1), topic("b", 2))
-    gives(near, {A0: batch(0)})
+    gives(replica_fetch, {A0: batch(0)})
     sent = fetching.fetches()
     assert (sent.node, asks(sent)) == (2, {A0: 1})
 
 
 def test_C09_the_same_leader_in_a_new_epoch_ends_the_lease(fetching: Fetching) -> None:
     gives(goes_near(fetching, A0), {A0: b""})
-    near = fetching.fetches()
+    replica_fetch = fetching.fetches()
     fetching.knows(topic("a", 1, 1, 2, epoch=1), topic("b", 2))
-    gives(near, {A0: b""})
+    gives(replica_fetch, {A0: b""})
     assert fetching.fetches().node == 1
 
 
 @pytest.mark.parametrize("how", ["not a broker any more", "offline"])
 def test_C09_a_replica_that_goes_offline_ends_the_lease(fetching: Fetching, how: str) -> None:
-    near = goes_near(fetching, A0)
+    replica_fetch = goes_near(fetching, A0)
     if how == "offline":
         tells_offline(fetching, 3)
     else:
         fetching.knows(nodes=(1, 2))
     assert fetching.turn() == []
-    gives(near, {A0: batch(0)})
+    gives(replica_fetch, {A0: batch(0)})
     sent = fetching.fetches()
     assert (sent.node, asks(sent)) == (1, {A0: 1})
 
 
 def test_C09_another_view_of_the_same_cluster_ends_nothing(fetching: Fetching) -> None:
-    near = goes_near(fetching, A0)
+    replica_fetch = goes_near(fetching, A0)
     fetching.knows()
-    gives(near, {A0: batch(0)})
+    gives(replica_fetch, {A0: batch(0)})
     assert fetching.fetches().node == 3
 
 
@@ -241,37 +241,37 @@ def test_C09_a_leader_that_cannot_be_reached_is_waited_for(fetching: Fetching) -
 
 
 def test_C09_what_is_given_up_holds_no_lease(fetching: Fetching) -> None:
-    near = goes_near(fetching, A0)
+    replica_fetch = goes_near(fetching, A0)
     fetching.fetcher.assign([], fetching.world.now)
-    gives(near, {A0: batch(0)})
+    gives(replica_fetch, {A0: batch(0)})
     fetching.reads(A0)
     assert fetching.fetches().node == 1
 
 
 def test_leases_end_one_by_one_and_a_new_one_begins_its_own_time() -> None:
     cluster = Fetching().metadata.cluster
-    near = NearReplicas("r1", LEASE)
+    replicas = PreferredReplicas("r1", LEASE)
     for number, tp in enumerate((A0, A1, A2)):
-        assert near.begin(tp, 3, cluster, 10.0 * number)
-    assert near.begin(A0, 3, cluster, 15.0)
-    assert (len(near), near.of(A0), near.of(TopicPartition("b", 0))) == (3, 3, None)
-    assert near.expire(LEASE + 9) == []
-    assert near.expire(LEASE + 14) == [A1]
-    assert near.expire(LEASE + 20) == [A2, A0]
-    near.end(A0)
-    assert len(near) == 0
+        assert replicas.begin(tp, 3, cluster, 10.0 * number)
+    assert replicas.begin(A0, 3, cluster, 15.0)
+    assert (len(replicas), replicas.of(A0), replicas.of(TopicPartition("b", 0))) == (3, 3, None)
+    assert replicas.expire(LEASE + 9) == []
+    assert replicas.expire(LEASE + 14) == [A1]
+    assert replicas.expire(LEASE + 20) == [A2, A0]
+    replicas.end(A0)
+    assert len(replicas) == 0
 
 
 def test_a_lease_belongs_to_one_leader_even_of_brokers_that_send_no_epochs() -> None:
     fetching = Fetching()
     fetching.knows(topic("a", 1, 1, 2, epoch=-1))
-    near = NearReplicas("r1", LEASE)
-    assert near.begin(A0, 3, fetching.metadata.cluster, 0.0)
-    assert near.begin(A1, 1, fetching.metadata.cluster, 0.0)
-    assert len(near) == 1  # the leader needs none
-    assert near.follow(fetching.metadata.cluster) == []
+    replicas = PreferredReplicas("r1", LEASE)
+    assert replicas.begin(A0, 3, fetching.metadata.cluster, 0.0)
+    assert replicas.begin(A1, 1, fetching.metadata.cluster, 0.0)
+    assert len(replicas) == 1  # the leader needs none
+    assert replicas.follow(fetching.metadata.cluster) == []
     fetching.knows(topic("a", 2, 1, 2, epoch=-1))
-    assert near.follow(fetching.metadata.cluster) == [A0]
+    assert replicas.follow(fetching.metadata.cluster) == [A0]
 
 
 def tells_offline(fetching: Fetching, replica: int) -> None:

@@ -1,6 +1,6 @@
-"""A fetch session against brokers, through any sequence of events: what is read is what is wanted (C07, C08).
+"""A fetch session against brokers, through any sequence of events: brokers read exactly what is requested (C07, C08).
 
-Twice: against a model as small as KIP-227 can be said in, and against the fake cluster's sessions, which real brokers are compared with.
+Twice: against a minimal model of KIP-227, and against the sessions of the fake cluster, which are compared with real brokers.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pyclient.core.fetching.requests import TOPIC_IDS_SINCE, fetch_fields
-from pyclient.core.fetching.sessions import Session, Wish
+from pyclient.core.fetching.sessions import Session, PartitionRequest
 from pyclient.errors import error_for
 from pyclient.records import TopicPartition
 from pyclient.testing.fake.handlers.sessions import Key, Sessions
@@ -48,7 +48,7 @@ class Fake:
             session = self._sessions.resumed(number, epoch, reported, forgotten(body, version), by_id=by_id)
         except RefusalError as refused:
             return Answer(refused.code)
-        assert session is not None, "an empty session ends: nothing may be asked that reads nothing"
+        assert session is not None, "an empty session ends: no request may read nothing"
         reads = {key: Want(cached.wish.offset, cached.wish.leader_epoch) for key, cached in session.partitions.items()}
         return Answer(0, session.id, reads, tuple(reported))
 
@@ -57,14 +57,14 @@ class Fake:
 
 
 class AnyEvents(RuleBasedStateMachine):
-    """One session and one broker. The client's next request after any trouble reads what its user wants by then."""
+    """One session and one broker. After any trouble the next request reads what is requested then."""
 
     broker: Broker
 
     def __init__(self) -> None:
         super().__init__()
         self.session = Session()
-        self.wants: dict[TopicPartition, Wish] = {}
+        self.wants: dict[TopicPartition, PartitionRequest] = {}
         self.ids: dict[str, UUID | None] = {topic: topic_id(topic) for topic in "abc"}
         self.newest = 17
         self.generation = 0
@@ -73,18 +73,18 @@ class AnyEvents(RuleBasedStateMachine):
 
     @rule(tp=PLACES, offset=st.integers(0, 3), epoch=st.integers(0, 1))
     def want(self, tp: TopicPartition, offset: int, epoch: int) -> None:
-        self.wants[tp] = Wish(offset, 0, epoch, -1, self.ids[tp.topic])
-        self.session.want(tp)
+        self.wants[tp] = PartitionRequest(offset, 0, epoch, -1, self.ids[tp.topic])
+        self.session.add(tp)
 
     @rule(tp=PLACES)
     def leave(self, tp: TopicPartition) -> None:
         self.wants.pop(tp, None)
-        self.session.leave(tp)
+        self.session.remove(tp)
 
     @rule(tp=PLACES)
     def is_not_to_be_read_after_all(self, tp: TopicPartition) -> None:
         self.wants.pop(tp, None)
-        self.session.want(tp)
+        self.session.add(tp)
 
     @rule(topic=st.sampled_from("abc"), how=st.sampled_from(["recreated", "nameless"]))
     def another_id(self, topic: str, how: str) -> None:
@@ -92,7 +92,7 @@ class AnyEvents(RuleBasedStateMachine):
         self.ids[topic] = uuid5(topic_id(topic), str(self.generation)) if how == "recreated" else None
         for tp in [tp for tp in self.wants if tp.topic == topic]:
             self.wants[tp] = self.wants[tp]._replace(topic_id=self.ids[topic])
-            self.session.want(tp)
+            self.session.add(tp)
 
     # the broker
 
@@ -105,32 +105,32 @@ class AnyEvents(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from(["answered", "answered", "answered", "not sent", "lost", "throttled", "stranger"]), missing=st.booleans())
     def exchange(self, what: str, missing: bool) -> None:
-        asking = self.session.next(self.wants.get)
-        if asking is None:
+        request = self.session.next_request(self.wants.get)
+        if request is None:
             assert not self.wants
             return
-        version = min(self.newest, 12) if asking.by_name else self.newest
-        answer = Answer() if what == "not sent" else self.ask(fetch_fields(asking, LIMITS, rack="", max_bytes=1, wait=0)(version), version)
+        version = min(self.newest, 12) if request.by_name else self.newest
+        answer = Answer() if what == "not sent" else self.ask(fetch_fields(request, LIMITS, rack="", max_bytes=1, wait=0)(version), version)
         if answer.code:
-            assert asking.epoch > 0, "a full request fits any broker"
-            assert self.session.refused(error_for(answer.code))
+            assert request.epoch > 0, "a full request fits any broker"
+            assert self.session.on_error(error_for(answer.code))
             self.exchange("answered", missing=False)
         elif what == "not sent":
             self.session.renew()
         else:
             self.reads_what_is_wanted(answer, version)
-            self.hear(answer, version, what, answer.reported[int(missing and asking.epoch == 0):])
+            self.hear(answer, version, what, answer.reported[int(missing and request.epoch == 0):])
 
     def hear(self, answer: Answer, version: int, what: str, reported: tuple[Key, ...]) -> None:
         """What of the answer reaches the client."""
         if what == "lost":
             self.session.renew()
         elif what == "throttled":
-            self.session.answered(self.message(version, answer.session if self.session.epoch else 0, ()))
+            self.session.on_response(self.message(version, answer.session if self.session.epoch else 0, ()))
         else:
             strangers = ((topic_id("z") if version >= TOPIC_IDS_SINCE else "z", 0),) if what == "stranger" else ()
-            read = self.session.answered(self.message(version, answer.session, (*reported, *strangers)))
-            assert [wish for _, wish, _ in read] == [self.wants[tp] for tp, _, _ in read]
+            read = self.session.on_response(self.message(version, answer.session, (*reported, *strangers)))
+            assert [requested for _, requested, _ in read] == [self.wants[tp] for tp, _, _ in read]
             assert len(read) == len(reported)
 
     def ask(self, body: dict[str, Any], version: int) -> Answer:
@@ -139,8 +139,8 @@ class AnyEvents(RuleBasedStateMachine):
         return self.broker.answer(body, version)
 
     def reads_what_is_wanted(self, answer: Answer, version: int) -> None:
-        wanted = {(wish.topic_id if version >= TOPIC_IDS_SINCE else tp.topic, tp.partition): Want(wish.offset, wish.leader_epoch)
-                  for tp, wish in self.wants.items()}
+        wanted = {(requested.topic_id if version >= TOPIC_IDS_SINCE else tp.topic, tp.partition): Want(requested.offset, requested.leader_epoch)
+                  for tp, requested in self.wants.items()}
         assert answer.reads == wanted
 
     def message(self, version: int, session: int, reported: tuple[Key, ...]) -> Any:

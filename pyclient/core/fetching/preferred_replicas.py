@@ -24,7 +24,7 @@ class Lease(NamedTuple):
     leader_epoch: int
 
 
-class NearReplicas:
+class PreferredReplicas:
     """The leases of all partitions. *lease* is their length in seconds, *rack* is the client's rack, which is sent to brokers."""
 
     def __init__(self, rack: str, lease: float) -> None:
