@@ -1,7 +1,8 @@
 """One driver for sync clients and one for async clients, for work that is written once as a generator.
 
-A generator of steps yields what must be done or waited for (a step). The driver performs the step and sends its result back, or throws what
-it raised. The generator holds the logic and knows neither threads nor ``await``; only *perform* knows how this client waits.
+A generator of steps yields what must be done or waited for (a step). The driver performs the step and sends its result
+back, or throws what it raised. The generator holds the logic and knows neither threads nor ``await``; only *perform* knows
+how this client waits.
 
     def commit_before_leaving(self) -> Steps[Step, None]:
         yield WaitFor(lambda: self._core.commit(offsets))
@@ -10,8 +11,9 @@ it raised. The generator holds the logic and knows neither threads nor ``await``
     run_steps(self.commit_before_leaving(), lambda step: step.run(self._portal))      # Consumer
     await await_steps(self.commit_before_leaving(), lambda step: step.run_async())    # AsyncConsumer
 
-Rule: everything that *perform* raises is thrown into the generator, Ctrl-C and cancellation too. The generator is always closed in the end,
-so its ``finally`` blocks run whatever interrupts the driver.
+Rule: whatever is raised while the generator is alive is thrown into it, by *perform* or by Ctrl-C in the driver itself. The
+generator decides what must still be done, and its ``finally`` blocks may yield steps. To close it instead would raise
+GeneratorExit at its current step, and it could not yield any more.
 """
 from __future__ import annotations
 
@@ -68,39 +70,58 @@ class WaitFor(Generic[T]):
         return await self.make()
 
 
-def run_steps(steps: Steps[S, T], perform: Callable[[S], Any]) -> T:
-    """Perform the steps in the calling thread; returns what the generator returns."""
-    answer: Any = None
-    error: BaseException | None = None
+def run_steps(steps: Steps[S, T], perform: Callable[[S], Any], error: BaseException | None = None) -> T:
+    """Perform the steps in the calling thread; returns what the generator returns.
+
+    If *error* is given, it is thrown into the generator first.
+    """
     try:
+        answer: Any = None
         while True:
-            step = steps.send(answer) if error is None else steps.throw(error)
             try:
+                step = steps.send(answer) if error is None else steps.throw(error)
                 answer, error = perform(step), None
-            except BaseException as raised:  # noqa: BLE001 only the generator knows what must still be done
-                error = raised
-    except StopIteration as end:
-        result: T = end.value
-        return result
+            except BaseException as raised:
+                if not _has_ended(steps):
+                    error = raised
+                elif isinstance(raised, StopIteration):
+                    result: T = raised.value
+                    return result
+                else:
+                    raise
+    except BaseException as raised:
+        if _has_ended(steps):
+            raise
+        return run_steps(steps, perform, raised)  # Ctrl-C outside the inner try, as the loop begins again
     finally:
         error = None  # its traceback refers to this frame: a reference cycle otherwise
         steps.close()
 
 
-async def await_steps(steps: Steps[S, T], perform: Callable[[S], Awaitable[Any]]) -> T:
-    """Perform the steps in the calling task; returns what the generator returns."""
-    answer: Any = None
-    error: BaseException | None = None
+async def await_steps(steps: Steps[S, T], perform: Callable[[S], Awaitable[Any]], error: BaseException | None = None) -> T:
+    """Perform the steps in the calling task; as `run_steps`."""
     try:
+        answer: Any = None
         while True:
-            step = steps.send(answer) if error is None else steps.throw(error)
             try:
+                step = steps.send(answer) if error is None else steps.throw(error)
                 answer, error = await perform(step), None
-            except BaseException as raised:  # noqa: BLE001 as in run_steps
-                error = raised
-    except StopIteration as end:
-        result: T = end.value
-        return result
+            except BaseException as raised:
+                if not _has_ended(steps):
+                    error = raised
+                elif isinstance(raised, StopIteration):
+                    result: T = raised.value
+                    return result
+                else:
+                    raise
+    except BaseException as raised:
+        if _has_ended(steps):
+            raise
+        return await await_steps(steps, perform, raised)  # as in run_steps
     finally:
         error = None  # as in run_steps
         steps.close()
+
+
+def _has_ended(steps: Steps[S, T]) -> bool:
+    return steps.gi_frame is None  # type: ignore[attr-defined]

@@ -2,11 +2,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dis
 import gc
+import itertools
+import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from types import CodeType, FrameType
 from typing import Any
 
+import attrs
 import pytest
 
 from pyclient.runtime.loop_thread import Portal
@@ -17,11 +23,19 @@ Drive = Callable[[Steps[Any, Any], Callable[[Any], Any]], Any]
 
 def awaited(steps: Steps[Any, Any], perform: Callable[[Any], Any]) -> Any:
     """As `run_steps`, by the async driver."""
-    async def performed(step: Any) -> Any:
-        await asyncio.sleep(0)
-        return perform(step)
+    return asyncio.run(await_steps(steps, lambda step: Performed(perform, step)))
 
-    return asyncio.run(await_steps(steps, performed))
+
+@attrs.frozen
+class Performed:
+    """Performs a step when awaited; unlike a coroutine it does not warn if it is not."""
+
+    perform: Callable[[Any], Any]
+    step: Any
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from asyncio.sleep(0).__await__()
+        return self.perform(self.step)
 
 
 drivers = pytest.mark.parametrize("drive", [run_steps, awaited])
@@ -99,6 +113,63 @@ def test_cancelling_a_task_while_it_waits_closes_the_generator() -> None:
 
     asyncio.run(main())
     assert closed == [True]
+
+
+@drivers
+def test_ctrl_c_at_any_point_of_the_driver_is_thrown_into_a_generator_that_cleans_up_in_steps(drive: Drive) -> None:
+    """A signal handler may raise between two instructions of the driver, not only while a step is performed."""
+    driver = (run_steps if drive is run_steps else await_steps).__code__
+    for instruction in itertools.count():
+        log: list[str] = []
+        if not interrupted(drive, driver, instruction, log):
+            break
+        at = log.index("Ctrl-C")
+        if "begin" in log[:at] and "end" not in log[:at]:
+            assert log[at + 1:] == ["end", "clean up"], f"interrupted at instruction {instruction}: {log}"
+    assert instruction > 20
+
+
+def interrupted(drive: Drive, driver: CodeType, instruction: int, log: list[str]) -> bool:
+    """Interrupt the driver at its nth instruction; False when it has fewer."""
+    left = instruction
+
+    def steps() -> Steps[str, None]:
+        try:
+            log.append("begin")
+            yield "work"
+            with contextlib.suppress(LookupError):
+                yield "fail"
+        finally:
+            log.append("end")
+            yield "clean up"
+
+    def perform(step: str) -> None:
+        log.append(step)
+        if step == "fail":
+            raise LookupError
+
+    def trace(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal left
+        if frame.f_code is not driver:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_code.co_code[frame.f_lasti] != dis.opmap["NOP"]:  # no handler runs there
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                log.append("Ctrl-C")
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        drive(steps(), perform)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
 
 
 @pytest.fixture
