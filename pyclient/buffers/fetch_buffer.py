@@ -18,7 +18,7 @@ from pyclient.records import NO_LEADER_EPOCH, TopicPartition
 
 
 class Chunk:
-    """What one answer held for one partition: batches to return, and the position after them.
+    """What one response held for one partition: batches to return, and the position after them.
 
     ``epoch`` is the leader epoch of the last record before ``next_offset``.
     """
@@ -40,7 +40,7 @@ class Chunk:
 
 
 class Failure:
-    """An error at its place in a partition's data, raised when it is reached. A *lasting* one is raised again until a seek."""
+    """An error at its place in a partition's data. A *lasting* one is raised again until a seek."""
 
     __slots__ = ("error", "generation", "lasting", "size", "tp")
 
@@ -59,7 +59,10 @@ Entry: TypeAlias = Chunk | Failure
 
 
 class FetchBuffer:
-    """Entries in order of arrival. ``on_room`` is called when the loop waits for room and there is some, ``on_data`` when there is data."""
+    """Entries in order of arrival.
+
+    ``on_room`` is called when the loop waits for room and there is some, ``on_data`` when there is data.
+    """
 
     def __init__(self) -> None:
         self.on_room: Callable[[], object] = _nothing
@@ -180,7 +183,7 @@ class FetchBuffer:
             self.on_room()
 
     def give_back(self, entry: Entry, *, last: bool = False) -> None:
-        """Put an entry back: first, when it is partly taken; *last*, with its partition's data behind it, to raise its error again."""
+        """Put an entry back: first if partly taken; *last*, with its partition's data, to raise its error again."""
         with self._lock:
             over = self._generations.get(entry.tp) != entry.generation
             if not over:
@@ -189,7 +192,10 @@ class FetchBuffer:
             self.use_up(entry)
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until there is data, `wake` or `nudge` was called, or *timeout* seconds passed (None: no limit); whether there is data."""
+        """Block until there is data, `wake` or `nudge` was called, or *timeout* seconds passed (None: no limit).
+
+        Returns whether there is data.
+        """
         until = None if timeout is None else time.monotonic() + timeout
         while not (self._woken or self.nudged or self.ready()):
             # What came since the check has released the lock, also from a signal handler in this thread.
@@ -224,7 +230,7 @@ class FetchBuffer:
         self._woken = False  # only `wake` sets it: a call between these two lines counts as this one
         return True
 
-    # ---- without the lock -------------------------------------------------------------------------------------------------
+    # ---- without the lock -------------------------------------------------------------------------------------------
 
     def _notify(self) -> None:
         """Something is new: end a `wait`."""

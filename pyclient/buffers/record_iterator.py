@@ -78,8 +78,8 @@ class RecordCursor:
 class RecordIterator:
     """Returns records of one cursor after another, without end.
 
-    ``begin()`` returns a cursor. ``exhausted()`` is called after its last record, ``abandon(cursor)`` when the iteration ends
-    before that: by `close`, by an error, or because it is garbage-collected. After an error it is at its end.
+    ``begin()`` returns a cursor. ``exhausted()`` is called after its last record, ``abandon(cursor)`` if the iteration
+    ends before that: by `close`, by an error, or because it is garbage-collected. After an error it is at its end.
 
     Raises:
         ConcurrentUseError: ``begin()`` is running, in another thread or further up in this one. That call goes on.

@@ -1,7 +1,8 @@
-"""Records as a poll returns them: views of fetched batches. An object is made when a record is looked at; deserializers run when it is taken.
+"""Records as a poll returns them: views of fetched batches.
 
-Knows batches and offsets; knows no brokers and no groups. `collect` is the only reader of a `FetchBuffer`. Rule: whatever is raised
-while records are taken, each record is returned, dropped on purpose, or still buffered: never lost (C06).
+An object is made when a record is looked at; deserializers run when it is taken. Knows batches and offsets; knows no
+brokers and no groups. `collect` is the only reader of a `FetchBuffer`. Rule: whatever is raised while records are
+taken, each record is returned, dropped on purpose, or still buffered: never lost (C06).
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ Decode: TypeAlias = Callable[[Record], Record | None]
 
 
 @attrs.frozen
-class Part:
+class RecordRun:
     """Consecutive records of one batch, by index. *made* is what deserializers made of them, from index *first* on."""
 
     tp: TopicPartition
@@ -46,16 +47,16 @@ class Part:
             return self.batch.iter_records(self.tp.topic, self.tp.partition, self.start, self.stop)
         return iter(self.made[self.start - self.first : self.stop - self.first])
 
-    def some(self, start: int, stop: int) -> Part:
+    def some(self, start: int, stop: int) -> RecordRun:
         """From the record at *start* to before the one at *stop*, counted from 0 here."""
-        return Part(self.tp, self.batch, self.start + start, self.start + stop, self.made, self.first)
+        return RecordRun(self.tp, self.batch, self.start + start, self.start + stop, self.made, self.first)
 
-    def cut(self, count: int) -> tuple[Part, Part]:
+    def cut(self, count: int) -> tuple[RecordRun, RecordRun]:
         """The first *count* records, and the others."""
         return self.some(0, count), self.some(count, len(self))
 
-    def runs(self, flags: bytes) -> Iterator[Part]:
-        """The records whose flag is 1, those that stand together as one part."""
+    def runs(self, flags: bytes) -> Iterator[RecordRun]:
+        """The records whose flag is 1, consecutive ones as one run."""
         start = flags.find(1)
         while start >= 0:
             stop = flags.find(0, start)
@@ -63,7 +64,7 @@ class Part:
             yield self.some(start, stop)
             start = flags.find(1, stop)
 
-    def has(self, other: Part) -> bool:
+    def has(self, other: RecordRun) -> bool:
         """Whether *other*'s records are among these."""
         return self.batch is other.batch and self.start <= other.start < other.stop <= self.stop
 
@@ -82,17 +83,18 @@ class Part:
 
 
 class Records(Sequence[Record]):
-    """What one poll returned: sized, iterable, sliceable, by partition, or as Arrow columns without an object per record.
+    """What one poll returned: sized, iterable, sliceable, by partition, or as Arrow columns without record objects.
 
-    Within a partition records stand in the order of their offsets. Without deserializers nothing is decoded before it is looked at.
+    Within a partition records are in the order of their offsets. Without deserializers a record is decoded when it is
+    looked at.
     """
 
-    __slots__ = ("_count", "_parts", "_positions")
+    __slots__ = ("_count", "_positions", "_runs")
 
-    def __init__(self, parts: Iterable[Part] = (), positions: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
-        self._parts = list(parts)
+    def __init__(self, runs: Iterable[RecordRun] = (), positions: Mapping[TopicPartition, OffsetAndMetadata] | None = None) -> None:
+        self._runs = list(runs)
         self._positions = dict(positions) if positions else {}
-        self._count = sum([len(part) for part in self._parts])  # a list: every poll comes by here, mostly with one part
+        self._count = sum([len(run) for run in self._runs])  # a list: faster than a generator for the usual single run
 
     def __len__(self) -> int:
         return self._count
@@ -102,7 +104,7 @@ class Records(Sequence[Record]):
 
     def runs(self) -> Iterator[Iterator[Record]]:
         """The same records, those of one batch at a time."""
-        return map(Part.records, self._parts)
+        return map(RecordRun.records, self._runs)
 
     @overload
     def __getitem__(self, index: int) -> Record: ...
@@ -112,18 +114,18 @@ class Records(Sequence[Record]):
         if isinstance(index, slice):
             return self._slice(index)
         at = range(self._count)[index]
-        for part in self._parts:
-            if at < len(part):
-                return next(part.some(at, at + 1).records())
-            at -= len(part)
-        raise AssertionError("an index within the count is within a part")
+        for run in self._runs:
+            if at < len(run):
+                return next(run.some(at, at + 1).records())
+            at -= len(run)
+        raise AssertionError("an index within the count is within a run")
 
     def __repr__(self) -> str:
         return f"<Records {self._count} of {', '.join(map(str, self.partitions())) or 'no partition'}>"
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions with at least one record."""
-        return tuple(dict.fromkeys(part.tp for part in self._parts))
+        return tuple(dict.fromkeys(run.tp for run in self._runs))
 
     def by_partition(self) -> Iterator[tuple[TopicPartition, Records]]:
         """Each partition with its records."""
@@ -133,7 +135,7 @@ class Records(Sequence[Record]):
     def of(self, tp: TopicPartition) -> Records:
         """The records of one partition; none if it has none here."""
         position = {tp: self._positions[tp]} if tp in self._positions else {}
-        return Records((part for part in self._parts if part.tp == tp), position)
+        return Records((run for run in self._runs if run.tp == tp), position)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """For each partition the offset to go on with after these records: what a commit of them stores."""
@@ -144,48 +146,49 @@ class Records(Sequence[Record]):
         return {tp: position.offset for tp, position in self._positions.items()}
 
     def to_arrow(self, *, headers: bool = True) -> pa.Table:
-        """The records as a ``pyarrow.Table``: topic, partition, offset, timestamp (ms, UTC), timestamp_type, key, value, headers.
+        """The records as a ``pyarrow.Table``.
 
-        Keys and values are the bytes on the wire: deserializers are not applied. Needs the extra ``arrow``.
+        Its columns: topic, partition, offset, timestamp (ms, UTC), timestamp_type, key, value, headers. Keys and values
+        are the bytes on the wire: deserializers are not applied. Needs the extra ``arrow``.
         """
-        return to_arrow([(part.tp.topic, part.tp.partition, part.batch, part.start, part.stop) for part in self._parts],
+        return to_arrow([(run.tp.topic, run.tp.partition, run.batch, run.start, run.stop) for run in self._runs],
                         headers=headers)
 
     def split(self, count: int) -> tuple[Records, Records]:
         """The first *count* records and the rest; each with the positions that fit it."""
-        head: list[Part] = []
-        tail = list(self._parts)
+        head: list[RecordRun] = []
+        tail = list(self._runs)
         while tail and count >= len(tail[0]):
             count -= len(tail[0])
             head.append(tail.pop(0))
         if tail and count:
             first, tail[0] = tail[0].cut(count)
             head.append(first)
-        later = {part.tp for part in tail}
-        ends = {part.tp: part.behind() for part in head if part.tp in later}
+        later = {run.tp for run in tail}
+        ends = {run.tp: run.behind() for run in head if run.tp in later}
         done = {tp: position for tp, position in self._positions.items() if tp not in later}
         rest = {tp: self._positions[tp] for tp in later}
         return Records(head, {**done, **ends}), Records(tail, rest)
 
     def through(self, record: Record, *, inclusive: bool) -> dict[TopicPartition, OffsetAndMetadata]:
         """Positions after everything before *record* in this order, and with *inclusive* after *record* too."""
-        part, place = self._find(record)
+        run, place = self._find(record)
         positions = self.split(place + inclusive)[0].next_offsets()
-        if part is not None and not inclusive:
-            positions[part.tp] = placed(record.offset, part.batch.leader_epoch)
+        if run is not None and not inclusive:
+            positions[run.tp] = placed(record.offset, run.batch.leader_epoch)
         return positions
 
     def after(self, record: Record) -> Records:
         """The records that come after *record*."""
         return self.split(self._find(record)[1] + 1)[1]
 
-    def _find(self, record: Record) -> tuple[Part | None, int]:
-        """The part that *record* is in, and its place among all records; when it is not here, None and the place behind them all."""
+    def _find(self, record: Record) -> tuple[RecordRun | None, int]:
+        """The run that *record* is in, and its index among all records; if it is not here, None and their number."""
         count = 0
-        for part in self._parts:
-            if part.holds(record):
-                return part, count + part.batch.index_of(record.offset) - part.start
-            count += len(part)
+        for run in self._runs:
+            if run.holds(record):
+                return run, count + run.batch.index_of(record.offset) - run.start
+            count += len(run)
         return None, count
 
     # ---- leaving records out ----------------------------------------------------------------------------------------
@@ -200,8 +203,9 @@ class Records(Sequence[Record]):
     def select(self, mask: Iterable[Any]) -> Records:
         """The records for which *mask* is true, with `next_offsets` as it is: the others count as read.
 
-        *mask* has a boolean for each record, in their order: a list, a NumPy array, or what Arrow computes of `to_arrow`'s columns, such as
-        ``pyarrow.compute.starts_with(table["key"], "a")``. A null is false, as it is for Arrow.
+        *mask* has a boolean for each record, in their order: a list, a NumPy array, or what Arrow computes of
+        `to_arrow`'s columns, such as ``pyarrow.compute.starts_with(table["key"], "a")``. A null is false, as it is for
+        Arrow.
 
         Raises:
             TypeError: it holds something else than booleans.
@@ -213,34 +217,36 @@ class Records(Sequence[Record]):
         return self._flagged(flags)
 
     def narrowed(self, some: Records) -> Records:
-        """The records of *some*, which must be from here and in this order, with all positions from here: the others count as read.
+        """The records of *some*, which must be from here and in this order, with all positions from here.
+
+        The others count as read.
 
         Raises:
             ValueError: there are others among them.
         """
-        line = self._parts[::-1]
-        for part in some._parts:
-            while line and not line[-1].has(part):
-                line.pop()
-            if not line:
-                raise ValueError(f"{some!r} has a record of {part.tp} that {self!r} has not, or not in this order")
-            line[-1] = line[-1].cut(part.stop - line[-1].start)[1]
-        return Records(some._parts, self._positions)
+        left = self._runs[::-1]
+        for run in some._runs:
+            while left and not left[-1].has(run):
+                left.pop()
+            if not left:
+                raise ValueError(f"{some!r} has a record of {run.tp} that {self!r} has not, or not in this order")
+            left[-1] = left[-1].cut(run.stop - left[-1].start)[1]
+        return Records(some._runs, self._positions)
 
     def _flagged(self, flags: bytes) -> Records:
-        parts: list[Part] = []
+        runs: list[RecordRun] = []
         at = 0
-        for part in self._parts:
-            parts += part.runs(flags[at : at + len(part)])
-            at += len(part)
-        return Records(parts, self._positions)
+        for run in self._runs:
+            runs += run.runs(flags[at : at + len(run)])
+            at += len(run)
+        return Records(runs, self._positions)
 
     def without(self, partitions: Iterable[TopicPartition]) -> Records:
         """The records of the other partitions."""
-        if not self._positions and not self._parts:
+        if not self._positions and not self._runs:
             return self
         gone = set(partitions)
-        return Records((part for part in self._parts if part.tp not in gone),
+        return Records((run for run in self._runs if run.tp not in gone),
                        {tp: position for tp, position in self._positions.items() if tp not in gone})
 
     def only(self, partitions: Iterable[TopicPartition]) -> Records:
@@ -250,11 +256,11 @@ class Records(Sequence[Record]):
 
     def joined(self, others: Records) -> Records:
         """These records and then *others*."""
-        if not others._positions and not others._parts:
+        if not others._positions and not others._runs:
             return self
-        if not self._positions and not self._parts:
+        if not self._positions and not self._runs:
             return others
-        return Records([*self._parts, *others._parts], {**self._positions, **others._positions})
+        return Records([*self._runs, *others._runs], {**self._positions, **others._positions})
 
     def _slice(self, index: slice) -> Sequence[Record]:
         start, stop, step = index.indices(self._count)
@@ -264,42 +270,42 @@ class Records(Sequence[Record]):
 
 
 def placed(offset: int, epoch: int) -> OffsetAndMetadata:
-    """The position at *offset*, with the leader epoch of what stands before it."""
+    """The position at *offset*, with the leader epoch of the record before it."""
     return OffsetAndMetadata(offset, leader_epoch=epoch if epoch > NO_LEADER_EPOCH else None)
 
 
 def collect(buffer: FetchBuffer, limit: int, decode: Decode | None, keep: Callable[[Records], object] = id) -> Records:
     """Take up to *limit* records that are there now: checked, decompressed, and decoded by *decode* if there is one.
 
-    What breaks off in the middle, Ctrl-C in a user's *decode* say, leaves what was taken before it to *keep*.
+    If it is interrupted, by Ctrl-C in a user's *decode* for example, *keep* gets what was taken before.
 
     Raises:
-        KafkaError: the next thing in line is an error; records before it were handed out earlier.
-        Exception: *decode* raised for the next record in line, which stays there.
+        KafkaError: an error comes next; the records before it were returned earlier.
+        Exception: *decode* raised for the next record, which stays in the buffer.
     """
-    parts: list[Part] = []
+    runs: list[RecordRun] = []
     positions: dict[TopicPartition, OffsetAndMetadata] = {}
     try:
-        _collect(buffer, limit, decode, parts, positions)
-        return Records(parts, positions)
+        _collect(buffer, limit, decode, runs, positions)
+        return Records(runs, positions)
     except BaseException:
-        keep(Records(parts, positions))
+        keep(Records(runs, positions))
         raise
 
 
-def _collect(buffer: FetchBuffer, limit: int, decode: Decode | None, parts: list[Part], positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
-    """As `collect`, into *parts*. Where it breaks off, the entry that it has in hand goes back with the next `FetchBuffer.take`."""
+def _collect(buffer: FetchBuffer, limit: int, decode: Decode | None, runs: list[RecordRun], positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    """As `collect`, into *runs*. If it is interrupted, the next `FetchBuffer.take` puts the entry back."""
     while limit > 0 and (entry := buffer.take()) is not None:
         if isinstance(entry, Failure):
-            _meet(buffer, entry, entry.error, first=not positions, again=entry.lasting)
+            _raise_in_order(buffer, entry, entry.error, first=not positions, again=entry.lasting)
             return
         try:
-            limit = _take(entry, limit, decode, parts, positions)
+            limit = _take(entry, limit, decode, runs, positions)
         except CorruptRecordError as error:
-            _meet(buffer, entry, _located(entry, error), first=not positions, again=True)
+            _raise_in_order(buffer, entry, _located(entry, error), first=not positions, again=True)
             return
-        except Exception as error:  # noqa: BLE001 of the user's making: raised when it is next in line
-            _meet(buffer, entry, error, first=not positions, again=True)
+        except Exception as error:  # noqa: BLE001 from the user's code: raised once the records before it are returned
+            _raise_in_order(buffer, entry, error, first=not positions, again=True)
             return
         if entry.batches:
             buffer.give_back(entry)
@@ -307,26 +313,29 @@ def _collect(buffer: FetchBuffer, limit: int, decode: Decode | None, parts: list
             buffer.use_up(entry)
 
 
-def _take(chunk: Chunk, limit: int, decode: Decode | None, parts: list[Part], positions: dict[TopicPartition, OffsetAndMetadata]) -> int:
-    """Move up to *limit* records of *chunk* to *parts*; the new limit. What *decode* raises is raised with *chunk* at that record."""
+def _take(chunk: Chunk, limit: int, decode: Decode | None, runs: list[RecordRun], positions: dict[TopicPartition, OffsetAndMetadata]) -> int:
+    """Move up to *limit* records of *chunk* to *runs*; returns the new limit.
+
+    What *decode* raises is raised with *chunk* at that record.
+    """
     while chunk.batches and limit > 0:
         batch: RecordBatch = chunk.batches[0]
         batch.open()
         start = batch.index_of(chunk.position)
         stop = min(batch.count, start + limit)
-        more: Sequence[Part] = [Part(chunk.tp, batch, start, stop)] if start < stop else ()
-        trouble: BaseException | None = None
+        more: Sequence[RecordRun] = [RecordRun(chunk.tp, batch, start, stop)] if start < stop else ()
+        failure: BaseException | None = None
         if more and decode is not None:
-            stop, more, trouble = _decode(more[0], decode)
+            stop, more, failure = _decode(more[0], decode)
         position = batch.offset_of(stop) if stop < batch.count else max(chunk.position, batch.next_offset)
         behind = placed(position, batch.leader_epoch)
         # Ctrl-C is raised behind calls: in these lines there are none, so all of it is done or nothing.
-        parts += more
+        runs += more
         chunk.position = position
-        if trouble is None or start < stop:
+        if failure is None or start < stop:
             positions[chunk.tp] = behind
-        if trouble is not None:
-            raise trouble
+        if failure is not None:
+            raise failure
         if stop == batch.count:
             chunk.batches.popleft()
         limit -= stop - start
@@ -336,18 +345,21 @@ def _take(chunk: Chunk, limit: int, decode: Decode | None, parts: list[Part], po
     return limit
 
 
-def _decode(part: Part, decode: Decode) -> tuple[int, list[Part], BaseException | None]:
-    """What *decode* makes of *part*'s records, up to the first it raises for: the index after the last, those that are not left out, what was raised."""
+def _decode(run: RecordRun, decode: Decode) -> tuple[int, list[RecordRun], BaseException | None]:
+    """Decode *run*'s records up to the first for which *decode* raises.
+
+    Returns the index after the last one, the records that are not dropped, and what was raised.
+    """
     made: list[Record | None] = []
-    trouble: BaseException | None = None
+    failure: BaseException | None = None
     try:
-        for record in part.records():
+        for record in run.records():
             made.append(decode(record))  # kept when the next one fails
     except BaseException as error:  # noqa: BLE001 raised again when the chunk stands at this record
-        trouble = error
-    stop = part.start + len(made)
-    done = Part(part.tp, part.batch, part.start, stop, made, part.start)
-    return stop, list(done.runs(bytes(each is not None for each in made))), trouble
+        failure = error
+    stop = run.start + len(made)
+    done = RecordRun(run.tp, run.batch, run.start, stop, made, run.start)
+    return stop, list(done.runs(bytes(each is not None for each in made))), failure
 
 
 def _flags(mask: Any) -> bytes:
@@ -359,8 +371,8 @@ def _flags(mask: Any) -> bytes:
     return bytes(map(bool, values))
 
 
-def _meet(buffer: FetchBuffer, entry: Chunk | Failure, error: Exception, *, first: bool, again: bool) -> None:
-    """An error in line: raised when nothing was collected before it, else by the next poll."""
+def _raise_in_order(buffer: FetchBuffer, entry: Chunk | Failure, error: Exception, *, first: bool, again: bool) -> None:
+    """Raise *error* if nothing was collected before it; otherwise the next poll does."""
     if not first:
         buffer.give_back(entry)
         return

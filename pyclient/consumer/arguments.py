@@ -69,7 +69,9 @@ def _as_time(time: object) -> int:
 
 
 def as_subscription(given: object, *, internal: bool) -> Subscription:
-    """A checked subscription: names, or a pattern that has to match a topic's whole name. *internal*: the pattern may match internal topics.
+    """A checked subscription: names, or a pattern that has to match a topic's whole name.
+
+    *internal*: the pattern may match internal topics.
 
     Raises:
         TypeError, ValueError, InvalidTopicError: it is neither, or a name is not valid for a topic.

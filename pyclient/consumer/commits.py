@@ -37,7 +37,9 @@ class Commits:
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout: float | None, *, as_member: bool,
                      automatic: bool = False) -> None:
-        """Store *offsets*, after all commits started before. An *automatic* one does not wait for topics that brokers do not know.
+        """Store *offsets*, after all commits started before.
+
+        An *automatic* commit does not wait for topics that brokers do not know.
 
         Raises:
             CommitFailedError: a partition is not assigned to this member (any more).
@@ -99,7 +101,7 @@ class Commits:
 
     def look_up(self, partitions: Sequence[TopicPartition],
                 found: Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]) -> Callable[[TopicPartition], None]:
-        """Look up committed positions, as `FindCommitted` describes; the returned function cancels it for one partition."""
+        """Look up committed positions, as `FindCommitted`; the returned function cancels it for one partition."""
         wanted = set(partitions)
 
         def finish(committed: Any, error: BaseException | None) -> None:

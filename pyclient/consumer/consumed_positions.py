@@ -72,7 +72,10 @@ class ConsumedPositions:
         self._not_intercepted = self._not_intercepted.joined(records)
 
     def _intercepted(self, limit: int, paused: frozenset[TopicPartition]) -> Records:
-        """What the interceptors leave of the next records. Those stay in `_not_intercepted` until the interceptors have returned."""
+        """What the interceptors leave of the next records.
+
+        The records stay in `_not_intercepted` until the interceptors have returned.
+        """
         if not self._not_intercepted.without(paused):
             self._keep(self._collect(limit))
         records, later = self._not_intercepted.without(paused).split(limit)
@@ -124,7 +127,7 @@ class ConsumedPositions:
         return None if self._cursor is None else self._cursor.current
 
     def begin_iteration(self, records: Records) -> RecordCursor:
-        """Iterate over *records*. Positions that moved while it waited for them are behind them, so they count first."""
+        """Iterate over *records*. Positions that moved while it waited are behind them, so they count first."""
         self._consume_returned()
         self._iterated, self._cursor, self._in_transit = records, (cursor := RecordCursor(records.runs())), None
         return cursor
@@ -144,7 +147,7 @@ class ConsumedPositions:
             self.stop_iteration()
 
     def stop_iteration(self) -> None:
-        """End the running iteration: its last record counts as returned by a poll, the others come first in the next poll."""
+        """End the running iteration: its last record counts as returned, the others come first in the next poll."""
         if self._cursor is None:
             return
         self._cursor.stop()
@@ -167,7 +170,7 @@ class ConsumedPositions:
         return None if consumed is None else consumed.offset
 
     def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What ``commit()`` stores: the positions after everything returned, including the current record of an iteration."""
+        """What ``commit()`` stores: the positions after all returned records, with the current one of an iteration."""
         inside = {} if self.current is None else self._iterated.through(self.current, inclusive=True)
         self._consume_returned()
         return {**self._consumed.all(), **inside}

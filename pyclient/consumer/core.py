@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 LEAVE_TIMEOUT: Final = 5.0
 """Seconds to wait for the coordinator's answer to a LeaveGroup. Without one the member's session times out there."""
 SESSION_CLOSE_TIMEOUT: Final = 0.1
-"""Seconds to wait for the answers to the requests that close fetch sessions. The requests reach the brokers in any case."""
+"""Seconds to wait for the responses to closing fetch sessions. The requests reach the brokers in any case."""
 
 
 class ConsumerCore(ClientCore):
@@ -84,7 +84,7 @@ class ConsumerCore(ClientCore):
         """Seconds that polls may still wait for a first broker to answer; None once one has answered.
 
         Raises:
-            BootstrapError: none has answered for ``default_api_timeout_ms``, counted from the first poll that waited for it.
+            BootstrapError: none has answered for ``default_api_timeout_ms`` since the first poll that waited for it.
         """
         if self.refused is not None:
             raise raisable(self.refused)
@@ -302,7 +302,7 @@ class ConsumerCore(ClientCore):
 
 
 def reset_time(config: ConsumerConfig, now: int) -> int | None:
-    """The timestamp to look up according to auto_offset_reset, or None: raise an error. *now* is in ms since the epoch."""
+    """The timestamp that auto_offset_reset means, or None: raise an error. *now* is in ms since the epoch."""
     if config.reset_duration_ms is not None:
         return now - config.reset_duration_ms
     return {"earliest": EARLIEST, "latest": LATEST}.get(config.auto_offset_reset)

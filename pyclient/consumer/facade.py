@@ -1,4 +1,4 @@
-"""`Consumer` and `AsyncConsumer`: every public method. What they do is in `facade_base`; here are only the two ways to wait."""
+"""`Consumer` and `AsyncConsumer`: every public method. `facade_base` has the logic; here are the two ways to wait."""
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +14,6 @@ from pyclient.buffers.record_iterator import RecordIterator, RecordCursor
 from pyclient.buffers.records_view import Records
 from pyclient.client.facade_base import OPTION, AsyncFacade, seconds
 from pyclient.codec.record import Record
-from pyclient.config import ConsumerConfig
 from pyclient.consumer.arguments import as_partition, as_partitions, as_times
 from pyclient.consumer.facade_base import CLOSE_TIMEOUT_MS, ConsumerBase, Offsets
 from pyclient.consumer.pending_commits import CommitTask, OnCommit
@@ -32,9 +31,9 @@ T = TypeVar("T")
 class Consumer(ConsumerBase):
     """Reads records from Kafka; used by one thread at a time.
 
-    Options as in `pyclient.Producer`; see docs/options.md. With *topics* (names, or a compiled pattern) and a ``group_id`` it
-    shares their partitions with the other members of its group and continues where the group has committed. `assign` gives it
-    partitions without membership. *rebalance_listener* is called when partitions come and go
+    Options as in `pyclient.Producer`; see docs/options.md. With *topics* (names, or a compiled pattern) and a
+    ``group_id`` it shares their partitions with the other members of its group and continues at the committed offsets.
+    `assign` gives it partitions without membership. *rebalance_listener* is called when partitions come and go
     (`pyclient.plugins.RebalanceListener`). *interceptors* see records before they are returned, and every commit
     (`pyclient.plugins.ConsumerInterceptor`). Deserializers run when records are polled.
 
@@ -47,7 +46,7 @@ class Consumer(ConsumerBase):
                  key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
                  **options: Unpack[ConsumerOptions]) -> None:
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
-        super().__init__(_parse(config, {**options, **plugins}, interceptors), topics, rebalance_listener)
+        super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
         self._portal = Portal("pyclient-consumer")
         self._portal.call(self._core.start)
 
@@ -70,7 +69,7 @@ class Consumer(ConsumerBase):
                   rebalance_listener: RebalanceListener | None = None) -> None:
         """Read these topics as a member of the group, from the next `poll` on. Replaces an earlier subscription.
 
-        A pattern has to match a topic's whole name. Topics that are created later are read too, within ``metadata_max_age_ms``.
+        A pattern has to match a topic's whole name. It also finds new topics, within ``metadata_max_age_ms``.
 
         Raises:
             ConfigurationError: there is no ``group_id``.
@@ -85,7 +84,7 @@ class Consumer(ConsumerBase):
         return self._core.member().topics if self._core.subscribed else frozenset()
 
     def unsubscribe(self) -> None:
-        """Stop reading. A member commits (when enable_auto_commit applies), gives up its partitions and leaves the group."""
+        """Stop reading. A member commits (if enable_auto_commit), gives up its partitions and leaves the group."""
         with self._single_user.outside_listeners:
             self._drive(self._unsubscribe())
 
@@ -107,13 +106,13 @@ class Consumer(ConsumerBase):
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> Records:
         """Up to *max_records* (left out: ``max_poll_records``) records, as soon as there is at least one.
 
-        ``timeout`` is in seconds: the result is empty when no record came. None waits without limit (Ctrl-C and `wakeup` end
-        it). What the poll before returned counts as consumed from now on.
+        ``timeout`` is in seconds: the result is empty when no record came. None waits without limit (Ctrl-C and
+        `wakeup` end it). What the poll before returned counts as consumed from now on.
 
         Raises:
             KafkaError: a partition cannot be read; the message names it. Other partitions go on.
-            SerializationError: a deserializer rejects the next record of a partition; the error has the record with its bytes.
-                The records before it were returned. Each poll tries it again until you `seek` past it;
+            SerializationError: a deserializer rejects the next record of a partition. The error has the record with
+                its bytes; the records before it were returned. Each poll tries it again until you `seek` past it;
                 ``on_deserialization_error`` skips such records instead.
             BootstrapError: no broker answered for ``default_api_timeout_ms``, over all polls; also in an iteration.
             WakeupError: `wakeup` was called.
@@ -133,7 +132,7 @@ class Consumer(ConsumerBase):
         return RecordIterator(self._next_cursor, self._consumed_positions.exhausted, self._consumed_positions.abandon)
 
     def _next_cursor(self) -> RecordCursor:
-        """The records of an iteration until the next poll. A seek, pause, poll or other loop in its body ends it there."""
+        """The records of an iteration until the next poll. A seek, pause, poll or other loop in its body ends it."""
         self._pending_commits.run_callbacks()
         with self._single_user.outside_listeners:
             return self._consumed_positions.begin_iteration(self._poll_records(self._config.max_poll_records, None))
@@ -200,7 +199,7 @@ class Consumer(ConsumerBase):
     # ---- commits ----------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Offsets | None = None, *, timeout: float | None = OPTION) -> None:
-        """Store positions for the group: those after all records returned so far, or *offsets* (of the next record to read).
+        """Store the group's positions: after all records returned so far, or *offsets* (of the next record to read).
 
         Inside an iteration the current record counts as consumed.
 
@@ -214,7 +213,7 @@ class Consumer(ConsumerBase):
         self._pending_commits.run_callbacks()
 
     def commit_async(self, offsets: Offsets | None = None, callback: OnCommit | None = None) -> None:
-        """As `commit`, without waiting. ``callback(offsets, error)`` runs at the start of a later poll or at the end of a commit.
+        """As `commit`, without waiting. ``callback(offsets, error)`` runs when a later poll begins or a commit ends.
 
         The callback may use the consumer. `close` runs the callbacks that are left; those may not.
         """
@@ -228,7 +227,7 @@ class Consumer(ConsumerBase):
             return self._drive(self._committed(wanted, limit))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """The member id and generation as of the last poll. A transaction that commits offsets is fenced by them (KIP-447).
+        """The member id and generation as of the last poll; they fence a transaction that commits offsets (KIP-447).
 
         Raises:
             IllegalStateError: the consumer has no ``group_id``.
@@ -243,7 +242,7 @@ class Consumer(ConsumerBase):
     # ---- close ------------------------------------------------------------------------------------------------------
 
     def close(self, timeout: float | None = OPTION) -> None:
-        """Commit what is consumed (when enable_auto_commit applies) and close, within *timeout* seconds (left out: 30). Idempotent."""
+        """Commit what is consumed (if enable_auto_commit) and close, in *timeout* seconds (default 30). Idempotent."""
         self._core.check_process()
         self._close(seconds(timeout, CLOSE_TIMEOUT_MS), clean=True)
 
@@ -299,7 +298,7 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
                  key_deserializer: Any = None, value_deserializer: Any = None, interceptors: Any = (), assignors: Any = None,
                  **options: Unpack[ConsumerOptions]) -> None:
         plugins = {"key_deserializer": key_deserializer, "value_deserializer": value_deserializer, "assignors": assignors}
-        super().__init__(_parse(config, {**options, **plugins}, interceptors), topics, rebalance_listener)
+        super().__init__(config, {**options, **plugins}, interceptors, topics, rebalance_listener)
 
     # ---- assignment: plain functions, since they never wait ---------------------------------------------------------
 
@@ -499,7 +498,3 @@ class AsyncConsumer(AsyncFacade, ConsumerBase):
 
 def _perform(step: Step) -> Coroutine[Any, Any, Any]:
     return step.run_async()
-
-
-def _parse(config: Mapping[str, object] | None, options: Mapping[str, object], interceptors: Any) -> ConsumerConfig:
-    return ConsumerConfig.parse(config, {**options, "interceptors": None if interceptors == () else interceptors})

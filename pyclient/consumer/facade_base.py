@@ -1,4 +1,4 @@
-"""What `Consumer` and `AsyncConsumer` share. Calls that wait are generators of steps, which each of them drives in its way.
+"""What `Consumer` and `AsyncConsumer` share. Calls that wait are generators of steps, which each drives in its way.
 
 Holds the state of the one thread or task that uses the consumer.
 """
@@ -34,9 +34,11 @@ class ConsumerBase(Facade):
 
     _core: ConsumerCore
 
-    def __init__(self, config: ConsumerConfig, topics: Any, rebalance_listener: Any) -> None:
-        self._config = config
-        self._core = ConsumerCore(config)
+    def __init__(self, config: Mapping[str, object] | None, options: Mapping[str, object], interceptors: Any, topics: Any,
+                 rebalance_listener: Any) -> None:
+        plugins = {"interceptors": None if interceptors == () else interceptors}
+        self._config = ConsumerConfig.parse(config, {**options, **plugins})
+        self._core = ConsumerCore(self._config)
         self._consumed_positions = ConsumedPositions(self._core)
         self._single_user = SingleUser(self._open_core, self._user)
         self._rebalancing = Rebalancing(self._core, self._consumed_positions, self._single_user)
@@ -109,7 +111,7 @@ class ConsumerBase(Facade):
         return limit
 
     def _take_at_once(self, limit: int) -> Records:
-        """Begin a poll: take the records that are there, unless a rebalance comes first. Most polls need no more than this."""
+        """Begin a poll: take the records that are there, unless a rebalance comes first. Most polls need no more."""
         self._consumed_positions.settle()
         self._auto_commit()
         self._rebalancing.begin_poll()
@@ -119,7 +121,7 @@ class ConsumerBase(Facade):
             self._rebalancing.end_poll()
 
     def _wait_for_records(self, taken: Records, limit: int, timeout: float | None) -> Steps[Step, Records]:
-        """Go on after `_take_at_once`, which has *taken* no record (but positions may have moved), until there is a record."""
+        """Continue until there is a record. `_take_at_once` has *taken* none, but positions may have moved."""
         deadline = None if timeout is None else self._core.clock() + timeout
         self._rebalancing.continue_poll()
         try:
@@ -241,7 +243,7 @@ class ConsumerBase(Facade):
     # ---- close ------------------------------------------------------------------------------------------------------
 
     def _finish(self, timeout: float | None, *, clean: bool) -> Steps[Step, None]:
-        """Before the close: leave the group and commit what is consumed. Not *clean*: the last records do not count as consumed."""
+        """Leave the group and commit what is consumed. Not *clean*: the last records do not count as consumed."""
         if clean:
             self._consumed_positions.settle()
         else:

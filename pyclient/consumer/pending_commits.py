@@ -43,11 +43,14 @@ class PendingCommits:
         self._pending.append((task, offsets, callback))
 
     def run_callbacks(self, only: OnCommit | None = None) -> None:
-        """Run the callbacks of commits that have ended, in order. Called while no other call runs, since callbacks may use the consumer.
+        """Run the callbacks of commits that have ended, in order.
+
+        Called while no other call runs, since callbacks may use the consumer.
 
         In the middle of a call: *only* that callback, which does not use the consumer, up to the first other one.
 
-        A second thread runs none while the first is here. It gets its ConcurrentUseError later; the first one checks again.
+        A second thread runs none while the first is here; the first one checks again. The second gets its
+        ConcurrentUseError later.
         """
         while self._pending and self._first_has_ended(only) and self._lock.acquire(blocking=False):
             try:
@@ -80,6 +83,6 @@ class PendingCommits:
 
 
 def log_failure(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: BaseException | None) -> None:
-    """The callback of a commit that has none: a failure is only logged, since the next commit stores newer positions."""
+    """The callback of a commit without one: a failure is only logged; the next commit stores newer positions."""
     if error is not None:
         _log.warning("committing %d offsets failed: %s", len(offsets), error)

@@ -1,7 +1,7 @@
-"""What the user's thread does in a rebalance: commit, call the listener, give up partitions and take new ones (C23, G10).
+"""What the user's thread does in a rebalance: commit, call the listener, give up and take partitions (C23, G10).
 
-Written as generators of steps, which sync and async consumers perform each in their way. Rule: once the user's thread has
-begun a change, the group learns that it was carried out, whatever was raised meanwhile.
+Written as generators of steps, which sync and async consumers perform each in their way. Rule: once the user's thread
+has begun a change, the group learns that it was carried out, whatever was raised meanwhile.
 """
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Rebalancing:
         """Everything that the group needs from the user's thread now.
 
         Raises:
-            BaseException: the first exception of a listener, after everything is done (G10); or the reason why this consumer
-                cannot be a member of the group.
+            BaseException: the first exception of a listener, after everything is done (G10); or the reason why this
+                consumer cannot be a member of the group.
         """
         self._core.buffer.nudged = False
         if self._group is None:

@@ -10,7 +10,9 @@ from pyclient.errors import ConcurrentUseError, IllegalStateError
 
 
 class SingleUser:
-    """``with single_user:`` around each call. A call by a rebalance listener is part of the call in which the listener runs.
+    """``with single_user:`` around each call.
+
+    A call by a rebalance listener is part of the call in which the listener runs.
 
     *check* raises when the consumer is closed; *user* returns the caller: a thread or a task.
 

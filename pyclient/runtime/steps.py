@@ -1,8 +1,8 @@
 """One driver for sync clients and one for async clients, for work that is written once as a generator.
 
 A generator of steps yields what must be done or waited for (a step). The driver performs the step and sends its result
-back, or throws what it raised. The generator holds the logic and knows neither threads nor ``await``; only *perform* knows
-how this client waits.
+back, or throws what it raised. The generator holds the logic and knows neither threads nor ``await``; only *perform*
+knows how this client waits.
 
     def commit_before_leaving(self) -> Steps[Step, None]:
         yield WaitFor(lambda: self._core.commit(offsets))
@@ -11,9 +11,9 @@ how this client waits.
     run_steps(self.commit_before_leaving(), lambda step: step.run(self._portal))      # Consumer
     await await_steps(self.commit_before_leaving(), lambda step: step.run_async())    # AsyncConsumer
 
-Rule: whatever is raised while the generator is alive is thrown into it, by *perform* or by Ctrl-C in the driver itself. The
-generator decides what must still be done, and its ``finally`` blocks may yield steps. To close it instead would raise
-GeneratorExit at its current step, and it could not yield any more.
+Rule: whatever is raised while the generator is alive is thrown into it, by *perform* or by Ctrl-C in the driver itself.
+The generator decides what must still be done, and its ``finally`` blocks may yield steps. To close it instead would
+raise GeneratorExit at its current step, and it could not yield any more.
 """
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class AssignedPositions:
             self._buffer.put(Failure(position.tp, position.generation, error, lasting))
 
     def show(self, position: Position) -> None:
-        """Move the user's position as well. No record may come for long, and the log may no longer hold the old position."""
+        """Move the user's position too: no record may come for long, and the log may no longer hold the old one."""
         self._buffer.put(
             Chunk(position.tp, position.generation, position.offset, (), position.offset, 0, position.epoch))
 

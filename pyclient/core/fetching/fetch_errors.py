@@ -8,7 +8,7 @@ from pyclient.errors import (
 
 
 def is_for_the_user(error: KafkaError) -> bool:
-    """C13: whether polls raise it although fetching is retried: errors that waiting hardly cures, and corrupt data at the broker."""
+    """C13: whether polls raise it although fetching is retried: waiting hardly cures it, or data is corrupt."""
     return isinstance(error, CorruptRecordError) or not (error.retriable or isinstance(error, UnknownServerError))
 
 

@@ -1,10 +1,10 @@
 """The fetches of a consumer: what the user wants to read, and one request per node at a time (C01–C04, C09–C14).
 
-A partition is fetched ahead while the user works, at most two responses deep and within ``fetch_buffer_memory``. A session
-of each node (`sources.py`) knows what its broker was sent: the cost of a turn depends on what has changed since.
+A partition is fetched ahead while the user works, at most two responses deep and within ``fetch_buffer_memory``. A
+session of each node (`sources.py`) knows what its broker was sent: the cost of a turn depends on what has changed.
 
-`AssignedPositions` owns the positions, `PositionLookups` finds them, `Placement` chooses the node of each partition, and
-`FetchResponses` handles responses.
+`AssignedPositions` owns the positions, `PositionLookups` finds them, `Placement` chooses the node of each partition,
+and `FetchResponses` handles responses.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from pyclient.records import TopicPartition
 
 
 class Fetcher:
-    """The manager of a consumer's positions and fetches. ``reset_time()`` says what auto_offset_reset means; None: raise."""
+    """The manager of a consumer's positions and fetches. ``reset_time()`` is as in `PositionLookups`."""
 
     def __init__(self, buffer: FetchBuffer, metadata: Metadata, lookups: OffsetLookups, limits: FetchLimits, *,
                  backoff: WaitPolicy, reset_time: Callable[[], int | None],
@@ -191,7 +191,7 @@ class Fetcher:
     def _free(self) -> int:
         """As `_room`.
 
-        A buffer without returnable data takes any one response: data kept for paused partitions must not starve the others.
+        A buffer without returnable data takes any one response: data of paused partitions must not starve the others.
         """
         room = self._limits.buffer_memory - self._buffer.bytes - self._reserved
         if not self._reserved and not self._buffer.ready():

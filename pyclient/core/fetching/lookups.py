@@ -1,4 +1,4 @@
-"""Offsets by time: the start, the end, or the first record at or after a moment, asked of each partition's leader."""
+"""Offsets by time: the start, the end, or the first record at or after a time, from each partition's leader."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ Found: TypeAlias = Callable[[TopicPartition, OffsetAndTimestamp | None, KafkaErr
 
 @attrs.define(eq=False)
 class Lookup:
-    """The lookup of one partition; *found* is called with (partition, answer or None, error or None, now) exactly once."""
+    """The lookup of one partition; *found* is called once, with (partition, offset or None, error or None, now)."""
 
     tp: TopicPartition
     timestamp: int
@@ -36,7 +36,7 @@ class Lookup:
 
 
 class OffsetLookups:
-    """The manager of all open questions: those of one leader share a request, each is retried within its own deadline."""
+    """The manager of all open lookups: those of one leader share a request, each is retried until its deadline."""
 
     def __init__(self, metadata: Metadata, *, isolation: int, request_timeout: float, backoff: WaitPolicy) -> None:
         self._metadata = metadata
@@ -46,7 +46,7 @@ class OffsetLookups:
         self._open: dict[Lookup, None] = {}
 
     def submit(self, targets: Mapping[TopicPartition, int], found: Found, *, deadline: float | None, now: float) -> list[Lookup]:
-        """Ask for the offset at each timestamp (ms, or `LATEST`, `EARLIEST`)."""
+        """Look up the offset at each timestamp (ms, or `LATEST`, `EARLIEST`)."""
         lookups = [Lookup(tp, timestamp, found, deadline) for tp, timestamp in targets.items()]
         for lookup in lookups:
             self._open[lookup] = None
@@ -54,7 +54,7 @@ class OffsetLookups:
         return lookups
 
     def cancel(self, lookup: Lookup) -> None:
-        """Forget a question: its answer is dropped."""
+        """Forget a lookup: its response is dropped."""
         self._open.pop(lookup, None)
 
     def poll(self, now: float, ready: Ready) -> Iterator[Request]:
@@ -69,7 +69,7 @@ class OffsetLookups:
                 yield request
 
     def next_deadline(self) -> float | None:
-        """The next end of a question, or of its pause."""
+        """When the next lookup, or its pause after an error, ends."""
         return earliest(*(
             earliest(each.deadline, each.not_before if each.not_before and not each.in_flight else None) for each in self._open))
 
@@ -82,28 +82,28 @@ class OffsetLookups:
             if leader is not None:
                 groups.setdefault(leader, []).append(lookup)
             elif topic is not None and topic.error and not error_for(topic.error).retriable:
-                self._metadata.request_update()  # it may be cured before the next question
+                self._metadata.request_update()  # it may be cured before the next attempt
                 self._end(lookup, None, error_of(Api.METADATA, topic.error, tp=lookup.tp), now)
             else:
                 self._metadata.request_update()
         return groups
 
     def _request(self, node: int, lookups: list[Lookup]) -> Request:
-        # A request names a partition once; a second question about it, for another time, waits for the next request.
-        asked: dict[TopicPartition, int] = {}
+        # A request names a partition once; a second lookup of it, for another time, waits for the next request.
+        requested: dict[TopicPartition, int] = {}
         for lookup in lookups:
-            lookup.in_flight = asked.setdefault(lookup.tp, lookup.timestamp) == lookup.timestamp
+            lookup.in_flight = requested.setdefault(lookup.tp, lookup.timestamp) == lookup.timestamp
         under_way = [lookup for lookup in lookups if lookup.in_flight]
 
         def fields(version: int) -> dict[str, object]:
-            return {"replica_id": CONSUMER_ID, "isolation_level": self._isolation, "topics": self._topics(asked)}
+            return {"replica_id": CONSUMER_ID, "isolation_level": self._isolation, "topics": self._topics(requested)}
 
         return Request(node=node, use=Use.CONTROL, api=Api.LIST_OFFSETS, fields=fields, timeout=self._request_timeout,
                        done=lambda now, outcome: self._answered(now, under_way, outcome))
 
-    def _topics(self, asked: Mapping[TopicPartition, int]) -> list[dict[str, object]]:
+    def _topics(self, requested: Mapping[TopicPartition, int]) -> list[dict[str, object]]:
         topics: dict[str, list[dict[str, object]]] = {}
-        for tp, timestamp in asked.items():
+        for tp, timestamp in requested.items():
             known = self._metadata.cluster.partition(tp)
             topics.setdefault(tp.topic, []).append({
                 "partition_index": tp.partition, "timestamp": timestamp,

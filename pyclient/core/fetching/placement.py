@@ -1,7 +1,7 @@
 """Which node each partition is fetched from, or why it is not fetched now (C02, C09).
 
-Knows positions, leaders and preferred replicas; knows no requests and no data. A partition is in the fetch session of one node,
-unless it has no position or no leader, is paused or held, rests after an error, or has enough data buffered.
+Knows positions, leaders and preferred replicas; knows no requests and no data. A partition is in the fetch session of
+one node, unless it has no position or no leader, is paused or held, rests after an error, or has enough data buffered.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Placement:
     # ---- the node of a partition ------------------------------------------------------------------------------------
 
     def place(self, tp: TopicPartition) -> None:
-        """Put the partition into the session of its node if it may be fetched now; otherwise remove it from its session."""
+        """Put the partition into the session of its node if it may be fetched now, else remove it from its session."""
         position = self._positions.by_partition.get(tp)
         if position is None or not self.is_fetchable(position):
             self._sources.remove(tp)
@@ -123,7 +123,7 @@ class Placement:
     # ---- rests after errors -----------------------------------------------------------------------------------------
 
     def rest(self, position: Position, now: float) -> None:
-        """Do not fetch or look up the partition for a while after a failure, the longer the more there were in a row."""
+        """After a failure, do not fetch or look up the partition for a while: longer after each failure in a row."""
         position.failures += 1
         self._resting[position.tp] = now + self._backoff.after(position.failures)
 
@@ -168,7 +168,7 @@ class Placement:
                 and requested.topic_id == self._metadata.cluster.topics[tp.topic].id)
 
     def _surface_topic_error(self, tp: TopicPartition) -> None:
-        """M03: polls raise an error of the topic that waiting cannot cure, once for each metadata response that has it."""
+        """M03: polls raise a topic's error that waiting cannot cure, once for each metadata response that has it."""
         topic, position = self._metadata.cluster.topics.get(tp.topic), self._positions.by_partition.get(tp)
         if topic is not None and position is not None and topic.error and not error_for(topic.error).retriable:
             self._positions.fail(position, error_of(Api.METADATA, topic.error, tp=tp), lasting=False)

@@ -1,4 +1,4 @@
-"""Finds where to read each partition: the committed offset, or what a reset asks for (C10, C15, C20).
+"""Finds where to read each partition: the committed offset, or the one of a reset (C10, C15, C20).
 
 Knows positions and look-ups; does not fetch. A position is looked up at most once at a time. A look-up that fails is
 repeated after a rest.
@@ -29,7 +29,7 @@ Returns a function that cancels the lookup of one partition."""
 
 
 class PositionLookups:
-    """The look-ups of positions. ``reset_time()`` is the timestamp that auto_offset_reset means; None: raise an error."""
+    """The look-ups of positions. ``reset_time()`` is the timestamp that auto_offset_reset means; None: raise."""
 
     def __init__(self, positions: AssignedPositions, placement: Placement, metadata: Metadata, offsets: OffsetLookups, *,
                  reset_time: Callable[[], int | None], find_committed: FindCommitted | None) -> None:
@@ -100,7 +100,7 @@ class PositionLookups:
             self._found(position, found.offset, NO_LEADER_EPOCH if found.leader_epoch is None else found.leader_epoch)
 
     def reset(self, position: Position, now: float) -> None:
-        """Find the offset that the user's reset, or auto_offset_reset, asks for."""
+        """Find the offset of the user's reset, else of auto_offset_reset."""
         timestamp = position.reset_to if position.reset_to is not None else self._reset_time()
         if timestamp is None:
             position.advance(Event.NO_POLICY)
@@ -134,7 +134,7 @@ class PositionLookups:
         self._placement.place(position.tp)
 
     def _on_error(self, position: Position, error: KafkaError, now: float) -> None:
-        """C20: polls raise an error that waiting will hardly cure; the look-up is repeated, as the cause may be mended."""
+        """C20: polls raise an error that waiting will hardly cure. The look-up is repeated: the cause may be mended."""
         self._positions.fail(position, error, lasting=False)
         self._positions.lookup_errors[position.tp] = error
         self._placement.rest(position, now)

@@ -98,9 +98,10 @@ class Position:
         self.offset = next_offset
 
     def divergence(self, epoch: int, end: int) -> int:
-        """Up to where what was read is in a log too whose last epoch not above ours is *epoch*, and ends at *end* (C11).
+        """The offset up to which what was read is in the leader's log as well (C11).
 
-        Ours may have ended earlier: two logs can both have gone on from there.
+        *epoch* is the leader's last epoch that is not above ours, and ends at *end* there. In what was read it may have
+        ended earlier: both logs can have continued with other epochs from there.
         """
         ours = next((each.start for each in self.history if each.epoch > epoch), self.offset)
         return min(ours, end)

@@ -1,7 +1,7 @@
 """Which replica is read instead of the leader, because it is nearer (KIP-392, C09).
 
-Knows leases and who could not be reached; does not fetch. A lease ends with its time, an error, another leader, or when
-the replica goes offline; then the leader is asked again, and may name the same one.
+Knows leases and unreachable nodes; does not fetch. A lease ends with its time, an error, another leader, or when
+the replica goes offline; then the leader is read again, and may name the same one.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Lease(NamedTuple):
 
 
 class PreferredReplicas:
-    """The leases of all partitions. *lease* is their length in seconds, *rack* is the client's rack, which is sent to brokers."""
+    """The leases of all partitions. *lease* is their length in seconds, *rack* is the client's rack for brokers."""
 
     def __init__(self, rack: str, lease: float) -> None:
         self._rack = rack
@@ -39,7 +39,7 @@ class PreferredReplicas:
         return len(self._at)
 
     def rack(self, now: float) -> str:
-        """Where we are; nothing while a replica that leaders would name cannot be reached: they serve us themselves then."""
+        """The client's rack. Empty while a replica that leaders would name cannot be reached: then leaders serve us."""
         return self._rack if now >= self._alone_until else ""
 
     def of(self, tp: TopicPartition) -> int | None:
@@ -80,7 +80,10 @@ class PreferredReplicas:
                             if not _holds(cluster, tp, replica, lease)])
 
     def give_up(self, now: float) -> list[TopicPartition]:
-        """Leases to replicas out of reach for too long. Leaders that reach them would name them again, so the rack is left out for a while."""
+        """Leases to replicas out of reach for too long.
+
+        Leaders that reach them would name them again, so the rack is left out for a while.
+        """
         lost = [replica for replica, since in self._missed.items() if now >= since + REACH_LIMIT]
         if lost:
             self._alone_until = now + self._lease
@@ -91,7 +94,7 @@ class PreferredReplicas:
             self.end(tp)
         return partitions
 
-    # ---- who can be reached -----------------------------------------------------------------------------------------
+    # ---- reachability -----------------------------------------------------------------------------------------------
 
     def reached(self, node: int, *, ready: bool, now: float) -> None:
         """Whether a request could be written to a node just now."""

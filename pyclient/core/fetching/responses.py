@@ -1,7 +1,8 @@
 """What a fetch response means for the positions it names (C03–C06, C09–C13).
 
-Knows positions, leaders and errors; decodes nothing but batch headers. Each partition of a response is handled alone: data go
-to the buffer, a new leader or replica is followed, an error is retried after a rest, and polls raise it if the user can help.
+Knows positions, leaders and errors; decodes nothing but batch headers. Each partition of a response is handled alone:
+data go to the buffer, a new leader or replica is followed, an error is retried after a rest, and polls raise it if the
+user can help.
 """
 from __future__ import annotations
 
@@ -57,7 +58,10 @@ class FetchResponses:
             self._on_response(now, node, session, outcome.message)
 
     def _on_session_error(self, now: float, node: int, session: Session, session_request: SessionRequest, error: KafkaError) -> None:
-        """C07: an error of the session is no error of its partitions. They are requested again, at once if that can be another request."""
+        """C07: an error of the session is no error of its partitions.
+
+        They are requested again, at once if the next request can differ.
+        """
         _log.debug("node %d refused a fetch of session %d in its epoch %d: %s", node, session_request.id, session_request.epoch, error)
         if not session.on_error(error) or session_request.epoch == FULL:
             self._on_failure(now, session, error)
@@ -164,7 +168,7 @@ class FetchResponses:
         if node != self._metadata.cluster.leader(position.tp):
             self._placement.rest(position, now)  # C09: only the leader knows what the log holds
         elif position.history:
-            # C11: brokers also return it for an offset in the log if they do not know the epoch. Fetch once more without one.
+            # C11: brokers also return it for an offset in the log if they do not know the epoch: fetch without one.
             position.history.clear()
         else:
             self._lookups.on_out_of_range(now, position, "is not in the log")

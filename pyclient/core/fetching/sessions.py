@@ -1,7 +1,7 @@
 """Fetch sessions (KIP-227): which partitions a broker knows, and which changes the next request must name (C07, C08).
 
-One session per node. Knows partitions and what is requested of each; knows no positions, no responses' data and no time.
-Its work follows what changes: an unchanged partition costs nothing in the request, in the response, or here.
+One session per node. Knows partitions and what is requested of each; knows no positions, no data and no time. Its work
+follows what changes: an unchanged partition costs nothing in the request, in the response, or here.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST_EPOCH: Final = 2**31 - 1
 
 
 class PartitionRequest(NamedTuple):
-    """What is requested of one partition. *generation* is not sent; it shows to which seek or assignment a response belongs."""
+    """What is requested of one partition. *generation*, of the seek or assignment, is not sent."""
 
     offset: int
     generation: int
@@ -201,7 +201,7 @@ class Session:
         return True
 
     def renew(self) -> None:
-        """It is unknown what the broker has processed: the next request begins another session, and ends this one by its id."""
+        """Unknown what the broker has processed: the next request begins another session and ends this one."""
         self.epoch = FULL
 
     def _forget(self) -> None:

@@ -1,4 +1,4 @@
-"""`for record in consumer`: no record is returned twice, and the end of every cursor is reported once, as what it was."""
+"""`for record in consumer`: no record is returned twice, and the end of every cursor is reported once."""
 from __future__ import annotations
 
 import gc
@@ -123,18 +123,18 @@ def test_an_error_between_cursors_ends_the_iteration_and_abandons_nothing() -> N
 
 
 def test_an_iteration_that_is_waiting_refuses_a_second_call_and_goes_on() -> None:
-    """A second thread, or what runs within the wait for records: the first one's loop must not end as if there were no more."""
+    """A second thread, or a call within the wait for records: the first loop must not end as if at the last record."""
     refused: list[BaseException | None] = []
 
     def begin() -> RecordCursor:
         if not refused:
             for again in (iteration.__next__, iteration.close):
-                asking = threading.Thread(target=ask, args=[again])
-                asking.start()
-                asking.join()
+                thread = threading.Thread(target=request_next, args=[again])
+                thread.start()
+                thread.join()
         return RecordCursor([map(record, range(2))])
 
-    def ask(again: Callable[[], object]) -> None:
+    def request_next(again: Callable[[], object]) -> None:
         refused.append(None)
         try:
             again()

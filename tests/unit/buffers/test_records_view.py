@@ -191,7 +191,7 @@ class BufferRules(RuleBasedStateMachine):
 
     @invariant()
     def counts_are_exact(self) -> None:
-        """What is being handed out is still held."""
+        """What is being returned is still held."""
         held = [*self.model, *([self.out] if self.out is not None else [])]
         assert len(self.buffer) == len(self.model)
         assert self.buffer.bytes == sum(entry.size for entry in held)
@@ -511,10 +511,10 @@ class Decoding:
         self.skipped = set(skipped)
         self.failing = set(failing)
         self.error = error or LookupError("cannot")
-        self.asked: list[int] = []
+        self.inputs: list[int] = []
 
     def __call__(self, record: Record) -> Record | None:
-        self.asked.append(record.offset)
+        self.inputs.append(record.offset)
         if record.offset in self.failing:
             raise self.error
         return None if record.offset in self.skipped else decoded(record, None, record.offset)
@@ -538,7 +538,7 @@ def test_C06_what_decodes_comes_once_and_in_order_and_what_fails_is_raised_until
             records = collect(buffer, limit, decoding)
         except LookupError:
             at_fault = min(offset for offset in decoding.failing if offset in expected)
-            assert decoding.asked[-1] == at_fault
+            assert decoding.inputs[-1] == at_fault
             assert position <= at_fault
             assert got == [offset for offset in expected if offset < at_fault and offset not in skipped]
             decoding.failing.discard(at_fault)
@@ -576,7 +576,7 @@ def test_C06_what_breaks_off_in_the_middle_loses_nothing() -> None:
 
 
 def broken_off(buffer: FetchBuffer, point: int) -> tuple[bool, Records]:
-    """What `collect` gives or keeps where Ctrl-C comes at the *point*-th place at which the interpreter looks for it; whether it came."""
+    """Run `collect` with Ctrl-C at the *point*-th call or return: whether it came, and what it returned or kept."""
     kept = Records()
     points = itertools.count(1)
 
@@ -622,7 +622,7 @@ def test_what_was_decoded_is_not_decoded_again_and_columns_show_the_bytes() -> N
     expected: list[Any] = [0, 1, 3, 4]
     assert [record.value for record in records] == [record.value for record in records.split(2)[1].joined(records)][2:] == expected
     assert [record.value for record in (records[0], records[-1])] == expected[::3]
-    assert decoding.asked == [0, 1, 2, 3, 4]
+    assert decoding.inputs == [0, 1, 2, 3, 4]
     assert records.to_arrow()["value"].to_pylist() == [b"0", b"1", b"3", b"4"]
     assert records.positions() == {A: 5}
 

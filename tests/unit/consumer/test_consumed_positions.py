@@ -14,7 +14,7 @@ from pyclient.errors import WakeupError
 from pyclient.testing import FakeCluster
 from tests.waiting import eventually
 
-WHERE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 
 
 def test_C21_a_position_that_moved_before_the_records_of_a_loop_does_not_take_theirs_back(fake_cluster: FakeCluster) -> None:
@@ -23,15 +23,15 @@ def test_C21_a_position_that_moved_before_the_records_of_a_loop_does_not_take_th
     for _ in range(2):
         fake_cluster.produce("t", b"x")
     with Consumer(bootstrap_servers=fake_cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
-        consumer.assign([WHERE])
+        consumer.assign([TP])
         loop = iter(consumer)
         assert [record.offset for record in itertools.islice(loop, 2)] == [0, 1]
         consumer.wakeup()
         with pytest.raises(WakeupError):
-            next(loop)  # it has asked for more: what it showed is done
-        assert consumer.position(WHERE) == 2
+            next(loop)  # the next record is requested: the one before counts as consumed
+        assert consumer.position(TP) == 2
         consumer.commit()
-    assert fake_cluster.committed("g")[WHERE].offset == 2
+    assert fake_cluster.committed("g")[TP].offset == 2
 
 
 ON_THE_WAY = {"facade.py", "facade_base.py", "consumed_positions.py", "steps.py", "records_view.py", "fetch_buffer.py"}
@@ -40,7 +40,7 @@ IN_HANDS = {"mark_returned", "begin_iteration"}
 
 
 def broken_off(work: Callable[[], list[int]], point: int) -> tuple[bool, list[int]]:
-    """What *work* gives where Ctrl-C comes at the *point*-th place at which the interpreter looks for it on the records' way; whether it came."""
+    """Run *work* with Ctrl-C at the *point*-th call or return in these modules: whether it came, and the result."""
     points = itertools.count(1)
 
     def interrupt(frame: FrameType, event: str, _: object) -> None:
@@ -80,8 +80,8 @@ def full(fake_cluster: FakeCluster) -> Iterator[Callable[[], Consumer]]:
     def make() -> Consumer:
         consumer = Consumer(bootstrap_servers=fake_cluster.bootstrap_servers, auto_offset_reset="earliest")
         made.append(consumer)
-        consumer.assign([WHERE])
-        eventually(lambda: consumer._core.fetcher.positions[WHERE].known and consumer._core.fetcher.positions[WHERE].offset == 9)
+        consumer.assign([TP])
+        eventually(lambda: consumer._core.fetcher.positions[TP].known and consumer._core.fetcher.positions[TP].offset == 9)
         return consumer
 
     yield make
@@ -96,11 +96,11 @@ def test_C06_ctrl_c_on_the_records_way_to_the_user_loses_none_and_doubles_none(f
     consumer, came, point, expected = full(), True, 0, list(range(9))
     while came:
         point += 1
-        consumer.seek(WHERE, 0)
+        consumer.seek(TP, 0)
         eventually(lambda: consumer._core.buffer.bytes > 0)
         read = [offset for _ in range(before) for offset in take(consumer)]
         came, more = broken_off(lambda: take(consumer), point)
-        assert consumer.position(WHERE) <= len(read)
+        assert consumer.position(TP) <= len(read)
         read += more
         while len(read) < len(expected):
             read += polled(consumer)

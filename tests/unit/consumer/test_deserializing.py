@@ -1,4 +1,4 @@
-"""C06: a record that cannot be deserialized is raised with its bytes, after the records before it, until a seek; or reported and dropped."""
+"""C06: a record that cannot be deserialized is raised, with its bytes and in order, until a seek; or it is dropped."""
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +15,7 @@ from pyclient.errors import ConfigurationError, SerializationError, WakeupError
 from pyclient.testing import FakeCluster
 from tests.waiting import eventually
 
-WHERE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 
 
@@ -24,10 +24,10 @@ class Numbers:
 
     def __init__(self) -> None:
         self.allowed: set[bytes] = set()
-        self.asked: list[bytes | None] = []
+        self.inputs: list[bytes | None] = []
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        self.asked.append(data)
+        self.inputs.append(data)
         return data if data in self.allowed else int(data or b"")
 
 
@@ -53,7 +53,7 @@ def filled(cluster: FakeCluster, *values: bytes, partitions: int = 1) -> None:
         cluster.produce("t", value, key=b"k", partition=0, headers=[("h", b"x")], timestamp=1234)
 
 
-def reading(cluster: FakeCluster, partitions: Iterable[TopicPartition] = (WHERE,), **options: Any) -> Consumer:
+def reading(cluster: FakeCluster, partitions: Iterable[TopicPartition] = (TP,), **options: Any) -> Consumer:
     consumer = Consumer({}, bootstrap_servers=cluster.bootstrap_servers,
                         **{"auto_offset_reset": "earliest", "group_id": "g", "value_deserializer": Numbers(), **options})
     consumer.assign(partitions)
@@ -75,11 +75,11 @@ def all_polled(consumer: Consumer) -> list[Any]:
 
 
 def committed(cluster: FakeCluster) -> int | None:
-    found = cluster.committed("g").get(WHERE)
+    found = cluster.committed("g").get(TP)
     return None if found is None else found.offset
 
 
-# ---- raise ----------------------------------------------------------------------------------------------------------------
+# ---- raise ----------------------------------------------------------------------------------------------------------
 
 
 def test_C06_the_error_has_the_record_with_its_bytes(fake_cluster: FakeCluster) -> None:
@@ -87,7 +87,7 @@ def test_C06_the_error_has_the_record_with_its_bytes(fake_cluster: FakeCluster) 
     with reading(fake_cluster) as consumer, pytest.raises(SerializationError, match=r"the value of the record at offset 0: .* seek\(\) past it") as caught:
         consumer.poll(20)
     error = caught.value
-    assert error.topic_partition == WHERE
+    assert error.topic_partition == TP
     assert error.record is not None
     assert type(error.record) is Record
     record = error.record
@@ -112,10 +112,10 @@ def test_C06_poll_returns_the_records_before_it_first_and_then_raises_until_a_se
         for _ in range(3):
             with pytest.raises(SerializationError, match="offset 2"):
                 consumer.poll(20)
-        assert consumer.position(WHERE) == 2
+        assert consumer.position(TP) == 2
         consumer.commit()
         assert committed(fake_cluster) == 2
-        consumer.seek(WHERE, 3)
+        consumer.seek(TP, 3)
         assert values(consumer.poll(20)) == [3]
     assert committed(fake_cluster) == 4
 
@@ -128,12 +128,12 @@ def test_C06_in_a_loop_it_is_raised_after_the_records_before_it_and_again_in_the
             with pytest.raises(SerializationError, match="offset 2"):
                 found.extend(record.value for record in consumer)
         assert found == [0, 1]
-        assert consumer.position(WHERE) == 2
+        assert consumer.position(TP) == 2
         try:
             consumer.poll(20)
         except SerializationError as error:  # as a user would go on
             assert error.record is not None  # noqa: PT017
-            consumer.seek(WHERE, error.record.offset + 1)
+            consumer.seek(TP, error.record.offset + 1)
         assert values([next(iter(consumer))]) == [3]
 
 
@@ -149,7 +149,7 @@ def test_C06_what_is_deserialized_at_a_retry_is_handed_out(fake_cluster: FakeClu
 
 def test_C06_other_partitions_go_on(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, b"bad", b"1", partitions=2)
-    with reading(fake_cluster, [WHERE, OTHER]) as consumer:
+    with reading(fake_cluster, [TP, OTHER]) as consumer:
         found: list[Any] = []
         raised = 0
         for number in range(3):
@@ -171,7 +171,7 @@ def test_no_record_is_deserialized_twice_and_columns_hold_the_bytes(fake_cluster
         records = consumer.poll(20)
         assert values(records) == values(records) == values([records[0], records[-1]]) == [2, 3]
         assert records.to_arrow()["value"].to_pylist() == [b"2", b"3"]
-    assert numbers.asked == [b"0", b"1", b"2", b"3"]
+    assert numbers.inputs == [b"0", b"1", b"2", b"3"]
 
 
 def test_ctrl_c_in_a_deserializer_loses_no_record(fake_cluster: FakeCluster) -> None:
@@ -209,11 +209,11 @@ def test_C03_what_ctrl_c_left_behind_is_dropped_by_a_seek(fake_cluster: FakeClus
             while True:
                 found += values(consumer.poll(20))
         interrupts.clear()
-        consumer.seek(WHERE, 3)
+        consumer.seek(TP, 3)
         assert values(consumer.poll(20)) == [3]
 
 
-# ---- leave out --------------------------------------------------------------------------------------------------------------
+# ---- leave out ------------------------------------------------------------------------------------------------------
 
 
 def loop(consumer: Consumer) -> list[Any]:
@@ -323,14 +323,14 @@ def test_a_policy_that_is_a_coroutine_or_no_function_is_refused(kind: Any) -> No
             kind(bootstrap_servers="localhost:1", on_deserialization_error=wrong)
 
 
-# ---- async ------------------------------------------------------------------------------------------------------------------
+# ---- async ----------------------------------------------------------------------------------------------------------
 
 
 def run(cluster: FakeCluster, work: Callable[[AsyncConsumer], Any], **options: Any) -> None:
     async def main() -> None:
         async with asyncio.timeout(30), AsyncConsumer({}, bootstrap_servers=cluster.bootstrap_servers, value_deserializer=Numbers(),
                                                       **{"auto_offset_reset": "earliest", "group_id": "g", **options}) as consumer:
-            consumer.assign([WHERE])
+            consumer.assign([TP])
             await work(consumer)
 
     asyncio.run(main())
@@ -348,7 +348,7 @@ def test_C06_async_it_is_raised_after_the_records_before_it_until_a_seek(fake_cl
             with pytest.raises(SerializationError, match="offset 2"):
                 await consumer.poll(20)
         assert found == [0, 1]
-        consumer.seek(WHERE, 3)
+        consumer.seek(TP, 3)
         assert values(await consumer.poll(20)) == [3]
 
     run(fake_cluster, work)

@@ -1,4 +1,4 @@
-"""Consumer interceptors see every record once before it is handed out, and every commit; positions move over what they leave out."""
+"""Consumer interceptors see each record once, before it is returned, and each commit; positions pass dropped ones."""
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +17,7 @@ from pyclient.errors import ConfigurationError, KafkaError, WakeupError
 from pyclient.testing import Fail, FakeCluster
 from tests.waiting import eventually
 
-WHERE = TopicPartition("t", 0)
+TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
 INVALID_COMMIT_OFFSET_SIZE = 28
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -85,7 +85,7 @@ def filled(cluster: FakeCluster, count: int, partitions: int = 1) -> None:
         cluster.produce("t", str(number).encode(), partition=partition)
 
 
-def reading(cluster: FakeCluster, *interceptors: object, partitions: Iterable[TopicPartition] = (WHERE,), **options: Any) -> Consumer:
+def reading(cluster: FakeCluster, *interceptors: object, partitions: Iterable[TopicPartition] = (TP,), **options: Any) -> Consumer:
     consumer = Consumer({}, bootstrap_servers=cluster.bootstrap_servers, interceptors=list(interceptors),
                         **{"auto_offset_reset": "earliest", "group_id": "g", **options})
     consumer.assign(partitions)
@@ -110,18 +110,18 @@ def committed(cluster: FakeCluster) -> dict[TopicPartition, int]:
     return {tp: position.offset for tp, position in cluster.committed("g").items()}
 
 
-# ---- which they are -----------------------------------------------------------------------------------------------------
+# ---- which they are -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spec", [ByName, f"{__name__}:ByName", [ByName]], ids=["class", "text", "list"])
 def test_an_interceptor_is_given_as_object_class_or_name(fake_cluster: FakeCluster, spec: object) -> None:
     filled(fake_cluster, 3)
     with Consumer(bootstrap_servers=fake_cluster.bootstrap_servers, interceptors=spec, auto_offset_reset="earliest") as consumer:
-        consumer.assign([WHERE])
+        consumer.assign([TP])
         assert polled(consumer, 2) == [0, 2]
     with Consumer({"bootstrap.servers": fake_cluster.bootstrap_servers, "interceptor.classes": f"{__name__}:ByName"},
                   auto_offset_reset="earliest") as consumer:
-        consumer.assign([WHERE])
+        consumer.assign([TP])
         assert polled(consumer, 2) == [0, 2]
     assert ByName.made[-1].offsets == [0, 1, 2]
 
@@ -138,7 +138,7 @@ def test_what_is_no_interceptor_is_refused_before_the_consumer_opens(kind: Any, 
         kind(bootstrap_servers="localhost:1", interceptors=[wrong])
 
 
-# ---- what they see, and what is handed out ------------------------------------------------------------------------------
+# ---- what they see, and what is returned ----------------------------------------------------------------------------
 
 
 def test_each_sees_what_the_one_before_has_left_and_nothing_where_nothing_is(fake_cluster: FakeCluster) -> None:
@@ -162,7 +162,7 @@ def test_poll_and_iteration_hand_out_what_is_left(fake_cluster: FakeCluster) -> 
     watching = Watching(even)
     with reading(fake_cluster, watching) as consumer:
         assert polled(consumer, 5) == [0, 2, 4, 6, 8]
-        consumer.seek(WHERE, 0)
+        consumer.seek(TP, 0)
         assert offsets(itertools.islice(consumer, 5)) == [0, 2, 4, 6, 8]
     assert watching.offsets == [*range(10), *range(10)]
 
@@ -231,9 +231,9 @@ def a_loop_that_pauses(consumer: Consumer) -> list[int]:
         for record in consumer:
             found.append(record.offset)
             if len(found) == 4:
-                consumer.pause(WHERE)
+                consumer.pause(TP)
                 assert not consumer.poll(0)
-                consumer.resume(WHERE)
+                consumer.resume(TP)
             if len(found) == 10:
                 break
     return found
@@ -268,13 +268,13 @@ def test_what_is_sought_again_is_shown_again(fake_cluster: FakeCluster) -> None:
     with reading(fake_cluster, watching) as consumer:
         for record in consumer:
             if record.offset == 2:
-                consumer.seek(WHERE, 1)
+                consumer.seek(TP, 1)
                 break
         assert polled(consumer, 4) == [1, 2, 3, 4]
     assert watching.offsets == [0, 1, 2, 3, 4, 1, 2, 3, 4]
 
 
-# ---- positions ------------------------------------------------------------------------------------------------------------
+# ---- positions ------------------------------------------------------------------------------------------------------
 
 
 def test_C21_positions_and_commits_move_over_what_is_left_out(fake_cluster: FakeCluster) -> None:
@@ -284,11 +284,11 @@ def test_C21_positions_and_commits_move_over_what_is_left_out(fake_cluster: Fake
         while records[-1].offset < 3:
             records = consumer.poll(20)
         consumer.commit()
-        reached = records.positions()[WHERE]
-        assert committed(fake_cluster) == {WHERE: reached}
+        reached = records.positions()[TP]
+        assert committed(fake_cluster) == {TP: reached}
         assert reached > 4
         consumer.poll(0)
-        assert consumer.position(WHERE) == 10
+        assert consumer.position(TP) == 10
 
 
 def test_C21_a_filter_that_drops_everything_makes_progress_and_commits_while_one_poll_goes_on(fake_cluster: FakeCluster) -> None:
@@ -309,20 +309,20 @@ def test_C21_a_filter_that_drops_everything_makes_progress_and_commits_while_one
             consumer.poll()
         feeder.join()
         assert seen == ["reported"]
-        assert [each[WHERE] for each in watching.reported] == sorted(each[WHERE] for each in watching.reported)
-        assert consumer.position(WHERE) >= 30
+        assert [each[TP] for each in watching.reported] == sorted(each[TP] for each in watching.reported)
+        assert consumer.position(TP) >= 30
     assert watching.offsets == list(range(len(watching.seen)))
-    assert committed(fake_cluster) == {WHERE: len(watching.seen)} == watching.reported[-1]
+    assert committed(fake_cluster) == {TP: len(watching.seen)} == watching.reported[-1]
 
 
 def test_C21_a_partition_of_which_nothing_is_left_is_committed_beside_one_that_is_read(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, 5, partitions=2)
     keeps = Watching(lambda record: record.partition == 0)
-    with reading(fake_cluster, keeps, partitions=[WHERE, OTHER]) as consumer:
+    with reading(fake_cluster, keeps, partitions=[TP, OTHER]) as consumer:
         assert offsets(itertools.islice(consumer, 5)) == [0, 1, 2, 3, 4]
         eventually(lambda: (consumer.poll(0), len(keeps.seen) == 10)[1])
         consumer.commit()
-        assert committed(fake_cluster) == {WHERE: 5, OTHER: 5}
+        assert committed(fake_cluster) == {TP: 5, OTHER: 5}
 
 
 def test_C21_a_loop_that_ends_leaves_positions_behind_what_was_left_out_before_its_last_record(fake_cluster: FakeCluster) -> None:
@@ -330,20 +330,20 @@ def test_C21_a_loop_that_ends_leaves_positions_behind_what_was_left_out_before_i
     with reading(fake_cluster, Watching(lambda record: record.offset in (3, 4, 8))) as consumer:
         loop = iter(consumer)
         assert next(loop).offset == 3
-        assert consumer.position(WHERE) == 3
+        assert consumer.position(TP) == 3
         consumer.commit()
-        assert committed(fake_cluster) == {WHERE: 4}
+        assert committed(fake_cluster) == {TP: 4}
         assert next(loop).offset == 4
-        assert consumer.position(WHERE) == 4
+        assert consumer.position(TP) == 4
         assert next(loop).offset == 8
-        assert consumer.position(WHERE) == 8
+        assert consumer.position(TP) == 8
         consumer.commit()
-        assert committed(fake_cluster)[WHERE] in (9, 10)
+        assert committed(fake_cluster)[TP] in (9, 10)
         loop.close()  # type: ignore[attr-defined]
-        assert consumer.position(WHERE) == 8
+        assert consumer.position(TP) == 8
 
 
-# ---- what they do wrong -----------------------------------------------------------------------------------------------------
+# ---- what they do wrong ---------------------------------------------------------------------------------------------
 
 
 def test_what_one_raises_is_logged_with_its_name_and_the_chain_goes_on(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -353,7 +353,7 @@ def test_what_one_raises_is_logged_with_its_name_and_the_chain_goes_on(fake_clus
         assert polled(consumer, 2) == [0, 2]
         consumer.commit()
     assert last.offsets == [0, 2]
-    assert first.reported == last.reported == [{WHERE: 4}]
+    assert first.reported == last.reported == [{TP: 4}]
     assert (first.closed, last.closed) == (1, 1)
     raised = [record for record in caplog.records if record.exc_info]
     assert {str(record.exc_info[1]) for record in raised if record.exc_info} == {"on_consume", "on_commit", "close"}
@@ -382,15 +382,15 @@ def test_a_slice_and_one_partition_are_choices_too(fake_cluster: FakeCluster) ->
     class Slices(Watching):
         def on_consume(self, records: Records) -> Any:
             self.seen += [(record.partition, record.offset) for record in records]
-            return records.of(WHERE)[:1]
+            return records.of(TP)[:1]
 
     filled(fake_cluster, 3, partitions=2)
     slices = Slices()
-    with reading(fake_cluster, slices, partitions=[WHERE, OTHER], max_poll_records=3) as consumer:
+    with reading(fake_cluster, slices, partitions=[TP, OTHER], max_poll_records=3) as consumer:
         while len(slices.seen) < 6:
             assert all(record.partition == 0 for record in consumer.poll(1))
         consumer.commit()
-    assert committed(fake_cluster) == {WHERE: 3, OTHER: 3}
+    assert committed(fake_cluster) == {TP: 3, OTHER: 3}
 
 
 def test_ctrl_c_in_an_interceptor_loses_no_record(fake_cluster: FakeCluster) -> None:
@@ -408,15 +408,15 @@ def test_ctrl_c_in_an_interceptor_loses_no_record(fake_cluster: FakeCluster) -> 
     with reading(fake_cluster, watching, max_poll_records=4) as consumer:
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(20)
-        consumer.pause(WHERE)
+        consumer.pause(TP)
         assert not consumer.poll(0)
-        consumer.resume(WHERE)
+        consumer.resume(TP)
         assert polled(consumer, 3, max_records=1) == [0, 2, 4]
         assert not consumer.poll(0.1)
     assert watching.offsets == list(range(6))
 
 
-# ---- commits --------------------------------------------------------------------------------------------------------------
+# ---- commits --------------------------------------------------------------------------------------------------------
 
 
 def test_every_commit_that_succeeded_is_reported_to_interceptors(fake_cluster: FakeCluster) -> None:
@@ -425,17 +425,17 @@ def test_every_commit_that_succeeded_is_reported_to_interceptors(fake_cluster: F
     reported: list[object] = []
     with reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
         polled(consumer, 4)
-        consumer.commit({WHERE: 1})
-        assert watching.reported == [{WHERE: 1}]
-        consumer.commit_async({WHERE: 2}, lambda offsets, error: reported.append(list(watching.reported)))
-        eventually(lambda: committed(fake_cluster) == {WHERE: 2})
+        consumer.commit({TP: 1})
+        assert watching.reported == [{TP: 1}]
+        consumer.commit_async({TP: 2}, lambda offsets, error: reported.append(list(watching.reported)))
+        eventually(lambda: committed(fake_cluster) == {TP: 2})
         eventually(lambda: (consumer.poll(0), reported)[1])
-        assert reported == [[{WHERE: 1}, {WHERE: 2}]]  # before the callback
+        assert reported == [[{TP: 1}, {TP: 2}]]  # before the callback
         with fake_cluster.intercept(Fail(INVALID_COMMIT_OFFSET_SIZE), "OffsetCommit"), pytest.raises(KafkaError):
-            consumer.commit({WHERE: 3})
+            consumer.commit({TP: 3})
         consumer.commit({})
-        consumer.commit_async({WHERE: 4})
-    assert watching.reported == [{WHERE: 1}, {WHERE: 2}, {WHERE: 4}]
+        consumer.commit_async({TP: 4})
+    assert watching.reported == [{TP: 1}, {TP: 2}, {TP: 4}]
     assert watching.closed == 1
 
 
@@ -443,20 +443,20 @@ def test_C24_commits_are_reported_in_the_order_they_were_made(fake_cluster: Fake
     filled(fake_cluster, 4)
     watching = Watching()
     with reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
-        consumer.commit_async({WHERE: 1})
-        consumer.commit_async({WHERE: 2})
-        consumer.commit({WHERE: 3})
-        assert watching.reported == [{WHERE: 1}, {WHERE: 2}, {WHERE: 3}]
+        consumer.commit_async({TP: 1})
+        consumer.commit_async({TP: 2})
+        consumer.commit({TP: 3})
+        assert watching.reported == [{TP: 1}, {TP: 2}, {TP: 3}]
 
 
 def test_a_commit_that_had_ended_is_reported_though_the_consumer_ends_in_an_error(fake_cluster: FakeCluster) -> None:
     filled(fake_cluster, 4)
     watching = Watching()
     with pytest.raises(ZeroDivisionError), reading(fake_cluster, watching, enable_auto_commit=False) as consumer:
-        consumer.commit_async({WHERE: 2})
+        consumer.commit_async({TP: 2})
         eventually(consumer._pending_commits.tasks[0].done)
         raise ZeroDivisionError
-    assert (watching.reported, watching.closed) == ([{WHERE: 2}], 1)
+    assert (watching.reported, watching.closed) == ([{TP: 2}], 1)
 
 
 def test_C24_a_callback_never_runs_in_the_middle_of_a_poll_that_is_left_nothing(fake_cluster: FakeCluster) -> None:
@@ -466,12 +466,12 @@ def test_C24_a_callback_never_runs_in_the_middle_of_a_poll_that_is_left_nothing(
             return super().on_consume(records)
 
     def callback(offsets: Offsets, error: BaseException | None) -> None:
-        reported.append(consumer.position(WHERE))
+        reported.append(consumer.position(TP))
 
     filled(fake_cluster, 10)
     reported: list[int] = []
     with reading(fake_cluster, Slow(never), max_poll_records=1, auto_commit_interval_ms=0) as consumer:
-        consumer.commit_async({WHERE: 1}, callback)
+        consumer.commit_async({TP: 1}, callback)
         assert not consumer.poll(0.5)
         assert reported == []
         consumer.poll(0)
@@ -488,12 +488,12 @@ def test_automatic_commits_and_that_of_a_clean_close_are_reported_before_close(f
     watching = Ending()
     with reading(fake_cluster, watching, auto_commit_interval_ms=0) as consumer:
         assert polled(consumer, 2, max_records=2) == [0, 1]
-        consumer.pause(WHERE)
-        eventually(lambda: (consumer.poll(0), {WHERE: 2} in watching.reported)[1])
-        consumer.resume(WHERE)
+        consumer.pause(TP)
+        eventually(lambda: (consumer.poll(0), {TP: 2} in watching.reported)[1])
+        consumer.resume(TP)
         assert polled(consumer, 1, max_records=1) == [2]
     assert watching.reported[-1] == {}
-    assert watching.reported[-2] == committed(fake_cluster) == {WHERE: 3}
+    assert watching.reported[-2] == committed(fake_cluster) == {TP: 3}
 
 
 def test_C23_a_commit_before_partitions_are_given_up_is_reported(fake_cluster: FakeCluster) -> None:
@@ -503,8 +503,8 @@ def test_C23_a_commit_before_partitions_are_given_up_is_reported(fake_cluster: F
                   group_id="g", topics=["t"], auto_commit_interval_ms=3_600_000) as consumer:
         assert polled(consumer, 2) == [0, 2]
         consumer.unsubscribe()
-        assert watching.reported == [{WHERE: 4}]
-    assert committed(fake_cluster) == {WHERE: 4}
+        assert watching.reported == [{TP: 4}]
+    assert committed(fake_cluster) == {TP: 4}
 
 
 def test_a_consumer_that_could_not_commit_at_its_end_closes_its_interceptors_all_the_same(fake_cluster: FakeCluster) -> None:
@@ -516,14 +516,14 @@ def test_a_consumer_that_could_not_commit_at_its_end_closes_its_interceptors_all
     assert (watching.reported, watching.closed) == ([], 1)
 
 
-# ---- async ----------------------------------------------------------------------------------------------------------------
+# ---- async ----------------------------------------------------------------------------------------------------------
 
 
 def run(cluster: FakeCluster, interceptors: Sequence[object], work: Callable[[AsyncConsumer], Any], **options: Any) -> None:
     async def main() -> None:
         async with asyncio.timeout(30), AsyncConsumer({}, bootstrap_servers=cluster.bootstrap_servers, interceptors=list(interceptors),
                                                       **{"auto_offset_reset": "earliest", "group_id": "g", **options}) as consumer:
-            consumer.assign([WHERE])
+            consumer.assign([TP])
             await work(consumer)
 
     asyncio.run(main())
@@ -546,7 +546,7 @@ def test_async_poll_and_iteration_hand_out_what_is_left_and_show_nothing_twice(f
 
     run(fake_cluster, [watching], work)
     assert watching.offsets == list(range(len(watching.offsets)))
-    assert watching.reported[0][WHERE] >= 9
+    assert watching.reported[0][TP] >= 9
     assert watching.closed == 1
 
 
@@ -569,4 +569,4 @@ def test_async_a_filter_that_drops_everything_commits_and_leaves_the_loop_its_tu
 
     run(fake_cluster, [watching], work, max_poll_records=1, auto_commit_interval_ms=0)
     assert {*range(61)} <= set(turns)
-    assert committed(fake_cluster) == {WHERE: 60}
+    assert committed(fake_cluster) == {TP: 60}

@@ -1,4 +1,4 @@
-"""What a consumer that subscribes promises its user: listeners, commits, errors, both faces. On a fake cluster, over real sockets."""
+"""Subscribed consumers on a fake cluster, over real sockets: listeners, commits, errors, sync and async."""
 from __future__ import annotations
 
 import asyncio
@@ -76,20 +76,20 @@ class Listener:
         self.reacts = reacts
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition], /) -> Any:
-        return self._tell("assigned", partitions)
+        return self._log("assigned", partitions)
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition], /) -> Any:
-        return self._tell("revoked", partitions)
+        return self._log("revoked", partitions)
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition], /) -> Any:
-        return self._tell("lost", partitions)
+        return self._log("lost", partitions)
 
-    def _tell(self, kind: str, partitions: Sequence[TopicPartition]) -> Any:
+    def _log(self, kind: str, partitions: Sequence[TopicPartition]) -> Any:
         self.reported.append((kind, frozenset(partitions)))
         return self.reacts(kind, partitions)
 
 
-# ---- what may be subscribed to ------------------------------------------------------------------------------------------
+# ---- what may be subscribed to --------------------------------------------------------------------------------------
 
 
 def test_without_a_group_a_subscription_is_refused_and_assign_is_named(cluster: FakeCluster) -> None:
@@ -150,7 +150,7 @@ def test_M03_a_missing_topic_is_logged_once_and_read_when_it_is_created(protocol
         assert caplog.text.count("does not exist") == 1
 
 
-# ---- listeners ----------------------------------------------------------------------------------------------------------
+# ---- listeners ------------------------------------------------------------------------------------------------------
 
 
 def test_G10_a_listener_is_called_before_records_come_and_before_partitions_go(cluster: FakeCluster) -> None:
@@ -267,7 +267,7 @@ def test_C26_a_close_calls_the_listener_and_leaves_whatever_it_raises(cluster: F
 def test_C26_a_close_that_waits_for_its_commit_is_no_silence_of_the_user(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     consumer = member(cluster, max_poll_interval_ms=300, auto_commit_interval_ms=3_600_000)
     read(20, consumer)
-    late = cluster.intercept(lambda asked: Delay(1.0), api="OffsetCommit", times=1)
+    late = cluster.intercept(lambda request: Delay(1.0), api="OffsetCommit", times=1)
     consumer.close()
     late.remove()
     assert "max_poll_interval_ms" not in caplog.text
@@ -275,7 +275,7 @@ def test_C26_a_close_that_waits_for_its_commit_is_no_silence_of_the_user(cluster
         assert {each and each.offset for each in witness.committed([P0, P1]).values()} == {10}
 
 
-# ---- commits ------------------------------------------------------------------------------------------------------------
+# ---- commits --------------------------------------------------------------------------------------------------------
 
 
 def test_C23_what_was_handed_out_is_committed_before_its_partition_goes(cluster: FakeCluster) -> None:
@@ -330,7 +330,7 @@ def _waits_until_it_is_out(cluster: FakeCluster) -> None:
     eventually(lambda: not cluster.groups()["g"].members)
 
 
-# ---- who it is ----------------------------------------------------------------------------------------------------------
+# ---- who it is ------------------------------------------------------------------------------------------------------
 
 
 def test_group_metadata_is_that_of_the_last_poll(cluster: FakeCluster) -> None:
@@ -346,7 +346,7 @@ def test_group_metadata_is_that_of_the_last_poll(cluster: FakeCluster) -> None:
         reader.group_metadata()
 
 
-# ---- async --------------------------------------------------------------------------------------------------------------
+# ---- async ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_async_listener_is_awaited_and_may_use_the_consumer(cluster: FakeCluster) -> None:
@@ -405,9 +405,9 @@ def test_G10_a_cancelled_poll_ends_what_its_listener_had_begun(cluster: FakeClus
 
 
 def test_C24_a_commit_before_partitions_go_follows_one_that_was_just_begun(cluster: FakeCluster) -> None:
-    """Found by simulation: the task of an automatic commit had not begun when a rebalance committed what was newer, and was stored after it."""
+    """Found by simulation: an automatic commit, not yet begun when a rebalance committed newer offsets, came later."""
     seen: list[int] = []
-    order = cluster.intercept(lambda asked: seen.append(asked.body.topics[0].partitions[0].committed_offset), api="OffsetCommit")
+    order = cluster.intercept(lambda request: seen.append(request.body.topics[0].partitions[0].committed_offset), api="OffsetCommit")
 
     async def main() -> None:
         async with AsyncConsumer(**options(cluster, enable_auto_commit=False)) as consumer:

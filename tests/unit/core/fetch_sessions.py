@@ -74,7 +74,7 @@ class Model:
         kept.wants.update(wants)
         for key in forgotten(body, version):
             del kept.wants[key]  # KeyError: it was never sent
-        assert kept.wants, "an empty session ends: nothing may be asked that reads nothing"
+        assert kept.wants, "an empty session ends: no request may read nothing"
         kept.epoch += 1
         return Answer(0, number, dict(kept.wants), tuple(wants))
 

@@ -1,4 +1,4 @@
-"""A fetcher in its world, for its tests: what it asks as plain values, and answers made of record batches."""
+"""A fetcher for its tests: its requests as plain values, and responses made of record batches."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ OUT_OF_RANGE, NOT_LEADER, FENCED_EPOCH, FORBIDDEN, CORRUPT = 1, 6, 74, 29, 2
 LIMITS = FetchLimits(min_bytes=1, max_wait=MAX_WAIT, max_bytes=MAX_BYTES, max_partition_bytes=PARTITION_BYTES, buffer_memory=MEMORY,
                      decompression_limit=100_000, check_crcs=True, isolation=0, rack="r1", request_timeout=30.0, replica_lease=300.0)
 Report = Callable[[TopicPartition, int | OffsetAndMetadata | None, KafkaError | None], None]
-TellNow = Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]
+Callback = Callable[[TopicPartition, OffsetAndMetadata | None, KafkaError | None, float], None]
 
 
 class Fetching:
@@ -38,7 +38,7 @@ class Fetching:
         self.metadata = make_metadata()
         self.lookups = OffsetLookups(self.metadata, isolation=isolation, request_timeout=30.0, backoff=DOUBLING)
         self.buffer = FetchBuffer()
-        self.asked_for: list[tuple[Sequence[TopicPartition], Report]] = []
+        self.committed_lookups: list[tuple[Sequence[TopicPartition], Report]] = []
         self.unwanted: list[TopicPartition] = []
         self.fetcher = Fetcher(
             self.buffer, self.metadata, self.lookups,
@@ -47,8 +47,8 @@ class Fetching:
             find_committed=self._find_committed if group else None)
         self.knows()
 
-    def _find_committed(self, partitions: Sequence[TopicPartition], report: TellNow) -> Callable[[TopicPartition], None]:
-        self.asked_for.append((partitions, lambda tp, found, error: report(
+    def _find_committed(self, partitions: Sequence[TopicPartition], report: Callback) -> Callable[[TopicPartition], None]:
+        self.committed_lookups.append((partitions, lambda tp, found, error: report(
             tp, OffsetAndMetadata(found) if isinstance(found, int) else found, error, self.world.now)))
         return self.unwanted.append
 
@@ -74,7 +74,7 @@ class Fetching:
         return sent
 
     def looks_up(self) -> tuple[Sent, dict[TopicPartition, int]]:
-        """The one look-up that comes now, and the times it asks for."""
+        """The one look-up that comes now, and its timestamps."""
         (sent,) = self.turn()
         assert sent.api is Api.LIST_OFFSETS
         return sent, {TopicPartition(each.name, part.partition_index): part.timestamp for each in sent.body.topics for part in each.partitions}
@@ -99,7 +99,7 @@ class Fetching:
         return caught.value
 
 
-def asks(sent: Sent) -> dict[TopicPartition, int]:
+def offsets_of(sent: Sent) -> dict[TopicPartition, int]:
     """Partition → offset of a fetch."""
     names = {topic_id(name): name for name in ("a", "b")}
     return {TopicPartition(getattr(each, "topic", None) or names[each.topic_id], part.partition): part.fetch_offset
@@ -126,7 +126,7 @@ def gives(sent: Sent, reported: Mapping[TopicPartition, bytes | int | dict[str, 
 
 
 def settle_metadata(fetching: Fetching) -> None:
-    """Answer what is asked now, so that only new wishes make another request before its age."""
+    """Answer the request of metadata, so that only a new reason makes another one before its age."""
     for sent in fetching.world.turn(fetching.metadata):
         sent.reply(**view(topic("a", 1, 1, 2), topic("b", 2)))
     fetching.world.after(64.0)

@@ -19,7 +19,7 @@ from pyclient.errors import (
 )
 from pyclient.records import TopicPartition
 from tests.unit.core.fetching import (
-    A0, A1, A2, B0, FORBIDDEN, MAX_WAIT, MEMORY, OUT_OF_RANGE, PARTITION_BYTES, Fetching, asks, batch, gives, marker, settle_metadata,
+    A0, A1, A2, B0, FORBIDDEN, MAX_WAIT, MEMORY, OUT_OF_RANGE, PARTITION_BYTES, Fetching, offsets_of, batch, gives, marker, settle_metadata,
 )
 from tests.unit.core.world import answer, read_request, topic, topic_id, view
 
@@ -38,35 +38,35 @@ def test_C01_a_partition_is_not_fetched_before_its_position_is_known(fetching: F
     assert times == {A0: EARLIEST}
     assert fetching.turn() == []
     sent.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 7, "timestamp": -1}]}])
-    assert asks(fetching.fetches()) == {A0: 7}
+    assert offsets_of(fetching.fetches()) == {A0: 7}
 
 
 def test_C20_a_position_begins_at_the_committed_offset() -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0, A1], fetching.world.now)
     assert fetching.turn() == []
-    ((partitions, report),) = fetching.asked_for
+    ((partitions, report),) = fetching.committed_lookups
     assert list(partitions) == [A0, A1]
     report(A0, 40, None)
     report(A1, 50, None)
-    assert asks(fetching.fetches()) == {A0: 40, A1: 50}
+    assert offsets_of(fetching.fetches()) == {A0: 40, A1: 50}
 
 
 def test_C20_without_a_committed_offset_it_begins_where_auto_offset_reset_says() -> None:
     fetching = Fetching(group=True, reset=LATEST)
     fetching.fetcher.assign([A0], fetching.world.now)
-    fetching.asked_for[0][1](A0, None, None)
+    fetching.committed_lookups[0][1](A0, None, None)
     sent, times = fetching.looks_up()
     assert times == {A0: LATEST}
     sent.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 99, "timestamp": -1}]}])
-    assert asks(fetching.fetches()) == {A0: 99}
+    assert offsets_of(fetching.fetches()) == {A0: 99}
 
 
 @pytest.mark.parametrize("group", [True, False])
 def test_C20_without_either_it_is_an_error_until_a_seek(group: bool) -> None:
     fetching = Fetching(group=group, reset=None)
     fetching.fetcher.assign([A0], fetching.world.now)
-    for _, report in fetching.asked_for:
+    for _, report in fetching.committed_lookups:
         report(A0, None, None)
     assert fetching.turn() == []
     for _ in range(3):
@@ -75,28 +75,28 @@ def test_C20_without_either_it_is_an_error_until_a_seek(group: bool) -> None:
         assert all(word in str(error) for word in ("a-0", "auto_offset_reset=none", "seek"))
     fetching.fetcher.seek(A0, 3)
     assert fetching.values() == []
-    assert asks(fetching.fetches()) == {A0: 3}
+    assert offsets_of(fetching.fetches()) == {A0: 3}
 
 
 def test_C20_a_refused_look_up_of_committed_offsets_is_raised_and_repeated_ever_later() -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0, A1], fetching.world.now)
-    fetching.asked_for[0][1](A1, 5, None)
+    fetching.committed_lookups[0][1](A1, 5, None)
     for times, pause in enumerate((1, 2, 4), start=1):
-        fetching.asked_for[-1][1](A0, None, error_for(30, "group 'g'"))
+        fetching.committed_lookups[-1][1](A0, None, error_for(30, "group 'g'"))
         fetching.turn()
         assert fetching.fetcher.next_deadline() == fetching.world.now + pause
         assert type(fetching.raises()) is type(fetching.fetcher.lookup_errors[A0]) is type(error_for(30))
         assert fetching.values() == []
-        assert len(fetching.asked_for) == times
+        assert len(fetching.committed_lookups) == times
         fetching.world.after(pause)
         fetching.turn()
-        assert fetching.asked_for[-1][0] == [A0]
-    fetching.asked_for[-1][1](A0, 7, None)
+        assert fetching.committed_lookups[-1][0] == [A0]
+    fetching.committed_lookups[-1][1](A0, 7, None)
     assert A0 not in fetching.fetcher.lookup_errors
     (sent,) = fetching.world.in_flight
     gives(sent, {A1: b""})
-    assert asks(fetching.fetches()) == {A0: 7, A1: 5}
+    assert offsets_of(fetching.fetches()) == {A0: 7, A1: 5}
 
 
 def test_C20_a_refused_look_up_of_the_logs_start_is_raised_and_repeated_ever_later(fetching: Fetching) -> None:
@@ -109,7 +109,7 @@ def test_C20_a_refused_look_up_of_the_logs_start_is_raised_and_repeated_ever_lat
         assert fetching.values() == []
         fetching.world.after(pause)
     fetching.found(A0, 7)
-    assert asks(fetching.fetches()) == {A0: 7}
+    assert offsets_of(fetching.fetches()) == {A0: 7}
 
 
 @pytest.mark.parametrize("group", [True, False])
@@ -117,14 +117,14 @@ def test_C20_a_seek_ends_the_repetition_of_a_refused_look_up(group: bool) -> Non
     fetching = Fetching(group=group)
     fetching.fetcher.assign([A0], fetching.world.now)
     if group:
-        fetching.asked_for[0][1](A0, None, error_for(30, "group 'g'"))
+        fetching.committed_lookups[0][1](A0, None, error_for(30, "group 'g'"))
     else:
         fetching.found(A0, -1, error=FORBIDDEN)
     fetching.fetcher.seek(A0, 3)
-    assert asks(fetching.fetches()) == {A0: 3}
+    assert offsets_of(fetching.fetches()) == {A0: 3}
     fetching.world.after(64.0)
     assert fetching.turn() == []
-    assert len(fetching.asked_for) == group
+    assert len(fetching.committed_lookups) == group
     assert fetching.fetcher.lookup_errors == {}
 
 
@@ -132,7 +132,7 @@ def test_C20_a_seek_ends_the_repetition_of_a_refused_look_up(group: bool) -> Non
 def test_C20_the_committed_offset_is_not_wanted_any_more_of_a_partition_given_up_or_sought(how: str) -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0, A1, A2], fetching.world.now)
-    fetching.asked_for[0][1](A2, 1, None)
+    fetching.committed_lookups[0][1](A2, 1, None)
     if how == "seek":
         fetching.fetcher.seek(A0, 3)
     elif how == "reset":
@@ -155,7 +155,7 @@ def test_C04_a_reset_moves_the_position_of_the_user_too(fetching: Fetching) -> N
 def test_C03_a_committed_offset_that_comes_late_does_not_undo_what_the_user_did_meanwhile(how: str) -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0], fetching.world.now)
-    (_, report), = fetching.asked_for
+    (_, report), = fetching.committed_lookups
     if how == "seek":
         fetching.fetcher.seek(A0, 3)
     elif how == "reset":
@@ -163,11 +163,11 @@ def test_C03_a_committed_offset_that_comes_late_does_not_undo_what_the_user_did_
     else:
         fetching.fetcher.assign([], fetching.world.now)
         fetching.fetcher.assign([A0], fetching.world.now)
-        fetching.asked_for[1][1](A0, 3, None)
+        fetching.committed_lookups[1][1](A0, 3, None)
     report(A0, 40, None)
     if how == "reset":
         fetching.found(A0, 3)
-    assert asks(fetching.fetches()) == {A0: 3}
+    assert offsets_of(fetching.fetches()) == {A0: 3}
 
 
 @pytest.mark.parametrize("how", ["seek", "reset", "unassign"])
@@ -182,7 +182,7 @@ def test_C03_a_look_up_that_was_overtaken_is_over(fetching: Fetching, how: str) 
     else:
         fetching.fetcher.assign([], fetching.world.now)
     late.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 40, "timestamp": -1}]}])
-    assert [asks(sent) for sent in fetching.turn()] == ([] if how == "unassign" else [{A0: 3}])
+    assert [offsets_of(sent) for sent in fetching.turn()] == ([] if how == "unassign" else [{A0: 3}])
 
 
 def test_nothing_is_looked_up_for_a_partition_that_was_given_up(fetching: Fetching) -> None:
@@ -203,24 +203,24 @@ def test_a_time_after_the_last_record_begins_at_the_end() -> None:
     sent, times = fetching.looks_up()
     assert times == {A0: LATEST}
     sent.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 9, "timestamp": -1}]}])
-    assert asks(fetching.fetches()) == {A0: 9}
+    assert offsets_of(fetching.fetches()) == {A0: 9}
 
 
 def test_partitions_kept_by_a_new_assignment_go_on_where_they_are(fetching: Fetching) -> None:
     fetching.reads(A0, A1, at=5)
     gives(fetching.fetches(), {A0: batch(5, 2)})
     fetching.fetcher.assign([A0], fetching.world.now)
-    assert asks(fetching.fetches()) == {A0: 7}
+    assert offsets_of(fetching.fetches()) == {A0: 7}
     assert fetching.offsets() == [5, 6]
     assert set(fetching.fetcher.positions) == {A0}
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def test_each_leader_gets_one_fetch_for_all_its_partitions(fetching: Fetching) -> None:
     fetching.reads(A0, A1, A2, B0)
-    sent = {each.node: asks(each) for each in fetching.turn()}
+    sent = {each.node: offsets_of(each) for each in fetching.turn()}
     assert sent == {1: {A0: 0, A1: 0}, 2: {A2: 0, B0: 0}}
 
 
@@ -232,7 +232,7 @@ def test_one_fetch_per_node_is_under_way(fetching: Fetching) -> None:
     fetching.world.capacity[Use.FETCH] = 5
     assert fetching.turn() == []
     gives(first, {A0: batch(0)})
-    assert asks(fetching.fetches()) == {A0: 1, A1: 0}
+    assert offsets_of(fetching.fetches()) == {A0: 1, A1: 0}
 
 
 @pytest.mark.parametrize("version", range(SPOKEN[Api.FETCH].low, SPOKEN[Api.FETCH].high + 1))
@@ -262,7 +262,7 @@ def test_C08_one_topic_without_an_id_and_the_request_goes_by_name(fetching: Fetc
     nameless.metadata.hint(attrs.evolve(known, topics={"a": known.topics["a"]}).updated(reported))
     nameless.reads(A0, B0)
     sent = nameless.fetches()
-    assert (sent.version, asks(sent)) == (12, {A0: 0, B0: 0})
+    assert (sent.version, offsets_of(sent)) == (12, {A0: 0, B0: 0})
     gives(sent, {A0: batch(0), B0: batch(0)})
     assert [tp for tp, _, _ in nameless.values()] == [A0, B0]
     fetching.reads(A0, B0)
@@ -283,7 +283,7 @@ def test_C14_the_next_records_are_fetched_while_the_user_works_at_most_two_answe
     gives(fetching.fetches(), {A0: batch(3, 3)})
     assert fetching.turn() == []
     assert collect(fetching.buffer, 3, None)
-    assert asks(fetching.fetches()) == {A0: 6}
+    assert offsets_of(fetching.fetches()) == {A0: 6}
     assert fetching.offsets() == [3, 4, 5]
 
 
@@ -293,7 +293,7 @@ def test_C03_an_answer_for_a_position_that_was_left_by_a_seek_is_dropped(fetchin
     fetching.fetcher.seek(A0, 100)
     gives(late, {A0: batch(0), A1: batch(0)})
     assert fetching.values() == [(A1, 0, b"0")]
-    assert asks(fetching.fetches()) == {A0: 100, A1: 1}
+    assert offsets_of(fetching.fetches()) == {A0: 100, A1: 1}
 
 
 def test_C03_a_seek_to_where_it_stands_drops_the_answer_too(fetching: Fetching) -> None:
@@ -302,7 +302,7 @@ def test_C03_a_seek_to_where_it_stands_drops_the_answer_too(fetching: Fetching) 
     fetching.fetcher.seek(A0, 0)
     gives(late, {A0: batch(0)})
     assert fetching.values() == []
-    assert asks(fetching.fetches()) == {A0: 0}
+    assert offsets_of(fetching.fetches()) == {A0: 0}
 
 
 def test_C03_a_seek_drops_what_is_buffered(fetching: Fetching) -> None:
@@ -330,7 +330,7 @@ def test_C03_an_error_for_a_position_that_was_left_is_dropped(fetching: Fetching
     late = fetching.fetches()
     fetching.fetcher.seek(A0, 100)
     gives(late, {A0: OUT_OF_RANGE})
-    assert asks(fetching.fetches()) == {A0: 100}
+    assert offsets_of(fetching.fetches()) == {A0: 100}
 
 
 def test_C01_what_is_paused_is_not_fetched_and_C03_keeps_what_is_buffered(fetching: Fetching) -> None:
@@ -338,7 +338,7 @@ def test_C01_what_is_paused_is_not_fetched_and_C03_keeps_what_is_buffered(fetchi
     gives(fetching.fetches(), {A0: batch(0), A1: batch(0)})
     fetching.fetcher.pause([A0])
     assert fetching.fetcher.paused == {A0}
-    assert asks(fetching.fetches()) == {A1: 1}
+    assert offsets_of(fetching.fetches()) == {A1: 1}
     assert [tp for tp, _, _ in fetching.values()] == [A1]
     fetching.fetcher.resume([A0])
     assert fetching.values() == [(A0, 0, b"0")]
@@ -350,7 +350,7 @@ def test_C01_what_was_paused_is_fetched_again_when_it_is_resumed(fetching: Fetch
     assert fetching.turn() == []
     assert fetching.fetcher.next_deadline() is None
     fetching.fetcher.resume(iter([A0]))
-    assert asks(fetching.fetches()) == {A0: 0}
+    assert offsets_of(fetching.fetches()) == {A0: 0}
 
 
 def test_C03_an_answer_that_comes_during_a_pause_is_kept_for_later(fetching: Fetching) -> None:
@@ -375,14 +375,14 @@ def test_a_pause_ends_with_the_assignment(fetching: Fetching) -> None:
 def test_C04_records_before_the_position_are_skipped(fetching: Fetching) -> None:
     fetching.reads(A0, at=3)
     gives(fetching.fetches(), {A0: batch(0, 2) + batch(2, 4)})
-    assert asks(fetching.fetches()) == {A0: 6}
+    assert offsets_of(fetching.fetches()) == {A0: 6}
     assert fetching.offsets() == [3, 4, 5]
 
 
 def test_C04_control_batches_are_never_handed_out_but_move_the_position(fetching: Fetching) -> None:
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: marker(0, 7, 1)})
-    assert asks(fetching.fetches()) == {A0: 1}
+    assert offsets_of(fetching.fetches()) == {A0: 1}
     records = collect(fetching.buffer, 10, None)
     assert (len(records), records.positions()) == (0, {A0: 1})
 
@@ -393,7 +393,7 @@ def test_C04_after_the_last_batch_the_position_is_behind_it_even_if_it_held_no_r
     gives(fetching.fetches(), {A0: batch(0) + empty if empty else batch(0)})
     sent = fetching.fetches()
     records = collect(fetching.buffer, 10, None)
-    assert asks(sent) == records.positions()
+    assert offsets_of(sent) == records.positions()
 
 
 def test_C05_read_committed_leaves_out_aborted_transactions_listed_in_any_order() -> None:
@@ -407,7 +407,7 @@ def test_C05_read_committed_leaves_out_aborted_transactions_listed_in_any_order(
             fetching.reads(A0)
             gives(fetching.fetches(), {A0: {"records": log, "aborted_transactions": list(reported)}})
             assert fetching.offsets() == seen
-            assert asks(fetching.fetches()) == {A0: 7}
+            assert offsets_of(fetching.fetches()) == {A0: 7}
 
 
 def test_the_high_watermark_is_the_last_one_received(fetching: Fetching) -> None:
@@ -440,9 +440,9 @@ def test_C14_all_answers_under_way_together_fit_the_buffer() -> None:
     fetching = Fetching(max_bytes=50_000, buffer_memory=4000)
     fetching.reads(A0, A1, A2, B0)
     sent = fetching.turn()
-    assert sum(min(each.body.max_bytes, PARTITION_BYTES * len(asks(each))) for each in sent) <= 4000
+    assert sum(min(each.body.max_bytes, PARTITION_BYTES * len(offsets_of(each))) for each in sent) <= 4000
     for each in sent:
-        gives(each, {tp: encode_values([b"x" * 900], base_offset=0) for tp in asks(each)})
+        gives(each, {tp: encode_values([b"x" * 900], base_offset=0) for tp in offsets_of(each)})
     assert fetching.buffer.bytes <= 4000
 
 
@@ -457,7 +457,7 @@ def test_C14_a_batch_larger_than_the_buffer_is_read_when_the_buffer_is_empty(fet
     gives(fetching.fetches(), {A0: encode_values([b"x" * 9000])})
     assert fetching.turn() == []
     assert len(fetching.values()) == 1
-    assert asks(fetching.fetches()) == {A0: 1}
+    assert offsets_of(fetching.fetches()) == {A0: 1}
 
 
 def test_C14_a_fetch_that_leaves_out_what_waits_for_the_user_does_not_wait_long(fetching: Fetching) -> None:
@@ -466,7 +466,7 @@ def test_C14_a_fetch_that_leaves_out_what_waits_for_the_user_does_not_wait_long(
     sent = fetching.fetches()
     gives(sent, {A0: batch(1)})
     sent = fetching.fetches()
-    assert asks(sent) == {A1: 0}
+    assert offsets_of(sent) == {A1: 0}
     assert sent.body.max_wait == datetime.timedelta(milliseconds=20)
 
 
@@ -477,11 +477,11 @@ def test_C14_the_longer_the_user_holds_what_is_buffered_the_longer_the_other_fet
     fetching.world.after(3.0)
     gives(fetching.fetches(), {})
     sent = fetching.fetches()
-    assert (asks(sent), sent.body.max_wait) == ({A1: 0}, datetime.timedelta(milliseconds=300))
+    assert (offsets_of(sent), sent.body.max_wait) == ({A1: 0}, datetime.timedelta(milliseconds=300))
     fetching.values()
     gives(sent, {})
     sent = fetching.fetches()
-    assert (asks(sent), sent.body.max_wait) == ({A0: 2, A1: 0}, datetime.timedelta(seconds=MAX_WAIT))
+    assert (offsets_of(sent), sent.body.max_wait) == ({A0: 2, A1: 0}, datetime.timedelta(seconds=MAX_WAIT))
 
 
 def test_C14_fetches_beside_what_is_buffered_wait_a_quarter_of_the_users_pace(fetching: Fetching) -> None:
@@ -501,14 +501,14 @@ def test_C14_what_is_kept_for_a_paused_partition_does_not_hurry_the_others(fetch
     gives(fetching.fetches(), {A0: batch(0)})
     fetching.fetcher.pause([A0])
     sent = fetching.fetches()
-    assert (asks(sent), sent.body.max_wait) == ({A1: 0}, datetime.timedelta(seconds=MAX_WAIT))
+    assert (offsets_of(sent), sent.body.max_wait) == ({A1: 0}, datetime.timedelta(seconds=MAX_WAIT))
 
 
 def test_C14_what_is_kept_for_paused_partitions_does_not_starve_the_others(fetching: Fetching) -> None:
     fetching.reads(A0, A1)
     gives(fetching.fetches(), {A0: encode_values([b"x" * 3900])})
     fetching.fetcher.pause([A0])
-    assert asks(fetching.fetches()) == {A1: 0}
+    assert offsets_of(fetching.fetches()) == {A1: 0}
 
 
 def test_C14_a_lost_fetch_gives_its_room_back(fetching: Fetching) -> None:
@@ -522,7 +522,7 @@ def test_C14_a_lost_fetch_gives_its_room_back(fetching: Fetching) -> None:
 def test_partitions_that_got_nothing_stand_first_in_the_next_request(fetching: Fetching) -> None:
     fetching.reads(A0, A1)
     gives(fetching.fetches(), {A0: batch(0)})
-    assert list(asks(fetching.fetches())) == [A1, A0]
+    assert list(offsets_of(fetching.fetches())) == [A1, A0]
 
 
 def test_an_entry_says_what_it_is(fetching: Fetching) -> None:
@@ -547,7 +547,7 @@ def test_C14_a_user_who_takes_data_wakes_the_loop_only_for_what_it_waits_for(fet
     assert fetching.turn() == []  # two answers deep
     assert fetching.offsets() == [1, 2]
     assert rooms == ["room"]
-    assert asks(fetching.fetches()) == {A0: 3}
+    assert offsets_of(fetching.fetches()) == {A0: 3}
 
 
 def test_C14_a_loop_that_lacks_memory_is_woken_by_whatever_makes_room() -> None:
@@ -560,4 +560,4 @@ def test_C14_a_loop_that_lacks_memory_is_woken_by_whatever_makes_room() -> None:
     assert fetching.turn() == []
     assert len(fetching.offsets()) == 100
     assert rooms == ["room"]
-    assert asks(fetching.fetches()) == {A0: 100}
+    assert offsets_of(fetching.fetches()) == {A0: 100}

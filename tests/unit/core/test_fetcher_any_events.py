@@ -1,4 +1,4 @@
-"""The fetcher through any sequence of events: nothing is missed, doubled, starved, or asked in a loop (C01–C03, C07, C09, C14)."""
+"""The fetcher under any sequence of events: no loss, duplicate, starvation or busy loop (C01–C03, C07, C09, C14)."""
 from __future__ import annotations
 
 from typing import Any
@@ -24,7 +24,7 @@ ALL = (A0, A1, A2, B0)
 
 
 class AnyEvents(RuleBasedStateMachine):
-    """A log of one record an offset, whatever happens: the user reads on from where he stands, in order, none twice or missed."""
+    """One record at each offset: under any events the user reads each from his position on once, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -148,8 +148,8 @@ class AnyEvents(RuleBasedStateMachine):
         self.hear()
         under_way = [sent.node for sent in fetching.world.in_flight]
         assert len(under_way) == len(set(under_way))
-        asked = [tp for sent in fetching.world.in_flight for tp in self.reads(sent)]
-        assert len(asked) == len(set(asked))
+        requested = [tp for sent in fetching.world.in_flight for tp in self.reads(sent)]
+        assert len(requested) == len(set(requested))
         assert all(fetching.buffer.count(tp) <= 3 for tp in ALL)
 
     @invariant()

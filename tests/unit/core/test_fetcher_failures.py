@@ -13,7 +13,7 @@ from pyclient.errors import (
 )
 from pyclient.records import TopicPartition
 from tests.unit.core.fetching import (
-    A0, A1, A2, FORBIDDEN, CORRUPT, FENCED_EPOCH, NOT_LEADER, OUT_OF_RANGE, Fetching, asks, batch, gives, settle_metadata,
+    A0, A1, A2, FORBIDDEN, CORRUPT, FENCED_EPOCH, NOT_LEADER, OUT_OF_RANGE, Fetching, offsets_of, batch, gives, settle_metadata,
 )
 from tests.unit.core.world import brokers, topic, view
 
@@ -41,7 +41,7 @@ UNKNOWN_ID = 100
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 RETRIED = [NOT_LEADER, 9, 56, FENCED_EPOCH, 78, 3, 100, 103, 75, -1]
-"""Leader moved, replica or storage gone, epoch fenced, offset not there yet, topic (id) unknown, epoch unknown, unknown error."""
+"""Leader moved, replica or storage gone, epoch fenced or unknown, offset not yet there, topic unknown, any other."""
 
 
 @pytest.mark.parametrize("code", RETRIED)
@@ -59,7 +59,7 @@ def test_C13_an_error_that_may_pass_is_tried_again_ever_later_and_not_raised(fet
 
 
 @pytest.mark.parametrize("code", [NOT_LEADER, 9, 56, FENCED_EPOCH, 78, 3, 100, 103])
-def test_C13_an_error_that_says_the_leader_moved_refreshes_metadata_and_the_new_leader_is_asked(fetching: Fetching, code: int) -> None:
+def test_C13_an_error_that_says_the_leader_moved_refreshes_metadata_and_fetches_from_the_new_leader(fetching: Fetching, code: int) -> None:
     fetching.reads(A0)
     settle_metadata(fetching)
     gives(fetching.fetches(), {A0: code})
@@ -74,7 +74,7 @@ def test_C13_authorization_and_corruption_are_raised_and_stop_no_other_partition
     fetching.reads(A0, A1)
     gives(fetching.fetches(), {A0: code, A1: batch(0)})
     sent = fetching.fetches()
-    assert asks(sent) == {A1: 1}
+    assert offsets_of(sent) == {A1: 1}
     error = fetching.raises()
     assert isinstance(error, type(error_for(code)))
     assert "a-0" in str(error)
@@ -82,7 +82,7 @@ def test_C13_authorization_and_corruption_are_raised_and_stop_no_other_partition
     fetching.world.after(1.0)
     assert fetching.turn() == []
     gives(sent, {A1: b""})
-    assert asks(fetching.fetches()) == {A0: 0, A1: 1}  # who is granted it meanwhile reads on
+    assert offsets_of(fetching.fetches()) == {A0: 0, A1: 1}  # who is granted it meanwhile reads on
 
 
 @pytest.mark.parametrize("how", ["lost", "not sent", "of the whole request"])
@@ -98,7 +98,7 @@ def test_C13_a_fetch_that_failed_is_repeated_after_a_pause(fetching: Fetching, h
     assert fetching.turn() == []
     assert fetching.values() == []
     fetching.world.after(1.0)
-    assert asks(fetching.fetches()) == {A0: 0}
+    assert offsets_of(fetching.fetches()) == {A0: 0}
 
 
 def test_M15_a_broker_without_a_common_version_is_an_error_of_its_partitions(fetching: Fetching) -> None:
@@ -107,14 +107,14 @@ def test_M15_a_broker_without_a_common_version_is_an_error_of_its_partitions(fet
     assert isinstance(fetching.raises(), UnsupportedVersionError)
 
 
-def test_C12_an_answer_that_names_a_newer_leader_is_believed_and_that_one_asked_at_once(fetching: Fetching) -> None:
+def test_C12_a_response_that_names_a_newer_leader_moves_the_fetch_there_at_once(fetching: Fetching) -> None:
     fetching.knows(topic("a", 1, 1, 2, epoch=4), topic("b", 2))
     fetching.reads(A0)
     hint = {"error_code": NOT_LEADER, "current_leader": {"leader_id": 9, "leader_epoch": 5}}
     gives(fetching.fetches(), {A0: hint}, node_endpoints=brokers(9))
     fetching.world.nodes.add(9)
     sent = fetching.fetches()
-    assert (sent.node, asks(sent), sent.body.topics[0].partitions[0].current_leader_epoch) == (9, {A0: 0}, 5)
+    assert (sent.node, offsets_of(sent), sent.body.topics[0].partitions[0].current_leader_epoch) == (9, {A0: 0}, 5)
 
 
 @pytest.mark.parametrize(("leader", "epoch"), [(2, 4), (2, 3), (8, 5), (-1, -1)])
@@ -133,25 +133,25 @@ def test_a_partition_follows_its_leader_that_metadata_names(fetching: Fetching) 
     gives(fetching.fetches(), {A0: batch(0)})
     fetching.knows(topic("a", 3, 1, 2, epoch=1), topic("b", 2))
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (3, {A0: 1})
+    assert (sent.node, offsets_of(sent)) == (3, {A0: 1})
 
 
 def test_a_partition_without_a_leader_waits_for_one_and_holds_up_no_other(fetching: Fetching) -> None:
     fetching.knows(topic("a", -1, 1, 2, epoch=1), topic("b", 2))
     fetching.reads(A0, A1)
-    assert asks(fetching.fetches()) == {A1: 0}
+    assert offsets_of(fetching.fetches()) == {A1: 0}
     assert fetching.turn() == []
     fetching.knows(topic("a", 2, 1, 2, epoch=2), topic("b", 2))
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (2, {A0: 0})
+    assert (sent.node, offsets_of(sent)) == (2, {A0: 0})
 
 
 def test_a_leader_that_is_not_ready_holds_up_no_other(fetching: Fetching) -> None:
     fetching.world.nodes = {2}
     fetching.reads(A0, A2)
-    assert asks(fetching.fetches()) == {A2: 0}
+    assert offsets_of(fetching.fetches()) == {A2: 0}
     fetching.world.nodes = {1}
-    assert asks(fetching.fetches()) == {A0: 0}
+    assert offsets_of(fetching.fetches()) == {A0: 0}
 
 
 def test_M03_a_topic_error_that_waiting_cannot_cure_is_raised_once_for_each_response_that_has_it() -> None:
@@ -181,7 +181,7 @@ def test_C10_a_position_the_log_does_not_hold_is_reset_by_the_policy(policy: int
     sent.reply(topics=[{"name": "a", "partitions": [{"partition_index": 0, "offset": 80, "timestamp": -1}]}])
     fetching.turn()
     fetching.world.after(1.0)
-    assert [asks(each) for each in fetching.world.in_flight or fetching.turn()] == [{A0: 80}]
+    assert [offsets_of(each) for each in fetching.world.in_flight or fetching.turn()] == [{A0: 80}]
 
 
 NEW_ID = UUID(int=5)
@@ -241,10 +241,10 @@ def test_C10_without_a_policy_it_is_raised_with_the_offset_until_a_seek() -> Non
     assert fetching.fetcher.positions[A0].phase is Phase.STUCK
     fetching.fetcher.seek(A0, 60)
     assert fetching.values() == []
-    assert asks(fetching.fetches()) == {A0: 60}
+    assert offsets_of(fetching.fetches()) == {A0: 60}
 
 
-def test_C10_an_offset_that_is_refused_again_and_again_is_not_asked_for_at_the_networks_speed(fetching: Fetching) -> None:
+def test_C10_an_offset_that_is_refused_again_and_again_is_not_fetched_at_the_networks_speed(fetching: Fetching) -> None:
     fetching.reads(A0, at=50)
     gives(fetching.fetches(), {A0: OUT_OF_RANGE})
     for pause in (1, 2, 4):
@@ -269,10 +269,10 @@ def test_C06_damaged_data_is_raised_with_its_offset_until_a_seek_after_what_came
         assert all(word in str(error) for word in ("a-0", "offset 2", "seek"))
     assert fetching.turn() == []
     fetching.fetcher.seek(A0, 3)
-    assert asks(fetching.fetches()) == {A0: 3}
+    assert offsets_of(fetching.fetches()) == {A0: 3}
 
 
-def test_a_batch_that_does_not_come_whole_is_an_error_and_asked_for_ever_more_slowly(fetching: Fetching) -> None:
+def test_a_batch_that_does_not_come_whole_is_an_error_and_fetched_ever_more_slowly(fetching: Fetching) -> None:
     fetching.reads(A0)
     for pause in (1, 2, 4):
         gives(fetching.fetches(), {A0: batch(0)[:-1]})
@@ -283,16 +283,16 @@ def test_a_batch_that_does_not_come_whole_is_an_error_and_asked_for_ever_more_sl
         fetching.world.after(pause)
 
 
-def test_a_batch_cut_off_after_whole_ones_is_asked_for_next(fetching: Fetching) -> None:
+def test_a_batch_cut_off_after_whole_ones_is_fetched_next(fetching: Fetching) -> None:
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: batch(0) + batch(1, 5)[:-1]})
-    assert asks(fetching.fetches()) == {A0: 1}
+    assert offsets_of(fetching.fetches()) == {A0: 1}
     assert fetching.offsets() == [0]
 
 
-def test_data_that_lies_before_the_position_is_not_asked_for_at_the_networks_speed(fetching: Fetching) -> None:
+def test_data_that_lies_before_the_position_is_not_fetched_at_the_networks_speed(fetching: Fetching) -> None:
     fetching.reads(A0, at=5)
     gives(fetching.fetches(), {A0: batch(0, 5)})
     assert fetching.turn() == []
     fetching.world.after(1.0)
-    assert asks(fetching.fetches()) == {A0: 5}
+    assert offsets_of(fetching.fetches()) == {A0: 5}

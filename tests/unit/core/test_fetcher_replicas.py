@@ -1,4 +1,4 @@
-"""Reading from the replica in our rack instead of the leader (C09): whom the fetcher asks, and when it asks the leader again."""
+"""Fetches from the replica in our rack instead of the leader (C09), and when they go to the leader again."""
 from __future__ import annotations
 
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from pyclient.codec.apis import Api
 from pyclient.core.fetching.preferred_replicas import REACH_LIMIT, PreferredReplicas
 from pyclient.records import TopicPartition
-from tests.unit.core.fetching import A0, A1, A2, NOT_LEADER, OUT_OF_RANGE, Fetching, asks, batch, gives, settle_metadata
+from tests.unit.core.fetching import A0, A1, A2, NOT_LEADER, OUT_OF_RANGE, Fetching, offsets_of, batch, gives, settle_metadata
 from tests.unit.core.world import Sent, answer, topic, view
 
 LEASE = 300.0
@@ -20,11 +20,11 @@ def fetching() -> Fetching:
 
 
 def goes_near(fetching: Fetching, *partitions: TopicPartition, replica: int = 3) -> Sent:
-    """These are read, their leader names the replica, which is asked."""
+    """These are read, their leader names the replica, and the next fetch goes to it."""
     fetching.reads(*partitions)
     gives(fetching.fetches(), {tp: {"preferred_read_replica": replica} for tp in partitions})
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (replica, dict.fromkeys(partitions, 0))
+    assert (sent.node, offsets_of(sent)) == (replica, dict.fromkeys(partitions, 0))
     return sent
 
 
@@ -34,7 +34,7 @@ def test_C09_requests_name_our_rack_and_the_replica_that_the_leader_names_is_rea
     assert (sent.node, sent.body.rack_id) == (1, "r1")
     gives(sent, {A0: {"preferred_read_replica": 3}})
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (3, {A0: 0})
+    assert (sent.node, offsets_of(sent)) == (3, {A0: 0})
     gives(sent, {A0: batch(0)})
     assert fetching.fetches().node == 3
     assert fetching.offsets() == [0]
@@ -44,27 +44,27 @@ def test_C09_only_the_partition_that_the_leader_names_one_for_is_read_elsewhere(
     fetching.reads(A0, A1)
     gives(fetching.fetches(), {A0: {"preferred_read_replica": 3}, A1: b""}, session_id=SESSION)
     sent = {each.node: each for each in fetching.turn()}
-    assert {node: asks(each) for node, each in sent.items()} == {3: {A0: 0}, 1: {}}
+    assert {node: offsets_of(each) for node, each in sent.items()} == {3: {A0: 0}, 1: {}}
     assert [part for each in sent[1].body.forgotten_topics_data for part in each.partitions] == [0]
 
 
-def test_C09_when_the_lease_is_over_the_leader_is_asked_again(fetching: Fetching) -> None:
+def test_C09_after_the_lease_fetches_go_to_the_leader_again(fetching: Fetching) -> None:
     sent = goes_near(fetching, A0, A1)
     fetching.world.after(LEASE - 1)
     gives(sent, {A0: b""}, session_id=5)
     sent = fetching.fetches()
     assert sent.node == 3
     fetching.world.after(1)
-    assert fetching.turn() == []  # what it was asked for is not asked of another
+    assert fetching.turn() == []  # no other node gets a fetch of the same partition
     gives(sent, {A0: batch(0)}, session_id=5)
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (1, {A0: 1, A1: 0})
+    assert (sent.node, offsets_of(sent)) == (1, {A0: 1, A1: 0})
     gives(sent, {A0: {"preferred_read_replica": 3}})
     assert {each.node for each in fetching.turn()} == {1, 3}
 
 
 @pytest.mark.parametrize("offset", [0, 7])
-def test_C09_an_offset_out_of_a_followers_range_is_asked_of_the_leader_and_nothing_is_reset(fetching: Fetching, offset: int) -> None:
+def test_C09_an_offset_out_of_a_followers_range_is_fetched_from_the_leader_and_nothing_is_reset(fetching: Fetching, offset: int) -> None:
     sent = goes_near(fetching, A0)
     if offset:
         gives(sent, {A0: batch(0, 7)})
@@ -73,7 +73,7 @@ def test_C09_an_offset_out_of_a_followers_range_is_asked_of_the_leader_and_nothi
     assert fetching.turn() == []
     fetching.world.after(1.0)
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (1, {A0: offset})
+    assert (sent.node, offsets_of(sent)) == (1, {A0: offset})
     gives(sent, {A0: OUT_OF_RANGE})
     if offset:
         assert fetching.turn()[0].node == 1  # C11: it may be the epoch that is not known
@@ -81,7 +81,7 @@ def test_C09_an_offset_out_of_a_followers_range_is_asked_of_the_leader_and_nothi
         assert fetching.looks_up()[1] == {A0: -2}
 
 
-def test_C09_a_follower_and_a_leader_that_never_agree_are_not_asked_at_the_networks_speed(fetching: Fetching) -> None:
+def test_C09_a_follower_and_a_leader_that_never_agree_cause_no_busy_loop(fetching: Fetching) -> None:
     sent = goes_near(fetching, A0)
     for pause in (1, 2, 4):
         gives(sent, {A0: OUT_OF_RANGE})
@@ -94,13 +94,13 @@ def test_C09_a_follower_and_a_leader_that_never_agree_are_not_asked_at_the_netwo
 
 
 @pytest.mark.parametrize("code", [NOT_LEADER, NOT_AVAILABLE, 9, 56, 74, 3, -1])
-def test_C09_any_error_of_a_follower_ends_the_lease_and_the_leader_is_asked_after_a_pause(fetching: Fetching, code: int) -> None:
+def test_C09_any_error_of_a_follower_ends_the_lease_and_the_leader_is_fetched_from_after_a_pause(fetching: Fetching, code: int) -> None:
     sent = goes_near(fetching, A0)
     gives(sent, {A0: code})
     assert fetching.turn() == []
     fetching.world.after(1.0)
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (1, {A0: 0})
+    assert (sent.node, offsets_of(sent)) == (1, {A0: 0})
 
 
 def test_C09_a_partition_that_comes_back_to_its_leader_is_still_in_an_unchanged_session(fetching: Fetching) -> None:
@@ -109,10 +109,10 @@ def test_C09_a_partition_that_comes_back_to_its_leader_is_still_in_an_unchanged_
     gives(fetching.fetches(), {A0: NOT_LEADER})
     fetching.world.after(1.0)
     sent = fetching.fetches()
-    assert (sent.node, sent.body.session_epoch, asks(sent), fetching.fetcher.under_way) == (1, 1, {}, [A0])
+    assert (sent.node, sent.body.session_epoch, offsets_of(sent), fetching.fetcher.under_way) == (1, 1, {}, [A0])
 
 
-def test_C09_an_offset_out_of_the_range_of_one_that_leads_no_more_is_asked_of_the_leader(fetching: Fetching) -> None:
+def test_C09_an_offset_out_of_the_range_of_one_that_leads_no_more_is_fetched_from_the_leader(fetching: Fetching) -> None:
     fetching.reads(A0)
     sent = fetching.fetches()
     fetching.knows(topic("a", 2, 1, 2, epoch=1), topic("b", 2))
@@ -121,16 +121,16 @@ def test_C09_an_offset_out_of_the_range_of_one_that_leads_no_more_is_asked_of_th
     assert fetching.turn() == []
     fetching.world.after(1.0)
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (2, {A0: 0})
+    assert (sent.node, offsets_of(sent)) == (2, {A0: 0})
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_C09_after_a_lost_connection_the_leader_is_asked(fetching: Fetching, lost: bool) -> None:
+def test_C09_after_a_lost_connection_fetches_go_to_the_leader(fetching: Fetching, lost: bool) -> None:
     sent = goes_near(fetching, A0, A1)
     sent.is_lost() if lost else sent.is_not_sent()
     fetching.world.after(1.0)
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (1, {A0: 0, A1: 0})
+    assert (sent.node, offsets_of(sent)) == (1, {A0: 0, A1: 0})
 
 
 def test_C09_a_new_leader_ends_the_lease(fetching: Fetching) -> None:
@@ -139,7 +139,7 @@ def test_C09_a_new_leader_ends_the_lease(fetching: Fetching) -> None:
     fetching.knows(topic("a", 2, 1, 2, epoch=1), topic("b", 2))
     gives(replica_fetch, {A0: batch(0)})
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (2, {A0: 1})
+    assert (sent.node, offsets_of(sent)) == (2, {A0: 1})
 
 
 def test_C09_the_same_leader_in_a_new_epoch_ends_the_lease(fetching: Fetching) -> None:
@@ -154,13 +154,13 @@ def test_C09_the_same_leader_in_a_new_epoch_ends_the_lease(fetching: Fetching) -
 def test_C09_a_replica_that_goes_offline_ends_the_lease(fetching: Fetching, how: str) -> None:
     replica_fetch = goes_near(fetching, A0)
     if how == "offline":
-        tells_offline(fetching, 3)
+        set_offline(fetching, 3)
     else:
         fetching.knows(nodes=(1, 2))
     assert fetching.turn() == []
     gives(replica_fetch, {A0: batch(0)})
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (1, {A0: 1})
+    assert (sent.node, offsets_of(sent)) == (1, {A0: 1})
 
 
 def test_C09_another_view_of_the_same_cluster_ends_nothing(fetching: Fetching) -> None:
@@ -171,20 +171,20 @@ def test_C09_another_view_of_the_same_cluster_ends_nothing(fetching: Fetching) -
 
 
 @pytest.mark.parametrize("replica", [9, 3])
-def test_C09_an_unknown_or_offline_replica_is_not_asked_nor_the_leader_at_the_networks_speed(fetching: Fetching, replica: int) -> None:
-    tells_offline(fetching, 3)
+def test_C09_an_unknown_or_offline_replica_gets_no_fetch_and_causes_no_busy_loop(fetching: Fetching, replica: int) -> None:
+    set_offline(fetching, 3)
     fetching.reads(A0)
     settle_metadata(fetching)
-    tells_offline(fetching, 3)
+    set_offline(fetching, 3)
     gives(fetching.fetches(), {A0: {"preferred_read_replica": replica}})
     assert fetching.turn() == []
     fetching.world.after(64.0)
     assert fetching.world.turn(fetching.metadata)
     sent = fetching.fetches()
-    assert (sent.node, asks(sent)) == (1, {A0: 0})
+    assert (sent.node, offsets_of(sent)) == (1, {A0: 0})
 
 
-def test_C09_a_leader_that_names_itself_is_asked_on(fetching: Fetching) -> None:
+def test_C09_a_leader_that_names_itself_gets_the_next_fetch(fetching: Fetching) -> None:
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: {"preferred_read_replica": 1}})
     assert fetching.fetches().node == 1
@@ -194,7 +194,7 @@ def test_C09_records_beside_the_name_of_a_replica_are_taken(fetching: Fetching) 
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: {"preferred_read_replica": 3, "records": batch(0)}})
     sent = fetching.fetches()
-    assert (sent.node, asks(sent), fetching.offsets()) == (3, {A0: 1}, [0])
+    assert (sent.node, offsets_of(sent), fetching.offsets()) == (3, {A0: 1}, [0])
 
 
 def test_C09_a_follower_that_cannot_be_reached_is_given_up_and_leaders_do_not_hear_our_rack_for_a_while(fetching: Fetching) -> None:
@@ -208,14 +208,14 @@ def test_C09_a_follower_that_cannot_be_reached_is_given_up_and_leaders_do_not_he
     assert fetching.turn() == []
     fetching.world.after(1)
     sent = fetching.fetches()
-    assert (sent.node, asks(sent), sent.body.rack_id) == (1, {A0: 0}, "")
+    assert (sent.node, offsets_of(sent), sent.body.rack_id) == (1, {A0: 0}, "")
     assert fetching.fetcher.next_deadline() is None
     fetching.world.after(LEASE)
     gives(sent, {A0: batch(0)})
     assert fetching.fetches().body.rack_id == "r1"
 
 
-def test_C09_a_follower_that_can_be_reached_in_time_is_asked(fetching: Fetching) -> None:
+def test_C09_a_follower_that_can_be_reached_in_time_gets_the_fetch(fetching: Fetching) -> None:
     fetching.world.nodes = {1, 2}
     fetching.reads(A0)
     gives(fetching.fetches(), {A0: {"preferred_read_replica": 3}})
@@ -274,7 +274,7 @@ def test_a_lease_belongs_to_one_leader_even_of_brokers_that_send_no_epochs() -> 
     assert replicas.follow(fetching.metadata.cluster) == [A0]
 
 
-def tells_offline(fetching: Fetching, replica: int) -> None:
+def set_offline(fetching: Fetching, replica: int) -> None:
     """The cluster says that a replica of a-0 is offline, in no new epoch."""
     reported = topic("a", 1, 1, 2)
     reported["partitions"][0]["offline_replicas"] = [replica]  # type: ignore[index]

@@ -11,7 +11,7 @@ from pyclient.core.fetching.positions import Event, FromEpoch, Phase, Position
 from pyclient.codec.batches import read_batches
 from pyclient.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError
 from pyclient.records import OffsetAndMetadata, TopicPartition
-from tests.unit.core.fetching import A0, OUT_OF_RANGE, Fetching, asks, batch, gives, settle_metadata
+from tests.unit.core.fetching import A0, OUT_OF_RANGE, Fetching, offsets_of, batch, gives, settle_metadata
 from tests.unit.core.world import Sent
 
 
@@ -42,13 +42,13 @@ def diverges(fetching: Fetching, epoch: int, end: int) -> None:
     gives(fetching.fetches(), {A0: parts_at(epoch, end)})
 
 
-# --- what is asked and committed --------------------------------------------------------------------------------------
+# --- requests and commits ---------------------------------------------------------------------------------------------
 
 
 def test_C11_a_fetch_names_the_epoch_of_the_last_batch_before_its_offset(fetching: Fetching) -> None:
     reads(fetching, (5, 3, 2))
     sent = fetching.fetches()
-    assert (asks(sent), epochs(sent)) == ({A0: 8}, [2])
+    assert (offsets_of(sent), epochs(sent)) == ({A0: 8}, [2])
 
 
 def test_C11_control_batches_count_for_the_epoch_though_they_are_not_handed_out() -> None:
@@ -73,16 +73,16 @@ def test_C11_after_a_seek_or_a_reset_the_epoch_is_not_known(fetching: Fetching) 
 def test_C20_a_committed_epoch_is_named_by_the_first_fetch() -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0], fetching.world.now)
-    fetching.asked_for[0][1](A0, OffsetAndMetadata(40, "", 6), None)
+    fetching.committed_lookups[0][1](A0, OffsetAndMetadata(40, "", 6), None)
     sent = fetching.fetches()
-    assert (asks(sent), epochs(sent)) == ({A0: 40}, [6])
+    assert (offsets_of(sent), epochs(sent)) == ({A0: 40}, [6])
 
 
 @pytest.mark.parametrize("committed", [OffsetAndMetadata(0, "", 6), OffsetAndMetadata(40), 40])
 def test_C20_without_an_epoch_or_a_record_before_it_a_commit_has_none_to_name(committed: OffsetAndMetadata | int) -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0], fetching.world.now)
-    fetching.asked_for[0][1](A0, committed, None)
+    fetching.committed_lookups[0][1](A0, committed, None)
     assert epochs(fetching.fetches()) == [-1]
 
 
@@ -107,7 +107,7 @@ def test_C11_reading_goes_back_to_where_the_logs_part_and_says_so(policy: int, c
     assert all(word in line for word in ("a-0", "offset 6", "epoch 0"))
     assert collect(fetching.buffer, 9, None).next_offsets() == {A0: OffsetAndMetadata(6, leader_epoch=0)}
     sent = fetching.fetches()
-    assert (asks(sent), epochs(sent)) == ({A0: 6}, [0])
+    assert (offsets_of(sent), epochs(sent)) == ({A0: 6}, [0])
     gives(sent, {A0: batch(6, 2, leader_epoch=1)})
     assert fetching.offsets() == [6, 7]
 
@@ -117,7 +117,7 @@ def test_C11_an_epoch_history_of_0_from_0_and_1_from_120_parts_at_120_though_the
     assert len(fetching.offsets()) == 130
     diverges(fetching, 0, 150)
     sent = fetching.fetches()
-    assert (asks(sent), epochs(sent)) == ({A0: 120}, [0])
+    assert (offsets_of(sent), epochs(sent)) == ({A0: 120}, [0])
 
 
 def test_C11_what_is_buffered_of_the_part_that_was_cut_off_is_dropped(fetching: Fetching) -> None:
@@ -126,7 +126,7 @@ def test_C11_what_is_buffered_of_the_part_that_was_cut_off_is_dropped(fetching: 
     reads(fetching, (10, 5, 1))
     diverges(fetching, 0, 5)
     assert fetching.offsets() == []
-    assert asks(fetching.fetches()) == {A0: 5}
+    assert offsets_of(fetching.fetches()) == {A0: 5}
 
 
 @pytest.mark.parametrize("policy", [EARLIEST, None])
@@ -140,7 +140,7 @@ def test_C11_what_the_user_has_not_got_is_not_skipped_and_no_loss_is_reported_to
     assert caplog.messages == []
     assert fetching.offsets() == []
     sent = fetching.fetches()
-    assert (asks(sent), epochs(sent)) == ({A0: 4}, [0])
+    assert (offsets_of(sent), epochs(sent)) == ({A0: 4}, [0])
     gives(sent, {A0: batch(4, 4, leader_epoch=0) + batch(8, 2, leader_epoch=1)})
     assert fetching.offsets() == [4, 5, 6, 7, 8, 9]
 
@@ -152,16 +152,16 @@ def test_C11_an_entry_that_is_being_handed_out_counts_as_unread(fetching: Fetchi
     diverges(fetching, 0, 8)
     fetching.buffer.give_back(entry)
     assert fetching.offsets() == []
-    assert asks(fetching.fetches()) == {A0: 0}
+    assert offsets_of(fetching.fetches()) == {A0: 0}
 
 
 def test_C11_a_commit_whose_record_was_cut_off_begins_before_it() -> None:
     fetching = Fetching(group=True)
     fetching.fetcher.assign([A0], fetching.world.now)
-    fetching.asked_for[0][1](A0, OffsetAndMetadata(40, "", 6), None)
+    fetching.committed_lookups[0][1](A0, OffsetAndMetadata(40, "", 6), None)
     diverges(fetching, 4, 60)  # where epoch 6 began is not known: not above the last record that was read of it
     sent = fetching.fetches()
-    assert (asks(sent), epochs(sent)) == ({A0: 39}, [-1])
+    assert (offsets_of(sent), epochs(sent)) == ({A0: 39}, [-1])
 
 
 # --- without ----------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_C11_without_a_policy_poll_raises_until_a_seek() -> None:
         assert all(word in str(error) for word in ("a-0", "offset 5", "epoch 0", "seek() to 5"))
         assert fetching.turn() == []
     fetching.fetcher.seek(A0, 5)
-    assert asks(fetching.fetches()) == {A0: 5}
+    assert offsets_of(fetching.fetches()) == {A0: 5}
     assert fetching.offsets() == []
 
 
@@ -201,20 +201,20 @@ def test_C11_an_offset_is_called_out_of_range_only_when_that_was_said_without_an
     fetching.offsets()
     gives(fetching.fetches(), {A0: OUT_OF_RANGE})
     sent = fetching.fetches()
-    assert (asks(sent), epochs(sent)) == ({A0: 5}, [-1])
+    assert (offsets_of(sent), epochs(sent)) == ({A0: 5}, [-1])
     gives(sent, {A0: OUT_OF_RANGE})
     error: KafkaError = fetching.raises()
     assert type(error) is OffsetOutOfRangeError
 
 
-def test_C11_a_divergence_that_is_none_is_not_asked_about_at_the_networks_speed(fetching: Fetching) -> None:
+def test_C11_a_divergence_that_is_none_causes_no_busy_loop(fetching: Fetching) -> None:
     reads(fetching, (0, 5, 3))
     settle_metadata(fetching)
     fetching.offsets()
     diverges(fetching, 3, 5)
     assert fetching.turn() == []
     fetching.world.after(64.0)
-    assert asks(fetching.fetches()) == {A0: 5}
+    assert offsets_of(fetching.fetches()) == {A0: 5}
 
 
 def test_C11_an_answer_that_a_seek_overtook_says_nothing_of_the_new_position() -> None:
@@ -224,7 +224,7 @@ def test_C11_an_answer_that_a_seek_overtook_says_nothing_of_the_new_position() -
     fetching.fetcher.seek(A0, 2)
     gives(sent, {A0: parts_at(2, 0)})
     assert fetching.offsets() == []
-    assert asks(fetching.fetches()) == {A0: 2}
+    assert offsets_of(fetching.fetches()) == {A0: 2}
 
 
 # --- the history of a position ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """A fetch session against brokers, through any sequence of events: brokers read exactly what is requested (C07, C08).
 
-Twice: against a minimal model of KIP-227, and against the sessions of the fake cluster, which are compared with real brokers.
+Twice: against a minimal model of KIP-227, and against the fake cluster's sessions, which are compared with brokers.
 """
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class AnyEvents(RuleBasedStateMachine):
             assert not self.wants
             return
         version = min(self.newest, 12) if request.by_name else self.newest
-        answer = Answer() if what == "not sent" else self.ask(fetch_fields(request, LIMITS, rack="", max_bytes=1, wait=0)(version), version)
+        answer = Answer() if what == "not sent" else self.send(fetch_fields(request, LIMITS, rack="", max_bytes=1, wait=0)(version), version)
         if answer.code:
             assert request.epoch > 0, "a full request fits any broker"
             assert self.session.on_error(error_for(answer.code))
@@ -133,7 +133,7 @@ class AnyEvents(RuleBasedStateMachine):
             assert [requested for _, requested, _ in read] == [self.wants[tp] for tp, _, _ in read]
             assert len(read) == len(reported)
 
-    def ask(self, body: dict[str, Any], version: int) -> Answer:
+    def send(self, body: dict[str, Any], version: int) -> Answer:
         if version < 7:
             return Answer(0, 0, wishes(body, version), tuple(wishes(body, version)))
         return self.broker.answer(body, version)
