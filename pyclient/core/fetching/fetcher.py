@@ -200,7 +200,7 @@ class Fetcher:
 
     def _request_of(self, now: float, tp: TopicPartition) -> PartitionRequest | None:
         """What to request of a partition now; None if it is not to be fetched any more."""
-        position, known = self.positions.get(tp), self._metadata.cluster.partition(tp)
+        position, known = self._assigned.by_partition.get(tp), self._metadata.cluster.partition(tp)
         if position is None or known is None or not (
                 self._placement.is_fetchable(position) and self._lookups.is_of_current_topic(position, now)):
             return None

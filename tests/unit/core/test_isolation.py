@@ -83,7 +83,7 @@ def test_C05_exactly_the_data_of_aborted_transactions_is_missing(actions: list[t
 
 
 def history(actions: list[tuple[int, str]]) -> tuple[list[bytes], list[Aborted], dict[int, bool]]:
-    """A log of these actions, its aborted transactions, and for each data batch whether to read it. Open ones commit."""
+    """A log of these actions, its aborted transactions, and whether each data batch is to be read. Open ones commit."""
     log: list[bytes] = []
     aborted: list[Aborted] = []
     fates: dict[int, bool] = {}
