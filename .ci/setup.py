@@ -66,7 +66,7 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-# --- what the system must have -----------------------------------------------------------------------------------
+# --- what the system must have ----------------------------------------------------------------------------------------
 
 
 def missing_packages() -> list[str]:
@@ -95,7 +95,7 @@ def ensure_system_packages() -> None:
     run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *names.split(), env=quiet)
 
 
-# --- one at a time, only what changed ----------------------------------------------------------------------------
+# --- one at a time, only what changed ---------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -135,7 +135,7 @@ def save_state(state: Mapping[str, str]) -> None:
     fresh.replace(STATE)
 
 
-# --- the steps ---------------------------------------------------------------------------------------------------
+# --- the steps --------------------------------------------------------------------------------------------------------
 
 
 def venv_version() -> str | None:

@@ -1,4 +1,5 @@
-"""Run tests against brokers in containers, and prove that they did. Without names of tests: those that differ from embedded brokers.
+"""Run tests against brokers in containers, and prove that they did. By default: the tests that embedded brokers cannot
+stand for.
 
 The proof comes from the engine's own event stream, not from the tests: how many broker containers started, from which
 image. Ends with one closing line; fails when a test was skipped, when none ran, or when no broker was started.
@@ -22,7 +23,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 DIFFERENT: Final = (
     "tests/containers", "tests/broker/conformance", "tests/broker/test_local_cluster.py", "tests/broker/test_failover.py",
     "tests/broker/test_secured_cluster.py", "tests/broker/test_connections.py")
-"""What the kind of brokers may change: set-up, addresses, network, kills. The other tests of tests/broker meet the same broker code on embedded ones."""
+"""What depends on the backend: set-up, addresses, network, kills. Other broker tests run the same broker code."""
 LABEL: Final = "pyclient"
 """The label that LocalCluster puts on its containers."""
 

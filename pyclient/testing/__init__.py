@@ -1,4 +1,4 @@
-"""Kafka for tests and first steps: real brokers, a fake cluster, and faults for both. Names are imported on first use."""
+"""Kafka for tests and first steps: real brokers, a fake cluster, faults for both. Names are imported on first use."""
 from __future__ import annotations
 
 import importlib

@@ -1,4 +1,4 @@
-"""``python -m pyclient.testing broker`` runs Kafka until Ctrl-C, with ``--fake`` a fake cluster; ``… prepare`` downloads Kafka."""
+"""``python -m pyclient.testing broker [--fake]`` runs Kafka until Ctrl-C; ``… prepare`` downloads it."""
 from __future__ import annotations
 
 import argparse

@@ -1,6 +1,7 @@
 """The laws of assignors, checked with random groups: for users' assignors and the built-in ones.
 
-Groups start small and change over a few rebalances; the first one that breaks a law is shown. A seed always draws the same groups.
+Groups start small and change over a few rebalances; the first one that breaks a law is shown. A seed always draws the
+same groups.
 """
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def check_assignor(assignor: object, *, broadcast: bool = False, groups: int = 2
 
     Every member gets an assignment of existing partitions of its topics, none twice. Every subscribed partition
     has one owner; with *broadcast*, at least one. The result does not depend on the order of the members, and
-    invalid user data does not matter. A cooperative assignor does not move a partition between members in one rebalance.
+    invalid user data does not matter. A cooperative assignor does not move a partition between members in one
+    rebalance.
 
     It needs no broker and little time. Members' own assignors are deep copies of *assignor*.
 
@@ -134,7 +136,10 @@ class _Trial:
             members[member] = members[member]._replace(topics=self.random.choice([(), ("unknown",), tuple(self.group.cluster.topics)]))
 
     def _make_subscriptions_invalid(self) -> None:
-        """Make subscriptions invalid: deleted, negative, repeated or foreign partitions, unknown or repeated topics, random bytes."""
+        """Make subscriptions invalid.
+
+        Deleted, negative, repeated or foreign partitions, unknown or repeated topics, random bytes.
+        """
         anything = [*self.group.wanted(), TopicPartition("unknown", 0), TopicPartition("orders", -1), TopicPartition("orders", 2**31 - 1)]
         for member, view in self.group.members.items():
             self.group.members[member] = view._replace(

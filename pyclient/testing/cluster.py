@@ -43,8 +43,9 @@ class LocalCluster:
     Docker engine answers; Java processes of this machine. ``PYCLIENT_BROKERS=container`` or ``embedded`` decides
     between the last two. ``config`` are broker settings by Kafka's names (underscores do as well as dots);
     ``{node}`` in a value becomes the broker's id, as in ``broker_rack="rack-{node}"``.
-    ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB). ``security`` adds listeners
-    with TLS and SASL (`bootstrap`), users with `credentials`, and ACLs (`grant`); `bootstrap_servers` stays plaintext.
+    ``startup_timeout`` is in seconds and does not count the first download of Kafka (55 MB). ``security`` adds
+    listeners with TLS and SASL (`bootstrap`), users with `credentials`, and ACLs (`grant`); `bootstrap_servers` stays
+    plaintext.
 
     Brokers are named by node id, 1 to ``brokers``, as in the cluster's metadata. Not thread-safe.
 
@@ -134,8 +135,8 @@ class LocalCluster:
         """The brokers' addresses of one listener, for the option ``bootstrap_servers``.
 
         PLAINTEXT; with ``security=`` also SSL, MTLS (SSL that wants the client's certificate), SASL_PLAINTEXT and
-        SASL_SSL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER), OIDC (SASL_PLAINTEXT for signed tokens), EXPIRED and
-        WRONG_HOST (SSL, with a broker's certificate that clients should refuse).
+        SASL_SSL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER), OIDC (SASL_PLAINTEXT for signed tokens), EXPIRED
+        and WRONG_HOST (SSL, with a broker's certificate that clients should refuse).
 
         Raises:
             ValueError: there is no such listener.
@@ -157,7 +158,9 @@ class LocalCluster:
 
     def grant(self, user: str, *operations: Operation, topic: str | None = None, group: str | None = None,
               transactional_id: str | None = None, cluster: bool = False, prefixed: bool = False) -> None:
-        """Allow a user *operations* on one resource: ``grant("bob", "WRITE", topic="orders")``. Returns when all brokers have the change.
+        """Allow a user *operations* on one resource: ``grant("bob", "WRITE", topic="orders")``.
+
+        Returns when all brokers have the change.
 
         ``prefixed``: on all whose names begin so. ``"*"`` is every name, as user too.
 
@@ -179,7 +182,7 @@ class LocalCluster:
         access.revoke(self._access(), user, operations, about)
 
     def set_password(self, user: str, password: str) -> None:
-        """Give a user, perhaps a new one, another password for SCRAM; PLAIN keeps the first. Returns when all brokers have the change."""
+        """Set a user's SCRAM password; PLAIN keeps the first one. Returns when all brokers have the change."""
         from pyclient.testing.access import set_passwords
 
         set_passwords(self._access(), {user: password})

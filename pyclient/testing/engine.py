@@ -35,7 +35,7 @@ def engine_answers() -> bool:
 
 
 def _has_listener() -> bool:
-    """Whether the engine's socket takes connections; asked here, for the Docker client drops a refused socket unclosed."""
+    """Whether the engine's socket accepts connections; checked here, as the Docker client leaks a refused socket."""
     host = os.environ.get("DOCKER_HOST") or f"{UNIX}{DEFAULT_SOCKET}"
     if sys.platform == "win32" or not host.startswith(UNIX):
         return True

@@ -237,7 +237,7 @@ def _timeout() -> i32Timedelta:
     return i32Timedelta.parse(datetime.timedelta(seconds=REQUEST_TIMEOUT_S))
 
 
-# --- one request, one answer -------------------------------------------------------------------------------------
+# --- one request, one answer ------------------------------------------------------------------------------------------
 
 
 def ask(address: Address, request: Entity, answer: type[Answer], limit_s: float = ATTEMPT_TIMEOUT_S) -> Answer:
@@ -283,7 +283,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def one_record_batch(value: bytes) -> bytes:
-    """A record batch (magic 2) with one record of *value*, without key, headers or producer id. At most 50 B of value."""
+    """A record batch (magic 2) with one record of *value* (at most 50 B), without key, headers or producer id."""
     record = b"\x00\x00\x00\x01" + bytes([len(value) * 2]) + value + b"\x00"  # zigzag varints below 64 take one byte
     record = bytes([len(record) * 2]) + record
     now_ms = time.time_ns() // 1_000_000

@@ -2,7 +2,8 @@
 
 One pipe per guard. This process holds the writing end and never writes; watchers wait for its end-of-file, which the
 kernel delivers on exit, SIGKILL included, and from whatever thread the processes were started. A shell starts the
-watcher and then becomes the process (``exec``), so the process is never without one, and keeps its own pid. A watcher kills its process *group*: while it lives, the kernel cannot give that number to anyone else.
+watcher and then becomes the process (``exec``), so the process is never without one, and keeps its own pid. A watcher
+kills its process *group*: while it lives, the kernel cannot give that number to another process.
 """
 from __future__ import annotations
 
@@ -114,7 +115,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def pause(process: subprocess.Popen[bytes]) -> None:
-    """SIGSTOP *process*, and return once all its threads stand still (or it has ended): one of many may still work for a while."""
+    """SIGSTOP *process*, and return once all its threads have stopped (or it has ended): they do not stop together."""
     process.send_signal(signal.SIGSTOP)
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return

@@ -130,7 +130,10 @@ class FaultProxy:
         self._do(act)
 
     def break_after(self, count: int, *, to_client: bool = False, silently: bool = False) -> None:
-        """Pass *count* bytes of each connection in one direction, then reset it, or *silently* pass nothing more; until `heal`."""
+        """Pass *count* bytes of each connection in one direction, then reset it, or *silently* drop the rest.
+
+        Lasts until `heal`.
+        """
         def act() -> None:
             self._breaks = to_client, count, silently
         self._do(act)

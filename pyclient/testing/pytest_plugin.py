@@ -1,4 +1,6 @@
-"""Fixtures that give tests Kafka, real or modelled: loaded by pytest wherever pyclient is installed, so it imports nothing heavy.
+"""Fixtures that give tests Kafka, real or modelled.
+
+pytest loads this wherever pyclient is installed, so it imports nothing heavy.
 
 With pytest-xdist every worker process has its own clusters.
 """
@@ -57,7 +59,7 @@ def pytest_report_header() -> str | None:
 
 
 class _Clusters:
-    """The session's clusters by what they were asked to be: started when first wanted, ended when newer ones need their place."""
+    """The session's clusters by their arguments: started on first use, stopped when newer ones need their room."""
 
     def __init__(self, most_brokers: int) -> None:
         self._most_brokers = most_brokers
@@ -106,8 +108,9 @@ def _brokers_kept(config: pytest.Config) -> int:
 def kafka_cluster(request: pytest.FixtureRequest, _kafka_clusters: _Clusters) -> LocalCluster:
     """A running cluster shared by the tests of the session: one broker, or what the marker ``kafka(...)`` asks for.
 
-    Where clusters have more than ``kafka_brokers_kept`` brokers together, the one unused longest ends; who asks for it again gets a new one.
-    Tests that stop, kill or pause brokers take `local_cluster` instead, or put back what they changed: ACLs and passwords too.
+    When clusters have more than ``kafka_brokers_kept`` brokers together, the least recently used one is stopped; the
+    next request for it starts a new one. Tests that stop, kill or pause brokers take `local_cluster` instead, or undo
+    their changes, ACLs and passwords included.
     """
     return _kafka_clusters.get(*_asked(request))
 

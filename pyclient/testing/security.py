@@ -33,8 +33,8 @@ class Security:
     for all SASL listeners: a client must re-authenticate within so many milliseconds; 0: never.
 
     Raises:
-        ValueError: a user's name is not of ASCII letters, digits, ``_`` and ``-``, a password is empty or not printable, or
-            ``connections_max_reauth_ms`` is negative.
+        ValueError: a user's name is not of ASCII letters, digits, ``_`` and ``-``, a password is empty or not
+            printable, or ``connections_max_reauth_ms`` is negative.
     """
 
     users: Mapping[str, str] = attrs.field(

@@ -33,7 +33,7 @@ class TokenRequest(NamedTuple):
     status: int
 
 
-class _Refusal(Exception):
+class _TokenRefusedError(Exception):
     """An error of RFC 6749, 5.2: HTTP status, code and text."""
 
     def __init__(self, status: int, error: str, description: str) -> None:
@@ -42,7 +42,9 @@ class _Refusal(Exception):
 
 
 class TokenIssuer:
-    """An identity provider for tests: signs tokens for the cluster's users, whose names and passwords are client id and secret.
+    """An identity provider for tests: signs tokens for the cluster's users.
+
+    A user's name and password are the client id and secret.
 
     Attributes:
         lifetime_s: how long new tokens are good for.
@@ -106,7 +108,10 @@ class TokenIssuer:
         self.delay_s = 0.0
 
     def token(self, user: str, *, lifetime_s: float | None = None, known_key: bool = True, **claims: object) -> str:
-        """A signed token for *user*. Brokers refuse it with a negative lifetime, with ``known_key=False``, another ``aud`` or ``iss``."""
+        """A signed token for *user*.
+
+        Brokers refuse one with a negative lifetime, with ``known_key=False``, or with another ``aud`` or ``iss``.
+        """
         return self._signed(user, self.lifetime_s if lifetime_s is None else lifetime_s, claims, self._signing_key(known_key))
 
     def _signed(self, user: str, lifetime_s: float, claims: Mapping[str, object], key: rsa.RSAPrivateKey) -> str:
@@ -130,18 +135,18 @@ class TokenIssuer:
         scope = form.get("scope", "")
         try:
             answered = 200, self._granted(form, client_id, secret, scope)
-        except _Refusal as refused:
+        except _TokenRefusedError as refused:
             answered = refused.status, {"error": refused.error, "error_description": refused.description}
         self.requests.append(TokenRequest(client_id, scope, answered[0]))
         return answered
 
     def _granted(self, form: Mapping[str, str], client_id: str, secret: str, scope: str) -> dict[str, object]:
         if (status := self._failure()) is not None:
-            raise _Refusal(status, "temporarily_unavailable", "the test wants it so")
+            raise _TokenRefusedError(status, "temporarily_unavailable", "the test wants it so")
         if form.get("grant_type") != "client_credentials":
-            raise _Refusal(400, "unsupported_grant_type", "only client_credentials is known here")
+            raise _TokenRefusedError(400, "unsupported_grant_type", "only client_credentials is known here")
         if self._users.get(client_id) not in {secret, urllib.parse.unquote_plus(secret)}:  # some encode it for the header
-            raise _Refusal(401, "invalid_client", "unknown client, or wrong secret")
+            raise _TokenRefusedError(401, "invalid_client", "unknown client, or wrong secret")
         lifetime_s = self.lifetime_s
         claims = {"scope": scope} if scope else {}
         return {"access_token": self._signed(client_id, lifetime_s, claims, self._key), "token_type": "Bearer",

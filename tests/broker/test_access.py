@@ -1,4 +1,5 @@
-"""ACLs of a real broker: an error names the missing operation and resource; other topics and groups go on, and so does this one once granted."""
+"""ACLs of a real broker: an error names the missing operation and resource. Other topics and groups are not affected,
+and this one continues once access is granted."""
 from __future__ import annotations
 
 import uuid
@@ -88,7 +89,7 @@ def is_lacking(error: KafkaError, operation: str, resource: str) -> bool:
     return f"not allowed to {operation}" in str(error) and resource in str(error) and "kafka-acls --add" in str(error)
 
 
-# --- producing -------------------------------------------------------------------------------------------------------
+# --- producing --------------------------------------------------------------------------------------------------------
 
 
 def test_a_missing_right_on_a_topic_is_an_error_other_topics_are_written_and_this_one_once_granted(user: Somebody, secret: str, shared: str) -> None:
@@ -128,7 +129,7 @@ def test_a_producer_without_any_right_to_write_gets_the_cluster_authorization_er
         assert sent(producer, secret) == 10
 
 
-# --- consuming -------------------------------------------------------------------------------------------------------
+# --- consuming --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("has", "lacks"), [([], "DESCRIBE topic"), (["DESCRIBE"], "READ from topic")])
@@ -164,7 +165,7 @@ def test_a_revoked_right_to_describe_is_an_error_of_the_offset_lookup(user: Some
             consumer.end_offsets([where])
 
 
-# --- groups ----------------------------------------------------------------------------------------------------------
+# --- groups -----------------------------------------------------------------------------------------------------------
 
 
 @BOTH
@@ -238,7 +239,7 @@ def test_a_member_reads_permitted_topics_and_gets_one_error_for_the_other_until_
     assert len(errors) == 1
 
 
-# --- admin -----------------------------------------------------------------------------------------------------------
+# --- admin ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("operation", "act"), [

@@ -1,4 +1,5 @@
-"""`LocalCluster(security=...)`: every listener, proof and refusal, with one broker and three, as confluent-kafka and Python's TLS see it."""
+"""`LocalCluster(security=...)`: every listener, credential and refusal, with one broker and three, seen by
+confluent-kafka and Python's TLS."""
 from __future__ import annotations
 
 import logging
@@ -52,7 +53,7 @@ PROOFS: dict[str, Callable[[LocalCluster, str], Options]] = {
 }
 
 
-# --- who gets in -----------------------------------------------------------------------------------------------------
+# --- who gets in ------------------------------------------------------------------------------------------------------
 
 
 @one_and_three
@@ -93,7 +94,7 @@ def test_a_client_that_fetches_its_tokens_from_the_endpoint_gets_in(kafka_cluste
     assert {request.status for request in tokens.requests[before:]} == {200}
 
 
-# --- who does not ----------------------------------------------------------------------------------------------------
+# --- who does not -----------------------------------------------------------------------------------------------------
 
 
 @one_and_three
@@ -160,7 +161,7 @@ def test_without_a_trusted_client_certificate_the_alert_comes_on_the_first_read(
         assert any(words in str(refused.value).lower() for words in ("bad certificate", "certificate required", "unknown ca", "certificate unknown"))
 
 
-# --- ACLs ------------------------------------------------------------------------------------------------------------
+# --- ACLs -------------------------------------------------------------------------------------------------------------
 
 
 def code(error: KafkaError | None) -> int | None:
@@ -235,7 +236,7 @@ def test_what_is_revoked_is_the_users_own_and_may_never_have_been_granted(kafka_
     assert produced(carol, topic) is None
 
 
-# --- sessions, passwords, tools --------------------------------------------------------------------------------------
+# --- sessions, passwords, tools ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.kafka(security=SHORT)
@@ -285,7 +286,7 @@ def test_javas_own_client_gets_in_with_the_same_files(kafka_cluster: LocalCluste
     assert done.returncode == 0, done
 
 
-# --- the cluster itself ----------------------------------------------------------------------------------------------
+# --- the cluster itself -----------------------------------------------------------------------------------------------
 
 
 @one_and_three

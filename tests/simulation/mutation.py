@@ -1,6 +1,8 @@
-"""Deliberate bugs: a method or function, named by its module and path, is replaced while a block runs, or a state table lacks a row.
+"""Deliberate bugs: while a block runs, a method or function, named by module and path, is replaced, or a state table
+lacks a row.
 
-A mutant quotes no source text, so edits of a method's body never break it. A rename does, and `test_mutant_targets.py` reports it.
+A mutant quotes no source text, so edits of a method's body never break it. A rename does, and
+`test_mutant_targets.py` reports it.
 """
 from __future__ import annotations
 

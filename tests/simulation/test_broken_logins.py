@@ -1,6 +1,7 @@
 """Whole clients whose brokers never get through a login: stalled, cut at every byte, or garbage, below and above TLS.
 
-Each call ends within its own timeout, says what is wrong with which broker, and tries no more than the pauses allow; as soon as the login works, the client does.
+Each call ends within its own timeout, its error says what is wrong with which broker, and the backoff bounds its
+attempts. As soon as the login works, the client does.
 """
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from tests.unit.testing.simulation.test_tls_world import Tap, cut, garble, hang_
 LIMIT_S: Final = 4.0
 LATE_S: Final = 0.3
 CONNECTS: Final = 75
-"""In the time of one call: three addresses, eight tries with pauses that grow from 50 ms to 1 s, each with one in version 0 (M08) and a look for TLS (M16)."""
+"""Per call: three addresses, eight attempts with backoffs from 50 ms to 1 s, each with one more in version 0 (M08) and
+a probe for TLS (M16)."""
 TURNS: Final = 6000
 QUICK: Final = {"socket_connection_setup_timeout_ms": 1000, "socket_connection_setup_timeout_max_ms": 1000, "request_timeout_ms": 2000,
                 "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000}
@@ -59,7 +61,7 @@ def described(error: BaseException | None) -> str:
     return "" if error is None else f"{error}\n{described(error.__cause__)}"
 
 
-# ---- above TLS: each message ----------------------------------------------------------------------------------------
+# ---- above TLS: each message -----------------------------------------------------------------------------------------
 
 
 def nth(number: int, verdict: Verdict) -> Callable[[Any], Verdict | None]:
@@ -121,7 +123,7 @@ def test_a_broker_that_answers_nonsense_does_not_know_the_password_and_ends_the_
         assert not place.loop.defects
 
 
-# ---- below: every byte ----------------------------------------------------------------------------------------------
+# ---- below: every byte -----------------------------------------------------------------------------------------------
 
 
 def plain_world(seed: int) -> World:
@@ -129,7 +131,7 @@ def plain_world(seed: int) -> World:
 
 
 def at_a_byte(monkeypatch: pytest.MonkeyPatch, place: World, given: dict[str, Any], *, after: int, to_client: bool, act: Any) -> bool:
-    """Whether a client fails, as it should, whose connections all break there; False: all that it asks for takes fewer bytes."""
+    """Whether a client fails when all its connections break there, as it should. False: it needs fewer bytes."""
     kind, use, more = CLIENTS[place.seed % 2]
 
     async def test() -> bool:

@@ -1,4 +1,7 @@
-"""Whatever error a broker answers with, and however long: no client asks at the network's speed. In virtual time, every error of every request."""
+"""No error code, however long brokers answer with it, makes a client send requests at the network's speed.
+
+In virtual time, every error of every request.
+"""
 from __future__ import annotations
 
 import asyncio

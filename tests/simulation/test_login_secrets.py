@@ -1,4 +1,4 @@
-"""No password, token or client secret stands in anything that is shown: errors with their causes, logs, every repr (by grep)."""
+"""No password, token or client secret is in anything shown: errors with their causes, logs, every repr (by grep)."""
 from __future__ import annotations
 
 import logging

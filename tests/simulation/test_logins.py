@@ -1,4 +1,4 @@
-"""Logging in on a connection, and again while it is in use (M11, KIP-368), against the modelled brokers in virtual time."""
+"""Logging in on a connection, and again while it is in use (M11, KIP-368), against modelled brokers in virtual time."""
 from __future__ import annotations
 
 import asyncio
@@ -37,7 +37,7 @@ def of(world: World, mechanism: str, **given: Any) -> SaslClient:
     return logins(world, mechanism, sasl_token_provider=lambda: token(world), **given)
 
 
-# ---- the first login ------------------------------------------------------------------------------------------------
+# ---- the first login -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -57,7 +57,7 @@ def test_a_connection_is_ready_after_its_login_and_not_before(mechanism: str) ->
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[:3])
 @pytest.mark.parametrize("wrong", [{"sasl_plain_password": "a marker"}, {"sasl_plain_username": "mallory"}])
-def test_a_wrong_password_is_told_at_once_and_the_connection_ends(mechanism: str, wrong: dict[str, Any]) -> None:
+def test_a_wrong_password_is_reported_at_once_and_the_connection_ends(mechanism: str, wrong: dict[str, Any]) -> None:
     place = world()
 
     async def test(client: Client) -> None:
@@ -101,7 +101,7 @@ def test_a_token_that_is_refused_is_explained() -> None:
 
 
 @pytest.mark.parametrize("api", LOGIN)
-def test_a_broker_that_hangs_up_during_the_login_is_told_apart(api: str) -> None:
+def test_a_broker_that_closes_the_connection_during_the_login_has_its_own_error(api: str) -> None:
     place = world()
 
     async def test(client: Client) -> None:
@@ -200,7 +200,7 @@ def test_the_same_world_draws_the_same_nonces() -> None:
     assert said(1) == said(1) != said(2)
 
 
-# ---- again ----------------------------------------------------------------------------------------------------------
+# ---- again -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -260,7 +260,8 @@ def test_M11_what_is_in_flight_is_answered_first_and_nothing_is_written_until_th
 @given(seed=st.integers(0, 10_000), mechanism=st.sampled_from(MECHANISMS), life=st.integers(1500, 6000))
 @settings(max_examples=12)
 def test_M11_no_request_fails_because_of_a_renewal(seed: int, mechanism: str, life: int) -> None:
-    """Requests are pipelined whenever the connection is ready; the broker hangs up on any that comes within a login or after its session."""
+    """Requests are pipelined whenever the connection is ready. The broker closes the connection if one arrives within a
+    login or after the session."""
     place = world(seed, config={"connections.max.reauth.ms": life})
     chance = place.random("test")
 
@@ -476,7 +477,7 @@ def test_M09_a_broker_that_asked_for_silence_before_the_first_login_gets_it() ->
 
 
 def test_M11_a_connection_that_is_given_up_has_nothing_to_renew() -> None:
-    """Seed 123 of the sweep: while the last answer, or the end of TLS, took its time, the driver span around a renewal that was due."""
+    """Seed 123 of the sweep: until the last response or the TLS shutdown, a due renewal kept the driver busy."""
     place = world(config={"connections.max.reauth.ms": 3000})
 
     async def test(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""The simulation can fail: some seed finds each deliberate bug, unless the table says why none can. Part of `make proof`."""
+"""The simulation can fail: some seed finds each deliberate bug, or the table says why not. Part of `make proof`."""
 from __future__ import annotations
 
 import json
@@ -17,7 +17,7 @@ SEEDS: Final = range(1, 501)
 PROCESSES: Final = 2
 ROOT: Final = Path(__file__).parents[2]
 FOUND_BY: Final = ROOT / "build" / "mutants.json"
-"""Mutant → the seed that found it in the last run: it is tried first. Only a cache: without it the search takes longer."""
+"""Mutant → the seed that found it in the last run; tried first. Only a cache: without it the search takes longer."""
 
 
 def test_some_seed_finds_every_mutant(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
-"""A broker that refuses who the client is, or what it shows: reported at once to each waiting and each later call, never tried again
-(accounts get locked), unless the credentials can change and were accepted before. In virtual time: at once means the time of some round trips.
+"""A broker refuses the client's identity or credentials.
+
+The refusal is raised at once by each waiting and each later call, and never retried (accounts get locked), unless the
+credentials can change and were accepted before. In virtual time: at once means within a few round trips.
 """
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def options(**more: Any) -> dict[str, Any]:
     return {"security_protocol": "SASL_SSL", "ssl_truststore_certificates": authority().pem, **ANNA, **more}
 
 
-# ---- what is refused, and who waits ---------------------------------------------------------------------------------
+# ---- what is refused, and who waits ----------------------------------------------------------------------------------
 
 WRONG: Final[dict[str, tuple[dict[str, Any], type[AuthenticationError]]]] = {
     "password": ({"sasl_plain_password": "wrong"}, SaslAuthenticationError),
@@ -124,7 +126,7 @@ def tries(place: World) -> int:
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize(("kind", "use", "more"), USES, ids=[f"{use.__name__}{'' if n != len(USES) - 1 else '-848'}" for n, (_, use, _) in enumerate(USES)])
-def test_a_refusal_is_told_at_once_to_who_waits_and_to_every_later_call_and_nothing_is_tried_again(
+def test_a_refusal_is_raised_at_once_by_waiting_and_later_calls_and_never_retried(
         kind: str, use: Use, more: dict[str, Any], wrong: str) -> None:
     changed, expected = WRONG[wrong]
 
@@ -157,7 +159,7 @@ def test_a_refusal_is_told_at_once_to_who_waits_and_to_every_later_call_and_noth
         assert not place.loop.defects
 
 
-# ---- the wrong listener ---------------------------------------------------------------------------------------------
+# ---- the wrong listener ----------------------------------------------------------------------------------------------
 
 TLS: Final = {"security_protocol": "SSL", "ssl_truststore_certificates": authority().pem}
 LISTENERS: Final[dict[str, dict[str, Any]]] = {
@@ -177,7 +179,7 @@ def explained(client: str, listener: str) -> str:
 @pytest.mark.parametrize("listener", LISTENERS)
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("kind", "use"), [("producer", send), ("consumer", poll)], ids=["producer", "consumer"])
-def test_a_client_at_a_listener_of_another_kind_is_told_so_at_once(kind: str, use: Use, client: str, listener: str) -> None:
+def test_a_protocol_mismatch_with_the_listener_is_reported_at_once(kind: str, use: Use, client: str, listener: str) -> None:
     async def test() -> None:
         async with getattr(place, kind)("client", **CLIENTS[client]) as ours:
             if client == listener:
@@ -236,7 +238,7 @@ def test_whether_a_login_is_wanted_is_asked_only_before_anything_was_answered() 
         assert not place.cluster.requests(Api.SASL_HANDSHAKE)
 
 
-# ---- a client at work -----------------------------------------------------------------------------------------------
+# ---- a client at work ------------------------------------------------------------------------------------------------
 
 
 def test_records_that_wait_when_a_password_is_changed_fail_with_the_refusal_and_none_is_lost_silently() -> None:

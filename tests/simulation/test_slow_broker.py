@@ -1,4 +1,4 @@
-"""Records without a key and a broker that is ten times slower than two others: it gets less, or its third; one that hangs is left out."""
+"""Keyless records and a broker ten times slower than two others: it gets at most a third; a hanging one is left out."""
 from __future__ import annotations
 
 import asyncio

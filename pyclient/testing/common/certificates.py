@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority made in milliseconds, what it signs, and contexts for brokers. Needs the package cryptography."""
+"""Certificates for tests: an authority, what it signs, and contexts for brokers. Needs the package cryptography."""
 from __future__ import annotations
 
 import datetime
@@ -58,7 +58,7 @@ class Certificate:
 
 
 class CertificateAuthority:
-    """Issues certificates; clients trust them by ``pem``. ``key`` is the type of its key and the default of issued ones."""
+    """Issues certificates; clients trust them by ``pem``. ``key``: the type of its key and of issued ones."""
 
     def __init__(self, name: str = "pyclient test authority", *, key: KeyKind = "ec", signed_by: CertificateAuthority | None = None) -> None:
         self._kind: KeyKind = key
@@ -97,8 +97,10 @@ class CertificateAuthority:
         return builder.sign(self._key, _hash(self._key)).public_bytes(Encoding.PEM).decode()
 
     def server_context(self, *names: str, clients: CertificateAuthority | None = None, certificate: Certificate | None = None) -> ssl.SSLContext:
-        """What brokers take: a new certificate for *names* (left out: this machine's), or *certificate*. With *clients*, a client must show
-        a certificate that this authority signed."""
+        """A TLS context for brokers: a new certificate for *names* (default: this machine's), or *certificate*.
+
+        With *clients*, a client must show a certificate that this authority signed.
+        """
         shown = certificate or self.issue(*(names or HERE))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory() as folder:

@@ -12,14 +12,15 @@ from pyclient.testing.common.tls import BrokerTls
 
 _log = logging.getLogger(__name__)
 PAUSE_S: Final = 0.1
-"""Seconds of pause after an error of the system (no descriptors left): the connection is still there, and would be reported at once again."""
+"""Seconds of pause after a system error (no descriptors left): the pending connection is reported again at once."""
 
 
 class Listener:
-    """Accepts connections until `close`, which closes *sock*; *protocol* makes one for each, when TLS is done if there is a *tls*. Used on the loop alone, which must be a selector's.
+    """Accepts connections until `close`, which closes *sock*. *protocol* makes a protocol for each, with *tls*
+    after the handshake. Used on the loop's thread only; the loop must be a selector loop.
 
-    In place of asyncio's own server, which forgets a connection that it accepts while it is closed: its socket stays open, and its
-    peer waits (CPython 3.11 and 3.12). Here a connection's protocol always learns of it, and decides.
+    It replaces asyncio's own server, which loses a connection that it accepts while it is closed: the socket stays
+    open, and the peer waits (CPython 3.11 and 3.12). Here the connection's protocol is always notified, and decides.
     """
 
     def __init__(self, sock: socket.socket, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext | None = None) -> None:

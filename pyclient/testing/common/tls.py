@@ -1,4 +1,4 @@
-"""TLS over any transport, for brokers that are models: asyncio's own, save that a failed handshake is answered as a broker answers it."""
+"""TLS over any transport, for modelled brokers: asyncio's own, but a failed handshake is answered as brokers do."""
 from __future__ import annotations
 
 import asyncio

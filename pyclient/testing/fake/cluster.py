@@ -29,9 +29,9 @@ class FakeCluster(Controls):
 
     ``version`` is the emulated release; ``config`` are settings by Kafka's names (see `Settings`); the same ``seed``
     gives the same ids. ``tls`` is a server context (`CertificateAuthority` makes one): the listeners then use TLS.
-    ``sasl`` maps users to passwords: every client must then log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured tokens,
-    whose users need not be listed). Use it in a ``with`` or ``async with`` block; methods may be called from any thread.
-    Broker ids are 1 to *brokers*. Leaving the block raises `FakeClusterError` when the model itself failed.
+    ``sasl`` maps users to passwords: every client must then log in (PLAIN, SCRAM, or OAUTHBEARER with unsecured
+    tokens, whose users need not be listed). Use it in a ``with`` or ``async with`` block; methods may be called from
+    any thread. Broker ids are 1 to *brokers*. Leaving the block raises `FakeClusterError` when the model itself failed.
     """
 
     def __init__(self, brokers: int = 1, *, version: str = NEWEST, config: Mapping[str, object] | None = None, seed: int = 0,
@@ -53,7 +53,7 @@ class FakeCluster(Controls):
         self._server: Front | None = None
         self._defects: list[Exception] = []
 
-    # ---- life -------------------------------------------------------------------------------------------------------
+    # ---- life --------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         self.open()
@@ -124,7 +124,7 @@ class FakeCluster(Controls):
         """The address of every broker, killed ones included, for the option ``bootstrap_servers``."""
         return ",".join(f"{each.host}:{each.port}" for each in self._model.brokers.values())
 
-    # ---- the model --------------------------------------------------------------------------------------------------
+    # ---- the model ---------------------------------------------------------------------------------------------------
 
     @property
     def _model(self) -> Kafka:

@@ -44,7 +44,7 @@ class Controls(abc.ABC):
         if event == "request" and isinstance(request, Request):
             self._requests.append(request)
 
-    # ---- topics and records -----------------------------------------------------------------------------------------
+    # ---- topics and records ------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, *, replication_factor: int | None = None,
                      config: Mapping[str, str] | None = None) -> None:
@@ -85,7 +85,7 @@ class Controls(abc.ABC):
         """
         self._do(lambda kafka: view.begin_at(_partition(kafka, topic, partition), offset))
 
-    # ---- groups -----------------------------------------------------------------------------------------------------
+    # ---- groups ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> dict[str, view.GroupView]:
         """Every group, with its members and what they are assigned."""
@@ -105,7 +105,7 @@ class Controls(abc.ABC):
         """
         self._do(lambda kafka: view.expire(kafka, group, member))
 
-    # ---- users ------------------------------------------------------------------------------------------------------
+    # ---- users -------------------------------------------------------------------------------------------------------
 
     def set_password(self, user: str, password: str | None) -> None:
         """Set a user's password; None removes the user. Existing sessions stay valid until they re-authenticate.
@@ -115,7 +115,7 @@ class Controls(abc.ABC):
         """
         self._do(lambda kafka: view.set_password(kafka, user, password))
 
-    # ---- requests ---------------------------------------------------------------------------------------------------
+    # ---- requests ----------------------------------------------------------------------------------------------------
 
     def requests(self, api: Api | str | None = None, *, broker: int | None = None) -> list[Request]:
         """The newest 10,000 requests: of one API ("Produce"), of one broker, or all."""
@@ -126,9 +126,9 @@ class Controls(abc.ABC):
                   times: int | None = None) -> Rule:
         """Intercept requests: of one API ("Produce") or all, at one broker or any, for some *times* or always.
 
-        *decide* is a verdict (`Answer`, `Fail`, `Delay`, `Drop`, `Cut`, `Silence`, `Throttle`), or a function that is given each
-        request and returns a verdict or None; it runs on the cluster's loop and must not wait. The rule that is returned
-        counts its ``hits``; its ``remove()``, or the end of ``with cluster.intercept(...):``, ends it.
+        *decide* is a verdict (`Answer`, `Fail`, `Delay`, `Drop`, `Cut`, `Silence`, `Throttle`), or a function that is
+        given each request and returns a verdict or None; it runs on the cluster's loop and must not wait. The rule that
+        is returned counts its ``hits``; its ``remove()``, or the end of ``with cluster.intercept(...):``, ends it.
 
         Raises:
             ValueError: an API or broker that is not there, or ``times`` below 1.
@@ -152,7 +152,7 @@ class Controls(abc.ABC):
         if ms:
             self._throttles[broker] = self.intercept(Throttle(ms), broker=broker)
 
-    # ---- brokers ----------------------------------------------------------------------------------------------------
+    # ---- brokers -----------------------------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The broker that leads a partition; -1 when none does."""

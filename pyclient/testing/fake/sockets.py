@@ -64,7 +64,7 @@ async def _cancel_all() -> None:
 
 
 class Listeners:
-    """The listening sockets of a cluster's brokers; a killed broker's is closed until it starts again. Used on the loop."""
+    """The listening sockets of a cluster's brokers; a killed broker's is closed until it restarts. Used on the loop."""
 
     def __init__(self, front: Front, reserved: Mapping[int, socket.socket], tls: ssl.SSLContext | None = None) -> None:
         self._front = front

@@ -66,7 +66,7 @@ class GroupView(NamedTuple):
         return {place: each.id for each in self.members for place in (*each.partitions, *each.revoking)}
 
 
-# ---- topics -------------------------------------------------------------------------------------------------------------
+# ---- topics ----------------------------------------------------------------------------------------------------------
 
 
 def create_topic(kafka: Kafka, name: str, partitions: int, replication_factor: int | None, config: dict[str, str]) -> None:
@@ -101,7 +101,7 @@ def _topic(kafka: Kafka, name: str) -> Topic:
     return found
 
 
-# ---- records ------------------------------------------------------------------------------------------------------------
+# ---- records ---------------------------------------------------------------------------------------------------------
 
 
 def produce(kafka: Kafka, topic: str, index: int | None, content: Content) -> RecordMetadata:
@@ -140,7 +140,7 @@ def begin_at(partition: Partition, offset: int) -> None:
         raise ValueError(f"offset {offset} of {partition.name}: it is above the high watermark, {partition.log.high_watermark}") from None
 
 
-# ---- groups -------------------------------------------------------------------------------------------------------------
+# ---- groups ----------------------------------------------------------------------------------------------------------
 
 
 def group(kafka: Kafka, found: AnyGroup) -> GroupView:

@@ -95,7 +95,7 @@ class BrokerConnection(asyncio.Protocol):
     def __repr__(self) -> str:
         return f"<connection of {self._peer or 'an unknown peer'} to broker {self.broker.id}>"
 
-    # ---- asyncio.Protocol -------------------------------------------------------------------------------------------
+    # ---- asyncio.Protocol --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is here."""
@@ -151,7 +151,7 @@ class BrokerConnection(asyncio.Protocol):
             return None
         return size if len(self._received) >= HEAD + size else None
 
-    # ---- one request after the other --------------------------------------------------------------------------------
+    # ---- one request after the other ---------------------------------------------------------------------------------
 
     def _work(self) -> None:
         """Answer what can be answered at once; while a request waits in its task, the next ones wait behind it."""
@@ -203,7 +203,7 @@ class BrokerConnection(asyncio.Protocol):
         self._work()
 
     def _forget_unbegun(self) -> None:
-        """Close coroutines of a task cancelled before its first step, else Python warns that they were never awaited."""
+        """Close coroutines of a task cancelled before its first step: Python would warn that none was awaited."""
         for each in self._unbegun:
             each.close()
         self._unbegun.clear()

@@ -1,5 +1,5 @@
-"""``python -m pyclient.testing.simulation --seed N`` replays a seed exactly; ``--seeds 1..500`` sweeps; ``--soak`` goes on until Ctrl-C;
-``--scenario NAME`` runs a named one. ``--family groups`` does so with the members of a group."""
+"""``python -m pyclient.testing.simulation``: ``--seed N`` replays a seed exactly, ``--seeds 1..500`` sweeps, ``--soak``
+runs new seeds until Ctrl-C, ``--scenario NAME`` runs a named one. ``--family groups``: with the members of a group."""
 from __future__ import annotations
 
 import argparse

@@ -26,7 +26,7 @@ class Sent:
     at: float = -1.0
     due_from: float = -1.0
     due: float = float("inf")
-    """When it must be settled: at the latest at a moment between these, as one of a bulk is queued between the call and its end."""
+    """Settled by a time between *due_from* and *due*: a bulk queues its records between its call and return."""
     delivery: Delivery | None = None
     """None while the bulk that it is part of is being taken."""
     once: bool = False
@@ -45,7 +45,7 @@ class Sent:
 
 
 class Entry(NamedTuple):
-    """What a log holds at an offset. (Made and compared several times for each record: as a tuple at a tenth of the cost.)"""
+    """What a log holds at an offset. A tuple, because each record creates and compares several."""
 
     name: bytes
     epoch: int
@@ -96,7 +96,7 @@ class Reading:
     knows: int = 0
     """How many cuts concern it no more: it has gone back, or what it read came later."""
     view: Log = attrs.field(factory=dict)
-    """The log as it has read it, with what was before it when it began. Empty: it has read nothing yet, and no cut can be noticed."""
+    """The log as the consumer read it, with what preceded its start. Empty: nothing read, so no cut can be noticed."""
 
     def begin(self, at: int | None, cuts: int) -> None:
         """A seek to an offset or a reset to an end (None): whatever was cut before is no matter."""
@@ -148,7 +148,7 @@ class Facts:
         self.log_start: dict[Key, int] = defaultdict(int)
         """Where the leader's log begins now."""
         self.latest_start: dict[Key, int] = defaultdict(int)
-        """Where a leader's log has begun at most: to there retention may have moved a reader, though a later leader has more."""
+        """The highest log start of any leader: retention may have moved a reader there."""
         self.readings: dict[tuple[str, Key], Reading] = defaultdict(Reading)
         self.watermarks: dict[Key, dict[int, int]] = defaultdict(dict)
         """The highest high watermark under each leader epoch."""
@@ -304,5 +304,5 @@ class Facts:
             reading.view = {at: entry for at, entry in logs[number].items() if at < offset}
 
     def shown(self, tp: Key, epoch: int) -> int:
-        """Up to where a record of this epoch may have been shown: the high watermark of any leader that can have had it."""
+        """The end of what may have been returned of this epoch: the high watermark of any leader that can have it."""
         return max([offset for leaders, offset in self.watermarks[tp].items() if leaders >= epoch], default=0)

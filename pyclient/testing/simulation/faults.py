@@ -204,7 +204,7 @@ def broker_loss(strike: Strike) -> None:
 
 
 def throttling(strike: Strike) -> None:
-    """A broker answers and asks for silence."""
+    """A broker throttles the client: its responses request a pause."""
     broker = strike.choose(strike.world.kafka.alive)
 
     def throttle(asked: Request) -> Throttle | None:
@@ -219,13 +219,13 @@ def throttling(strike: Strike) -> None:
 
 
 def refusal(strike: Strike) -> None:
-    """A broker cannot do one kind of request for now: it says so once, a few times, or as long as it lasts."""
+    """A broker answers one API with a retriable error: once, a few times, or as long as the fault lasts."""
     api, code = REFUSALS[strike.digit(len(REFUSALS))]
     _refuse(strike, api, code, times=(1, 1, 3, None)[strike.digit(4)], broker=strike.choose(strike.world.kafka.alive))
 
 
 def membership_refusal(strike: Strike) -> None:
-    """A coordinator refuses a member's request, perhaps though it has no reason to: once, a few times, or as long as it lasts."""
+    """A coordinator refuses a member's request, perhaps wrongly: once, a few times, or as long as the fault lasts."""
     refusals = NEXT_REFUSALS if strike.world.next_generation else MEMBERSHIP_REFUSALS
     api, code = refusals[strike.digit(len(refusals))]
     broker = strike.choose(strike.world.kafka.alive)
@@ -233,7 +233,7 @@ def membership_refusal(strike: Strike) -> None:
 
 
 def member_expiry(strike: Strike) -> None:
-    """A coordinator gives a member up, as if it had been silent for its session: the group goes on without it."""
+    """A coordinator expires a member that is alive, as if its session had timed out; the group goes on without it."""
     kafka = strike.world.kafka
     group = kafka.part(Coordinator).groups.get(strike.choose(strike.world.groups) or "")
     member = None if group is None else strike.choose(sorted(group.members))
@@ -243,7 +243,7 @@ def member_expiry(strike: Strike) -> None:
 
 
 def rejection(strike: Strike) -> None:
-    """A broker finds that what it is sent breaks a rule: sent again, it would be refused again."""
+    """A broker rejects a batch for a rule of its own (POLICY_VIOLATION): a retry would be rejected again."""
     _refuse(strike, Api.PRODUCE, POLICY_VIOLATION, times=1, broker=strike.choose(strike.world.kafka.alive))
 
 
@@ -257,7 +257,7 @@ def _refuse(strike: Strike, api: Api, code: int, times: int | None, broker: int 
 
 
 def stale_metadata(strike: Strike) -> None:
-    """A broker learns of new leaders late: for a while it answers with the leaders of the fault's beginning. A leader moves meanwhile."""
+    """A leader moves, and one broker learns of new leaders late: meanwhile its metadata names the old ones."""
     world, broker = strike.world, strike.choose(strike.world.kafka.alive)
     believed = {(each.topic.name, each.index): (each.leader, each.leader_epoch) for each in _led(world)}
 
@@ -296,7 +296,7 @@ def leader_move(strike: Strike) -> None:
 
 
 def unclean_truncation(strike: Strike) -> None:
-    """Followers hang and leave the ISR; then one of them leads: what the leader alone had is lost, acknowledged or not."""
+    """Followers leave the ISR, then one is elected: records only the leader had are lost, even acknowledged ones."""
     partition = strike.choose(_led(strike.world))
     if partition is None:
         return
@@ -315,7 +315,7 @@ def unclean_truncation(strike: Strike) -> None:
 
 
 def retention(strike: Strike) -> None:
-    """The oldest records of a partition are deleted, whether or not everybody has read them."""
+    """The oldest records of a partition are deleted, even if consumers have not read them."""
     partition = strike.choose(_led(strike.world))
     if partition is None:
         return
@@ -327,7 +327,7 @@ def retention(strike: Strike) -> None:
 
 
 def coordinator_move(strike: Strike) -> None:
-    """Another broker coordinates a group."""
+    """Another broker becomes the coordinator of a group."""
     kafka = strike.world.kafka
     group = strike.choose(strike.world.groups or sorted(kafka.part(Coordinator).groups))
     others = [each for each in kafka.alive if group is not None and each != kafka.coordinator(0, group)]
@@ -345,17 +345,17 @@ def _led(world: World) -> list[Partition]:
 
 
 def login_unanswered(strike: Strike) -> None:
-    """A broker never answers a message of a login."""
+    """A broker never answers a login request."""
     _meddle(strike, "says nothing more", lambda asked: Silence(applied=strike.digit(2) == 1))
 
 
 def login_cut(strike: Strike) -> None:
-    """A broker hangs up during a login, perhaps one that has just succeeded."""
+    """A broker closes the connection during a login, perhaps just after the login succeeded."""
     _meddle(strike, "hangs up", lambda asked: Drop(applied=strike.digit(2) == 1))
 
 
 def login_refused(strike: Strike) -> None:
-    """A broker refuses a token, of a client that has been accepted before."""
+    """A broker refuses the token of a client that it has accepted before."""
     def refuse(asked: Request) -> Answer | None:
         return Answer(LOGIN_REFUSED) if asked.api is Api.SASL_AUTHENTICATE and _is_in(strike.world, asked.client_id) else None
     _meddle(strike, "refuses the token", refuse)
@@ -417,7 +417,7 @@ LOGIN_FAULTS: Final = TOKEN_FAULTS | {"login_unanswered", "login_cut"}
 """Those that only clients feel who log in: planned for them, beside all others."""
 NOT_FOR_SERVICES: Final = MEMBER_FAULTS | LOGIN_FAULTS | frozenset({"broker_loss", "callback_raises", "rejection", "clock_jump", "retention", "unclean_truncation"})
 FOR_SERVICES: Final = tuple(kind for kind in KINDS if kind not in NOT_FOR_SERVICES)
-"""What any service must live with: these lose nothing that two replicas have, make no timestamp wrong, and need no help of its code."""
+"""Faults that any service must survive: they lose no replicated record, falsify no timestamp, involve no user code."""
 
 
 def planned(random: Random, *, fewest: int, most: int, begin: float, end: float, kinds: Sequence[str] = tuple(KINDS)) -> list[Fault]:

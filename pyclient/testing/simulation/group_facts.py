@@ -1,4 +1,4 @@
-"""What an all-seeing observer knows of a group: who owns what, what was handed to whom, and what counts as done. Judges nothing."""
+"""Facts about a group that no client knows: owners, delivered records, processed records. No rules are checked here."""
 from __future__ import annotations
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What must hold of a group at every moment of every run: who owns what, what is committed, and that it comes to rest."""
+"""Invariants of a group, evaluated throughout a run: ownership, commits, and that the group becomes stable."""
 from __future__ import annotations
 
 from collections import Counter
@@ -21,7 +21,7 @@ def _facts(judge: Judge) -> GroupFacts:
     return judge.facts
 
 
-# --- who owns what --------------------------------------------------------------------------------------------------------
+# --- who owns what ----------------------------------------------------------------------------------------------------
 
 
 @holds("listener_called", "G10", GROUPS)
@@ -57,7 +57,7 @@ def a_member_reads_what_its_listener_was_given(judge: Judge, member: Member) -> 
         raise breach(a_member_reads_what_its_listener_was_given, f"{member.name} was given {sorted(member.owned)}, and has {sorted(member.consumer.assignment())}")
 
 
-# --- records ----------------------------------------------------------------------------------------------------------------
+# --- records ----------------------------------------------------------------------------------------------------------
 
 
 @holds("delivered", "G06", GROUPS)
@@ -69,7 +69,8 @@ def only_owners_are_handed_records(judge: Judge, member: Member, record: Record)
 
 @holds("delivered", "C21", GROUPS)
 def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record) -> None:
-    """A new owner begins where nothing is left out, and not before what was committed when it became one; then offsets follow each other."""
+    """Offsets are consecutive. A new owner starts at or before the first unprocessed record, and not before the offset
+    that was committed at its assignment."""
     facts, tp = _facts(judge), TopicPartition(record.topic, record.partition)
     key: Key = (record.topic, record.partition)
     if facts.tainted(key):
@@ -83,7 +84,7 @@ def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record
         raise breach(no_record_of_a_group_is_skipped, f"{member.name} begins at {record.offset} of {tp}; {member.owned[tp]} was committed before it was assigned")
 
 
-# --- commits ----------------------------------------------------------------------------------------------------------------
+# --- commits ----------------------------------------------------------------------------------------------------------
 
 
 @holds("group committed", "C21", GROUPS)
@@ -102,12 +103,12 @@ def a_committed_offset_never_goes_back(judge: Judge, tp: Key, offset: int) -> No
         raise breach(a_committed_offset_never_goes_back, f"offset {offset} of {tp} is committed after {facts.highest[tp]}")
 
 
-# --- coming to rest ---------------------------------------------------------------------------------------------------------
+# --- coming to rest ---------------------------------------------------------------------------------------------------
 
 
 @holds("at rest", "G01", GROUPS)
 def a_group_comes_to_rest(judge: Judge) -> None:
-    """Two session timeouts after the last fault every partition has one owner, and all members are of one generation."""
+    """Two session timeouts after the last fault, each partition has one owner and all members share one generation."""
     facts = _facts(judge)
     owners = Counter(tp for member in facts.members.values() for tp in member.owned)
     wrong = [tp for tp in facts.stored if owners[TopicPartition(*tp)] != 1]
@@ -127,7 +128,7 @@ def a_group_at_rest_stays_at_rest(judge: Judge) -> None:
 
 @holds("listener_called", "N05", GROUPS)
 def no_member_is_put_out_in_peace(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
-    """Once nothing is wrong any more, members give up what newcomers are to have, in time: none of them loses anything."""
+    """After the last fault, members revoke in time what new members are assigned: no member loses a partition."""
     if what == "lost" and judge.world.loop.time() > _facts(judge).settled_from:
         raise breach(no_member_is_put_out_in_peace, f"{member.name} has lost {partitions}")
 

@@ -1,4 +1,4 @@
-"""What must hold at every moment of every run: one named function each, called after its event, raising `InvariantError` when it does not hold.
+"""The invariants of every run: one function each, called after its event; it raises `InvariantError` when violated.
 
 The ids are those of docs/protocol-rules.md; ids with an S belong to the simulation itself.
 """
@@ -21,7 +21,7 @@ from pyclient.testing.simulation.world import World
 SLACK_S: Final = 0.25
 """What a timer and the network may add to a time-out."""
 RECOVERY_S: Final = 10.0
-"""How long a client may take to work again after the last fault is healed: its own time-outs and pauses, and one more attempt."""
+"""How long a client may take to recover after the last fault: its own timeouts and backoffs, and one more attempt."""
 TURNS_PER_SECOND: Final = 6000
 """Callbacks of the whole world in one virtual second, beyond what its requests and records account for."""
 TURNS_PER_REQUEST: Final = 60
@@ -81,10 +81,10 @@ class Judge:
         self.facts = facts
         self.broken: InvariantError | None = None
         self._by_event: dict[str, list[Callable[..., None]]] = {}
-        self._told: Counter[str] = Counter()
-        """Events of which everything has held."""
-        self._reached: Counter[str] = Counter()
-        """Invariants evaluated for other events: up to the one that was broken."""
+        self._completed: Counter[str] = Counter()
+        """Event → how often all of its invariants held."""
+        self._until_violation: Counter[str] = Counter()
+        """Invariants evaluated for events that violated one: up to that one."""
         for each in rules:
             self._by_event.setdefault(each.event, []).append(each.check)
 
@@ -96,17 +96,17 @@ class Judge:
                 check(self, *about)
         except InvariantError as broken:
             assert check is not None
-            self._reached.update(_up_to(check.__name__, self._by_event[event]))
+            self._until_violation.update(_up_to(check.__name__, self._by_event[event]))
             self.broken = self.broken or broken
             self.world.journal.note("BROKEN", str(broken))
             raise
-        self._told[event] += 1
+        self._completed[event] += 1
 
     @property
     def evaluated(self) -> Counter[str]:
         """How often each invariant was."""
-        held = {check.__name__: self._told[event] for event, checks in self._by_event.items() for check in checks}
-        return self._reached + Counter(held)
+        held = {check.__name__: self._completed[event] for event, checks in self._by_event.items() for check in checks}
+        return self._until_violation + Counter(held)
 
 
 def _up_to(last: str, checks: Iterable[Callable[..., None]]) -> list[str]:
@@ -115,11 +115,11 @@ def _up_to(last: str, checks: Iterable[Callable[..., None]]) -> list[str]:
 
 
 def breach(check: Callable[..., None], text: str) -> InvariantError:
-    """What an invariant raises that does not hold: its text is made only then, as most of the judging's time was the making of texts."""
+    """The error of a violated invariant. Its text is made only now: formatting took most of the evaluation's time."""
     return InvariantError(f"{INVARIANTS[check.__name__].rule} {check.__name__}", text)
 
 
-# --- producing ------------------------------------------------------------------------------------------------------------
+# --- producing --------------------------------------------------------------------------------------------------------
 
 
 @holds("settled", "P23")
@@ -148,7 +148,7 @@ def no_record_is_overdue(judge: Judge) -> None:
 
 @holds("failed", "P12")
 def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
-    """A record fails only by its time running out while something was wrong, by a timestamp from a clock that was wrong, or by a broker's rule."""
+    """A record fails only by a delivery timeout during faults, a wrong clock's timestamp, or a broker's policy."""
     if isinstance(sent.error, InvalidTimestampError | PolicyViolationError):
         return
     calm = judge.facts.calm_from + RECOVERY_S
@@ -158,7 +158,7 @@ def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
 
 @holds("refused", "P04")
 def what_can_be_taken_is_taken(judge: Judge, who: str, error: BaseException) -> None:
-    """Before the first fault, and when the last one is healed, a client knows the cluster, and refuses records only when memory is full."""
+    """Before the first fault and after the last one, a producer refuses records only when its memory is full."""
     facts, now = judge.facts, judge.world.loop.time()
     if who in facts.patience and not isinstance(error, BufferExhaustedError):
         wrong = facts.troubled_from <= now and now - facts.patience[who] <= facts.calm_from + RECOVERY_S
@@ -238,7 +238,7 @@ def memory_is_given_back(judge: Judge, name: str, used: int) -> None:
         raise breach(memory_is_given_back, f"{name} is idle and has {used} B in use")
 
 
-# --- consuming ------------------------------------------------------------------------------------------------------------
+# --- consuming --------------------------------------------------------------------------------------------------------
 
 
 @holds("consumed", "C04")
@@ -260,7 +260,7 @@ def nothing_above_the_high_watermark_is_returned(judge: Judge, got: Handed) -> N
 
 @holds("consumed", "C04")
 def no_record_is_skipped_or_repeated(judge: Judge, got: Handed) -> None:
-    """Without a seek, offsets follow each other; where the log was cut back, they go on from the point of divergence."""
+    """Without a seek, offsets are consecutive; after a truncation they continue at the point of divergence."""
     if got.reading.next is None:
         return
     begin = judge.facts.latest_start[got.tp]
@@ -273,7 +273,8 @@ def no_record_is_skipped_or_repeated(judge: Judge, got: Handed) -> None:
 
 @holds("position", "C01")
 def a_position_never_goes_back(judge: Judge, reader: str, tp: Key, before: Reading, position: int) -> None:
-    """Unless the user seeks or the log is cut; a consumer that has read nothing of the log cannot know the point, and follows its policy."""
+    """Except after a seek or a truncation. A consumer that has read nothing cannot know the point of divergence; it
+    follows auto_offset_reset."""
     if not before.view and before.knows < len(judge.facts.cuts[tp]):
         return
     lowest = min(before.position, *(before.position if at is None else at for _, _, at in judge.facts.logs(before, tp)))
@@ -340,7 +341,7 @@ def a_view_never_grows_older(judge: Judge, who: str, before: Any, after: Any) ->
 
 @holds("leaves", "I09")
 def a_partition_is_sent_to_one_broker_at_a_time(judge: Judge, who: str, batch: Any, node: int, beside: list[int], _state: str) -> None:
-    """While batches of a partition are under way, others go to the same broker or wait; and never more than it remembers."""
+    """A partition's batches in flight go to one broker, and never more of them than that broker remembers."""
     if not set(beside) <= {node}:
         raise breach(a_partition_is_sent_to_one_broker_at_a_time, f"{who} sends {batch!r} to {node} while others are under way to {beside}")
     allowed = judge.facts.in_line[who]

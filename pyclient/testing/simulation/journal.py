@@ -1,4 +1,4 @@
-"""What happened in a simulated world, in order: a running hash that two runs can be compared by, and the last events to read."""
+"""The events of a simulated world, in order: a running hash to compare two runs by, and the last events as text."""
 from __future__ import annotations
 
 import hashlib

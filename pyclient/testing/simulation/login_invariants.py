@@ -1,4 +1,4 @@
-"""What must hold of logins at every moment of a run in which clients log in: a renewal is alone on its connection, in time, and no request pays for it."""
+"""Invariants of logins: a renewal is alone on its connection and in time, and no request fails because of it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def a_login_is_alone(judge: Judge, link: Link) -> None:
 
 @holds("written", "M11")
 def a_session_is_renewed_in_time(judge: Judge, link: Link) -> None:
-    """After the latest moment of renewal no request is written; where no token was to be had, none after the session's end."""
+    """No request is written after the latest time of renewal; without a token, none after the session's end."""
     session, now = session_of(link), judge.world.loop.time()
     newest = next(reversed(link.client_protocol._in_flight), None)
     if session.ends_at is None or session.granted_at is None or newest is None or newest.sent_at != now or newest.api in LOGIN:
@@ -66,7 +66,8 @@ def a_session_is_renewed_in_time(judge: Judge, link: Link) -> None:
 
 @holds("reached", "M11")
 def what_is_written_is_admitted(judge: Judge, asked: Request | None, link: Link | None) -> None:
-    """No broker hangs up on a request: none comes before or within a login, and none after the session but what was written long before."""
+    """No broker closes a connection because of a request: none arrives before or within a login, and after the
+    session's end only those written long before."""
     if asked is None and link is not None and not session_of(link).logged_in:
         raise breach(what_is_written_is_admitted, f"a request on {link!r} is not admitted: {session_of(link)!r}")
 
@@ -101,7 +102,8 @@ def _ended_for(judge: Judge, asked: Request) -> float | None:
 
 
 def _may_be_late(judge: Judge, asked: Request) -> bool:
-    """Whether the token may have ended after it was chosen: while the login waited for answers or for silence to end, or on its way."""
+    """Whether the token may have expired after it was chosen: while the login waited for responses or for a throttle to
+    end, or in transit."""
     link = judge.world.network.served_by(asked.connection)
     if link is None:
         return True

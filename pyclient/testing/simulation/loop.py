@@ -1,7 +1,7 @@
 """An asyncio loop whose time is virtual: it moves only when nothing can run, straight to the next timer.
 
-What is ready runs in a seeded order. Two callbacks scheduled by the same callback keep their order, as programs may rely
-on it; callbacks of different origin may overtake each other, as they may where threads and sockets schedule them.
+Ready callbacks run in a seeded order. Two callbacks scheduled by the same callback keep their order, as programs may
+rely on it; callbacks of different origin may overtake each other, as they may where threads and sockets schedule them.
 """
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class BusyLoopError(Exception):
 
 
 class _Soon(asyncio.Handle):
-    """A callback that can run, and which callback scheduled it. Not asyncio's own handle, whose checks for the debug mode cost as much as the rest."""
+    """A ready callback, and which callback scheduled it. Not asyncio's own handle: its checks for the debug mode
+    cost as much as the rest."""
 
     __slots__ = ("origin",)
     _callback: Callable[..., object]
@@ -99,7 +100,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         self.defects: list[dict[str, Any]] = []
         """What was reported to the loop's exception handler: tasks and callbacks that failed unobserved."""
 
-    # ---- time and order ---------------------------------------------------------------------------------------------
+    # ---- time and order ----------------------------------------------------------------------------------------------
 
     def time(self) -> float:
         """Virtual seconds."""
@@ -146,7 +147,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
         """Those that are set and not cancelled, in no order."""
         return [handle for _, _, _, handle in self._timers if not handle.cancelled()]
 
-    # ---- running ----------------------------------------------------------------------------------------------------
+    # ---- running -----------------------------------------------------------------------------------------------------
 
     def run_until_complete(self, future: Any) -> Any:
         """Run until *future* is done, and give its result.
@@ -227,7 +228,7 @@ class SimulationLoop(asyncio.AbstractEventLoop):
                 free.append(position)
         return free[self._random.randrange(len(free))]
 
-    # ---- asyncio's loop ---------------------------------------------------------------------------------------------
+    # ---- asyncio's loop ----------------------------------------------------------------------------------------------
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""

@@ -1,4 +1,4 @@
-"""The members of a simulated group: they poll, commit, stall, die, leave and come back, with options and habits from the seed."""
+"""The members of a simulated group: they poll, commit, stall, die, leave and rejoin; the seed draws their habits."""
 from __future__ import annotations
 
 import asyncio
@@ -32,7 +32,7 @@ CHANGES_ITS_MIND: Final = 0.005
 COMMON: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
-class ListenerFails(Exception):
+class ListenerFailedError(Exception):
     """Raised by a rebalance listener, on purpose."""
 
 
@@ -87,10 +87,10 @@ class MemberService:
         """How often it commits, if that is its own business."""
         self._member: Member
 
-    # ---- lives ------------------------------------------------------------------------------------------------------
+    # ---- lives -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Live until everything was read; restless ones die or leave, and come back, until nothing is wrong any more."""
+        """Live until everything was read; restless members die or leave and rejoin until the last fault is over."""
         if self._after is not None:
             await self._after.wait()
             await asyncio.sleep(self._random.uniform(0.0, LATEST_S))
@@ -131,8 +131,8 @@ class MemberService:
         with self._inside("close"):
             try:
                 await consumer.close()
-            except (KafkaError, ListenerFails) as error:
-                self._told(error)
+            except (KafkaError, ListenerFailedError) as error:
+                self._on_error(error)
         del self._facts.members[self.name]
         return ending
 
@@ -158,7 +158,7 @@ class MemberService:
             await self._idle(self._random.uniform(0.5, 2.0) * self._options["max_poll_interval_ms"] / 1000)
         await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.5))
 
-    # ---- steps ------------------------------------------------------------------------------------------------------
+    # ---- steps -------------------------------------------------------------------------------------------------------
 
     async def _step(self) -> None:
         await self._try(self._poll)
@@ -171,8 +171,8 @@ class MemberService:
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except (KafkaError, ListenerFails) as error:
-            self._told(error)
+        except (KafkaError, ListenerFailedError) as error:
+            self._on_error(error)
 
     async def _subscribe_again(self) -> None:
         """What keeps it out of the group lasts until then."""
@@ -210,7 +210,7 @@ class MemberService:
             else:
                 await self._member.consumer.commit(timeout=5.0)
 
-    def _told(self, error: BaseException) -> None:
+    def _on_error(self, error: BaseException) -> None:
         self._world.journal.note(self.name, f"gets {error!r}")
         if isinstance(error, KafkaError):
             self._judge.after("refused", self.name, error)
@@ -224,13 +224,13 @@ class MemberService:
         finally:
             self._member.inside = ""
 
-    # ---- the listener -----------------------------------------------------------------------------------------------
+    # ---- the listener ------------------------------------------------------------------------------------------------
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """It has these from now on."""
         before = {tp: self._facts.highest.get((tp.topic, tp.partition), -1) for tp in partitions}
         try:
-            async with self._telling("assigned", partitions):
+            async with self._callback("assigned", partitions):
                 self._member.owned.update(before)
         except BaseException:
             if "group_protocol" in self._options:
@@ -239,18 +239,18 @@ class MemberService:
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """It has these no longer; it may commit once more."""
-        async with self._telling("revoked", partitions):
+        async with self._callback("revoked", partitions):
             try:
                 if not self._options["enable_auto_commit"] and self._random.random() < 0.5:
                     await self._member.consumer.commit(timeout=2.0)
             except KafkaError as error:
-                self._told(error)
+                self._on_error(error)
             finally:
                 self._gone(partitions)
 
     async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
         """It had these."""
-        async with self._telling("lost", partitions):
+        async with self._callback("lost", partitions):
             self._gone(partitions)
 
     def _gone(self, partitions: Sequence[TopicPartition]) -> None:
@@ -259,7 +259,7 @@ class MemberService:
             self._member.next.pop(tp, None)
 
     @contextlib.asynccontextmanager
-    async def _telling(self, what: str, partitions: Sequence[TopicPartition]) -> Any:
+    async def _callback(self, what: str, partitions: Sequence[TopicPartition]) -> Any:
         member = self._member
         self._world.journal.note(self.name, f"{what} is called with {[str(tp) for tp in partitions]}")
         self._judge.after("listener_called", member, what, partitions)
@@ -271,7 +271,7 @@ class MemberService:
         finally:
             member.in_listener = ""
         if self._careless and not self._staying and self._random.random() < 0.2:
-            raise ListenerFails("on purpose")
+            raise ListenerFailedError("on purpose")
 
 
 def committed(judge: Judge, facts: GroupFacts, tp: Key, offset: int) -> None:

@@ -1,7 +1,7 @@
-"""A network that delays, cuts and swallows: names, addresses and connections between clients and the fake cluster.
+"""A network that delays, cuts and drops: names, addresses and connections between clients and the fake cluster.
 
-Bytes of one direction of a connection keep their order; everything else may be reordered by chance. Written buffers are not
-copied until they arrive, as a kernel may read them late: a client that reuses memory too early is found out.
+Bytes of one direction of a connection keep their order; everything else may be reordered at random. Written buffers
+are copied only on arrival, as a kernel may read them late: a client that reuses memory too early is detected.
 """
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SimulatedTransport(asyncio.Transport):
         self._other = other
         protocol.connection_made(self)
 
-    # ---- out --------------------------------------------------------------------------------------------------------
+    # ---- out ---------------------------------------------------------------------------------------------------------
 
     def write(self, data: Bytes) -> None:
         """Take bytes; they arrive later."""
@@ -146,7 +146,7 @@ class SimulatedTransport(asyncio.Transport):
         self._written.clear()
         self._unsent = 0
 
-    # ---- in ---------------------------------------------------------------------------------------------------------
+    # ---- in ----------------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
         """Bytes have come."""
@@ -171,7 +171,7 @@ class SimulatedTransport(asyncio.Transport):
         if not self._gone and not self._closing and not self._protocol.eof_received():  # type: ignore[union-attr]
             self.close()
 
-    # ---- the end ----------------------------------------------------------------------------------------------------
+    # ---- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Write out, then end."""

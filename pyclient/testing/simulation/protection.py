@@ -1,4 +1,4 @@
-"""What the brokers of a seed ask of clients: TLS, a login whose session ends soon, both or neither; and who gives out tokens."""
+"""What the brokers of a seed require: TLS, a login with short sessions, both or neither; and the token service."""
 from __future__ import annotations
 
 import asyncio
@@ -27,12 +27,12 @@ BEARER: Final = "OAUTHBEARER"
 SESSIONS_MS: Final[Mapping[str, Sequence[int]]] = {
     "PLAIN": (2500, 4000, 7000), BEARER: (0, 3000, 5000), "SCRAM-SHA-256": (8000, 12_000), "SCRAM-SHA-512": (8000, 12_000),
 }
-"""``connections.max.reauth.ms`` by mechanism; 0: sessions end with their tokens. Each login by SCRAM computes for two milliseconds of real time."""
+"""``connections.max.reauth.ms`` by mechanism; 0: sessions end with their tokens. A SCRAM login costs 2 ms of CPU."""
 MECHANISMS: Final = ("PLAIN", "PLAIN", "PLAIN", *[BEARER] * 5, "SCRAM-SHA-256", "SCRAM-SHA-512")
 """Tokens are most of them: they can fail in more ways."""
 WEEK_S: Final = 7 * 86_400.0
 TOKENS_LIVE_S: Final = (5.0, 6.0, 8.0, 12.0, WEEK_S)
-"""Only the longest outlives a jump of the wall clock on its way to a broker; a client whose first token is refused gives up, as it should."""
+"""Only the longest survives a jump of the wall clock in transit; a client whose first token is refused fails."""
 FETCHED_PER_S: Final = 50.0
 FEWEST_FAULTS: Final = 4
 MOST_FAULTS: Final = 7
@@ -144,7 +144,10 @@ class TokenService:
 
 @functools.cache
 def _certified() -> tuple[ssl.SSLContext, str]:
-    """The brokers' context, and the authority that clients must know; made once per process, and all sizes are the same in each."""
+    """The brokers' context, and the authority that clients must trust.
+
+    Made once per process; all sizes are the same in each process.
+    """
     from pyclient.testing.common.certificates import CertificateAuthority
 
     authority = CertificateAuthority(key="ed25519")

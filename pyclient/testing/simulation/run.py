@@ -103,7 +103,7 @@ class Run:
         self._requests = 0
         self._turns = 0
 
-    # ---- from the first callback to the last ------------------------------------------------------------------------
+    # ---- from the first callback to the last -------------------------------------------------------------------------
 
     def go(self) -> Outcome:
         """Run it."""
@@ -148,7 +148,7 @@ class Run:
         self.judge.after("end")
         await asyncio.sleep(max(2.0, SHORTEST_S - loop.time()))
 
-    # ---- what kinds of runs differ in -------------------------------------------------------------------------------
+    # ---- what kinds of runs differ in --------------------------------------------------------------------------------
 
     def _settings(self, random: Random) -> dict[str, object]:
         return {
@@ -189,7 +189,7 @@ class Run:
         """All is produced, and nothing is wrong any more."""
         done.set()
 
-    # ---- on the way -------------------------------------------------------------------------------------------------
+    # ---- on the way --------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         self.world.loop.after_turn = self._after_turn
@@ -232,7 +232,7 @@ class Run:
             transitions=dict(self.transitions), sent=len(facts.sent), acked=facts.acked, failed=facts.failed, consumed=facts.consumed,
             requests=self._requests, turns=self.world.loop.turns, virtual_s=self.world.loop.time())
 
-    # ---- what is seen on the way ------------------------------------------------------------------------------------
+    # ---- what is seen on the way -------------------------------------------------------------------------------------
 
     def _after_turn(self) -> None:
         if self.facts.errors or self.world.loop.defects:
@@ -289,7 +289,7 @@ class Run:
             self.judge.after("login begins", asked)
 
     def _without_tokens(self) -> bool:
-        """Whether connecting fails after the broker was asked for its versions: the bound of all connecting holds then."""
+        """Whether a missing token makes connecting fail after ApiVersions: then `connects_are_bounded` bounds them."""
         tokens = self.world.tokens
         return tokens is not None and tokens.failed_at > self.world.loop.time() - 1.0
 
@@ -324,7 +324,7 @@ class Run:
 
 
 def run_seed(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:
-    """Run a seed; with *faults*, those instead of the ones it would plan. The same arguments give the same outcome, always."""
+    """Run a seed, with its planned faults or *faults* instead. The same arguments always give the same outcome."""
     return Run(seed, faults).go()
 
 
@@ -375,12 +375,12 @@ class _Errors(logging.Handler):
         self._into = into
 
     def emit(self, record: logging.LogRecord) -> None:
-        if _tells_of_a_defect(record) or (record.levelno >= logging.ERROR and not record.getMessage().startswith(ON_PURPOSE)):
+        if _shows_a_defect(record) or (record.levelno >= logging.ERROR and not record.getMessage().startswith(ON_PURPOSE)):
             cause = f": {record.exc_info[1]!r}" if record.exc_info else ""
             self._into.append(f"{record.name}: {record.getMessage()}{cause}")
 
 
-def _tells_of_a_defect(record: logging.LogRecord) -> bool:
+def _shows_a_defect(record: logging.LogRecord) -> bool:
     return isinstance(record.args, tuple) and any(isinstance(each, IllegalTransitionError) for each in record.args)
 
 

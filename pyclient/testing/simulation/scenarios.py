@@ -1,7 +1,7 @@
-"""Named scenarios: logs that are cut back while producers write and consumers of every reset policy read (C11, KIP-320).
+"""Named scenarios: logs are truncated while producers write and consumers of every reset policy read (C11, KIP-320).
 
-A scenario is a run whose faults are written down; the seed decides sizes, paces, options and what the network does. All invariants
-hold as in any run, and in the end every reader's view must be the log that was left, from where it began.
+A scenario is a run with fixed faults; the seed decides sizes, paces, options and what the network does. All invariants
+hold as in any run, and in the end every reader's view must be the remaining log, from where the reader began.
 """
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Scene(Run):
         self._check()
         await asyncio.sleep(1.0)
 
-    # ---- what stories are made of -----------------------------------------------------------------------------------
+    # ---- what stories are made of ------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for it."""

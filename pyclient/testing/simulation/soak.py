@@ -32,7 +32,7 @@ class Soaked:
 
 def soak(first: int, found: Soaked, *, jobs: int | None = None, seen: Callable[[Outcome], object] = lambda _: None,
          family: str = ALONE) -> NoReturn:
-    """Run the seeds of a *family* from *first* on, past those that break, and count into *found*; only an exception ends it, Ctrl-C's for one."""
+    """Run a *family*'s seeds from *first* on and count them into *found*; failing seeds do not end it, Ctrl-C does."""
     def count(outcome: Outcome) -> None:
         found.add(outcome)
         seen(outcome)

@@ -1,4 +1,4 @@
-"""The users of a simulated world: services that produce and services that consume, with options and habits from the seed."""
+"""The users of a simulated world: services that produce or consume; the seed draws their options and habits."""
 from __future__ import annotations
 
 import asyncio
@@ -34,7 +34,7 @@ FAREWELL_S: Final = 60.0
 """How long a consumer may take to come to the end once everything works."""
 
 
-class CallbackFails(Exception):
+class CallbackFailedError(Exception):
     """Raised by a delivery callback, on purpose."""
 
 
@@ -234,7 +234,7 @@ class ProducingService:
         self._judge.after("settled", sent)
         if self._world.raising:
             self._world.raising.pop(0)()
-            raise CallbackFails("on purpose")
+            raise CallbackFailedError("on purpose")
 
     async def _flush(self) -> None:
         with contextlib.suppress(DeliveryError, KafkaTimeoutError):

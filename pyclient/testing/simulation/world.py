@@ -43,13 +43,16 @@ WORK_PER_S: Final = 1000.0
 
 
 class World:
-    """One loop with virtual time, one fake cluster, one network, any number of async clients: everything that a seed decides.
+    """One loop with virtual time, one fake cluster, one network, any number of async clients, all decided by one seed.
 
-    ``config``, ``version`` and ``sasl`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a program in it, `inside`
-    puts clients into it, `cluster` holds the cluster's controls, `strike` lets faults come. The same seed and the same program give
-    the same run: ``journal.digest`` proves it, ``journal.timeline()`` shows its last events. Times are virtual seconds since the
-    beginning. With ``tls``, a context of servers, brokers speak TLS; take keys whose signatures have one size, or a seed gives several runs:
-    ``CertificateAuthority(key="ed25519").server_context("broker-1", …)``. ``with`` ends it. Not for threads: sync clients cannot be in it.
+    ``config``, ``version`` and ``sasl`` are those of `FakeCluster`; brokers have the ids 1 to *brokers*. `run` runs a
+    program, `inside` puts clients into the world, `cluster` has the cluster's controls, `strike` schedules faults. The
+    same seed and the same program give the same run: ``journal.digest`` proves it, ``journal.timeline()`` shows its
+    last events. Times are virtual seconds since the world began. ``with`` closes it. Sync clients have threads, so they
+    cannot be in it.
+
+    With ``tls``, a server context, brokers speak TLS. Take keys whose signatures have one size, or a seed gives several
+    runs: ``CertificateAuthority(key="ed25519").server_context("broker-1", …)``.
     """
 
     def __init__(self, seed: int, *, brokers: int = 3, config: Mapping[str, object] | None = None, version: str = NEWEST,
@@ -127,13 +130,13 @@ class World:
 
     @functools.cached_property
     def cluster(self) -> Controls:
-        """Topics, records, groups, requests and brokers, as a `FakeCluster` has them; requests are remembered from its first use on."""
+        """The controls of a `FakeCluster`: topics, records, groups, brokers, and the requests since its first use."""
         return SimulatedCluster(self.front)
 
-    # ---- faults -----------------------------------------------------------------------------------------------------
+    # ---- faults ------------------------------------------------------------------------------------------------------
 
     def plan(self, count: int = 10, *, begin: float = 1.0, end: float = 25.0, kinds: Sequence[str] = FOR_SERVICES) -> list[Fault]:
-        """So many faults of these kinds, at times between *begin* and *end*: drawn from the seed, always the same ones."""
+        """*count* faults of these kinds, at times between *begin* and *end*; a seed always draws the same ones."""
         return planned(self.random("faults"), fewest=count, most=count, begin=begin, end=end, kinds=kinds)
 
     def strike(self, faults: Sequence[Fault]) -> list[str]:
@@ -153,7 +156,7 @@ class World:
         self.loop.call_at(max((each.over for each in faults), default=0.0), self.network.thaw)
         return hits
 
-    # ---- clients ----------------------------------------------------------------------------------------------------
+    # ---- clients -----------------------------------------------------------------------------------------------------
 
     def environment(self, client: str) -> Environment:
         """What a client of this world is made in."""
@@ -182,7 +185,7 @@ class World:
         with self.inside(name):
             return AsyncConsumer(**{"bootstrap_servers": self.bootstrap_servers, "client_id": name, **self.security, **options})
 
-    # ---- what happens -----------------------------------------------------------------------------------------------
+    # ---- what happens ------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         self.journal.count(event)

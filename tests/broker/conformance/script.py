@@ -1,6 +1,7 @@
 """Scripts: requests as data, sent the same way to a real broker and to the model.
 
-A value in a request may be a function of the `Run`: what an earlier answer said (`got`), or a name of this run (`named`).
+A value in a request may be a function of the `Run`: a field of an earlier response (`got`), or a name of this run
+(`named`).
 """
 from __future__ import annotations
 

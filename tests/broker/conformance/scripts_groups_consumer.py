@@ -194,7 +194,7 @@ PATTERNS: Final = Script(name="consumer-patterns", api=Api.CONSUMER_GROUP_HEARTB
     heartbeat("b", pattern="", topics=[OURS]), seen(), heartbeat("b", topics=[]), heartbeat("b", owned={}), seen(),
     heartbeat("a"), gone("b"), heartbeat("a"), seen(), heartbeat("a", pattern=""), heartbeat("a", owned={}), seen(), gone("a"), seen(),
 ))
-# Brokers do not reassign when a pattern is replaced by one that matches nothing: its partitions stay unowned for a while.
+# Brokers do not reassign when a pattern is replaced by one that matches nothing: partitions stay unowned for a while.
 STRANDED: Final = Script(name="consumer-stranded", api=Api.CONSUMER_GROUP_HEARTBEAT, since=1, acts=(
     *PREPARED, enter("a"), enter("b", pattern=named("topi[a-d]")), until_group_epoch(3), heartbeat("a"), heartbeat("a", owned={"topic": range(3)}),
     heartbeat("b"), heartbeat("b", owned={"topic": range(3, 6)}), seen(), heartbeat("b", pattern="nothing", owned={"topic": range(3, 6)}), heartbeat("b", owned={}),
@@ -220,7 +220,7 @@ LATE: Final = Script(name="consumer-late", api=Api.CONSUMER_GROUP_HEARTBEAT, act
 ))
 
 
-# ---- others ---------------------------------------------------------------------------------------------------------------
+# ---- others ----------------------------------------------------------------------------------------------------------
 
 DESCRIBED: Final = Script(name="consumer-group-describe", api=Api.CONSUMER_GROUP_DESCRIBE, acts=(
     *PREPARED, seen(), seen("", "unknown"), commit(version=9), seen(),
@@ -267,7 +267,7 @@ UNWANTED: Final = Script(name="consumer-offset-delete", api=Api.OFFSET_DELETE, a
         committed(GROUP), heartbeat("a", LEAVES, step="gone"))),
 ))
 
-# ---- the other kind -------------------------------------------------------------------------------------------------------
+# ---- the other kind --------------------------------------------------------------------------------------------------
 
 OTHER_KIND: Final = Script(name="consumer-and-classic", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
     *PREPARED, enter("a"), classic_heartbeat("a", 2), classic_heartbeat("", 1), leave(("unknown", None)), leave(("", "one")), described(GROUP),
@@ -325,7 +325,7 @@ UPGRADE: Final = Script(name="consumer-upgrade", api=Api.CONSUMER_GROUP_HEARTBEA
     classic_join("k", owned=range(2)), heard("k"), heartbeat("n", owned={"topic": (3, 4)}), alive("c"), classic_join("c"), heard("c"), alive("c"), seen(),
     heard("c", protocol="sticky"), heard("c", kind="connect"), heard("c", generation=77), alive("c", 77), classic_heartbeat("unknown", 3), classic_heartbeat("n", 3),
     classic_join("d", "", protocol="sticky"), classic_join("d", "", metadata=said((), 0)),
-    # who gets which of c's two would be decided by the hash of k's id, which is random: n goes before they are shared out
+    # n leaves before c's two partitions are assigned: the hash of k's id, which is random, would decide between k and n
     leave((got("c", "member_id"), None)), seen(), alive("k"), gone("n"), described(GROUP), seen(), alive("k"), classic_join("k", owned=range(2)), heard("k", range(6), leads=True), alive("k"), described(GROUP),
     leave((got("k", "member_id"), None)),
 ))
@@ -351,7 +351,7 @@ CLASSIC_MEMBERS: Final = Script(name="consumer-classic-members", api=Api.JOIN_GR
 SCRIPTS: Final = (ONE, THREE, UNEVEN, MANY, STATIC, FENCED, WRONG, ASSIGNORS, SUBSCRIPTIONS, PATTERNS, STRANDED, TOPICS, LATE, DESCRIBED, LISTED, DELETED, COMMITS, FETCHED,
                   UNWANTED, OTHER_KIND, UPGRADE, STATIC_UPGRADE, NOT_UPGRADED, CLASSIC_MEMBERS)
 
-# ---- with an interval between target assignments ----------------------------------------------------------------------------
+# ---- with an interval between target assignments ---------------------------------------------------------------------
 
 ASSIGNING: Final = Script(name="consumer-assigning", api=Api.CONSUMER_GROUP_HEARTBEAT, acts=(
     *PREPARED, enter("a"), seen(), enter("b"), seen(), heartbeat("a"), heartbeat("b"), seen(), heartbeat("a", topics=[]), seen(), heartbeat("a", owned={}), seen(),

@@ -25,7 +25,7 @@ ACKNOWLEDGE_ERROR: Final = b"\x01"
 """With what a client answers to the explanation why its token is refused."""
 
 
-# ---- steps ----------------------------------------------------------------------------------------------------------
+# ---- steps -----------------------------------------------------------------------------------------------------------
 
 
 def talk(name: str, *acts: Act, api: Api = Api.SASL_AUTHENTICATE, since: int = 0, until: int = 99) -> Script:
@@ -107,13 +107,13 @@ def coarsely(answer: Plain) -> Plain:
     return {**answer, "session_lifetime": round(answer["session_lifetime"], -4)}
 
 
-# ---- without logins -------------------------------------------------------------------------------------------------
+# ---- without logins --------------------------------------------------------------------------------------------------
 
 HANDSHAKE: Final = talk("handshake-without-logins", handshake(), handshake("GSSAPI"), handshake(""), asks(), api=Api.SASL_HANDSHAKE)
 AUTHENTICATE: Final = talk("authenticate-without-logins", says(password()), says(b""), asks())
 SCRIPTS: Final = (HANDSHAKE, AUTHENTICATE)
 
-# ---- who is let in, and who is not ----------------------------------------------------------------------------------
+# ---- who is let in, and who is not -----------------------------------------------------------------------------------
 
 WRONG_PASSWORDS: Final = {
     "wrong": password(text="wrong"), "unknown-user": password("unknown", "wrong"), "of-another": password("bob", USERS["alice"]),
@@ -151,7 +151,7 @@ REFUSED: Final = (
     talk("token-second-try", handshake("OAUTHBEARER"), says(token(-10)), says(token(), until=0), says(password(), since=1), asks()),
 )
 
-# ---- what may be asked when -----------------------------------------------------------------------------------------
+# ---- what may be asked when ------------------------------------------------------------------------------------------
 
 BEFORE: Final = (
     talk("request-before", asks()),
@@ -177,7 +177,7 @@ HANDSHAKES: Final = (
     talk("handshake", handshake("OAUTHBEARER"), handshake("PLAIN"), api=Api.SASL_HANDSHAKE, since=1),
 )
 
-# ---- renewals -------------------------------------------------------------------------------------------------------
+# ---- renewals --------------------------------------------------------------------------------------------------------
 
 RENEWALS: Final = (
     talk("renewal", *login(), *login(), asks(), handshake(), asks(), handshake("GSSAPI"), asks()),
@@ -199,7 +199,7 @@ NO_RENEWALS: Final = (
 LOGINS: Final = (*LET_IN, *REFUSED, *BEFORE, *WITHIN, *MECHANISMS, *HANDSHAKES, *NO_RENEWALS)
 """On a listener whose sessions have no end but that of a token."""
 
-# ---- sessions that end ----------------------------------------------------------------------------------------------
+# ---- sessions that end -----------------------------------------------------------------------------------------------
 
 SESSIONS: Final = (
     *RENEWALS,

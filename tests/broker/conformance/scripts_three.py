@@ -1,4 +1,4 @@
-"""What needs more than one broker. All is asked of broker 1, of topics that broker 2 leads; nothing creates topics by asking."""
+"""Scripts for three brokers. Requests go to broker 1, for topics that broker 2 leads; topics are not auto-created."""
 from __future__ import annotations
 
 from typing import Final

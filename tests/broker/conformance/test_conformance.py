@@ -134,7 +134,7 @@ def differences(script: Script, version: int, pair: Pair) -> list[str]:
 
 
 def own(api: Api, answer: Plain, mine: str) -> Plain:
-    """Without the groups of other cases: their members' sessions end one after the other, on each side when it finds the time."""
+    """Without the groups of other cases, whose members' sessions expire at different times on each side."""
     if api is not Api.LIST_GROUPS or not isinstance(answer, Mapping):
         return answer
     return {**answer, "groups": [group for group in answer["groups"] if group["group_id"].endswith(mine)]}

@@ -16,7 +16,7 @@ KIP_896: Final = (Api.FETCH, Api.LIST_OFFSETS, Api.OFFSET_COMMIT, Api.OFFSET_FET
                   Api.OFFSET_FOR_LEADER_EPOCH, Api.DESCRIBE_CONFIGS)
 """3.9 takes older versions of these, of which there are no schemas here."""
 OF_THE_QUORUM: Final = "kraft.version"
-"""Its level says how the controllers were set up (static voters, as in the image, have level 0), not which release it is."""
+"""Its level depends on how the controllers were set up (static voters, as in the image: 0), not on the release."""
 
 
 @pytest.fixture(scope="module", params=RELEASES)

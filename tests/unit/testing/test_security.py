@@ -47,7 +47,7 @@ def settings(made: tuple[Credentials, BrokerSecurity]) -> dict[str, str]:
     return made[1].settings("4.3.1", "/keys.json")
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- what is asked for ------------------------------------------------------------------------------------------------
 
 
 def test_equal_wishes_are_one_key_and_others_are_not() -> None:
@@ -86,7 +86,7 @@ def test_no_repr_holds_a_secret(made: tuple[Credentials, BrokerSecurity]) -> Non
         assert secret not in shown
 
 
-# --- settings of brokers ---------------------------------------------------------------------------------------------
+# --- settings of brokers ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("listener", [name for name, each in LISTENERS.items() if "PLAIN" in each.mechanisms])
@@ -123,7 +123,7 @@ def test_listeners_of_ones_own_are_plaintext() -> None:
     assert protocol_map(["CONTROLLER", "MTLS", "OIDC"]) == "CONTROLLER:PLAINTEXT,MTLS:SSL,OIDC:SASL_PLAINTEXT"
 
 
-# --- what clients get ------------------------------------------------------------------------------------------------
+# --- what clients get -------------------------------------------------------------------------------------------------
 
 
 def test_every_form_of_a_clients_certificate_is_the_same_one(credentials: Credentials) -> None:
@@ -203,7 +203,7 @@ def test_users_may_be_called_as_files_are() -> None:
         assert len(credentials.users) == 3
 
 
-# --- the cluster's face ----------------------------------------------------------------------------------------------
+# --- the cluster's face -----------------------------------------------------------------------------------------------
 
 
 def test_security_of_somebody_elses_cluster_is_an_error_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_nothing_is_left_when_brokers_do_not_start(monkeypatch: pytest.MonkeyPat
     assert repr(cluster) == "<LocalCluster: not running>"
 
 
-# --- ACLs ------------------------------------------------------------------------------------------------------------
+# --- ACLs -------------------------------------------------------------------------------------------------------------
 
 
 def test_an_acl_is_about_one_resource() -> None:

@@ -1,4 +1,4 @@
-"""The token endpoint and its tokens, asked as clients ask; brokers judge the tokens in tests/broker/test_secured_cluster.py."""
+"""The token endpoint as clients use it. Brokers check them in tests/broker/test_secured_cluster.py."""
 from __future__ import annotations
 
 import base64

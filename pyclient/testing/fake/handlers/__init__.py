@@ -1,4 +1,4 @@
-"""Who answers which API: one row each. A family's file holds its handlers, refusals and own state, and nothing else does."""
+"""Which handler answers which API: one row each. Handlers, refusals and state of related APIs share one file."""
 from __future__ import annotations
 
 from collections.abc import Mapping

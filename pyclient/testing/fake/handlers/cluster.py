@@ -21,7 +21,7 @@ TOPIC_OPERATIONS: Final = 3576
 MOST_PARTITIONS: Final = 2000
 
 
-# ---- the cluster --------------------------------------------------------------------------------------------------------
+# ---- the cluster -----------------------------------------------------------------------------------------------------
 
 
 def describe_cluster(kafka: Kafka, request: Request) -> Fields:
@@ -47,7 +47,7 @@ def refuse_describe_cluster(_request: Request, code: int) -> Fields:
             "controller_id": NO_LEADER, "brokers": [], "cluster_authorized_operations": NO_OPERATIONS}
 
 
-# ---- topics, page by page -----------------------------------------------------------------------------------------------
+# ---- topics, page by page --------------------------------------------------------------------------------------------
 
 
 def describe_topic_partitions(kafka: Kafka, request: Request) -> Fields:

@@ -27,7 +27,7 @@ GROUPS_SINCE: Final = 8
 NOTHING: Final = -1
 
 
-# ---- committing ---------------------------------------------------------------------------------------------------------
+# ---- committing ------------------------------------------------------------------------------------------------------
 
 
 def offset_commit(kafka: Kafka, request: Request) -> Fields:
@@ -132,7 +132,7 @@ def _commit_answer(parts: Iterable[tuple[Any, Fields]]) -> Fields:
     return {"throttle_time": 0, "topics": list(topics.values())}
 
 
-# ---- fetching -----------------------------------------------------------------------------------------------------------
+# ---- fetching --------------------------------------------------------------------------------------------------------
 
 
 def offset_fetch(kafka: Kafka, request: Request) -> Fields:
@@ -204,7 +204,7 @@ def _offset(index: int, committed: Committed | None, code: int = 0) -> Fields:
             "metadata": found.metadata, "error_code": code}
 
 
-# ---- deleting -----------------------------------------------------------------------------------------------------------
+# ---- deleting --------------------------------------------------------------------------------------------------------
 
 
 def offset_delete(kafka: Kafka, request: Request) -> Fields:

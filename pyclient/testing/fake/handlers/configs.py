@@ -40,7 +40,7 @@ OWN: Final = ("replica_lag_ms", "failure_detection_ms", "coordinator_load_ms", "
 DYNAMIC: Final = frozenset({
     "message.max.bytes", "min.insync.replicas", "unclean.leader.election.enable", "log.message.timestamp.type",
     "log.message.timestamp.before.max.ms", "log.message.timestamp.after.max.ms", "producer.id.expiration.ms", "log.retention.bytes"})
-"""Broker settings that a real broker takes while it runs; of a model they are read-only like the others, but it does not say so."""
+"""Broker settings that are dynamic in a real broker. The model cannot change them either, but does not say so."""
 LONGS: Final = frozenset({
     "log.message.timestamp.before.max.ms", "log.message.timestamp.after.max.ms", "log.retention.bytes", "replica.lag.time.max.ms"})
 KINDS: Final = {bool: BOOLEAN, int: INT, float: DOUBLE, str: STRING}
@@ -48,7 +48,7 @@ MALFORMED: Final = ("This most likely occurs because of a request being malforme
                     "incompatible broker. See the broker logs for more details.")
 
 
-# ---- describing ---------------------------------------------------------------------------------------------------------
+# ---- describing ------------------------------------------------------------------------------------------------------
 
 
 def describe_configs(kafka: Kafka, request: Request) -> Fields:
@@ -127,7 +127,7 @@ def _broker_config(name: str, value: object, default: object, *, synonyms: bool)
             "config_type": LONG if name in LONGS else KINDS[type(default)], "documentation": None}
 
 
-# ---- altering -----------------------------------------------------------------------------------------------------------
+# ---- altering --------------------------------------------------------------------------------------------------------
 
 
 def incremental_alter_configs(kafka: Kafka, request: Request) -> Fields:

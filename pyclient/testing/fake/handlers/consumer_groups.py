@@ -36,7 +36,7 @@ def is_enabled(kafka: Kafka) -> bool:
     return kafka.profile.features.get(FEATURE, (0, 0, 0))[2] > 0
 
 
-# ---- heartbeats ---------------------------------------------------------------------------------------------------------
+# ---- heartbeats ------------------------------------------------------------------------------------------------------
 
 
 def consumer_group_heartbeat(kafka: Kafka, request: Request) -> Fields:
@@ -119,7 +119,7 @@ def _by_topic(places: Iterable[Place]) -> list[dict[str, Any]]:
     return [{"topic_id": topic, "partitions": sorted(indexes)} for topic, indexes in topics.items()]
 
 
-# ---- describing ---------------------------------------------------------------------------------------------------------
+# ---- describing ------------------------------------------------------------------------------------------------------
 
 
 def consumer_group_describe(kafka: Kafka, request: Request) -> Fields:

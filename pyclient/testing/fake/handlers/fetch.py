@@ -92,7 +92,7 @@ async def _waited(kafka: Kafka, reading: Reading, watch: NotifierWatch) -> Field
     return _answer(kafka, reading, _read(kafka, reading))
 
 
-# ---- the request ------------------------------------------------------------------------------------------------------
+# ---- the request -----------------------------------------------------------------------------------------------------
 
 
 def _reading(kafka: Kafka, request: Request) -> Reading:
@@ -137,7 +137,7 @@ def _forgotten(request: Request) -> Iterator[Key]:
         yield from ((_name(request, topic), index) for index in topic.partitions)
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------------
+# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 def _read(kafka: Kafka, reading: Reading) -> Answers:
@@ -226,7 +226,7 @@ def _nearer_replica(kafka: Kafka, request: Request, partition: Partition, wish: 
     return max(near, key=lambda each: (partition.log_of(each).end, each), default=None)
 
 
-# ---- the answer -------------------------------------------------------------------------------------------------------
+# ---- the answer ------------------------------------------------------------------------------------------------------
 
 
 def _refused_fields(index: int, code: int) -> Fields:

@@ -30,7 +30,7 @@ ALL_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: there is no authorizer."""
 
 
-# ---- members ------------------------------------------------------------------------------------------------------------
+# ---- members ---------------------------------------------------------------------------------------------------------
 
 
 def join_group(kafka: Kafka, request: Request) -> Fields | Awaitable[Fields]:
@@ -180,7 +180,7 @@ def _leaving(request: Request) -> list[tuple[str, str | None]]:
     return [(each.member_id, each.group_instance_id) for each in request.body.members]
 
 
-# ---- admins -------------------------------------------------------------------------------------------------------------
+# ---- admins ----------------------------------------------------------------------------------------------------------
 
 
 def describe_groups(kafka: Kafka, request: Request) -> Fields:

@@ -128,7 +128,7 @@ def _not_available(request: Request) -> RefusalError:
     return RefusalError(ErrorCode.offset_not_available if request.version >= OFFSET_NOT_AVAILABLE_SINCE else ErrorCode.leader_not_available)
 
 
-# ---- OffsetForLeaderEpoch ---------------------------------------------------------------------------------------------
+# ---- OffsetForLeaderEpoch --------------------------------------------------------------------------------------------
 
 
 def offset_for_leader_epoch(kafka: Kafka, request: Request) -> Fields:

@@ -97,7 +97,7 @@ def _write(request: Request, partition: Partition, records: memoryview | None) -
     return partition.write(request.broker, batch, all_in_sync=request.body.acks == ALL)
 
 
-# ---- acks=all ---------------------------------------------------------------------------------------------------------
+# ---- acks=all --------------------------------------------------------------------------------------------------------
 
 
 def _is_waiting(part: Part) -> bool:
@@ -105,7 +105,7 @@ def _is_waiting(part: Part) -> bool:
 
 
 def _settle(parts: Iterable[Part]) -> None:
-    """Give each of these partitions the code it would be answered with now: one that is not committed would time out."""
+    """Give each of these partitions the code of a response sent now: one that is not committed has timed out."""
     for part in parts:
         if part.partition is not None and part.appended is not None:
             part.code = _outcome(part.partition, part.appended)
@@ -131,7 +131,7 @@ async def _committed(kafka: Kafka, request: Request, parts: list[Part], watch: N
     return _answer(kafka, request, parts)
 
 
-# ---- the answer -------------------------------------------------------------------------------------------------------
+# ---- the answer ------------------------------------------------------------------------------------------------------
 
 
 def _answer(kafka: Kafka, request: Request, parts: list[Part]) -> Fields | None:

@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions: with the checks, in the order, and with the words of a real controller."""
+"""CreateTopics, DeleteTopics, CreatePartitions: with the checks, their order and the messages of a real controller."""
 from __future__ import annotations
 
 from collections import Counter
@@ -20,7 +20,7 @@ DELETE_BY_ID_SINCE: Final = 6
 DUPLICATE: Final = "Duplicate topic name."
 
 
-# ---- creating -----------------------------------------------------------------------------------------------------------
+# ---- creating --------------------------------------------------------------------------------------------------------
 
 
 def create_topics(kafka: Kafka, request: Request) -> Fields:
@@ -146,7 +146,7 @@ def _checked_replicas(kafka: Kafka, brokers: Sequence[int], size: int | None = N
     return list(brokers)
 
 
-# ---- deleting -----------------------------------------------------------------------------------------------------------
+# ---- deleting --------------------------------------------------------------------------------------------------------
 
 
 def delete_topics(kafka: Kafka, request: Request) -> Fields:
@@ -187,7 +187,7 @@ def _not_deleted(name: Any, topic_id: Any, code: int, message: str | None) -> Fi
     return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}
 
 
-# ---- more partitions ----------------------------------------------------------------------------------------------------
+# ---- more partitions -------------------------------------------------------------------------------------------------
 
 
 def create_partitions(kafka: Kafka, request: Request) -> Fields:

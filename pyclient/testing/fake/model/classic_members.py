@@ -29,7 +29,7 @@ class ClassicMembers:
         self._coordinator = kafka.part(Coordinator)
         self._members = kafka.part(ConsumerMembership)
 
-    # ---- joining ----------------------------------------------------------------------------------------------------
+    # ---- joining -----------------------------------------------------------------------------------------------------
 
     def join(self, group: ConsumerGroup, request: Joining) -> Fields:
         """JoinGroup: the member's epoch is its generation.
@@ -71,7 +71,7 @@ class ClassicMembers:
                 and all(each.classic is not None for each in group.members.values() if each is not before)
                 and self._members.policy.downgrades and len(group.members) <= self._kafka.settings.group_max_size)
 
-    # ---- sync and heartbeat -------------------------------------------------------------------------------------------
+    # ---- sync and heartbeat ------------------------------------------------------------------------------------------
 
     def sync(self, group: ConsumerGroup, member_id: str, instance: str | None, generation: int,
              names: tuple[str | None, str | None]) -> Fields:
@@ -121,7 +121,7 @@ def _supports(group: ConsumerGroup, request: Joining) -> bool:
 
 
 def _before(group: ConsumerGroup, request: Joining, member_id: str) -> ConsumerMember:
-    """The member before this request; a static member without an id replaces its previous instance. Raises RefusalError."""
+    """The member before this request; a static one without id replaces its previous instance. Raises RefusalError."""
     if request.instance is None:
         return group.newcomer(member_id)
     if request.member_id:

@@ -24,7 +24,7 @@ from pyclient.testing.fake.model.server_assignors import ASSIGNORS, DEFAULT, Sub
 JOINS: Final = 0
 LEAVES: Final = -1
 LEAVES_FOR_NOW: Final = -2
-"""Values in place of a member epoch: sent by members; the last one also kept for a static member that left temporarily."""
+"""Values that members send in place of an epoch; the last is also kept for a static member that left temporarily."""
 
 
 class ConsumerState(enum.Enum):
@@ -176,7 +176,7 @@ class ConsumerGroup:
         self.targets = {each.id: tuple(each.assigned) for each in self.members.values()}
         self.topics = self._seen(catalog)
 
-    # ---- a heartbeat ------------------------------------------------------------------------------------------------
+    # ---- a heartbeat -------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: HeartbeatRequest, moment: Moment) -> HeartbeatResponse:
         """A member joins, returns or stays. The answer has its assignment when that changed or the request was full.
@@ -276,7 +276,7 @@ class ConsumerGroup:
         return member.state is MemberState.UNRELEASED_PARTITIONS and not any(
             place in held for place in self.targets.get(member.id, ()) if place not in member.assigned)
 
-    # ---- topics -----------------------------------------------------------------------------------------------------
+    # ---- topics ------------------------------------------------------------------------------------------------------
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member names the topic, or a regular expression has matched it."""
@@ -313,7 +313,7 @@ class ConsumerGroup:
         self.targets = ASSIGNORS[self.assignor](subscribers, {each.id: each.partitions for each in moment.topics.values()})
         self.assignment_epoch, self.shared_at = self.epoch, moment.now
 
-    # ---- regular expressions ----------------------------------------------------------------------------------------
+    # ---- regular expressions -----------------------------------------------------------------------------------------
 
     def _subscribers(self, pattern: str) -> int:
         return sum(each.pattern == pattern for each in self.members.values())
@@ -342,7 +342,7 @@ class ConsumerGroup:
             changed |= found.topics != known.topics
         self._look(catalog, bumps=changed)
 
-    # ---- leaving ----------------------------------------------------------------------------------------------------
+    # ---- leaving -----------------------------------------------------------------------------------------------------
 
     def leave_for_now(self, member: ConsumerMember) -> None:
         """A static member leaves temporarily and keeps its partitions, as if assigned since epoch 0."""
@@ -358,7 +358,7 @@ class ConsumerGroup:
         self.targets = {key: places for key, places in self.targets.items() if key in self.members}
         self._look(catalog, bumps=True)
 
-    # ---- offsets ----------------------------------------------------------------------------------------------------
+    # ---- offsets -----------------------------------------------------------------------------------------------------
 
     def check_epoch(self, member_id: str, epoch: int) -> None:
         """Check that a member fetches offsets in its own epoch.
@@ -391,7 +391,7 @@ def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMembe
 
 
 def _in_epoch(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMember:
-    """The previous epoch is accepted when the member owns only assigned partitions: the last answer may have been lost."""
+    """Accept the previous epoch when the member owns only assigned partitions: the last response may have been lost."""
     late = request.epoch == member.previous_epoch and request.owned is not None and all(each in member.assigned for each in request.owned)
     if request.epoch == member.epoch or (request.epoch < member.epoch and late):
         return member

@@ -42,7 +42,7 @@ class Coordinator:
         self._timers: dict[tuple[str, str], asyncio.TimerHandle] = {}
         kafka.listeners.append(self._on_event)
 
-    # ---- finding ----------------------------------------------------------------------------------------------------
+    # ---- finding -----------------------------------------------------------------------------------------------------
 
     def find(self, broker: int, group_id: str) -> AnyGroup | None:
         """The group, requested from *broker*.
@@ -78,7 +78,7 @@ class Coordinator:
         self._loaded_at.pop(group.id, None)
         self._kafka.report("group deleted", group=group.id)
 
-    # ---- timers -----------------------------------------------------------------------------------------------------
+    # ---- timers ------------------------------------------------------------------------------------------------------
 
     def after(self, group: AnyGroup, kind: str, seconds: float, do: Callable[[], None]) -> None:
         """Call *do* later; a timer of the same kind is replaced."""
@@ -100,7 +100,7 @@ class Coordinator:
         for group_id, kind in [key for key in self._timers if key[0] == group.id]:
             self._timers.pop((group_id, kind)).cancel()
 
-    # ---- moving -----------------------------------------------------------------------------------------------------
+    # ---- moving ------------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: str, facts: Mapping[str, object]) -> None:
         if event in MOVES:

@@ -150,7 +150,7 @@ class Group:
             raise IllegalTransitionError(self.state, event)
         self.before, self.state = self.state, after
 
-    # ---- membership -------------------------------------------------------------------------------------------------
+    # ---- membership --------------------------------------------------------------------------------------------------
 
     def add(self, member: Member) -> None:
         """Let a member in."""
@@ -183,7 +183,7 @@ class Group:
             self.leader = new.id
         return new
 
-    # ---- rules ------------------------------------------------------------------------------------------------------
+    # ---- rules -------------------------------------------------------------------------------------------------------
 
     @property
     def awaiting(self) -> int:
@@ -241,7 +241,7 @@ class Group:
         self.protocol = self.choose() if self.members else None
         self.on(Event.JOINED if self.members else Event.EMPTIED)
 
-    # ---- what is kept -----------------------------------------------------------------------------------------------
+    # ---- what is kept ------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
         """Persist the state that another coordinator would load."""

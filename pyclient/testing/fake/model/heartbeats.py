@@ -39,7 +39,7 @@ class ConsumerMembership:
         self._coordinator.keepers[ConsumerGroup] = self
         kafka.listeners.append(self._on_event)
 
-    # ---- requests ---------------------------------------------------------------------------------------------------
+    # ---- requests ----------------------------------------------------------------------------------------------------
 
     def heartbeat(self, group: AnyGroup | None, group_id: str, request: HeartbeatRequest) -> HeartbeatResponse:
         """A heartbeat of a member that joins or stays.
@@ -128,7 +128,7 @@ class ConsumerMembership:
         """An id for a member without one, as before version 1."""
         return base64.urlsafe_b64encode(self._kafka.random.randbytes(16)).decode().rstrip("=")
 
-    # ---- expiry --------------------------------------------------------------------------------------------------
+    # ---- expiry ------------------------------------------------------------------------------------------------------
 
     def expire(self, group: ConsumerGroup, member_id: str) -> None:
         """Expire a member, as after its session timeout."""
@@ -182,7 +182,7 @@ class ConsumerMembership:
         if member is not None and member.epoch == epoch:
             self.expire(group, member_id)
 
-    # ---- topics -----------------------------------------------------------------------------------------------------
+    # ---- topics ------------------------------------------------------------------------------------------------------
 
     def catalog(self) -> Catalog:
         """All topics."""
@@ -206,7 +206,7 @@ class ConsumerMembership:
         group.match(self.catalog(), self._kafka.clock())
         self.report(group, group.members)
 
-    # ---- moving -----------------------------------------------------------------------------------------------------
+    # ---- moving ------------------------------------------------------------------------------------------------------
 
     def unload(self, group: ConsumerGroup) -> None:
         """Nothing to do: no member waits for an answer."""
@@ -219,7 +219,7 @@ class ConsumerMembership:
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 self._await_revocation(group, member, delay)
 
-    # ---- reports ----------------------------------------------------------------------------------------------------
+    # ---- reports -----------------------------------------------------------------------------------------------------
 
     def report(self, group: ConsumerGroup, before: Mapping[str, ConsumerMember]) -> None:
         """Report changes of the members."""

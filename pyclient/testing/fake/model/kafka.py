@@ -71,7 +71,7 @@ class Kafka:
         self._parts: dict[object, Any] = {}
         self._moved_coordinators: dict[tuple[int, str], int] = {}
 
-    # ---- events -----------------------------------------------------------------------------------------------------
+    # ---- events ------------------------------------------------------------------------------------------------------
 
     def report(self, event: str, **facts: object) -> None:
         """Report an event to every listener: journals, invariants, tests."""
@@ -85,7 +85,7 @@ class Kafka:
             found = self._parts[kind] = kind(self)
         return found
 
-    # ---- topics -----------------------------------------------------------------------------------------------------
+    # ---- topics ------------------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int | None = None, *, replication_factor: int | None = None,
                      replicas: Sequence[Sequence[int]] | None = None, config: Mapping[str, str] | None = None) -> Topic:
@@ -125,7 +125,7 @@ class Kafka:
         found = self.topics_by_id.get(topic) if isinstance(topic, UUID) else self.topics.get(topic or "")
         return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
-    # ---- brokers ----------------------------------------------------------------------------------------------------
+    # ---- brokers -----------------------------------------------------------------------------------------------------
 
     @property
     def alive(self) -> list[int]:
@@ -170,7 +170,7 @@ class Kafka:
         if self.brokers[broker].alive is not alive:
             raise IllegalStateError(f"broker {broker} is {'not running' if alive else 'running'} already")
 
-    # ---- coordinators -----------------------------------------------------------------------------------------------
+    # ---- coordinators ------------------------------------------------------------------------------------------------
 
     def coordinator(self, key_type: int, key: str) -> int:
         """The broker that coordinates a group (0) or a transactional id (1); -1 when none runs."""

@@ -43,7 +43,7 @@ class Log:
         unstable = self.producers.first_unstable(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
-    # ---- writing ----------------------------------------------------------------------------------------------------
+    # ---- writing -----------------------------------------------------------------------------------------------------
 
     def append(self, batch: Batch) -> None:
         """Append the next batch, produced here or copied from the leader."""
@@ -96,7 +96,7 @@ class Log:
         for batch in self.batches:
             self.producers.appended(batch)
 
-    # ---- reading ----------------------------------------------------------------------------------------------------
+    # ---- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, before: int, *, at_least_one: bool) -> bytes:
         """Whole batches, the last one cut at the limit; from the one that holds *offset*, none that begins at *before*.
@@ -137,7 +137,7 @@ class Log:
         """The index of the first batch that ends at or after this offset."""
         return bisect_right(self.batches, offset, key=_next_offset)
 
-    # ---- looking up -------------------------------------------------------------------------------------------------
+    # ---- looking up --------------------------------------------------------------------------------------------------
 
     def since(self, timestamp: int) -> Found | None:
         """The first record that is not older than *timestamp*."""

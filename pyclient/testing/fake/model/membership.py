@@ -54,7 +54,7 @@ class Membership:
         self._coordinator = kafka.part(Coordinator)
         self._coordinator.keepers[Group] = self
 
-    # ---- joining ----------------------------------------------------------------------------------------------------
+    # ---- joining -----------------------------------------------------------------------------------------------------
 
     def join(self, group: Group | None, group_id: str, request: Joining) -> Fields | Pending:
         """JoinGroup: answered when all members have joined or the rebalance timeout is over.
@@ -147,7 +147,7 @@ class Membership:
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id, member.host = request.client_id, request.host
 
-    # ---- a rebalance ------------------------------------------------------------------------------------------------
+    # ---- a rebalance -------------------------------------------------------------------------------------------------
 
     def _rebalance(self, group: Group) -> None:
         """Start a rebalance, or complete the current one when no member is missing."""
@@ -219,7 +219,7 @@ class Membership:
                 self._drop(group, member_id)
             self._prepare(group)
 
-    # ---- sync, heartbeat, leave ---------------------------------------------------------------------------------------
+    # ---- sync, heartbeat, leave --------------------------------------------------------------------------------------
 
     def sync(self, group: Group, member: Member, assignments: Mapping[str, bytes]) -> Fields | Pending:
         """SyncGroup of a member of the current generation.
@@ -302,7 +302,7 @@ class Membership:
         if group.state is not State.EMPTY:
             self._rebalance(group)
 
-    # ---- expiry --------------------------------------------------------------------------------------------------
+    # ---- expiry ------------------------------------------------------------------------------------------------------
 
     def expire(self, group: Group, member_id: str) -> None:
         """Expire a member, as after its session timeout."""
@@ -342,7 +342,7 @@ class Membership:
         deadlines = [*group.pending.values(), *(each.silent_at for each in group.members.values())]
         self._watch(group, min(deadlines, default=math.inf))
 
-    # ---- conversion -------------------------------------------------------------------------------------------------
+    # ---- conversion --------------------------------------------------------------------------------------------------
 
     def dismiss(self, group: Group) -> None:
         """The group was upgraded: waiting members must rejoin."""
@@ -360,7 +360,7 @@ class Membership:
         if rebalances:
             self._prepare(group)
 
-    # ---- moving -----------------------------------------------------------------------------------------------------
+    # ---- moving ------------------------------------------------------------------------------------------------------
 
     def unload(self, group: Group) -> None:
         """Waiting members must find the new coordinator."""
@@ -374,7 +374,7 @@ class Membership:
         for member in group.members.values():
             self._touch(group, member, delay + member.session_timeout_ms / 1000)
 
-    # ---- reports ----------------------------------------------------------------------------------------------------
+    # ---- reports -----------------------------------------------------------------------------------------------------
 
     def _report(self, group: Group) -> None:
         self._kafka.report("group", group=group.id, state=group.state.value, generation=group.generation, leader=group.leader,
@@ -439,7 +439,10 @@ def _described(group: Group) -> list[Fields]:
 
 
 def _unchanged(group: Group, member: Member, led_by: str, request: Joining) -> Fields:
-    """A static member returns to the same generation. An old leader client gets its previous id, so that it does not assign again."""
+    """A static member returns to the same generation.
+
+    An old leader client gets its previous id, so that it does not assign again.
+    """
     if request.may_skip_assignment:
         return {**_joined(group, member), "skip_assignment": member.id == group.leader}
     return {**_joined(group, member), "leader": led_by, "members": []}

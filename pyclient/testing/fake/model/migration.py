@@ -39,7 +39,7 @@ class Policy(enum.Enum):
         return self in (Policy.BIDIRECTIONAL, Policy.DOWNGRADE)
 
 
-# ---- upgrade -------------------------------------------------------------------------------------------------------------
+# ---- upgrade ---------------------------------------------------------------------------------------------------------
 
 
 def upgraded(group: Group, catalog: Catalog, policy: Policy, most: int) -> ConsumerGroup:
@@ -86,7 +86,7 @@ def places(named: Iterable[TopicPartition], catalog: Catalog) -> tuple[Place, ..
     return tuple((catalog[each.topic].id, each.partition) for each in named if each.topic in catalog)
 
 
-# ---- downgrade ----------------------------------------------------------------------------------------------------------
+# ---- downgrade -------------------------------------------------------------------------------------------------------
 
 
 def can_downgrade(group: ConsumerGroup, without: Collection[str], policy: Policy, most: int) -> bool:

@@ -70,7 +70,7 @@ class Partition:
         """As Kafka's messages spell it."""
         return f"{self.topic.name}-{self.index}"
 
-    # ---- reading ----------------------------------------------------------------------------------------------------
+    # ---- reading -----------------------------------------------------------------------------------------------------
 
     @property
     def log(self) -> Log:
@@ -97,7 +97,7 @@ class Partition:
         """The log that this broker serves to a client with this leader epoch (-1: none given).
 
         Raises:
-            RefusalError: the broker does not lead (or, without *only_leader*, has no replica), or the epoch is another one.
+            RefusalError: the broker does not lead (or, without *only_leader*, has no replica), or the epoch differs.
         """
         if broker not in self.replicas:
             raise RefusalError(ErrorCode.not_leader_or_follower)
@@ -130,7 +130,7 @@ class Partition:
     def _setting(self, name: str, default: object) -> str:
         return self.topic.config.get(name, str(default))
 
-    # ---- writing ----------------------------------------------------------------------------------------------------
+    # ---- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, broker: int, data: bytes, *, all_in_sync: bool) -> Appended:
         """Append a client's batch at its leader.
@@ -239,7 +239,7 @@ class Partition:
         self.begin_at(before)
         return before
 
-    # ---- leadership -------------------------------------------------------------------------------------------------
+    # ---- leadership --------------------------------------------------------------------------------------------------
 
     def move_leader(self, to: int) -> None:
         """Make a live in-sync replica the leader. Nothing happens when it leads already.
@@ -366,7 +366,7 @@ class Partition:
         self._report("isr", isr=list(isr))
         self._kafka.changed.notify()
 
-    # ---- what replication reports -----------------------------------------------------------------------------------
+    # ---- what replication reports ------------------------------------------------------------------------------------
 
     def is_alive(self, broker: int) -> bool:
         """Whether this broker runs."""

@@ -14,7 +14,7 @@ from pyclient.codec.apis import Api, VersionRange
 
 NEWEST: Final = "4.3"
 ADVERTISED_SINCE: Final = {Api.PRODUCE: 0}
-"""4.x brokers accept Produce from 3 and say 0: librdkafka takes a broker without it for one from before 0.10 and sends it old batches."""
+"""4.x brokers accept Produce from version 3 but advertise 0: without it librdkafka sends batches of before 0.10."""
 
 
 @attrs.frozen(kw_only=True)

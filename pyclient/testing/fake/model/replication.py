@@ -80,7 +80,7 @@ class Replication:
         self.epoch_start = 0
         """Where the current leader's log ended when it was elected."""
 
-    # ---- what the partition decides ---------------------------------------------------------------------------------
+    # ---- what the partition decides ----------------------------------------------------------------------------------
 
     def lead(self) -> None:
         """A new leader starts; it knows no follower's end yet."""
@@ -138,7 +138,7 @@ class Replication:
             log.high_watermark = offset
             roles.committed_to(offset)
 
-    # ---- fetching ---------------------------------------------------------------------------------------------------
+    # ---- fetching ----------------------------------------------------------------------------------------------------
 
     @property
     def _leader(self) -> Replica:

@@ -119,7 +119,10 @@ class Session:
             self._phase = Phase.VERSIONS_SENT
 
     def handshake(self, mechanism: str, version: int) -> int | None:
-        """The client chooses a mechanism; returns an error code, or None to cut the connection (renewal with an unknown one)."""
+        """The client chooses a mechanism. Returns an error code.
+
+        None cuts the connection: a renewal with an unknown mechanism.
+        """
         if self._phase is Phase.LOGGED_IN and not self._may_renew():
             return ErrorCode.illegal_sasl_state
         if mechanism not in enabled(self._kafka):
@@ -186,7 +189,7 @@ def enabled(kafka: Kafka) -> list[str]:
     return [each for each in names if each in MECHANISMS] if kafka.users is not None else []
 
 
-# ---- mechanisms -----------------------------------------------------------------------------------------------------
+# ---- mechanisms ------------------------------------------------------------------------------------------------------
 
 
 def _plain(kafka: Kafka, _name: str) -> Server:

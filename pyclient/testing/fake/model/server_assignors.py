@@ -74,7 +74,7 @@ def _kept(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]]:
                          key=lambda place: (order[place[0]], place[1])) for name, member in members.items()}
 
 
-# ---- all subscribed to the same -----------------------------------------------------------------------------------------
+# ---- all subscribed to the same --------------------------------------------------------------------------------------
 
 
 def _in_equal_parts(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]]:
@@ -97,7 +97,7 @@ def _sticky_quotas(shares: Mapping[str, list[Place]], count: int) -> dict[str, i
     return {name: least + (name in lucky) for name in shares}
 
 
-# ---- each subscribed to something of its own ----------------------------------------------------------------------------
+# ---- each subscribed to something of its own -------------------------------------------------------------------------
 
 
 def _in_balance(members: Subscribers, sizes: Sizes) -> dict[str, list[Place]]:

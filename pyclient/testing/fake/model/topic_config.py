@@ -161,7 +161,7 @@ def _with_items(name: str, now: str | None, operation: int, value: str) -> str:
 
 
 def effective(config: Mapping[str, str], settings: Settings, *, eligible_leaders: bool = True) -> list[Effective]:
-    """All settings of a topic, by name. With *eligible_leaders* (KIP-966) the cluster has a default of its own for one."""
+    """All settings of a topic, by name. With *eligible_leaders* (KIP-966) the cluster sets the default of one."""
     return [_effective(each, config.get(each.name), settings, eligible_leaders=eligible_leaders) for each in SETTINGS.values()]
 
 

@@ -71,7 +71,7 @@ class ClusterDriver:
     def reported(self, event: str) -> list[Mapping[str, object]]:
         return [facts for kind, facts in self.events if kind == event]
 
-    # ---- time -------------------------------------------------------------------------------------------------------
+    # ---- time --------------------------------------------------------------------------------------------------------
 
     def do(self, work: Callable[[], T]) -> T:
         """Run *work* on the loop."""
@@ -94,7 +94,7 @@ class ClusterDriver:
     def advance(self, seconds: float) -> None:
         self.loop.run_until(self.loop.time() + seconds)
 
-    # ---- requests ---------------------------------------------------------------------------------------------------
+    # ---- requests ----------------------------------------------------------------------------------------------------
 
     def refused(self, api: Api, version: int, fields: Mapping[str, object], *, code: int) -> Any:
         """The error response for this code."""
@@ -107,7 +107,7 @@ class ClusterDriver:
                      peer="", connection=self.connection)
 
     def begin(self, api: Api, version: int, fields: Mapping[str, object], broker: int = 1, *, idle: float = 0) -> asyncio.Task[Any]:
-        """Send a request; the task's result is the response. An awaitable response is awaited only after *idle* seconds."""
+        """Send a request; the task's result is the response. An awaitable response is awaited after *idle* seconds."""
         request = self._request(api, version, fields, broker)
 
         async def run() -> Any:

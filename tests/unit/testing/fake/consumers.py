@@ -65,7 +65,7 @@ class Client:
         self._reconciled = False
         """It reconciled; its next heartbeat has its partitions even when nothing changed (N03)."""
 
-    # ---- what it does -----------------------------------------------------------------------------------------------
+    # ---- what it does ------------------------------------------------------------------------------------------------
 
     def heartbeat(self, *, lost: bool = False) -> HeartbeatResponse:
         """One heartbeat; after a lost answer the next one is full.
@@ -127,7 +127,7 @@ class Client:
         self.name = name
         self.abandon()
 
-    # ---- what it says -----------------------------------------------------------------------------------------------
+    # ---- what it says ------------------------------------------------------------------------------------------------
 
     def _request(self) -> HeartbeatRequest:
         full = self._sends_all or self.epoch == JOINS

@@ -41,7 +41,7 @@ def reachable(fake: FakeCluster, broker: int) -> bool:
     return True
 
 
-# ---- seeding and asserting ----------------------------------------------------------------------------------------------
+# ---- seeding and asserting -------------------------------------------------------------------------------------------
 
 
 def test_a_services_records_can_be_asserted(fake_cluster: FakeCluster) -> None:
@@ -122,7 +122,7 @@ def test_async_clients_use_it_in_an_async_block() -> None:
     asyncio.run(use_async())
 
 
-# ---- faults -------------------------------------------------------------------------------------------------------------
+# ---- faults ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verdict", [Fail(NOT_LEADER), Drop(), Drop(applied=True), Cut(keep=5), Silence(), Delay(0.01), Throttle(5)])
@@ -294,7 +294,7 @@ def test_clients_are_throttled(fake_cluster: FakeCluster) -> None:
     assert set(throttle_times) == {3}
 
 
-# ---- mistakes -----------------------------------------------------------------------------------------------------------
+# ---- mistakes --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mistake", "words"), [
@@ -308,7 +308,7 @@ def test_clients_are_throttled(fake_cluster: FakeCluster) -> None:
     (lambda fake: fake.produce("ordres", b""), "there is no topic 'ordres'"),
     (lambda fake: fake.produce("ordres", b"", b"key"), "there is no topic 'ordres'"),
     (lambda fake: fake.leader("orders", -1), "has no partition -1"),
-    (lambda fake: fake.advance_retention("orders", 0, 1), "committed is what comes before 0"),
+    (lambda fake: fake.advance_retention("orders", 0, 1), "it is above the high watermark, 0"),
     (lambda fake: fake.move_leader("orders", 0, 2), "there is no broker 2: the ids are [1]"),
     (lambda fake: fake.move_coordinator("readers", 2), "there is no broker 2"),
     (lambda fake: fake.kill(0), "there is no broker 0"),
@@ -371,7 +371,7 @@ def _meet_a_defect(fake: FakeCluster) -> None:
         admin.list_topics()
 
 
-# ---- life ---------------------------------------------------------------------------------------------------------------
+# ---- life ------------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_left_when_it_ends_and_what_it_saw_can_still_be_looked_at() -> None:

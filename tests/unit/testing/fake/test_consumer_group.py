@@ -28,7 +28,7 @@ def refused(work: object, *args: object, **options: object) -> int:
     return caught.value.code
 
 
-# ---- reconciliation -----------------------------------------------------------------------------------------------------
+# ---- reconciliation --------------------------------------------------------------------------------------------------
 
 
 def test_a_partition_assigned_again_during_its_revocation_stays(group: ConsumerGroup, topics: Topics) -> None:
@@ -66,7 +66,7 @@ def test_a_deleted_topic_is_revoked_and_one_created_again_is_another_one(group: 
     assert (first.has(), group.state) == (["t-0"], ConsumerState.STABLE)
 
 
-# ---- subscriptions ------------------------------------------------------------------------------------------------------
+# ---- subscriptions ---------------------------------------------------------------------------------------------------
 
 
 def test_unsubscribed_partitions_are_revoked_before_a_new_pattern_is_resolved(group: ConsumerGroup, topics: Topics) -> None:
@@ -104,7 +104,7 @@ def test_a_full_group_accepts_only_its_own_members(group: ConsumerGroup, topics:
     assert list(group.members) == ["a"]
 
 
-# ---- fencing ------------------------------------------------------------------------------------------------------------
+# ---- fencing ---------------------------------------------------------------------------------------------------------
 
 
 def heartbeat(name: str, epoch: int, **said: object) -> HeartbeatRequest:
@@ -121,7 +121,7 @@ def test_nothing_changes_when_a_heartbeat_is_refused(group: ConsumerGroup, topic
         assert (group.members, group.epoch, group.statics, group.targets) == before
 
 
-# ---- static members -----------------------------------------------------------------------------------------------------
+# ---- static members --------------------------------------------------------------------------------------------------
 
 
 def test_a_static_member_that_is_fenced_has_to_wait_for_the_end_of_its_own_session(group: ConsumerGroup, topics: Topics) -> None:
@@ -165,7 +165,7 @@ def test_a_static_member_that_leaves_while_it_gives_something_up_frees_that(grou
     assert second.has() == ["t-2", "t-3"]
 
 
-# ---- regular expressions ------------------------------------------------------------------------------------------------
+# ---- regular expressions ---------------------------------------------------------------------------------------------
 
 
 def test_a_topic_that_one_names_and_another_matches_is_reassigned(group: ConsumerGroup, topics: Topics) -> None:

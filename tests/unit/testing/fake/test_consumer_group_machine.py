@@ -1,4 +1,5 @@
-"""Whatever members and topics do, and whatever is lost: nothing is read by two at once, epochs only grow, and in the end all is shared."""
+"""Random histories of members and topics, with lost messages: no partition has two owners, epochs only grow, and in the
+end every partition is assigned."""
 from __future__ import annotations
 
 from typing import Any
@@ -43,7 +44,7 @@ class Consumers(RuleBasedStateMachine):
     def hear(self, topic: str, *, is_new: bool) -> None:
         self.group.on_topic_change(topic, is_new=is_new)
 
-    # ---- members ----------------------------------------------------------------------------------------------------
+    # ---- members -----------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.clients) + len(self.away) < MOST)
     @rule(topics=subscriptions)
@@ -120,7 +121,7 @@ class Consumers(RuleBasedStateMachine):
     def expire_away(self) -> None:
         self.group.remove([self.group.members[self.away.pop().name]], self.topics.catalog)
 
-    # ---- topics -----------------------------------------------------------------------------------------------------
+    # ---- topics ------------------------------------------------------------------------------------------------------
 
     @rule(name=st.sampled_from(NAMES), partitions=st.integers(1, 5))
     def create(self, name: str, partitions: int) -> None:
@@ -139,7 +140,7 @@ class Consumers(RuleBasedStateMachine):
         if self.topics.catalog.pop(name, None) is not None:
             self.hear(name, is_new=False)
 
-    # ---- coordinators -----------------------------------------------------------------------------------------------
+    # ---- coordinators ------------------------------------------------------------------------------------------------
 
     @rule()
     def match(self) -> None:
@@ -153,7 +154,7 @@ class Consumers(RuleBasedStateMachine):
         for each in (*self.clients, *self.away):
             each.group = self.group
 
-    # ---- what always holds ------------------------------------------------------------------------------------------
+    # ---- what always holds -------------------------------------------------------------------------------------------
 
     @invariant()
     def nothing_is_given_to_two(self) -> None:
@@ -213,7 +214,8 @@ class Consumers(RuleBasedStateMachine):
             self.check_balance(wanted)
 
     def something_happens(self) -> None:
-        """Before the next change, partitions that a pattern no longer matches may stay unowned, as with real brokers (`STRANDED`)."""
+        """Until the next change, partitions whose pattern was replaced may stay unowned, as with real brokers
+        (`STRANDED`)."""
         if self.clients:
             visitor = Client(self.group, self.topics, "a visitor")
             visitor.heartbeat()

@@ -1,4 +1,4 @@
-"""Groups of the next generation (KIP-848) at the fake's coordinators: requests, time, moves, and what others see of them; in virtual time."""
+"""KIP-848 groups at the fake's coordinators, in virtual time: requests, timers, moves, and what others see of them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def members() -> Iterator[ConsumerMembers]:
         yield found
 
 
-# ---- requests -----------------------------------------------------------------------------------------------------------
+# ---- requests --------------------------------------------------------------------------------------------------------
 
 
 def test_a_full_group_rejects_a_new_member() -> None:
@@ -38,7 +38,7 @@ def test_a_release_without_the_protocol_answers_unsupported_version(members: Con
     assert members.described(version=0).error_code == 35
 
 
-# ---- time ---------------------------------------------------------------------------------------------------------------
+# ---- time ------------------------------------------------------------------------------------------------------------
 
 
 def test_an_expired_session_frees_the_members_partitions(members: ConsumerMembers) -> None:
@@ -105,7 +105,7 @@ def test_a_member_that_returned_has_its_own_timers(members: ConsumerMembers) -> 
     assert "a" in members.consumers.members
 
 
-# ---- topics -------------------------------------------------------------------------------------------------------------
+# ---- topics ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_real_brokers_pace_for_regular_expressions_can_be_set() -> None:
@@ -123,7 +123,7 @@ def test_a_real_brokers_pace_for_regular_expressions_can_be_set() -> None:
         assert len(members.heartbeat("a").assignment.topic_partitions) == 2
 
 
-# ---- coordinators -------------------------------------------------------------------------------------------------------
+# ---- coordinators ----------------------------------------------------------------------------------------------------
 
 
 def test_another_broker_answers_not_coordinator(members: ConsumerMembers) -> None:
@@ -179,7 +179,7 @@ def test_when_the_coordinator_dies_another_broker_has_the_group(members: Consume
     assert members.given(members.heartbeat("b")) is None
 
 
-# ---- offsets ------------------------------------------------------------------------------------------------------------
+# ---- offsets ---------------------------------------------------------------------------------------------------------
 
 
 def test_before_4_3_members_commit_in_their_very_epoch_only_and_groups_begin_with_0(members: ConsumerMembers) -> None:
@@ -196,7 +196,7 @@ def test_commits_are_no_signs_of_life(members: ConsumerMembers) -> None:
     assert members.consumers.is_empty
 
 
-# ---- the other kind -----------------------------------------------------------------------------------------------------
+# ---- the other kind --------------------------------------------------------------------------------------------------
 
 
 def test_a_rejected_member_converts_no_classic_group(members: ConsumerMembers) -> None:
@@ -215,7 +215,7 @@ def test_no_timer_of_a_group_that_became_another_one_is_left(members: ConsumerMe
     assert members.reported("defect") == []
 
 
-# ---- admins -------------------------------------------------------------------------------------------------------------
+# ---- admins ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_group_view_has_owners_revocations_and_targets(members: ConsumerMembers) -> None:
@@ -238,7 +238,7 @@ def test_classic_admins_see_that_it_is_no_classic_group(members: ConsumerMembers
         assert (found.group_state, found.error_code) == ("Dead", code)
 
 
-# ---- chance -------------------------------------------------------------------------------------------------------------
+# ---- chance ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,4 +1,4 @@
-"""A fake cluster that speaks TLS: whole clients, sync and async, with large batches, certificates of clients, and files that are renewed."""
+"""A fake cluster with TLS: whole clients, sync and async, with large batches, client certificates and renewed files."""
 from __future__ import annotations
 
 import asyncio

@@ -20,7 +20,7 @@ def filled(count: int = 3, **options: Any) -> ClusterDriver:
     return driver
 
 
-# ---- how bytes are cut ------------------------------------------------------------------------------------------------
+# ---- how bytes are cut -----------------------------------------------------------------------------------------------
 
 
 def test_consumers_see_nothing_from_the_high_watermark_on() -> None:
@@ -32,7 +32,7 @@ def test_consumers_see_nothing_from_the_high_watermark_on() -> None:
         assert int(driver.read(2).error_code) == 1
 
 
-# ---- waiting ----------------------------------------------------------------------------------------------------------
+# ---- waiting ---------------------------------------------------------------------------------------------------------
 
 
 def begin(driver: ClusterDriver, offset: int, *, idle: float = 0, **options: Any) -> Any:
@@ -74,7 +74,7 @@ def test_errors_are_answered_without_waiting() -> None:
             assert begin(driver, 0, wait_ms=500, **options).done()
 
 
-# ---- epochs -----------------------------------------------------------------------------------------------------------
+# ---- epochs ----------------------------------------------------------------------------------------------------------
 
 
 def test_another_leader_epoch_is_fenced_or_unknown() -> None:
@@ -99,7 +99,7 @@ def test_a_reader_of_lost_records_gets_the_diverging_epoch() -> None:
         assert int(driver.read(1, broker=2, last_epoch=9).error_code) == 1
 
 
-# ---- followers --------------------------------------------------------------------------------------------------------
+# ---- followers -------------------------------------------------------------------------------------------------------
 
 
 def test_a_follower_serves_what_it_knows_to_be_committed_since_version_11() -> None:
@@ -131,7 +131,7 @@ def test_readers_are_sent_to_the_replica_in_their_rack() -> None:
         assert driver.read(0, rack="b").preferred_read_replica == 2
 
 
-# ---- sessions ---------------------------------------------------------------------------------------------------------
+# ---- sessions --------------------------------------------------------------------------------------------------------
 
 
 def topics_in(answer: Any) -> list[str]:
@@ -213,7 +213,7 @@ def test_session_epochs_go_on_with_1_after_the_last() -> None:
     assert [following(each) for each in (0, 1, 2**31 - 1)] == [1, 2, 1]
 
 
-# ---- transactions -----------------------------------------------------------------------------------------------------
+# ---- transactions ----------------------------------------------------------------------------------------------------
 
 
 def test_read_committed_stops_at_an_open_transaction_and_lists_aborted_ones() -> None:
@@ -249,7 +249,7 @@ def _write_transactional(driver: ClusterDriver, stamp: int) -> None:
     driver.do(lambda: driver.partition.write(1, data, all_in_sync=False))
 
 
-# ---- versions ---------------------------------------------------------------------------------------------------------
+# ---- versions --------------------------------------------------------------------------------------------------------
 
 
 def _asked_by(driver: ClusterDriver, version: int) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Services that are upgraded one instance at a time: classic members and those of the new protocol (KIP-848) in one group, in virtual time."""
+"""Services that are upgraded one instance at a time: classic and KIP-848 members in one group, in virtual time."""
 from __future__ import annotations
 
 import struct
@@ -52,7 +52,7 @@ def classic(members: ConsumerMembers, *instances: str) -> list[str]:
     return names
 
 
-# ---- up -----------------------------------------------------------------------------------------------------------------
+# ---- up --------------------------------------------------------------------------------------------------------------
 
 
 def test_members_that_wait_in_the_classic_group_must_rejoin_after_an_upgrade(members: ConsumerMembers) -> None:
@@ -104,7 +104,7 @@ def test_a_group_too_large_is_not_upgraded() -> None:
         assert members.enter("new").error_code == 69
 
 
-# ---- time ---------------------------------------------------------------------------------------------------------------
+# ---- time ------------------------------------------------------------------------------------------------------------
 
 
 def mixed(members: ConsumerMembers) -> str:
@@ -149,7 +149,7 @@ def test_the_group_moves_with_its_classic_members(members: ConsumerMembers) -> N
     assert len(members.consumers.members) == 2
 
 
-# ---- downgrade ----------------------------------------------------------------------------------------------------------
+# ---- downgrade -------------------------------------------------------------------------------------------------------
 
 
 def test_the_group_is_downgraded_when_the_last_new_member_expires(members: ConsumerMembers) -> None:
@@ -187,7 +187,7 @@ def test_a_mixed_group_in_which_all_leave_is_empty_and_stays_what_it_is(members:
     assert members.consumers.is_empty
 
 
-# ---- bytes --------------------------------------------------------------------------------------------------------------
+# ---- bytes -----------------------------------------------------------------------------------------------------------
 
 
 def test_subscriptions_of_every_version_are_read() -> None:

@@ -22,7 +22,7 @@ def members() -> Iterator[ClassicMembers]:
         yield found
 
 
-# ---- joining ------------------------------------------------------------------------------------------------------------
+# ---- joining ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_unused_member_id_is_forgotten_after_the_session_timeout(members: ClassicMembers) -> None:
@@ -77,7 +77,7 @@ def test_an_unchanged_rejoin_of_a_follower_starts_no_rebalance_but_the_leaders_d
     assert members.group.state is State.PREPARING
 
 
-# ---- static members -----------------------------------------------------------------------------------------------------
+# ---- static members --------------------------------------------------------------------------------------------------
 
 
 def test_a_static_member_that_comes_back_takes_its_place_without_rebalance(members: ClassicMembers) -> None:
@@ -105,7 +105,7 @@ def test_a_static_member_stays_when_it_misses_a_rebalance_until_its_session_ends
     assert follower not in members.group.members
 
 
-# ---- beating and expiring -----------------------------------------------------------------------------------------------
+# ---- beating and expiring --------------------------------------------------------------------------------------------
 
 
 def test_an_expired_session_removes_the_member_and_starts_a_rebalance(members: ClassicMembers) -> None:
@@ -186,7 +186,7 @@ def test_a_member_without_a_sync_within_the_rebalance_timeout_is_removed(members
     assert members.group.state is State.PREPARING
 
 
-# ---- syncing ------------------------------------------------------------------------------------------------------------
+# ---- syncing ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_rebalance_while_members_wait_for_the_assignment_sends_them_back(members: ClassicMembers) -> None:
@@ -197,7 +197,7 @@ def test_a_rebalance_while_members_wait_for_the_assignment_sends_them_back(membe
     assert members.answer(waiting).error_code == 27
 
 
-# ---- leaving ------------------------------------------------------------------------------------------------------------
+# ---- leaving ---------------------------------------------------------------------------------------------------------
 
 
 def test_when_the_leader_leaves_another_one_leads(members: ClassicMembers) -> None:
@@ -206,7 +206,7 @@ def test_when_the_leader_leaves_another_one_leads(members: ClassicMembers) -> No
     assert members.join(second, instance="b").leader == second
 
 
-# ---- coordinators -------------------------------------------------------------------------------------------------------
+# ---- coordinators ----------------------------------------------------------------------------------------------------
 
 
 def test_another_broker_answers_not_coordinator(members: ClassicMembers) -> None:
@@ -275,7 +275,7 @@ def test_no_coordinator_is_available_while_no_broker_runs(members: ClassicMember
     assert members.call(Api.FIND_COORDINATOR, 3, {"key_type": 0, "key": "g"}).error_code == 15
 
 
-# ---- the table ----------------------------------------------------------------------------------------------------------
+# ---- the table -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("state", "event"), sorted(itertools.product(State, Event), key=str))

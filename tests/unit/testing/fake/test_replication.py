@@ -190,7 +190,7 @@ def _check_committed_survives(driver: ClusterDriver, random: Random, seed: int) 
     assert kept
 
 
-# ---- elections ---------------------------------------------------------------------------------------------------------
+# ---- elections -------------------------------------------------------------------------------------------------------
 
 
 def test_there_is_no_leader_without_a_live_in_sync_replica() -> None:
@@ -300,7 +300,7 @@ def test_a_waiting_produce_ends_when_its_topic_is_deleted() -> None:
         driver.do(lambda: driver.kafka.create_topic("t"))
 
 
-# ---- retention ---------------------------------------------------------------------------------------------------------
+# ---- retention -------------------------------------------------------------------------------------------------------
 
 
 def test_the_oldest_batches_go_when_there_are_too_many_bytes() -> None:
@@ -330,7 +330,7 @@ def test_a_follower_behind_the_leaders_start_begins_there() -> None:
         assert (driver.partition.log_of(3).start, driver.ends()[3]) == (5, 5)
 
 
-# ---- epochs ------------------------------------------------------------------------------------------------------------
+# ---- epochs ----------------------------------------------------------------------------------------------------------
 
 
 def test_an_epoch_ends_where_the_next_known_one_begins() -> None:

@@ -1,4 +1,4 @@
-"""Logins at the fake cluster, as Kafka's brokers have them: what is admitted when, what is refused how, and when a session ends."""
+"""Logins at the fake cluster, as at Kafka's brokers: which request is admitted when, refusals, and session ends."""
 from __future__ import annotations
 
 import base64

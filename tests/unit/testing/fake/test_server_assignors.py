@@ -21,7 +21,7 @@ def indexes(shares: Shares) -> dict[str, list[int]]:
     return {name: sorted(index for _, index in places) for name, places in shares.items()}
 
 
-# ---- uniform ------------------------------------------------------------------------------------------------------------
+# ---- uniform ---------------------------------------------------------------------------------------------------------
 
 
 def test_uniform_keeps_a_balanced_assignment() -> None:
@@ -45,7 +45,7 @@ def test_uniform_moves_partitions_to_other_subscribers_for_balance() -> None:
     assert indexes(uniform(asking, {T: 3, U: 0})) == {"a": [0, 1], "b": [2]}
 
 
-# ---- all ----------------------------------------------------------------------------------------------------------------
+# ---- all -------------------------------------------------------------------------------------------------------------
 
 topics = st.lists(st.sampled_from((T, U, V)), unique=True, max_size=3).map(tuple)
 sizes = st.fixed_dictionaries({}, optional={each: st.integers(1, 9) for each in (T, U, V)})

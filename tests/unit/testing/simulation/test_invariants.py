@@ -1,4 +1,4 @@
-"""The invariants that are the simulation's own, one by one: each holds while its rule does, and is broken when the rule is."""
+"""The simulation's own invariants, one by one: each passes while its rule holds, and fails when the rule is broken."""
 from __future__ import annotations
 
 import asyncio
@@ -210,7 +210,7 @@ def test_a_run_leaves_logging_as_it_was(caplog: pytest.LogCaptureFixture) -> Non
     assert logging.getLogger("pyclient").propagate
 
 
-def test_a_defect_is_an_error_wherever_the_client_tells_of_it() -> None:
+def test_a_defect_is_an_error_wherever_the_client_logs_it() -> None:
     logged: list[str] = []
     with _errors_to(logged):
         logging.getLogger("pyclient.consumer.facade").warning("committing failed: %s", DisconnectError("gone"))

@@ -70,7 +70,7 @@ def test_M11_a_connection_does_not_log_in_twice_within_a_second(judge: Judge) ->
     assert breach(judge, "login begins", asked) == "a_login_is_not_begun_again_at_once"
 
 
-# ---- which seeds ----------------------------------------------------------------------------------------------------
+# ---- which seeds -----------------------------------------------------------------------------------------------------
 
 
 def test_a_fifth_of_the_seeds_log_in_some_over_tls_by_every_mechanism() -> None:

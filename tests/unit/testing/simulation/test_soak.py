@@ -42,8 +42,8 @@ def test_soaking_goes_on_past_broken_seeds_with_ever_new_ones(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("breaks", "code"), [(frozenset[int](), 0), (frozenset({8}), 1)])
-def test_the_exit_code_tells_whether_any_seed_broke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-                                                    breaks: frozenset[int], code: int) -> None:
+def test_the_exit_code_says_whether_any_seed_broke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+                                                   breaks: frozenset[int], code: int) -> None:
     sweeping(monkeypatch, stopped_at=10, breaks=breaks)
     assert command.main(["--soak", "5"]) == code
     said = capsys.readouterr()

@@ -42,7 +42,7 @@ def options(**more: Any) -> dict[str, Any]:
     return {"security_protocol": "SSL", "ssl_truststore_certificates": authority().pem, **more}
 
 
-# ---- whole clients --------------------------------------------------------------------------------------------------
+# ---- whole clients ---------------------------------------------------------------------------------------------------
 
 
 async def produced_and_consumed(world: World, **more: Any) -> list[bytes | None]:
@@ -96,7 +96,7 @@ def test_what_is_sent_with_tls_is_read_once_and_in_order_while_the_network_fails
         assert not world.loop.defects
 
 
-# ---- one attempt ----------------------------------------------------------------------------------------------------
+# ---- one attempt -----------------------------------------------------------------------------------------------------
 
 
 class One:

@@ -85,7 +85,7 @@ def test_a_fault_comes_at_its_time_and_says_what_it_did() -> None:
         assert hits[0].startswith("2.000 s  leader_move: <orders-0")
 
 
-def test_what_a_fault_silenced_is_told_so_when_the_last_fault_is_over() -> None:
+def test_silenced_connections_are_reset_when_the_last_fault_is_over() -> None:
     async def send_after_a_pause(servers: str) -> None:
         async with AsyncProducer(bootstrap_servers=servers) as producer:
             await (await producer.send("orders", b"before", partition=0))
@@ -165,7 +165,7 @@ def test_the_cluster_has_the_controls_of_a_fake_cluster() -> None:
         cluster.move_leader("orders", 0, cluster.leader("orders"))
 
 
-def test_a_program_that_can_never_end_is_told_so() -> None:
+def test_a_program_that_can_never_end_raises_SimulationStuckError() -> None:
     with World(1) as world, pytest.raises(SimulationStuckError):
         world.run(asyncio.Event().wait())
 
