@@ -31,12 +31,12 @@ class Murmur2Partitioner:
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit murmur2 hash of *data* with Kafka's seed, as an unsigned number (Java's ``Utils.murmur2`` is signed)."""
+    """The 32-bit murmur2 hash of *data* with Kafka's seed, unsigned (Java's ``Utils.murmur2`` is signed)."""
     return _hash(data, len(data))
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """The partition Java's producer puts *key* on, among *partitions* of them (P30): available or not does not matter."""
+    """The partition that Java's producer chooses for *key* among *partitions* (P30), available or not."""
     if partitions < 1:
         raise ValueError(f"a topic has at least 1 partition, not {partitions}")
     return _positive(key, len(key)) % partitions

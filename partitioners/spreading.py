@@ -1,4 +1,6 @@
-"""Partitioners that ignore keys: they spread records over the partitions with a leader, or leave the choice to the producer or caller.
+"""Partitioners that ignore keys.
+
+They spread records over the partitions with a leader, or leave the choice to the producer or the caller.
 
 When no partition has a leader they use all; the records then wait for a leader.
 """

@@ -92,7 +92,7 @@ class Reader:
 
 
 def decode_batch(data: bytes) -> ReferenceBatch:
-    """The one batch that *data* is, header, checksum and all."""
+    """Decode *data*, which is one batch; checks the header and the checksum."""
     if len(data) < HEADER.size:
         raise Damaged("no whole header")
     (base_offset, length, leader_epoch, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, producer_id,
@@ -145,7 +145,7 @@ def decode_record(
 
 
 def decompressed(codec: int, data: bytes) -> bytes:
-    """The records' bytes. Only for data of a size that a test can have: nothing is bounded here."""
+    """The records' bytes. Only for trusted test data: the output is not bounded."""
     if not data:
         return data
     try:

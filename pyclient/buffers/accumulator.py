@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """Collects records into batches: user threads append, the client's loop takes batches that are ready.
 
-Knows records, partitions, memory and the linger; knows no brokers, requests or sockets. What it does under its lock is in
-`pending_batches` (batches), `batch_memory` (buffers and waiters), `ready_queues` (what may leave) and `queues` (topics).
-Rules: there is one lock, never held while compressing or calling user code. A buffer returns to the pool only when nothing reads it (P07).
+Knows records, partitions, memory and the linger; knows no brokers, requests or sockets. What it does under its lock
+is in `pending_batches` (batches), `batch_memory` (buffers and waiters), `ready_queues` (what may leave) and `queues`
+(topics).
+Rules: there is one lock, never held while compressing or calling user code. A buffer returns to the pool only when
+nothing reads it (P07).
 """
 import cython
 from cython.cimports.cpython.bytes import PyBytes_GET_SIZE
@@ -28,12 +30,15 @@ from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLa
 @cython.final
 @cython.cclass
 class Accumulator:
-    """Batches of every partition, within ``buffer_memory``. `append` is called by any thread, most other methods by the loop.
+    """Batches of every partition, within ``buffer_memory``.
 
-    ``on_ready`` is called (by any thread, outside the lock) when the loop has to look: a queue that it does not hold is ready
-    (`take_ready`), or a linger ends before the loop wakes (`next_linger`). It is called again with every batch until the loop has looked.
-    ``on_outcome``, unless None, gets every record's metadata or error, where callbacks run. ``codecs`` are the codec and level of
-    topics that do not use *compression*. ``wall`` returns ms since the epoch; None reads the system's clock, without a call.
+    `append` is called by any thread, most other methods by the loop.
+    ``on_ready`` is called (by any thread, outside the lock) when the loop has to look: a queue that it does not hold
+    is ready (`take_ready`), or a linger ends before the loop wakes (`next_linger`). It is called again with every
+    batch until the loop has looked.
+    ``on_outcome``, unless None, gets every record's metadata or error, where callbacks run. ``codecs`` are the codec
+    and level of topics that do not use *compression*. ``wall`` returns ms since the epoch; None reads the system's
+    clock, without a call.
     The fields are declared in accumulator.pxd.
     """
 
@@ -81,8 +86,10 @@ class Accumulator:
                headers: bytes | None, waiter=None, on_delivery=None):
         """Add a record and return its `Delivery`, or None when there is no memory for it (then `wait` for some).
 
-        ``partition`` -1 is the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is one that `wait` got memory for.
-        *on_delivery* is added to the delivery under the lock, before a later record can be appended: callbacks run in the records' order.
+        ``partition`` -1 is the topic's sticky partition, ``timestamp`` -1 is now. *waiter* is one that `wait` got
+        memory for.
+        *on_delivery* is added to the delivery under the lock, before a later record can be appended: callbacks run in
+        the records' order.
         """
         return self.append_record(topic, partition, timestamp, key, value, headers, waiter, on_delivery)
 
@@ -135,7 +142,9 @@ class Accumulator:
         return delivery
 
     def append_rows(self, rows: Rows, waiter=None):
-        """Add *rows* in their order until none is left (True) or there is no memory for the next one (False: `wait_rows` for some).
+        """Add *rows* in their order. Returns True when none is left, False when there is no memory for the next one.
+
+        After False, `wait_rows` waits for memory.
 
         The lock is held no longer than a batch takes to fill. *waiter* is one that `wait_rows` got memory for.
         """
@@ -168,7 +177,10 @@ class Accumulator:
         return True
 
     def wait(self, topic: TopicQueues, partition: cython.Py_ssize_t, key: bytes | None, value: bytes | None, headers: bytes | None, waiter):
-        """Queue *waiter* for the memory of this record; it is notified when `append` may be tried with it. Always call `leave` after."""
+        """Queue *waiter* for the memory of this record; it is notified when `append` may be tried with it.
+
+        Always call `leave` after.
+        """
         self._wait(topic, partition, waiter, record_bound(
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers)))
 
@@ -211,7 +223,9 @@ class Accumulator:
         return self._codecs.of(topic)
 
     def seal(self, batch: Batch):
-        """Compress and checksum a detached batch in the calling thread, without the lock. A thread other than the loop's then calls ``on_ready``.
+        """Compress and checksum a detached batch in the calling thread, without the lock.
+
+        A thread other than the loop's then calls ``on_ready``.
 
         A batch that cannot be compressed fails with the cause and is released, like one that was dropped meanwhile.
         """
@@ -238,7 +252,7 @@ class Accumulator:
 
     @cython.cfunc
     def _seal_all(self, detached: list) -> object:
-        """Seal each of them, even after an interrupt (Ctrl-C), which is raised in the end: no other call would seal them."""
+        """Seal every batch, even after an interrupt (Ctrl-C), which is raised afterwards: no other call would seal them."""
         batch: Batch
         stopped = None
         for batch in detached:
@@ -268,7 +282,7 @@ class Accumulator:
             self._memory.pool.readmit()
 
     def take_changed_topics(self, all_topics: cython.bint = False) -> list:
-        """Topics whose shares have to be computed again: another sticky partition or other leaders since the last call, or all."""
+        """Topics whose sticky partition or leaders changed since the last call, or all: compute their shares again."""
         with self._lock:
             return self._topics.take_changed(all_topics)
 
@@ -285,19 +299,25 @@ class Accumulator:
             topic.shares = shares
 
     def take_ready(self, now: cython.double) -> list:
-        """Queues of which something may leave now. The loop holds them, without further calls of ``on_ready`` for them, until `start`
-        or `still_ready` returns False.
+        """Queues of which something may leave now. The loop holds them, without further calls of ``on_ready`` for
+        them, until `start` or `still_ready` returns False.
         """
         with self._lock:
             return self._ready.take(now)
 
     def still_ready(self, queue: PartitionQueue) -> bool:
-        """Whether something of a queue may leave. If not, the loop no longer holds it, and ``on_ready`` is called at the next change."""
+        """Whether something of a queue may leave.
+
+        If not, the loop no longer holds it, and ``on_ready`` is called at the next change.
+        """
         with self._lock:
             return self._ready.refresh(queue)
 
     def next_linger(self):
-        """When the linger of the oldest open batch ends, or None. The loop wakes at that time; later ends do not call ``on_ready``."""
+        """When the linger of the oldest open batch ends, or None.
+
+        The loop wakes at that time; later ends do not call ``on_ready``.
+        """
         with self._lock:
             return self._ready.next_linger()
 
@@ -322,7 +342,7 @@ class Accumulator:
             batch._state = SEALED
 
     def unstamp(self, queue: PartitionQueue):
-        """Clear the sequences of the waiting batches: nothing of *queue* is in flight, and a new producer epoch begins."""
+        """Clear the sequences of the waiting batches. Call it with nothing in flight, before a new producer epoch."""
         batch: Batch
         with self._lock:
             for batch in queue.waiting:
@@ -343,7 +363,8 @@ class Accumulator:
     def drop(self, batch: Batch):
         """Give the batch up: it takes no more records, and its memory returns to the pool, at once if nothing reads it.
 
-        The caller releases a batch in flight when its request has ended (P07); `seal` releases one that is being sealed.
+        The caller releases a batch in flight when its request has ended (P07); `seal` releases one that is being
+        sealed.
         """
         with self._lock:
             self._batches.drop(batch)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""The memory of batches: buffers from the pool, the bytes that each partition holds, and the senders that wait for some.
+"""The memory of batches: buffers from the pool, bytes per partition, and the senders that wait for memory.
 
 Knows batches, partitions and the pool; knows no records or linger. Every call is made under the Accumulator's lock.
 Rule: partitions without a leader hold at most half the memory together, so they cannot block the others.
@@ -14,7 +14,10 @@ from pyclient.buffers.pool import Pool, WaitStats
 @cython.final
 @cython.cclass
 class PartitionMemory:
-    """The bytes that each partition holds, and the sum of those without a leader. The fields are declared in batch_memory.pxd."""
+    """The bytes that each partition holds, and the sum of those without a leader.
+
+    The fields are declared in batch_memory.pxd.
+    """
 
     def __init__(self, memory: cython.Py_ssize_t):
         self._half = memory // 2
@@ -29,7 +32,10 @@ class PartitionMemory:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def exceeds(self, queue: PartitionQueue, size: cython.Py_ssize_t) -> cython.bint:
-        """Whether *size* bytes more would give partitions without a leader more than half the memory. One batch is always allowed."""
+        """Whether *size* bytes more would give partitions without a leader more than half the memory.
+
+        One batch is always allowed.
+        """
         return queue._leaderless and self._leaderless_bytes > 0 and self._leaderless_bytes + size > self._half
 
     @cython.cfunc
@@ -39,14 +45,17 @@ class PartitionMemory:
             self._leaderless_bytes += -queue._held if has_leader else queue._held
 
     def __str__(self):
-        """A clause for the BufferExhaustedError, after the bytes of all partitions; empty when every partition has a leader."""
+        """The clause of a BufferExhaustedError about partitions without a leader; empty when every one has a leader."""
         return f", {self._leaderless_bytes} B of them for partitions without a leader, which may take half" if self._leaderless_bytes else ""
 
 
 @cython.final
 @cython.cclass
 class BatchMemory:
-    """Buffers for batches of at most *batch_limit* bytes of records, within *memory* bytes. The fields are declared in batch_memory.pxd."""
+    """Buffers for batches of at most *batch_limit* bytes of records, within *memory* bytes.
+
+    The fields are declared in batch_memory.pxd.
+    """
 
     def __init__(self, memory: cython.Py_ssize_t, batch_limit: cython.Py_ssize_t):
         self.pool = Pool(memory, batch_limit)
@@ -69,7 +78,10 @@ class BatchMemory:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def grow(self, batch: Batch, need: cython.Py_ssize_t, waiter: object) -> cython.bint:
-        """Move the batch to the next size class; False without memory. The waiter's grant is used if it is large enough."""
+        """Move the batch to the next size class; False without memory.
+
+        The waiter's grant is used if it is large enough.
+        """
         if waiter is not None and waiter.grant is not None and len(waiter.grant) >= need:
             larger, waiter.grant = waiter.grant, None
         else:
@@ -85,8 +97,9 @@ class BatchMemory:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def worth_waiting(self, need: cython.Py_ssize_t) -> cython.bint:
-        """Whether a batch waits for the memory to grow to *need* instead of leaving small: many small batches keep brokers so busy
-        that memory stays short. Never for more than a quarter of the memory: such a wait may last as long as others hold some.
+        """Whether a batch waits for the memory to grow to *need* instead of leaving small: many small batches keep
+        brokers so busy that memory stays short. Never for more than a quarter of the memory: such a wait may last as
+        long as others hold some.
         """
         return self.pool.size_for(need) <= self.pool.total // 4
 
@@ -122,7 +135,7 @@ class BatchMemory:
 
     @cython.cfunc
     def share(self, batch: Batch, sizes: list) -> list:
-        """Divide the batch's memory between its two halves, never more than it held: other senders were promised the rest."""
+        """Divide the batch's memory between its two halves, never more than it held: the rest is granted to others."""
         buffer, batch._buffer, batch.payload = batch._buffer, None, None
         held: cython.Py_ssize_t = batch._charged if buffer is None else len(buffer)
         first = min(sizes[0], held)
@@ -156,5 +169,5 @@ class BatchMemory:
         self._partitions.set_leader(queue, has_leader)
 
     def usage(self, batches):
-        """How much of the memory is used, as a BufferExhaustedError says it; *batches* are not done."""
+        """How much of the memory is used, for a BufferExhaustedError; *batches* are not done."""
         return f"{self.pool.used} of {self.pool.total} B wait in {batches} unsent batches{self._partitions}"

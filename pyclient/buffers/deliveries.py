@@ -2,8 +2,9 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """The results of the records of a bulk: one object for all, which stores runs of records instead of single records.
 
-A run is a sequence of records that went into one batch. A bulk without keys has about one run per batch; when every record goes to
-another partition, each is a run of 24 bytes. A rejected record is a failed batch of its own, so all failures are reported alike.
+A run is a sequence of records that went into one batch. A bulk without keys has about one run per batch; when every
+record goes to another partition, each is a run of 24 bytes. A rejected record is a failed batch of its own, so all
+failures are reported alike.
 Knows outcomes and the callbacks that wait for them; knows no buffers, sockets or loops.
 """
 import cython
@@ -33,7 +34,8 @@ def _by_row(one: cython.p_const_void, other: cython.p_const_void) -> cython.int:
 class Deliveries:
     """The results of one `send_many` or `send_arrow`: wait with ``result()``, ``await`` it, or add a callback.
 
-    ``len()`` is their number; ``deliveries[index]`` is the `Delivery` of one. The fields are declared in deliveries.pxd.
+    ``len()`` is their number; ``deliveries[index]`` is the `Delivery` of one. The fields are declared in
+    deliveries.pxd.
     """
 
     def __init__(self, observer: object):
@@ -213,7 +215,7 @@ class Deliveries:
         return run.stamp if self._stamps == cython.NULL else self._stamps[row]
 
     def _failed(self):
-        """(first index, index after the last, part, index in the part) of the runs in batches of which a record failed."""
+        """(first index, index after the last, part, index in the part) of each run in a batch with a failed record."""
         if all(part.error is None for part in self._parts):
             return []
         number: cython.Py_ssize_t
@@ -246,7 +248,7 @@ def _joined(failed):
 @cython.final
 @cython.cclass
 class DeliveredRecords:
-    """The metadata of the records of a bulk: a sequence of `RecordMetadata`, each created on access, and columns of numbers.
+    """The metadata of a bulk's records: a sequence of `RecordMetadata`, each created on access, and number columns.
 
     The columns are memoryviews (``numpy.asarray`` accepts them without a copy), created at each call.
     """

@@ -1,7 +1,8 @@
 # cython: language_level=3, freethreading_compatible=True
 """Delivery results: one `BatchResult` per batch, completed once, and one small `Delivery` per record that refers to it.
 
-Knows outcomes and the callbacks that wait for them; knows no sockets, loops or buffers (a delivery never keeps a buffer alive).
+Knows outcomes and the callbacks that wait for them; knows no sockets, loops or buffers (a delivery never keeps a
+buffer alive).
 """
 import cython
 
@@ -38,14 +39,20 @@ class Observer:
         """Raise when the calling thread must not block."""
 
     def failed(self, tp, count, error):
-        """Count *count* records of partition *tp* that failed with *error*, unseen so far. Returns the round, for `seen`."""
+        """Count *count* records of partition *tp* that failed with *error*, unseen so far.
+
+        Returns the round, for `seen`.
+        """
         with self._lock:
             self._unseen[tp] = self._unseen.get(tp, 0) + count
             self._causes.setdefault(tp, error)
             return self.round
 
     def seen(self, tp, count, failed_in):
-        """The user has seen the failure of *count* records of *tp*. Nothing is subtracted if `take_failures` reported their round."""
+        """The user has seen the failure of *count* records of *tp*.
+
+        Nothing is subtracted if `take_failures` reported their round.
+        """
         with self._lock:
             if failed_in != self.round:
                 return
@@ -69,9 +76,9 @@ class Observer:
 class BatchResult:
     """The outcome of one batch: pending, then a base offset or an error, which never changes.
 
-    ``base_offset`` is -1 when the broker returned none (acks=0), ``append_time`` -1 when the producer's timestamps hold.
-    A batch that was split has parts with an outcome each (`of` finds a record's part). It is done when all parts are, and its
-    ``error`` is the first of theirs. The fields are declared in delivery.pxd.
+    ``base_offset`` is -1 when the broker returned none (acks=0), ``append_time`` -1 when the producer's timestamps
+    hold. A batch that was split has parts with an outcome each (`of` finds a record's part). It is done when all
+    parts are, and its ``error`` is the first of theirs. The fields are declared in delivery.pxd.
     """
 
     def __init__(self, observer: object, topic: str, partition: cython.int):
@@ -93,7 +100,10 @@ class BatchResult:
 
     @property
     def whole(self):
-        """The result that deliveries refer to: of the batch that was split, for a part of it. A part that is split again is never done."""
+        """The result that deliveries refer to: of the batch that was split, for a part of it.
+
+        A part that is split again is never done.
+        """
         return self if self._whole is None else self._whole
 
     def complete(self, base_offset: cython.longlong, append_time: cython.longlong = -1) -> bool:
@@ -101,11 +111,17 @@ class BatchResult:
         return self._finish(base_offset, append_time, None, None)
 
     def fail(self, error: object, records: object = None) -> bool:
-        """Fail all records with *error*, those of *records* (index → error) with their own (P24). Returns False when the outcome was known already."""
+        """Fail all records with *error*, those of *records* (index → error) with their own (P24).
+
+        Returns False when the outcome was known already.
+        """
         return self._finish(-1, -1, error, records)
 
     def split(self, counts):
-        """Split into parts of *counts* records. Returns their results, each to be completed like that of a batch (P20)."""
+        """Split into parts of *counts* records.
+
+        Returns their results, each to be completed like that of a batch (P20).
+        """
         whole: BatchResult = self if self._whole is None else self._whole
         parts, first = [], self.first
         for count in counts:
@@ -189,7 +205,10 @@ class BatchResult:
             _log.exception("a waiter for a batch of %s-%s could not be notified; the others are", self.topic, self.partition)
 
     def when_done(self, callback):
-        """Call *callback()* when the outcome is known, at once if it is. Internal: users' callbacks go through `Observer.dispatch`."""
+        """Call *callback()* when the outcome is known, at once if it is.
+
+        Internal: users' callbacks go through `Observer.dispatch`.
+        """
         with self._lock:
             if not self._notified:
                 if self._callback is None:
@@ -296,7 +315,7 @@ class Delivery:
         return None if error is None else raisable(error)
 
     def add_done_callback(self, callback):
-        """Call ``callback(self)`` when done: in partition order, on the producer's callback thread (async: its loop)."""
+        """Call ``callback(self)`` when done: in partition order, on the callback thread (async: the loop)."""
         batch: BatchResult = self._batch
         delivery = self
 
@@ -307,7 +326,10 @@ class Delivery:
         batch.when_done(seen)
 
     def add_outcome_listener(self, listener):
-        """Call ``listener(metadata, error)`` when done, one of them None, where callbacks run. A failure stays unseen by the user."""
+        """Call ``listener(metadata, error)`` when done, one of them None, where callbacks run.
+
+        A failure stays unseen by the user.
+        """
         batch: BatchResult = self._batch
         delivery = self
 

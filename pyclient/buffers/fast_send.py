@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """The compiled path of ``send``: a record of bytes for a known topic goes into its batch in one step.
 
-Every other record (serializer, interceptor, partitioner in Python, unknown topic, no memory, wrong type) takes the decorated method:
-interpreted, the checks of the fast path would cost more than the append itself.
+Every other record (serializer, interceptor, partitioner in Python, unknown topic, no memory, wrong type) takes the
+decorated method: interpreted, the checks of the fast path would cost more than the append itself.
 Nothing here waits. Rule: a record that the fast path does not accept has changed no state.
 """
 import cython
@@ -37,8 +37,9 @@ NOW = cython.declare(cython.longlong, -1)
 class SendPath:
     """Appends simple records; none once ``closed`` is True.
 
-    *ignore_keys*: every record goes to the sticky partition. *keyless_sticky*: records without a key do. *key_hash* is a partitioner's
-    capsule (`pyclient.plugins.HashesKeys`), which chooses for keys. A record whose partition none of these decides is not simple.
+    *ignore_keys*: every record goes to the sticky partition. *keyless_sticky*: records without a key do. *key_hash*
+    is a partitioner's capsule (`pyclient.plugins.HashesKeys`), which chooses for keys. A record whose partition none
+    of these decides is not simple.
     The fields are declared in fast_send.pxd.
     """
 
@@ -62,7 +63,7 @@ class SendPath:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def on_loop(self) -> cython.bint:
-        """Whether the calling code runs on the bound loop: it runs, in this thread, and a thread runs one loop at a time."""
+        """Whether the caller runs on the bound loop: that loop runs in this thread, and a thread runs only one."""
         thread: cython.ulong = PyThread_get_thread_ident()
         if thread != self._thread or self._loop is None:
             return False
@@ -116,11 +117,11 @@ class SendPath:
 
 @cython.cclass
 class FastSend:
-    """Base of a producer whose ``send`` is decorated with `fast_send`: the path of its simple records, None for no fast path."""
+    """Base of a producer whose ``send`` is decorated with `fast_send`; ``_send_path`` None: no fast path."""
 
 
 def fast_send(method):
-    """Decorate the ``send`` of a `FastSend`: simple records are appended by compiled code, all others call the decorated method.
+    """Decorate the ``send`` of a `FastSend`: compiled code appends simple records, all others call the method.
 
     A compiled function costs the caller half of an interpreted one. Its signature and docstring are those of *method*.
     """
@@ -141,7 +142,7 @@ def fast_send(method):
 @cython.no_gc
 @cython.cclass
 class CompletedSend:
-    """What ``AsyncProducer.send`` returns for a record that is queued already: a coroutine that returns its delivery at once."""
+    """The coroutine that ``AsyncProducer.send`` returns for a queued record; it returns the delivery at once."""
 
     def __dealloc__(self):
         if not self._awaited and self._delivery is not None:
@@ -196,12 +197,12 @@ def _warn_unawaited():
 
 @cython.cclass
 class AsyncFastSend:
-    """Base of a producer whose ``send`` is decorated with `async_fast_send`; its ``_send_path`` is bound to the producer's loop."""
+    """Base of a producer whose ``send`` is decorated with `async_fast_send`; the path is bound to its loop."""
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def may_append(self) -> cython.bint:
-        """Whether the fast path is allowed: on the producer's loop, and every coroutine of an earlier `send` has started."""
+        """Whether the fast path is allowed: on the producer's loop, with every earlier `send` coroutine started."""
         if self._send_path is None:
             return False
         while self._not_started:
@@ -224,8 +225,8 @@ class AsyncFastSend:
 def async_fast_send(method):
     """Decorate the coroutine method ``send`` of an `AsyncFastSend`, as `fast_send` does for a sync one.
 
-    While the coroutine of an earlier call has not started, simple records take the decorated method too: none overtakes a record that
-    was sent before it.
+    While the coroutine of an earlier call has not started, simple records take the decorated method too: none
+    overtakes a record that was sent before it.
     """
     def send(self: AsyncFastSend, topic: object, value: object = None, key: object = None, *, partition: object = None,
              timestamp: object = None, headers: object = (), on_delivery: object = None):

@@ -1,8 +1,8 @@
 # cython: language_level=3, freethreading_compatible=True, embedsignature=True
 """The partition of a record: the one that the caller passes, or the partitioner's, which is checked.
 
-Knows no hashes or queues. It runs once per record, in the sender's thread, and is compiled because calling a Python function would
-cost more than hashing the key. It holds no lock: partitioners are user code.
+Knows no hashes or queues. It runs once per record, in the sender's thread, and is compiled because calling a Python
+function would cost more than hashing the key. It holds no lock: partitioners are user code.
 """
 import cython
 
@@ -39,7 +39,7 @@ class PartitionChoice:
             return self._sticky
         chosen = self._partition(queues.topic, key, value, queues)
         if chosen is self._sticky:
-            return chosen  # a hash partitioner's answer for a record without a key
+            return chosen  # a hash partitioner's choice for a record without a key
         count: cython.Py_ssize_t = len(queues)
         if not isinstance(chosen, int) or not 0 <= chosen < count:
             raise ValueError(f"{self._name} chose partition {chosen!r} of topic {queues.topic!r}, "

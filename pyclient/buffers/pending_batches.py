@@ -1,8 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""The batches that are not done: opened with their first record, filled, detached when full or due, split, dropped, released.
+"""The batches that are not done: opened with their first record, filled, detached, split, dropped, released.
 
-Knows batches, queues, memory and the linger; knows no threads or compression. Every call is made under the Accumulator's lock.
-Rules: a queue's batches leave only from its head. A buffer returns to the pool only through `release`, called when nothing reads it (P07).
+Knows batches, queues, memory and the linger; knows no threads or compression. 
+Every call is made under the Accumulator's lock.
+Rules: a queue's batches leave only from its head. A buffer returns to the pool only through `release`, called when
+nothing reads it (P07).
 """
 import cython
 from cython.cimports.pyclient.buffers.batch import DONE, IN_FLIGHT, OPEN, SEALED, SEALING, Batch, half_of, opened
@@ -36,7 +38,7 @@ class PendingBatches:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def room(self, batch: Batch | None, need: cython.Py_ssize_t, timestamp: cython.longlong, waiter: object) -> cython.int:
-        """Room for one more record in an open batch, which grows for it if it can: `NO_BATCH`, `FULL`, `FITS` or `NO_MEMORY`."""
+        """Make room in an open batch for a record, growing it if possible: `NO_BATCH`, `FULL`, `FITS`, `NO_MEMORY`."""
         if batch is None:
             return NO_BATCH
         if not batch.reaches(timestamp):
@@ -69,7 +71,9 @@ class PendingBatches:
 
     @cython.cfunc
     def append_rows(self, rows: Rows, granted: cython.Py_ssize_t, waiter: object, opened_queues: list) -> Batch:
-        """Append rows until a batch is full (it is detached and returned, for the caller to seal) or a batch's worth of bytes is written.
+        """Append rows until a batch is full or as many bytes as one holds are written.
+
+        A full batch is detached and returned; the caller seals it.
 
         The waiter's grant is for row *granted*. *opened_queues* collects the queues in which a batch was opened.
         """
@@ -109,15 +113,16 @@ class PendingBatches:
     def need_of_rest(self, rows: Rows, need: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """The bytes for a row and the rows of the same partition behind it, at most a batch or a quarter of the memory.
 
-        A larger request might wait without end while others hold a little of the memory, and block every waiter behind it.
+        A larger request might wait without end while others hold a little of the memory, and block every waiter
+        behind it.
         """
         return max(need, min(rows.bytes_left(), self._memory.batch_limit, self._memory.pool.total // 4))
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _first_need(self, rows: Rows, row: cython.pointer(Row), need: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """The bytes for which a row opens a batch. Where the rows behind it follow into the same batch, their bytes count: the batch
-        need not grow then, nor leave small when memory is short.
+        """The bytes for which a row opens a batch. Where the rows behind it follow into the same batch, their bytes
+        count: the batch need not grow then, nor leave small when memory is short.
         """
         if row.partition >= 0 or len(rows.topics) > 1:
             return need

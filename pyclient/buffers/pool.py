@@ -2,9 +2,9 @@
 """Byte buffers for batches: how many bytes are used, which buffers are free, which senders wait for one.
 
 Knows sizes and waiters; knows no records, partitions or clocks. Every call is made under the Accumulator's lock.
-Rules: used, charged and free bytes together never exceed ``total``. Waiters are served strictly in order of arrival (P03), except
-those set aside because their partition may take no memory yet.
-Compiled although nothing here is hot: between two lines of an interpreted function Ctrl-C could raise, and lose a buffer.
+Rules: used, charged and free bytes together never exceed ``total``. Waiters are served strictly in order of arrival
+(P03), except those set aside because their partition may take no memory yet. Compiled although nothing here is hot:
+between two lines of an interpreted function Ctrl-C could raise, and lose a buffer.
 """
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SMALLEST: Final = 2048
 class Waiter:
     """One sender that waits for a buffer. ``notify`` is called once, under the lock, when ``grant`` is set.
 
-    The sender creates it before it waits, so it can always leave, whatever interrupts it. While ``allowed()`` is false the waiter
-    is set aside and blocks no other.
+    The sender creates it before it waits, so it can always leave, whatever interrupts it. While ``allowed()`` is
+    false the waiter is set aside and blocks no other.
     """
 
     __slots__ = ("allowed", "grant", "notify", "size")

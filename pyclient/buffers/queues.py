@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
-"""The topics of a producer: a queue of batches per partition, and the sticky partition of records without a key (KIP-794).
+"""The topics of a producer: a batch queue per partition, and the sticky partition of keyless records (KIP-794).
 
-Knows partitions and which of them have a leader; knows no records or buffers. Every call is made under the Accumulator's lock, except
-reading what is published: a topic's queues and which of them are available.
+Knows partitions and which of them have a leader; knows no records or buffers. 
+Every call is made under the Accumulator's lock, except reads of a topic's queues and of the available ones.
 """
 import cython
 
@@ -15,7 +15,10 @@ from pyclient.records import TopicPartition
 @cython.final
 @cython.cclass
 class PartitionQueue:
-    """The batches of one partition: the open one takes records, the others wait in order. The fields are declared in queues.pxd."""
+    """The batches of one partition: the open one takes records, the others wait in order.
+
+    The fields are declared in queues.pxd.
+    """
 
     def __init__(self, home: object, topic: str, partition: cython.int):
         self._home = home
@@ -46,7 +49,8 @@ class TopicQueues:
     def update(self, count, available):
         """The topic has *count* partitions now, those of *available* with a leader, sorted because `pick` bisects.
 
-        There are fewer than before when the topic was created again: the queues of the others take no more records, but keep theirs.
+        There are fewer than before when the topic was created again: the queues of the others take no more records,
+        but keep theirs.
         """
         for number in range(len(self.queues), count):
             self.queues.append(PartitionQueue(self, self.topic, number))
@@ -88,8 +92,8 @@ class TopicQueues:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _turn_is_over(self, rejected: cython.Py_ssize_t, full: cython.Py_ssize_t) -> cython.bint:
-        """A batch's worth of bytes was written and no batch is open (P31). The gap at a full batch's end counts, or the turn would
-        open another batch.
+        """A batch's worth of bytes was written and no batch is open (P31). The gap at a full batch's end counts, or
+        the turn would open another batch.
         """
         queue: PartitionQueue = self.queues[self._sticky]
         return queue._open is None and self._sticky_bytes + rejected >= full
@@ -98,7 +102,10 @@ class TopicQueues:
 @cython.final
 @cython.cclass
 class TopicTable:
-    """The topics with known partitions, and which of them changed since the loop read them. The fields are declared in queues.pxd."""
+    """The topics with known partitions, and which of them changed since the loop read them.
+
+    The fields are declared in queues.pxd.
+    """
 
     def __init__(self, batch_limit: cython.Py_ssize_t, random: object):
         self.by_name = {}
@@ -108,7 +115,10 @@ class TopicTable:
 
     @cython.cfunc
     def queue_for(self, topic: TopicQueues, partition: cython.Py_ssize_t, rejected: cython.Py_ssize_t) -> PartitionQueue:
-        """The queue of *partition*, -1 for the sticky one. *rejected* are the bytes of a record that did not fit into the open batch."""
+        """The queue of *partition*, -1 for the sticky one.
+
+        *rejected* are the bytes of a record that did not fit into the open batch.
+        """
         if partition < 0:
             if topic.turn(rejected, self._batch_limit, self._random):
                 self._changed[topic] = None

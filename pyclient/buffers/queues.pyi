@@ -8,7 +8,7 @@ from pyclient.buffers.batch import Batch
 from pyclient.records import TopicPartition
 
 Shares: TypeAlias = tuple[int, int, tuple[int, ...], tuple[int, ...]]
-"""(total of all shares, share of an idle partition, running sums at the end of each busy partition, their positions in `available`)."""
+"""Total of all shares, share of an idle partition, running sums at the end of each busy partition, their positions."""
 
 @final
 class PartitionQueue:

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """Which queues have a batch that may leave, when the next linger ends, and whether the loop has to be woken for it.
 
-Knows queues and the states of their batches; knows no memory or records. Every call is made under the Accumulator's lock.
-Rule: a queue is listed once. The loop holds it from `take` until `refresh` says that nothing of it may leave.
+Knows queues and the states of their batches; knows no memory or records. Every call is made under the Accumulator's
+lock.
+Rule: a queue is listed once. The loop holds it from `take` until `refresh` returns False: nothing of it may leave.
 """
 import cython
 from cython.cimports.libc.math import INFINITY
@@ -66,7 +67,10 @@ class ReadyQueues:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def refresh(self, queue: PartitionQueue) -> cython.bint:
-        """Whether something of the queue may leave. If not, the loop no longer holds it and the next change lists it."""
+        """Whether something of the queue may leave.
+
+        If not, the loop no longer holds it and the next change lists it.
+        """
         queue._listed = self._may_leave(queue)
         return queue._listed
 
@@ -82,7 +86,10 @@ class ReadyQueues:
 
     @cython.cfunc
     def next_linger(self) -> object:
-        """When the oldest linger ends, or None. The loop wakes at that time; a linger that ends later does not wake it."""
+        """When the oldest linger ends, or None.
+
+        The loop wakes at that time; a linger that ends later does not wake it.
+        """
         self._wake_at = INFINITY
         if not self._lingering:
             return None

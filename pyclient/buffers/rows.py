@@ -2,8 +2,8 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """The records of a bulk, a chunk at a time, as pointers into the user's lists or Arrow buffers.
 
-One thread loads a chunk; the Accumulator then writes many of its records while it holds its lock once. A record that cannot be sent
-is rejected under its index, the others are sent.
+One thread loads a chunk; the Accumulator then writes many of its records while it holds its lock once. A record that
+cannot be sent is rejected under its index, the others are sent.
 Knows records; knows no batches, memory or partitions' queues.
 """
 import cython
@@ -63,9 +63,10 @@ def fill(rows: cython.pointer(Row), at: cython.Py_ssize_t, end: cython.Py_ssize_
 class Rows:
     """A chunk of records to append, in order. The fields are declared in rows.pxd.
 
-    *topics* are queues, or the error why a topic has none, and *names* theirs. ``convert(what, item)`` returns the bytes, partition or
-    timestamp of an item that is not one yet, or raises. *key_hash* is a partitioner's capsule (`pyclient.plugins.HashesKeys`), which
-    chooses for keyed records. ``on_rejected(error)`` is called for each record that is rejected.
+    *topics* are queues, or the error why a topic has none, and *names* theirs. ``convert(what, item)`` returns the
+    bytes, partition or timestamp of an item that is not one yet, or raises. *key_hash* is a partitioner's capsule
+    (`pyclient.plugins.HashesKeys`), which chooses for keyed records. ``on_rejected(error)`` is called for each record
+    that is rejected.
     """
 
     def __init__(self, deliveries: Deliveries, topics: list, names: list, convert: object, key_hash: object = None, on_rejected: object = None):
@@ -117,10 +118,10 @@ class Rows:
 
     def load(self, first: int64_t, values: list, keys: list | None, headers: list | None, stamps: list | None,
              partitions: list | None, topic_indexes: list | None, partition: int32_t, now: int64_t):
-        """Load the next chunk, at most `CHUNK` records, from lists that it may change (converted items are stored in them).
+        """Load the next chunk, at most `CHUNK` records. Converted items are stored in the lists passed in.
 
-        *headers* are header sections, *topic_indexes* index `topics`. Without *partitions*, *partition* is for all; -1 leaves the choice
-        to the key's hash or the sticky partition.
+        *headers* are header sections, *topic_indexes* index `topics`. Without *partitions*,
+        *partition* is for all; -1 leaves the choice to the key's hash or the sticky partition.
         """
         number: cython.Py_ssize_t
         column: list

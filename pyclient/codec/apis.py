@@ -67,7 +67,8 @@ class VersionRange(NamedTuple):
         return VersionRange(max(self.low, other.low), min(self.high, other.high))
 
 
-# Floors are what Kafka 4.x still accepts (M15) or older where an older broker costs nothing; ceilings are what is tested.
+# Floors are what Kafka 4.x still accepts (M15) or older where an older broker costs nothing; ceilings are what is
+# tested.
 SPOKEN: Final[Mapping[Api, VersionRange]] = {
     Api.PRODUCE: VersionRange(3, 13),
     Api.FETCH: VersionRange(4, 17),

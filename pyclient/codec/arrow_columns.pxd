@@ -23,5 +23,5 @@ cdef const unsigned char* value_at(Column column, Py_ssize_t row, Py_ssize_t* si
 # Upper bound, in bytes, of the header sections of rows *start* to *stop*.
 cdef Py_ssize_t section_bound(Column headers, Py_ssize_t start, Py_ssize_t stop) noexcept
 
-# Writes the header section of a row, gives its size.
+# Writes the header section of a row, returns its size.
 cdef Py_ssize_t header_section(Column headers, Py_ssize_t row, unsigned char* at) except -1

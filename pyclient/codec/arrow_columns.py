@@ -11,7 +11,10 @@ from cython.cimports.pyclient.codec.encode import put_bytes, put_varint
 
 @cython.cclass
 class Column:
-    """One column of a record batch; addresses are those of pyarrow's buffers. The fields are declared in arrow_columns.pxd."""
+    """One column of a record batch; addresses are those of pyarrow's buffers.
+
+    The fields are declared in arrow_columns.pxd.
+    """
 
     def __init__(self, keeps: object, length: cython.Py_ssize_t, offset: cython.Py_ssize_t, valid: uintptr_t, offsets: uintptr_t,
                  data: uintptr_t, items: Column = None, key: Column = None, value: Column = None):

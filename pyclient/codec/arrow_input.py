@@ -1,7 +1,7 @@
-"""Arrow data that is to be sent: any Arrow stream as record batches, and their columns in the few types that are written from.
+"""Arrow data to send: any Arrow stream as record batches, their columns in the few types that are encoded.
 
-Checks names and types, and says which column is wrong; the values are converted by Arrow, a batch at a time, and stay in its memory.
-Knows pyarrow (imported when asked for); knows no producers.
+Checks names and types; an error names the column. Arrow converts the values, a batch at a time, in its own memory.
+Knows pyarrow (imported on first use); knows no producers.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyclient.codec.arrow_columns import Column
 
 LAST_SECOND: Final = (2**63 - 1) // 1000
 ROWS: Final = 65_536
-"""Rows converted at a time: what conversion takes is bounded by it."""
+"""Rows converted at a time; bounds the memory of a conversion."""
 Lists: TypeAlias = tuple[list[Any], list[Any] | None, list[Any] | None, list[Any] | None, list[int] | None]
 """Values, keys, headers, timestamps, and each row's topic: 0 for none, else its place in `Batch.topics` plus one."""
 _BYTES: Final = "binary or string (also large, view, or a dictionary of them)"
@@ -66,7 +66,7 @@ class Batch:
 
 
 def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
-    """A null header has a null name, which is refused with its record."""
+    """A null header has a null name, for which its record is rejected."""
     if header is None:
         return None, None
     value = header["value"]
@@ -74,7 +74,7 @@ def _pair(header: Mapping[str, Any] | None) -> tuple[Any, Any]:
 
 
 def batches(data: Any, names: Names, *, free: Collection[str] = (), as_lists: bool = False) -> Iterator[Batch]:
-    """*data*, some rows at a time. What is wrong with its names or types is raised before the first.
+    """*data*, some rows at a time. Wrong names or types raise before the first.
 
     The parts in *free* may be of any type, for somebody makes bytes of them: they are read *as_lists* then.
 
@@ -107,7 +107,7 @@ def _reader(arrow: Any, data: Any) -> Any:
 
 
 def _checked(arrow: Any, schema: Any, names: Names, free: Collection[str]) -> dict[str, str]:
-    """The columns that are there, by what they are for, their types checked."""
+    """The existing columns by purpose, with checked types."""
     found: dict[str, str] = {}
     for part, name in names._asdict().items():
         if name is None:
@@ -214,12 +214,12 @@ def _milliseconds(arrow: Any, array: Any) -> Any:
     if arrow.types.is_timestamp(array.type) and array.type.unit == "s":
         array = _countable(arrow, array)
     if arrow.types.is_timestamp(array.type):
-        array = array.cast(arrow.timestamp("ms", array.type.tz), safe=False)  # cuts off what is finer
+        array = array.cast(arrow.timestamp("ms", array.type.tz), safe=False)  # truncates finer units
     return array.cast(arrow.int64())
 
 
 def _countable(arrow: Any, seconds: Any) -> Any:
-    """Those that milliseconds in 64 bits cannot count become the earliest moment, which is refused: not another one by overflow."""
+    """A time beyond 64 bits of milliseconds becomes the earliest one, which is refused; it must not wrap."""
     compute = import_module("pyarrow.compute")
     counts = seconds.cast(arrow.int64())
     countable = compute.and_(compute.less_equal(counts, LAST_SECOND), compute.greater_equal(counts, -LAST_SECOND))

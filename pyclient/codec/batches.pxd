@@ -21,7 +21,7 @@ cdef class RecordBatch:
     cdef bint opened
     cdef Py_ssize_t limit               # bytes that decompression may make
     cdef Py_ssize_t start               # where the batch begins in its view
-    cdef object view                    # memoryview of the reply, or of the records once they were decompressed
+    cdef object view                    # memoryview of the response, or of the decompressed records
     cdef const unsigned char* records_at
     cdef uint32_t* index                # where each record begins, counted from records_at
     cdef Totals* totals
@@ -36,12 +36,12 @@ cdef class RecordBatch:
     # Private.
     cdef int verify(self, object view) except -1
     cdef object decompressed(self, object body)
-    cdef int walk_records(self, object view, Py_ssize_t start, Py_ssize_t size) except -1
+    cdef int scan_all(self, object view, Py_ssize_t start, Py_ssize_t size) except -1
     cdef object corrupt(self, str why)
     cdef Py_ssize_t range_end(self, Py_ssize_t start, object stop) except -1
 
 
-# What RecordBatch.iter_records gives, for C callers that know it by its type.
+# The iterator of RecordBatch.iter_records, for C callers.
 cdef class BatchRecordIterator:
     cdef RecordBatch batch
     cdef str topic

@@ -2,11 +2,11 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """How batches and records are read: the bytes of record-batch format v2, checked before any of them is trusted.
 
-Reading has two steps. `read_batches` splits a reply and parses the fixed headers, cheap enough for the client's loop.
-`RecordBatch.open`, in the thread that wants the records, verifies the checksum, then decompresses, then walks every
-record once and checks every length. After it no byte can surprise: decoding repeats no check and cannot fail. Whatever
-is wrong raises `CorruptRecordError` and nothing else, before memory is taken for it.
-Knows nothing of positions, transactions or consumers.
+Reading has two steps. `read_batches` splits a response and parses the fixed headers, cheap enough for the client's loop.
+`RecordBatch.open`, in the thread that wants the records, verifies the checksum, then decompresses, then scans every
+record once and checks every length. Decoding afterwards repeats no check and cannot fail. Any damage raises
+`CorruptRecordError` and nothing else, before memory is allocated for it.
+Knows no positions, transactions or consumers.
 """
 import cython
 from cython.cimports.cpython.buffer import Py_buffer
@@ -102,7 +102,7 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """Where reading goes on after this batch."""
+        """The offset to read next, after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -112,7 +112,7 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> object:
-        """Who set the timestamps: the producer (CREATE_TIME) or the broker (LOG_APPEND_TIME)."""
+        """The source of the timestamps: the producer (CREATE_TIME) or the broker (LOG_APPEND_TIME)."""
         return TimestampType.LOG_APPEND_TIME if self.attributes & 8 else TimestampType.CREATE_TIME
 
     @property
@@ -164,9 +164,9 @@ class RecordBatch:
             self.verify(view)
         if self.attributes & 7 and self.size > 61:
             view = self.decompressed(view[self.start + 61 : self.start + self.size])
-            self.walk_records(view, 0, len(view))
+            self.scan_all(view, 0, len(view))
         else:
-            self.walk_records(view, self.start + 61, self.size - 61)
+            self.scan_all(view, self.start + 61, self.size - 61)
         return 0
 
     @cython.cfunc
@@ -193,12 +193,12 @@ class RecordBatch:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def walk_records(self, view: object, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
+    def scan_all(self, view: object, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.int:
         """Check every record in *size* bytes of *view* from *start*, then publish the batch as open."""
         scan: Scan
         index: cython.pointer(uint32_t)
         totals: cython.pointer(Totals)
-        walked: cython.Py_ssize_t = 0
+        sound: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = self.count
         last: int64_t = self.last_offset_delta
         buffer: cython.pointer(Py_buffer) = PyMemoryView_GET_BUFFER(view)
@@ -212,11 +212,11 @@ class RecordBatch:
         scan.at = records
         scan.end = records + size
         with cython.nogil:
-            walked = scan_records(cython.address(scan), totals, index, count, last)
-        if walked < count or scan.at != scan.end:
+            sound = scan_records(cython.address(scan), totals, index, count, last)
+        if sound < count or scan.at != scan.end:
             PyMem_RawFree(totals)
-            if walked < count:
-                raise self.corrupt(f"record {walked} of {count} is damaged: {fault_text(scan.fault)}")
+            if sound < count:
+                raise self.corrupt(f"record {sound} of {count} is damaged: {fault_text(scan.fault)}")
             raise self.corrupt(f"{scan.end - scan.at} bytes follow the last of its {count} records")
         with cython.critical_section(self):
             if self.opened:
@@ -225,7 +225,7 @@ class RecordBatch:
             self.totals = totals
             self.index = index
             self.records_at = records
-            self.view = view  # a compressed reply is not needed any more
+            self.view = view  # the compressed response is no longer needed
             self.opened = True
         return 0
 
@@ -261,7 +261,7 @@ class RecordBatch:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def range_end(self, start: cython.Py_ssize_t, stop: object) -> cython.Py_ssize_t:
-        """Open, and check a range of record indexes; give its end."""
+        """Open, and check a range of record indexes; return its end."""
         end: cython.Py_ssize_t
         self.ensure_open()
         end = self.count if stop is None else stop
@@ -270,7 +270,9 @@ class RecordBatch:
         return end
 
     def records(self, topic: str, partition: int, start: cython.Py_ssize_t = 0, stop: object = None) -> list:
-        """Records ``start`` to ``stop`` (indexes, not offsets; all by default) as a list. They keep nothing of the reply.
+        """Records ``start`` to ``stop`` (indexes, not offsets; all by default) as a list.
+
+        They keep nothing of the response.
 
         Raises:
             CorruptRecordError: as `open`.
@@ -288,7 +290,7 @@ class RecordBatch:
         return out
 
     def iter_records(self, topic: str, partition: int, start: cython.Py_ssize_t = 0, stop: object = None) -> object:
-        """As `records`, one at a time: each is built when asked for. The iterator keeps the batch alive."""
+        """As `records`, one at a time: each is built on demand. The iterator keeps the batch alive."""
         iterator: BatchRecordIterator = BatchRecordIterator.__new__(BatchRecordIterator)
         iterator.end = self.range_end(start, stop)
         iterator.position = start
@@ -343,7 +345,7 @@ class RecordBatch:
         """
         view: RecordView
         if not self.is_control:
-            raise ValueError(f"{self!r} is not a control batch; ask is_control first")
+            raise ValueError(f"{self!r} is not a control batch; check is_control first")
         self.ensure_open()
         if self.count == 0:
             return "NONE"
@@ -418,7 +420,7 @@ class BatchRecordIterator:
         return self.end - self.position
 
 
-# --- splitting a reply ----------------------------------------------------------------------------------------------
+# --- splitting a response ---
 
 
 @cython.cfunc
@@ -427,7 +429,7 @@ class BatchRecordIterator:
 def _whole(at: cython.p_const_uchar, rest: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Size of the batch at *at*; 0 if it is cut off by the end, as the last one of a response may be."""
     size: cython.Py_ssize_t
-    if rest < 17:  # up to the magic byte, without which nothing can be said
+    if rest < 17:  # up to the magic byte, which decides how to read the rest
         return 0
     size = 12 + cython.cast(cython.Py_ssize_t, _int32(at + 8))
     return size if size <= rest else 0

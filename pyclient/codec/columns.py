@@ -6,7 +6,7 @@ Two steps per chunk: add up what its records hold, which an opened batch already
 take one block of memory for all its columns, fill it in one pass without the GIL, and hand it over through the Arrow C
 data interface: ten calls into pyarrow for ten columns would cost more than a thousand records do. Arrow's string and
 binary columns count in 32 bits, so a chunk ends before one of them would hold more than `chunk_bytes`.
-Knows batches and pyarrow (imported when asked for), nothing of consumers.
+Knows batches and pyarrow (imported on first use); knows no consumers.
 """
 import cython
 from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc
@@ -49,7 +49,7 @@ _Columns = cython.struct(
 )
 
 
-# --- what is in it --------------------------------------------------------------------------------------------------
+# --- sizes of the columns ---
 
 
 @cython.cfunc
@@ -123,7 +123,7 @@ def _fits(totals: cython.pointer(Totals), limit: int64_t) -> cython.bint:
 def _measure(
     batch: RecordBatch, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, totals: cython.pointer(Totals), limit: int64_t
 ) -> cython.Py_ssize_t:
-    """Add records to *totals* while they fit within *limit*; give the index of the first that does not."""
+    """Add records to *totals* while they fit within *limit*; return the index of the first that does not."""
     position: cython.Py_ssize_t
     sums: Totals
     for position in range(start, stop):
@@ -261,7 +261,7 @@ class _Chunk:
     def take(
         self, topic: bytes, partition: int32_t, batch: RecordBatch, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Take in records from *start* on while they fit, at least one into an empty chunk; give the first left out."""
+        """Add records from *start* on while they fit, at least one to an empty chunk. Return the first not added."""
         sums: Totals = self.totals
         room: int64_t = (self.limit - self.topic_bytes) // len(topic) if topic else self.limit
         end: cython.Py_ssize_t = max(start, min(stop, start + room, start + self.limit - self.rows))
@@ -398,7 +398,7 @@ def _fill_headers(columns: cython.pointer(_Columns), view: cython.pointer(Record
 def _fill_records(
     columns: cython.pointer(_Columns), batch: RecordBatch, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.void:
-    """What differs from record to record."""
+    """Fill the columns that differ from record to record."""
     view: RecordView
     # Copies, which no byte written into a column can change: the compiler keeps them in registers.
     key: _Bytes = columns.key
@@ -441,7 +441,7 @@ def _fill_constants(
     partition: int32_t,
     timestamp_type: int32_t,
 ) -> cython.void:
-    """What is the same in all records of a part, from row *first* to the last one filled: loops that compile to few."""
+    """Fill the columns that are constant within a part, from row *first* on; these loops compile to few instructions."""
     row: cython.Py_ssize_t
     rows: cython.Py_ssize_t = columns.row - first
     used: int32_t = columns.topic.used
@@ -483,7 +483,7 @@ def _arrow() -> object:
 
 
 def _schema(arrow: object, headers: bool) -> object:
-    """What is nullable is what a record may lack: key, value, and the value of a header."""
+    """Nullable are the fields that a record may lack: key, value, and the value of a header."""
     fields: list = [
         arrow.field("topic", arrow.string(), nullable=False),
         arrow.field("partition", arrow.int32(), nullable=False),
@@ -518,7 +518,7 @@ def to_arrow(parts: object, *, headers: bool = True, chunk_bytes: int64_t = LARG
     end) of a `RecordBatch`. Columns: topic, partition, offset, timestamp (ms, UTC), timestamp_type (as
     `pyclient.records.TimestampType`), key, value and, unless ``headers`` is false, headers. A chunk of the table ends
     before one of its columns holds more than ``chunk_bytes``; a larger record has a chunk for itself. The table keeps
-    nothing of the reply.
+    nothing of the response.
 
     Raises:
         CorruptRecordError: a batch is damaged, as `RecordBatch.open`.

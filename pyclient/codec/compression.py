@@ -30,8 +30,8 @@ _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_STORED: Final = 1 << 31
 _XERIAL_HEADER: Final = XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
 _XERIAL_BLOCK: Final = 32 * 1024
-_SCRATCH: Final = 1024 * 1024  # what a thread keeps for compressing, at most
-_GZIP_PIECE: Final = 16 * 1024  # input and output steps: what they multiply to is all that is held besides the result
+_SCRATCH: Final = 1024 * 1024  # the largest scratch buffer that a thread keeps
+_GZIP_PIECE: Final = 16 * 1024  # input and output step; bounds the memory beside the result
 _GZIP_STEP: Final = 256 * 1024
 
 
@@ -59,7 +59,7 @@ class Compression(enum.IntEnum):
 
 
 class Levels:
-    """The levels of a codec: its range and what None stands for (KIP-390)."""
+    """The levels of a codec: its range and its default (KIP-390)."""
 
     def __init__(self, low: int, high: int, default: int) -> None:
         self.low, self.high, self.default = low, high, default
@@ -93,7 +93,7 @@ def checked_level(codec: Compression, level: int | None) -> int:
 
 
 def compress(codec: Compression, data: Data, level: int | None = None) -> Data:
-    """*data* as the records of a batch, compressed. ``NONE`` gives *data* itself.
+    """*data* as the records of a batch, compressed. ``NONE`` returns *data* itself.
 
     Levels are gzip 1 to 9 (default 6), lz4 1 to 17 (default 9, which is the fast compressor), zstd -131072 to 22
     (default 3; 1 is often both faster and as dense): ``compression.gzip.level`` and its like, KIP-390.
@@ -105,7 +105,7 @@ def compress(codec: Compression, data: Data, level: int | None = None) -> Data:
 
 
 def decompress(codec: int, data: Data, limit: int = DEFAULT_LIMIT) -> memoryview:
-    """What the compressed records of a batch hold, at most *limit* bytes.
+    """Decompress the records of a batch, to at most *limit* bytes.
 
     Memory is taken for what the data can hold by its own structure, and never for more than the limit.
 
@@ -131,11 +131,11 @@ _scratch: Final = threading.local()
 def _exact(compress_into: Callable[..., int], data: Data, level: int) -> bytes:
     """Compressed bytes of exact size, since they may be kept for long: a codec's own output buffer grows by doubling.
 
-    Each thread reuses one scratch buffer: a buffer that grows and is freed with every batch fragments the heap. The scratch buffer is
-    taken away while in use, because a signal handler may compress another batch meanwhile.
+    Each thread reuses one scratch buffer: a buffer that grows and is freed with every batch fragments the heap. The
+    scratch buffer is taken away while in use, because a signal handler may compress another batch meanwhile.
     """
     size = len(data)
-    bound = size + (size >> 3) + 1024  # more than gzip and zstd need for what cannot be compressed
+    bound = size + (size >> 3) + 1024  # more than gzip and zstd need for incompressible data
     kept = _scratch.__dict__
     out = kept.pop("out", None)
     if out is None or len(out) < bound:
@@ -211,7 +211,7 @@ def _too_large(limit: int) -> CorruptRecordError:
 
 
 def _filled(out: bytearray, used: int) -> memoryview:
-    """The first *used* bytes; what a loose bound took too much is given back."""
+    """The first *used* bytes; memory beyond them is freed."""
     if used * 2 < len(out):
         del out[used:]
     return memoryview(out)[:used]
@@ -234,7 +234,7 @@ def _from_gzip(data: memoryview, limit: int) -> memoryview:
             if len(out) > limit:
                 raise _too_large(limit)
             piece = member.unused_data if member.eof else member.unconsumed_tail
-    while not member.eof:  # what the last piece still holds back
+    while not member.eof:  # output that the decompressor still buffers
         rest = member.decompress(b"", min(_GZIP_STEP, limit - len(out) + 1))
         out += rest
         if len(out) > limit:

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True, embedsignature=True
-"""CRC-32C (Castagnoli): of bytes, and of a whole from its parts.
+"""CRC-32C (Castagnoli): of bytes, and of joined parts from the CRCs of each.
 
 A batch's checksum covers producer id, epoch and sequence, which are known only when the batch is sent, long after its
-records were checksummed. So the two parts are summed apart and combined: cost grows with the length's bits, not with it.
+records were checksummed. So the two parts are summed apart and combined: the cost grows with the number of
+bits of the length.
 """
 import cython
 from cython.cimports.libc.stdint import uint32_t, uint64_t

@@ -2,9 +2,9 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """How records and batches are written: the bytes of record-batch format v2 (KIP-98), and nothing about when or why.
 
-`put_record` is the hot path of the producer: C memory in, C memory out, no Python object, no allocation. The caller owns
-the memory and has made room. `batch_header` is separate from the records because producer id, epoch and sequence are
-known only when a batch leaves. `encode_batch` is the one-shot form for fixtures, fakes and tools.
+`put_record` is the hot path of the producer: C memory in, C memory out, no Python object, no allocation. The caller
+owns the memory and has made room. `batch_header` is separate from the records because producer id, epoch and sequence
+are known only when a batch leaves. `encode_batch` is the one-shot form for fixtures, fakes and tools.
 """
 import cython
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
@@ -231,7 +231,7 @@ def _header_fault(index: cython.Py_ssize_t, header: object) -> object:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _utf8(index: cython.Py_ssize_t, name: str, text: cython.pointer(cython.p_const_char)) -> cython.Py_ssize_t:
-    """Point *text* at the UTF-8 bytes of *name*, which it keeps; give their number."""
+    """Point *text* at the UTF-8 bytes of *name*, which it keeps; return their number."""
     size: cython.Py_ssize_t = 0
     try:
         text[0] = PyUnicode_AsUTF8AndSize(name, cython.address(size))
@@ -262,7 +262,7 @@ def _pairs(headers: object) -> list:
 
 
 def encode_headers(headers: object) -> bytes:
-    """A record's header section: the number of headers, then each name and value. ``None`` and empty give no headers.
+    """A record's header section: the number of headers, then each name and value. ``None`` and empty mean no headers.
 
     Raises:
         TypeError: an item is not a ``(str, bytes | None)`` pair; the message names its index.

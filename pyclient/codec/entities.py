@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
 """The control plane's messages: bytes to kio's typed entities with every length checked, and plain mappings to bytes.
 
-kio's schemas (generated from Kafka's own files) say what a message holds; nothing is decided here. kio's own
-decoder is not used: it trusts array lengths, and a hostile one ends the process. Differences from it: a ``records``
-field is a view of the input, not a copy; an error code from a newer broker is a plain int. Its encoder is not used either:
+kio's schemas (generated from Kafka's own files) say what a message holds; nothing is decided here. kio's own decoder
+is not used: it trusts array lengths, and a hostile one ends the process. Differences from it: a ``records`` field is
+a view of the input, not a copy; an error code from a newer broker is a plain int. Its encoder is not used either:
 writing from a mapping needs no entity made first, and takes a tenth of the time.
 """
 import cython
@@ -646,7 +646,7 @@ class Writer:
 
     @cython.ccall
     def take(self) -> bytes:
-        """What was written so far; writing goes on with nothing."""
+        """The bytes written so far; the writer is empty afterwards."""
         made: bytes = PyBytes_FromStringAndSize(cython.cast(cython.p_char, self.data), self.size)
         self.size = 0
         return made

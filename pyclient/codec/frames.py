@@ -1,7 +1,7 @@
 """How much a compressed frame can hold, read from its own structure before anything is decompressed.
 
-Decompressors grow their output until memory ends; a few hostile bytes become gigabytes. Every format here says in the
-clear how its blocks are cut, and a block's output is bounded. So one walk over the block headers bounds the whole, the
+Decompressors grow their output until memory ends; a few hostile bytes become gigabytes. Every format here has its
+block sizes uncompressed, and a block's output is bounded. So one pass over the block headers bounds the output, the
 output is allocated once, at most that large, and the decompressor can only fill it. Knows nothing of record batches.
 Formats: RFC 8878 (zstd), the LZ4 frame format 1.6, snappy's format description, and xerial's framing of snappy.
 """

@@ -1,7 +1,7 @@
-"""Requests and answers to bytes and back, for every API but the records inside a Produce request on its way out.
+"""Requests and responses to bytes and back, for every API but the records inside a Produce request on its way out.
 
-A message to be written is a plain mapping of Kafka's field names (as kio spells them), the same for every version; fields a version
-does not have are left out. Frames carry no length here: the connection adds it.
+A message to be written is a plain mapping of Kafka's field names (as kio spells them), the same for every version;
+fields a version does not have are left out. Frames carry no length here: the connection adds it.
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_flexible(api: Api, version: int) -> bool:
 
 
 class RequestHead(NamedTuple):
-    """What a request says of itself."""
+    """The header of a request."""
 
     api_key: int
     version: int
@@ -102,7 +102,7 @@ def decode_request(api: Api, version: int, frame: memoryview) -> Message:
 
 
 def encode_response(api: Api, version: int, correlation_id: int, fields: Fields) -> bytes:
-    """The bytes of an answer, header included, frame length not; the fields are given as for `encode_request`."""
+    """The bytes of a response, header included, frame length not; fields as for `encode_request`."""
     schema = response_schema(api, version)
     out = Writer()
     out.write(schema.__header_schema__, {"correlation_id": correlation_id})
@@ -119,7 +119,8 @@ def decode_response(api: Api, version: int, frame: memoryview) -> Message:
     """The response in *frame* (header included); its ``records`` fields are views of *frame*.
 
     Bytes after its end are ignored, as Java and librdkafka do: some brokers write such bytes (librdkafka's mock
-    cluster, after Metadata). Not in ApiVersions: there they show that the response was written in another version (M08).
+    cluster, after Metadata). Not in ApiVersions: there they show that the response was written in another version
+    (M08).
 
     Raises:
         ProtocolError: truncated or damaged.
@@ -130,9 +131,9 @@ def decode_response(api: Api, version: int, frame: memoryview) -> Message:
     try:
         message = reader.read(schema)
     except ProtocolError as error:
-        raise ProtocolError(f"{api.title} v{version} answer does not decode: {error}") from error
+        raise ProtocolError(f"{api.title} v{version} response does not decode: {error}") from error
     if reader.left and api is Api.API_VERSIONS:
-        raise ProtocolError(f"{api.title} v{version} answer has {reader.left} B after its end")
+        raise ProtocolError(f"{api.title} v{version} response has {reader.left} B after its end")
     return message
 
 

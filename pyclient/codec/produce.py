@@ -21,7 +21,7 @@ TOPIC_IDS_SINCE = 13
 
 
 class PartitionRecords(NamedTuple):
-    """What one partition gets: the pieces of its record batches, in order."""
+    """The data of one partition: the pieces of its record batches, in order."""
 
     partition: int
     pieces: Sequence[Buffer]
@@ -37,7 +37,10 @@ def encode_produce(
     topics: Mapping[str | UUID, Sequence[PartitionRecords]],
     transactional_id: str | None = None,
 ) -> list[Buffer]:
-    """The request's bytes in order, header included, frame length not. Keys of *topics* are ids from v13 on, else names."""
+    """The request's bytes in order, header included, frame length not.
+
+    Keys of *topics* are ids from v13 on, else names.
+    """
     flexible = is_flexible(Api.PRODUCE, version)
     header = Writer()
     write_header(header, Api.PRODUCE, version, correlation_id, client_id, flexible=flexible)
@@ -75,7 +78,7 @@ def _classic(length: int, width: str) -> bytes:
 
 
 class _Pieces:
-    """Small fields are gathered in one buffer; record bytes are put between as they are."""
+    """Collects small fields in one buffer and places record bytes between them, without a copy."""
 
     def __init__(self, header: bytes, length: _Length, flexible: bool) -> None:
         self._out = [header]

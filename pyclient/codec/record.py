@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True, embedsignature=True
-"""The record a consumer hands out. Knows its fields and nothing of batches, buffers or clients.
+"""The record that a consumer returns. Knows its fields; knows no batches, buffers or clients.
 
 A `Record` holds only bytes, text and C integers, so no cycle can go through it and the garbage collector never visits
 it: a million kept records cost the collector nothing. That is why key and value must be exact ``bytes``. A
@@ -94,7 +94,7 @@ class Record:
 
     @property
     def timestamp_type(self) -> object:
-        """Who set the timestamp, as a `pyclient.records.TimestampType`."""
+        """The source of the timestamp, as a `pyclient.records.TimestampType`."""
         return _TYPES[self._timestamp_type + 1]
 
     @property
@@ -147,7 +147,7 @@ def blank() -> Record:
 
 @cython.cfunc
 def _fields(record: Record) -> tuple:
-    """The fields in the order of the constructor; of a decoded record also what its deserializers made."""
+    """The fields in the order of the constructor; a decoded record's key and value objects too."""
     decoded_record: DecodedRecord
     fields: tuple = (
         record._topic,
@@ -168,7 +168,7 @@ def _fields(record: Record) -> tuple:
 
 @cython.cclass
 class DecodedRecord(Record):
-    """A record whose ``key`` and ``value`` are what the deserializers made; ``raw_key`` and ``raw_value`` are the bytes.
+    """A record with deserialized ``key`` and ``value``; ``raw_key`` and ``raw_value`` are the bytes.
 
     Everything else is as in `Record`. It hashes only if key and value do.
     """
@@ -186,12 +186,12 @@ class DecodedRecord(Record):
 
     @property
     def key(self) -> object:
-        """What the key deserializer made of ``raw_key``."""
+        """The key, deserialized from ``raw_key``."""
         return self._decoded_key
 
     @property
     def value(self) -> object:
-        """What the value deserializer made of ``raw_value``."""
+        """The value, deserialized from ``raw_value``."""
         return self._decoded_value
 
     @property
@@ -212,7 +212,7 @@ class DecodedRecord(Record):
 
 @cython.ccall
 def decoded(record: Record, key: object, value: object) -> DecodedRecord:
-    """*record* with its key and value replaced by what the user's deserializers made of them."""
+    """*record* with its deserialized key and value."""
     made: DecodedRecord = DecodedRecord.__new__(DecodedRecord)
     made._topic = record._topic
     made._partition = record._partition
@@ -228,7 +228,8 @@ def decoded(record: Record, key: object, value: object) -> DecodedRecord:
     return made
 
 
-# In the place of the properties above, which say the same: every record of a consumer is asked for these. A DecodedRecord has its own.
+# Members replace the properties above, for speed: these fields are read of every consumed record.
+# A DecodedRecord has its own.
 set_member(Record, b"topic", topic_at, b"Name of the topic.")
 set_member(Record, b"key", key_at, b"The key, or None.")
 set_member(Record, b"value", value_at, b"The value, or None (a tombstone in a compacted topic).")

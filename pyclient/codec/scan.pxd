@@ -1,4 +1,4 @@
-# The walk that checks the records of a batch. Nothing here touches a Python object but fault_text.
+# The scan that checks the records of a batch. Nothing here touches a Python object but fault_text.
 from libc.stdint cimport int64_t, uint32_t
 
 
@@ -20,7 +20,7 @@ cdef struct Scan:
     int fault                    # 0 while all is well, else see fault_text
 
 
-# Walks *count* records from scan.at, fills *totals* and notes in *index* where each begins. Gives the number of sound ones;
+# Scans *count* records from scan.at, fills *totals* and stores in *index* where each begins. Returns the number of sound ones;
 # when that is less than count, scan.fault says why. Offsets must ascend and end no later than *last*.
 cdef Py_ssize_t scan_records(Scan* scan, Totals* totals, uint32_t* index, Py_ssize_t count, int64_t last) noexcept nogil
 

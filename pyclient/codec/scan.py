@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
 # cython: freethreading_compatible=True
-"""Whether bytes are records: one walk over all of them, in which every length is checked before it is used.
+"""Whether bytes are records: one pass over all of them, in which every length is checked before it is used.
 
 Runs without the GIL, allocates nothing and stops at the first fault. What it has passed may be read without any check
 (`parse.pxd`). Numbers may be written longer than needed, as some clients do, but not wider than their type.
@@ -10,7 +10,7 @@ from cython.cimports.libc.stdint import int64_t, uint8_t, uint32_t, uint64_t
 from cython.cimports.libc.string import memset
 
 SMALLEST_BODY = cython.declare(cython.int, 6)  # attributes, timestamp, offset, key, value, headers: a byte each
-LONGEST_HEAD = cython.declare(cython.int, 11)  # of a usual record: length, attributes, timestamp, offset and key's length take 2, 1, 3, 3, 2
+LONGEST_HEAD = cython.declare(cython.int, 11)  # of a short record: length, attributes, timestamp, offset and key's length take 2, 1, 3, 3, 2
 
 # What may be wrong with a record, by the number in `Scan.fault`, as the end of a sentence about it.
 _FAULTS: tuple = (
@@ -32,7 +32,7 @@ _FAULTS: tuple = (
 @cython.nogil
 @cython.exceptval(check=False)
 def _long_varint(scan: cython.pointer(Scan), widest: cython.int) -> int64_t:
-    """A zig-zag varint of at most *widest* bits; what does not fit or end sets the fault and gives 0."""
+    """A zig-zag varint of at most *widest* bits; one that does not fit or end sets the fault and returns 0."""
     raw: uint64_t = 0
     low: uint64_t
     shift: cython.int = 0
@@ -54,7 +54,7 @@ def _long_varint(scan: cython.pointer(Scan), widest: cython.int) -> int64_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def _varint(scan: cython.pointer(Scan), widest: cython.int) -> int64_t:
-    """As `_long_varint`, with the usual one and two bytes done here."""
+    """As `_long_varint`; one and two bytes are decoded here."""
     raw: uint64_t
     if scan.end - scan.at >= 2:
         raw = scan.at[0]
@@ -73,7 +73,7 @@ def _varint(scan: cython.pointer(Scan), widest: cython.int) -> int64_t:
 @cython.nogil
 @cython.exceptval(check=False)
 def _bytes(scan: cython.pointer(Scan), fault: cython.int) -> int64_t:
-    """Step over a length and its content; give the length, -1 for null. Too long sets *fault*."""
+    """Read a length and skip its content; return the length, -1 for null. Too long sets *fault*."""
     size: int64_t = _varint(scan, 32)
     if size < -1 or size > scan.end - scan.at:
         scan.fault = scan.fault or fault
@@ -157,7 +157,7 @@ def _scan_headers(scan: cython.pointer(Scan), totals: cython.pointer(Totals), co
 @cython.nogil
 @cython.exceptval(check=False)
 def _scan_record(scan: cython.pointer(Scan), totals: cython.pointer(Totals), before: int64_t, last: int64_t) -> int64_t:
-    """Step over one record, adding to *totals*; give its offset delta, which must lie above *before* and not above *last*."""
+    """Check one record and add it to *totals*. Return its offset delta: above *before*, at most *last*."""
     rest: cython.p_const_uchar = scan.end
     size: int64_t = _varint(scan, 32)
     delta: int64_t
@@ -191,7 +191,7 @@ def _scan_record(scan: cython.pointer(Scan), totals: cython.pointer(Totals), bef
     return delta
 
 
-# --- the usual record -------------------------------------------------------------------------------------------------
+# --- short records ---
 
 
 @cython.cfunc
@@ -199,7 +199,7 @@ def _scan_record(scan: cython.pointer(Scan), totals: cython.pointer(Totals), bef
 @cython.nogil
 @cython.exceptval(check=False)
 def _short_varint(at: cython.p_const_uchar, value: cython.pointer(int64_t), three: cython.bint) -> cython.p_const_uchar:
-    """Read a varint of at most two bytes, or *three*, all of which may be read; where it ends, NULL when it is longer."""
+    """Read a varint of at most two bytes (*three* if set), all readable. Return its end, NULL when it is longer."""
     raw: uint64_t = at[0]
     if raw < 0x80:
         at += 1
@@ -219,12 +219,13 @@ def _short_varint(at: cython.p_const_uchar, value: cython.pointer(int64_t), thre
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _usual_record(
+def _short_record(
     at: cython.p_const_uchar, end: cython.p_const_uchar, totals: cython.pointer(Totals), delta: cython.pointer(int64_t), last: int64_t
 ) -> cython.p_const_uchar:
-    """Where the record at *at* ends if it is sound, without headers and with short numbers. NULL says nothing: `_scan_record` knows.
+    """Where the record at *at* ends if it is sound, without headers and with short numbers.
 
-    Nearly all records are such, and half the time does for them, since all this looks at stays in registers.
+    NULL decides nothing: `_scan_record` does. Nearly all records are of this kind and take half the time here, because
+    everything stays in registers.
     """
     number: int64_t = 0
     key: int64_t = 0
@@ -235,7 +236,7 @@ def _usual_record(
     if at == cython.NULL or number < SMALLEST_BODY or number > end - at:
         return cython.NULL
     end = at + number
-    at = _short_varint(at + 1, cython.address(number), True)  # behind the attributes: the timestamp
+    at = _short_varint(at + 1, cython.address(number), True)  # after the attributes: the timestamp
     if at == cython.NULL:
         return cython.NULL
     at = _short_varint(at, cython.address(number), True)
@@ -283,7 +284,7 @@ def scan_records(
     memset(totals, 0, cython.sizeof(Totals))
     for position in range(count):
         index[position] = cython.cast(uint32_t, scan.at - start)
-        after = _usual_record(scan.at, scan.end, totals, cython.address(delta), last)
+        after = _short_record(scan.at, scan.end, totals, cython.address(delta), last)
         if after != cython.NULL:
             scan.at = after
             continue

@@ -1,7 +1,7 @@
-"""The groups that Java's assignors were asked to share out, over several rebalances each, and where their answers stand.
+"""The groups whose partitions Java's assignors assigned, over several rebalances each, and the file of results.
 
-`SCENARIOS` are drawn from their numbers at each run. As a program (``python -m tests.data.assignor_questions``) it writes them for
-``java/AssignorVectors.java``, which plays them with an assignor of its own for every member, and writes what each member was given.
+Each of the `scenarios` is drawn from its number. As a program (``python -m tests.data.assignor_questions``) the module
+writes them for ``java/AssignorVectors.java``, which runs them with one assignor per member and writes the assignments.
 """
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ COUNT: Final = 1_600
 RACKS: Final = ("east", "west", "north", "south")
 MOST_BROKERS: Final = 6
 NAMES: Final = ("consumer", "c", "billing-service", "\uff5e", "😀", "grüße")
-"""Client ids; in UTF-16, and so in Java, the smiley comes before the wave."""
+"""Client ids; in UTF-16, and so in Java, the smiley sorts before the wave."""
 
 
 class Member(NamedTuple):
-    """A member in one rebalance. ``claims`` None: what it was given last, in the generation of then."""
+    """A member in one rebalance. ``claims`` None: its last assignment, in that generation."""
 
     id: str
     instance: str | None
@@ -34,7 +34,7 @@ class Member(NamedTuple):
     topics: tuple[str, ...]
     claims: tuple[TopicPartition, ...] | None = None
     generation: int = -1
-    tells: bool = True
+    reports_generation: bool = True
     """Whether its subscription has the generation, as from version 2 on."""
 
 
@@ -54,7 +54,7 @@ class Scenario(NamedTuple):
 
 
 class Draw:
-    """Choices that every release of Python makes alike: of `random`, only what it promises to keep."""
+    """Choices that are the same in every release of Python: they use only what `random` guarantees."""
 
     def __init__(self, seed: int) -> None:
         self._bits = Random(seed).getrandbits
@@ -64,7 +64,7 @@ class Draw:
         return self._bits(32) % count
 
     def chance(self, percent: int) -> bool:
-        """True so often."""
+        """True in *percent* of the calls."""
         return self.below(100) < percent
 
     def pick(self, several: Sequence[T]) -> T:
@@ -88,7 +88,7 @@ class Story:
         self.racks = {node: self.draw.pick(self.rack_choices) for node in range(1, MOST_BROKERS + 1)}
         self.replicas = 1 + self.draw.below(3)
         self.alike = self.draw.chance(50)
-        self.all_tell = self.draw.chance(85)
+        self.all_report = self.draw.chance(85)
         self.topics: dict[str, tuple[tuple[int, ...], ...]] = {}
         self.members: dict[str, Member] = {}
         self.away: dict[str, Member] = {}
@@ -99,7 +99,7 @@ class Story:
             self.join()
 
     def create_topic(self) -> None:
-        """Names say nothing of the order they come in; numbers of partitions are often the same."""
+        """Names do not follow the order of creation; partition counts are often equal."""
         name = f"{self.draw.pick('qwertz')}{len(self.topics)}"
         count = self.draw.pick((1, 2, 3, 4, 4, 6, 6, 12, 24)) * (self.scale if self.draw.chance(70) else 1)
         self.topics[name] = tuple(self.placed() for _ in range(count))
@@ -110,7 +110,7 @@ class Story:
         return tuple(1 + (first + each) % MOST_BROKERS for each in range(self.replicas))
 
     def wished(self) -> tuple[str, ...]:
-        """What a member wants: seldom nothing, or a topic that is not there."""
+        """The topics of a member: rarely none, or one that does not exist."""
         if self.draw.chance(3):
             return ()
         several = self.draw.some(list(self.topics), 60) or (self.draw.pick(list(self.topics)),)
@@ -123,10 +123,10 @@ class Story:
         instance = f"i{self.draw.below(10**6)}" if self.draw.chance(20) else None
         rack = self.draw.pick((*self.rack_choices, *self.rack_choices, None)) if self.rack_choices != (None,) else None
         wants = self.wish if self.alike else self.wished()
-        self.members[name] = Member(name, instance, rack, wants, tells=self.all_tell or self.draw.chance(50))
+        self.members[name] = Member(name, instance, rack, wants, reports_generation=self.all_report or self.draw.chance(50))
 
     def change(self) -> None:
-        """What happens between two rebalances."""
+        """Change the group between two rebalances."""
         for name, member in list(self.away.items()):
             self.members[name] = member
             del self.away[name]
@@ -154,7 +154,7 @@ class Story:
             self.members[name] = self.members[name]._replace(topics=self.wished())
 
     def rebalance(self, number: int) -> Rebalance:
-        """As the group is now; sometimes members claim what they like."""
+        """The current group; sometimes members make false claims."""
         members = dict(self.members)
         several = [TopicPartition(topic, each) for topic, replicas in self.topics.items() for each in range(len(replicas))]
         if self.draw.chance(12):
@@ -176,8 +176,7 @@ class Story:
                 claims[self.draw.pick(names)][each] = None
         return claims
 
-    def told(self) -> Scenario:
-        """All of it."""
+    def scenario(self) -> Scenario:
         rebalances = [self.rebalance(1)]
         for number in range(2, 3 + self.draw.below(4)):
             self.change()
@@ -186,12 +185,12 @@ class Story:
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All of them, each from its number."""
-    return (Story(number).told() for number in range(COUNT))
+    """Every scenario, in order."""
+    return (Story(number).scenario() for number in range(COUNT))
 
 
 def written(scenario: Scenario) -> Iterator[str]:
-    """Lines of words parted by tabs; ``-`` is nothing, ``=`` what it was given last."""
+    """Lines of fields separated by tabs; ``-`` is none, ``=`` the member's last assignment."""
     yield f"scenario\t{scenario.assignor}"
     for node, rack in scenario.racks.items():
         yield f"broker\t{node}\t{rack or '-'}"
@@ -202,20 +201,20 @@ def written(scenario: Scenario) -> Iterator[str]:
         for each in rebalance.members:
             claims = "=" if each.claims is None else ",".join(f"{topic}:{number}" for topic, number in each.claims) or "-"
             yield "\t".join((
-                "member", each.id, each.instance or "-", each.rack or "-", ",".join(each.topics) or "-", claims, str(each.generation), str(int(each.tells))))
+                "member", each.id, each.instance or "-", each.rack or "-", ",".join(each.topics) or "-", claims, str(each.generation), str(int(each.reports_generation))))
         yield "share"
 
 
 def questions() -> bytes:
-    """All that the program reads."""
+    """The input of the Java program."""
     return "".join(f"{line}\n" for scenario in scenarios() for line in written(scenario)).encode()
 
 
 def answers() -> Iterator[dict[str, list[TopicPartition]] | str]:
-    """What Java gave in each rebalance, or the name of the exception that it raised; a scenario ends with one."""
+    """Java's assignment in each rebalance, or the name of the exception it raised, which ends the scenario."""
     digest, *lines = gzip.decompress(ANSWERS.read_bytes()).decode().splitlines()
     if digest != hashlib.sha256(questions()).hexdigest():
-        raise AssertionError(f"{ANSWERS.name} answers other questions: generate it again, as README.md says")
+        raise AssertionError(f"{ANSWERS.name} was made for other scenarios: generate it again, as README.md describes")
     for line in lines:
         yield line[1:] if line.startswith("!") else dict(_share(each) for each in line.split("|"))
 

@@ -1,7 +1,8 @@
-"""The questions that other clients' partitioners were asked, and where their answers stand.
+"""The input given to other clients' partitioners, and the files with their output.
 
-`KEYS` are keys with the number of partitions to choose among; `TURNS` are tables of queue lengths with random draws. As a program
-(``python -m tests.data.partition_vectors keys`` or ``turns``) it writes them for the programs beside it, which write the answers.
+`KEYS` are keys with the number of partitions to choose among; `TURNS` are tables of queue lengths with random draws.
+As a program (``python -m tests.data.partition_vectors keys`` or ``turns``) the module writes them for the
+programs beside it, which write the output.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ DRAWS: Final = 32
 
 
 class Turns(NamedTuple):
-    """Queue lengths of the candidates, how many partitions were left out beside them, and random draws from 0 to 2^31 - 1."""
+    """Queue lengths of the candidates, the number of other partitions, and random draws from 0 to 2^31 - 1."""
 
     lengths: list[int]
     left_out: int
@@ -59,12 +60,12 @@ TURNS: Final = [_turns(number) for number in range(400)]
 
 
 def answers(name: str) -> list[int]:
-    """The partitions that stand in a file of this folder."""
+    """The partitions in a file of this folder."""
     return [each for (each,) in struct.iter_unpack(">H", (DATA / name).read_bytes())]
 
 
 def as_bytes(numbers: list[int]) -> bytes:
-    """Partitions as such a file holds them."""
+    """Partitions in the format of such a file."""
     return struct.pack(f">{len(numbers)}H", *numbers)
 
 

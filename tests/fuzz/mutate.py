@@ -1,9 +1,9 @@
 """Reads randomly damaged batches for a while and reports: ``python tests/fuzz/mutate.py SECONDS SEED``.
 
 A process of its own, so that a crash is a failed test and not a lost test run, and its memory can be measured. Starts
-from the fixtures that Java wrote and from batches of our own. Half of the damaged batches get a correct checksum, so that
-the damage reaches decompressors and record parsing. The data ends where an
-unreadable page begins: reading one byte too many ends the process.
+from the fixtures that Java wrote and from batches of our own. Half of the damaged batches get a correct checksum, so
+that the damage reaches decompressors and record parsing. The data ends where an unreadable page begins: reading one
+byte too many ends the process.
 """
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from pyclient.codec.crc import crc32c
 from pyclient.codec.encode import encode_batch
 from pyclient.errors import CorruptRecordError
 
-LIMIT: Final = 4 * 2**20  # what a batch may decompress to here
+LIMIT: Final = 4 * 2**20  # the most bytes that a batch decompresses to
 FIXTURES: Final = Path(__file__).resolve().parents[1] / "fixtures" / "batches"
 EDGES: Final = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
 HOSTILE: Final = (-1, 0, 1, 2**7, 2**15, 2**24, 2**31 - 1, -(2**31))
 
 
 def corpus() -> list[bytes]:
-    """What is damaged: whole files, so that batches behind a damaged one are met too."""
+    """The data to damage: complete files, so that batches after a damaged one are read too."""
     files = [path.read_bytes() for path in sorted(FIXTURES.glob("*.bin"))]
     rows = [(i, b"k%d" % i, b"v" * (i * 7), [(f"h{i}", None), ("é", b"x" * i)][: i % 3]) for i in range(40)]
     plain = [encode_batch([(0, None, b"v" * length, None)]) for length in (0, 1, 62, 63, 64, 200)]
@@ -62,7 +62,7 @@ def damaged(chance: random.Random, data: bytes) -> bytes:
 
 
 def healed(data: bytes) -> bytes:
-    """With the first batch's length and checksum made right; what follows it becomes part of it."""
+    """*data* as one batch with a correct length and checksum."""
     out = bytearray(data)
     if len(out) >= 61:
         struct.pack_into(">i", out, 8, len(out) - 12)
@@ -71,7 +71,7 @@ def healed(data: bytes) -> bytes:
 
 
 class Fenced:
-    """Memory at whose end a page begins that cannot be read."""
+    """Memory that ends at an unreadable page."""
 
     def __init__(self, size: int) -> None:
         self._memory = mmap.mmap(-1, (-(-size // mmap.PAGESIZE) + 1) * mmap.PAGESIZE)
@@ -88,13 +88,13 @@ class Fenced:
 
 
 def read_all(data: bytes | memoryview) -> int:
-    """Every way of reading; gives the number of records. Raises CorruptRecordError, and nothing else ever."""
+    """Read in every way; return the number of records. Raises CorruptRecordError, and nothing else ever."""
     batches = read_batches(data, decompression_limit=LIMIT)
     return sum(map(read_one, batches))
 
 
 def read_one(batch: RecordBatch) -> int:
-    """All of one batch; what two ways of reading say must agree."""
+    """All of one batch; two ways of reading must agree."""
     records = batch.records("t", 0)
     if records != list(batch.iter_records("t", 0)) or len(records) != batch.count:
         raise AssertionError("two ways of reading disagree")
@@ -112,7 +112,7 @@ def read_one(batch: RecordBatch) -> int:
 
 
 def peak_mib() -> int:
-    """The most memory this process has had, in MiB; 0 where the platform does not say."""
+    """The peak memory of this process in MiB; 0 where the platform does not report it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
@@ -121,7 +121,7 @@ def peak_mib() -> int:
 
 
 def main(seconds: float, seed: int) -> None:
-    """Damage and read until the time is over; print what happened as JSON."""
+    """Damage and read for *seconds*; print the counts as JSON."""
     faulthandler.enable()
     chance = random.Random(seed)
     sources = corpus()

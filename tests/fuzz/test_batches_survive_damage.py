@@ -1,4 +1,4 @@
-"""Damaged and hostile batches raise one error, crash nothing, and take no more memory than they may."""
+"""Damaged and hostile batches raise one error, never crash, and take bounded memory."""
 from __future__ import annotations
 
 import itertools
@@ -79,7 +79,7 @@ def test_a_damaged_batch_is_read_or_refused_and_nothing_else(
 
 @given(records=RECORDS, changes=CHANGES)
 @settings(max_examples=400, deadline=None)
-def test_behind_a_right_checksum_we_accept_exactly_what_an_independent_reader_accepts(
+def test_with_a_correct_checksum_we_accept_exactly_what_an_independent_reader_accepts(
     records: list[RecordFields], changes: list[tuple[str, int, int | bytes]]
 ) -> None:
     whole = encode_batch(records)
@@ -95,7 +95,7 @@ def test_behind_a_right_checksum_we_accept_exactly_what_an_independent_reader_ac
 
 
 @given(data=st.binary(max_size=400))
-def test_bytes_that_never_were_a_batch_are_refused_or_empty(data: bytes) -> None:
+def test_arbitrary_bytes_are_rejected_or_empty(data: bytes) -> None:
     outcome(data)
 
 
@@ -128,12 +128,12 @@ def test_random_mutations_of_every_fixture_are_read_or_refused_within_bounded_me
     report = json.loads(run.stdout)
     print(report)
     assert report["rounds"] > 100
-    assert report["read"] > 0 < report["refused"]  # both paths were walked
+    assert report["read"] > 0 < report["refused"]  # both paths were taken
     # A batch may decompress to 4 MiB here; records, columns and the allocator's slack come on top.
     assert report["grown_mib"] <= 64
 
 
-# --- the usual record's short way ------------------------------------------------------------------------------------
+# --- the fast path of short records ---
 
 EDGES: Final = st.sampled_from((0, 1, 2, 63, 64, 127, 128, 8191, 8192, 2**20 - 1, 2**20))
 SIZES: Final = st.sampled_from((-1, 0, 1, 2, 3, 57, 58, 59, 63, 64) * 8 + (8182, 8183, 8191, 8192))
@@ -171,7 +171,7 @@ def test_one_wrong_number_in_a_short_record_is_found_or_harmless_as_for_a_plain_
 
 @st.composite
 def nearly_usual(draw: st.DrawFn) -> bytes:
-    """A record without headers, at the edges of what is short; one of its numbers may be wrong, or longer than needed."""
+    """A record without headers, near the longest short form; one of its numbers may be wrong or too long."""
     fault, off, longer = draw(st.sampled_from(FAULTS)), draw(st.sampled_from((-1, 0, 1))), draw(st.sampled_from((0, 0, 1, 2, 4)))
 
     def number(name: str, right: int) -> bytes:
@@ -188,7 +188,7 @@ def nearly_usual(draw: st.DrawFn) -> bytes:
 @settings(max_examples=1000, deadline=None)
 @given(records=st.lists(nearly_usual(), min_size=1, max_size=2), last=EDGES, cut=st.sampled_from((0, 0, 0, 1, 2, 3, 6)),
        behind=st.sampled_from((b"", b"\x00" * 16, b"\x80" * 16, b"\x01" * 16)))
-def test_short_records_are_accepted_or_rejected_as_by_a_plain_reader_whatever_follows(
+def test_short_records_are_accepted_or_rejected_as_by_a_plain_reader(
     records: list[bytes], last: int, cut: int, behind: bytes
 ) -> None:
     head = changed(encode_batch([(0, None, b"", ())]), {"count": len(records), "last_offset_delta": last}, heal=False)[:61]

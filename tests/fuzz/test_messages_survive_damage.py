@@ -1,4 +1,4 @@
-"""Answers of the control plane, damaged at random: read or refused with ProtocolError, never more, and cheaply."""
+"""Randomly damaged control-plane responses: read or rejected with ProtocolError, in bounded memory."""
 from __future__ import annotations
 
 import contextlib
@@ -19,11 +19,11 @@ from tests.unit.codec.entity_strategies import RESPONSES, entities
 EVERY_ANSWER = [pytest.param(schema, id=schema.__module__.removeprefix("kio.schema.")) for schema in RESPONSES]
 HURTFUL: Final = [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff\xff\xff\x0f", b"\xff" * 10, b"\xfe", b"\0"]
 OBJECT_PER_BYTE: Final = 300
-"""An entity of two bytes on the wire is an object: the most memory that one byte of input may take."""
+"""The most memory per byte of input: two bytes may become an entity object."""
 
 
 def damaged(wire: bytes, random_: random.Random) -> bytes:
-    """Flip, cut, repeat, or put a hurtful number somewhere."""
+    """Flip, cut, repeat, or insert an extreme number."""
     data = bytearray(wire)
     for _ in range(random_.randint(1, 4)):
         at = random_.randint(0, len(data))
@@ -48,7 +48,7 @@ def survives(schema: type, wire: bytes) -> None:
 @pytest.mark.parametrize("schema", EVERY_ANSWER)
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data(), seed=st.integers(0, 2**32))
-def test_M12_a_damaged_answer_is_read_or_refused_with_ProtocolError(schema: type, data: st.DataObject, seed: int) -> None:
+def test_M12_a_damaged_response_is_read_or_rejected_with_ProtocolError(schema: type, data: st.DataObject, seed: int) -> None:
     wire = written(data.draw(entities(schema)))
     random_ = random.Random(seed)
     for _ in range(60):
@@ -58,13 +58,13 @@ def test_M12_a_damaged_answer_is_read_or_refused_with_ProtocolError(schema: type
 @pytest.mark.parametrize("schema", EVERY_ANSWER)
 @settings(max_examples=20)
 @given(wire=st.binary(max_size=300))
-def test_M12_arbitrary_bytes_are_read_or_refused_with_ProtocolError(schema: type, wire: bytes) -> None:
+def test_M12_arbitrary_bytes_are_read_or_rejected_with_ProtocolError(schema: type, wire: bytes) -> None:
     survives(schema, wire)
 
 
 @pytest.mark.parametrize("schema", EVERY_ANSWER)
 @pytest.mark.parametrize("fill", [b"\0", b"\x01", b"\x02", b"\x7f", b"\xff", b"\0\0\0\x01", b"\0\0\x27\x10"])
-def test_M12_memory_grows_with_the_bytes_that_came_and_not_with_what_they_say(schema: type, fill: bytes) -> None:
+def test_M12_memory_grows_with_the_bytes_received_and_not_with_the_lengths_they_claim(schema: type, fill: bytes) -> None:
     wire = fill * (20_000 // len(fill))
     schema_of(schema)
     survives(schema, wire[:100])

@@ -1,6 +1,7 @@
-"""What holds for every test of threads: they change places all the time, by a seed that is printed, and leave none behind.
+"""Fixtures of every thread test: frequent switches by a printed seed, and no thread left running.
 
-``PYCLIENT_THREADS_SEEDS`` says which seeds run: ``7`` that one, ``0:500`` five hundred (`make threads-long`). Left out, a few do.
+``PYCLIENT_THREADS_SEEDS`` chooses the seeds: ``7`` is one seed, ``0:500`` five hundred (`make threads-long`).
+Unset, a few run.
 """
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def _none_left(_restless: None) -> Iterator[None]:
 
 @pytest.fixture
 def coin(seed: int, monkeypatch: pytest.MonkeyPatch) -> Coin:
-    """Decides who lets others run; clients and buffers made by the test ask it at the edges of their locks."""
+    """Decides which thread yields; clients and buffers of the test toss it at the edges of their locks."""
     print(f"\nPYCLIENT_THREADS_SEEDS={seed} repeats this")
     made = Coin(seed)
     put_edges(monkeypatch, made)

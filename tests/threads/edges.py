@@ -1,9 +1,9 @@
-"""Yields at the edges of locks: what two threads may do between any two steps, they do here often.
+"""Yields at the edges of locks, so that rare interleavings of threads become frequent.
 
-Locks of the client's Python modules are replaced by ones that toss a seeded coin before and after each acquire and release;
-the compiled Accumulator's lock cannot be replaced, so the coin is tossed before and after its calls, in what it calls
-under the lock (the clock), and in what it does between two turns of the lock (compression, checksums).
-The same seed gives each thread the same tosses. What the operating system makes of them it does not give.
+Locks of the client's Python modules are replaced by ones that toss a seeded coin before and after each acquire and
+release; the compiled Accumulator's lock cannot be replaced, so the coin is tossed before and after its calls, in what
+it calls under the lock (the clock), and in what it does between two holds of the lock (compression, checksums). The
+same seed gives each thread the same tosses; the operating system's schedule is not repeated.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITH_THREADING: Final = (
 ROUTER_SEND_PATH: Final = Router.send_path
 SHORT: Final = 1e-6
 LONG: Final = 5e-4
-"""Seconds: long enough for another thread to do a whole step."""
+"""Seconds: long enough for a complete step of another thread."""
 
 
 class Coin:
@@ -45,7 +45,7 @@ class Coin:
             self._never.acquire(timeout=LONG if toss < self._chance / 20 else SHORT)
 
     def heads(self) -> bool:
-        """One toss of two equal sides."""
+        """A fair toss."""
         return self._random().random() < 0.5
 
     def _random(self) -> Random:
@@ -142,7 +142,7 @@ def edgy(make: Callable[..., Accumulator], coin: Coin, *, clock: Callable[[], fl
 
 
 def _send_path(router: Router, buffers: EdgyAccumulator, coin: Coin) -> SendPath | None:
-    """Half of the producers have the compiled fast path, which calls the accumulator itself; the others take the slow path, which has edges."""
+    """Half of the producers keep the compiled fast path; the others take the slow path, which has edges."""
     return ROUTER_SEND_PATH(router, buffers._inner) if coin.heads() else None
 
 

@@ -1,4 +1,4 @@
-"""Threads that begin at once, are watched, and leave nothing behind."""
+"""Threads that start at once, are watched for hangs, and all end with the test."""
 from __future__ import annotations
 
 import faulthandler
@@ -17,7 +17,7 @@ LIMIT_S: Final = 30.0
 
 
 class Team:
-    """Runs works in threads of their own; the first error of any is raised, and a hang fails with every thread's stack."""
+    """Runs each function in a thread of its own; raises the first error, and fails a hang with every thread's stack."""
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
         self._limit_s = limit_s
@@ -25,16 +25,16 @@ class Team:
         self.errors: list[BaseException] = []
 
     def add(self, name: str, work: Callable[[], object]) -> None:
-        """Have *work* done by a thread called *name*: its coin is seeded by that."""
+        """Run *work* in a thread called *name*, which seeds its coin."""
         self._works.append((name, work))
 
     def add_many(self, count: int, work: Callable[[int], object]) -> None:
-        """Have ``work(n)`` done for each n below *count*."""
+        """Run ``work(n)`` for each n below *count*, each in its own thread."""
         for number in range(count):
             self.add(f"{work.__name__}-{number}", lambda number=number: work(number))  # type: ignore[misc]  # bound early on purpose
 
     def run(self) -> None:
-        """Begin all at once and wait for their end."""
+        """Start all threads at once and wait for their end."""
         gate = threading.Barrier(len(self._works))
         threads = [threading.Thread(target=self._run, args=(gate, work), name=name, daemon=True) for name, work in self._works]
         for thread in threads:
@@ -56,7 +56,7 @@ class Team:
 
 
 def stacks() -> str:
-    """Where every thread of the process is."""
+    """The stack of every thread of the process."""
     with tempfile.TemporaryFile("w+") as file:
         faulthandler.dump_traceback(file)
         file.seek(0)
@@ -64,15 +64,15 @@ def stacks() -> str:
 
 
 def watched(done: threading.Event, what: str, limit_s: float = LIMIT_S) -> None:
-    """Wait for *done*; fail with every thread's stack when it does not come."""
+    """Wait for *done*; fail with every thread's stack when it is not set in time."""
     if not done.wait(limit_s):
-        pytest.fail(f"{what} did not come within {limit_s} s\n{stacks()}")
+        pytest.fail(f"no {what} within {limit_s} s\n{stacks()}")
 
 
 def assert_none_left(before: set[threading.Thread]) -> None:
-    """Every thread that was started since *before* ends."""
+    """Check that every thread started since *before* ends."""
     try:
         eventually(lambda: set(threading.enumerate()) <= before, 5.0)
     except AssertionError:
         left = sorted(thread.name for thread in set(threading.enumerate()) - before)
-        pytest.fail(f"threads are left: {left}\n{stacks()}")
+        pytest.fail(f"threads still running: {left}\n{stacks()}")

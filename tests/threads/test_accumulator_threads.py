@@ -1,4 +1,7 @@
-"""Many threads append to one Accumulator while another drains it: every record once, in its thread's order, all memory back."""
+"""Many threads append to one Accumulator while another drains it.
+
+Every record is sent once, in its thread's order, and all memory returns.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -23,16 +26,19 @@ THREADS = 6
 RECORDS = 300
 PARTITIONS = 3
 PATIENCE_S = 0.0005
-"""Of senders that give up: about as long as a grant takes."""
+"""How long impatient senders wait: about as long as a grant takes."""
 
 
 def restless(coin: Coin, **options: Any) -> Any:
-    """An accumulator that tosses the coin wherever it can be made to."""
+    """An accumulator that tosses the coin wherever possible."""
     return EdgyAccumulator(accumulator(coin.around(Clock()), partitions=PARTITIONS, **options), coin)  # type: ignore[arg-type]  # a clock all the same
 
 
 def append(buffers: Accumulator, partition: int, value: bytes, patience: Random | None = None) -> Delivery:
-    """As a producer's send does: wait in line while there is no memory. With *patience* it may leave the line and join it again."""
+    """As a producer's send: wait while there is no memory.
+
+    With *patience* it may leave the waiters and join them again.
+    """
     topic = buffers.topic("orders")
     assert topic is not None
     delivery = buffers.append(topic, partition, -1, None, value, None)
@@ -51,7 +57,10 @@ def append(buffers: Accumulator, partition: int, value: bytes, patience: Random 
 
 
 class Drain:
-    """The loop's part: takes what is ready, sends some again, settles the rest with true offsets. Ends when all is settled."""
+    """The loop's side: takes ready queues, retries some batches, completes the others with their offsets.
+
+    Ends when all batches are done.
+    """
 
     def __init__(self, buffers: Accumulator, seed: int) -> None:
         self.buffers = buffers
@@ -63,7 +72,7 @@ class Drain:
         buffers.on_ready = self.wake.set
 
     def end(self) -> None:
-        """No more comes: it settles what is there."""
+        """No more records follow: complete the remaining batches and stop."""
         self.ended = True
         self.wake.set()
 
@@ -151,17 +160,17 @@ def assert_order_of_threads(log: list[bytes]) -> None:
 
 
 def kind(seed: int) -> dict[str, Any]:
-    """Plenty of memory or hardly any, compressed or not: each seed takes another pair."""
+    """Much or little memory, compressed or not: the combination depends on the seed."""
     return {"memory": 12_000 if seed & 1 else 1_000_000, "compression": Compression.LZ4 if seed & 2 else Compression.NONE}
 
 
-def test_every_record_arrives_once_in_its_threads_order_and_learns_its_offset(seed: int, coin: Coin) -> None:
+def test_every_record_is_stored_once_in_its_threads_order_and_its_delivery_has_its_offset(seed: int, coin: Coin) -> None:
     buffers = restless(coin, batch_size=2_000, linger=0.001, **kind(seed))
     drain, senders = Drain(buffers, seed), Senders(buffers, seed)
     team = Team()
 
     def look() -> None:
-        """What metrics, flushes and new views of the cluster do meanwhile."""
+        """Metrics, flushes and metadata updates, concurrently."""
         chance = Random(seed)
         while not senders.last.is_set():
             assert 0 <= buffers.pool.used <= buffers.pool.total
@@ -179,7 +188,7 @@ def test_every_record_arrives_once_in_its_threads_order_and_learns_its_offset(se
     senders.assert_stored(drain)
 
 
-def test_what_is_sent_while_another_thread_closes_is_accepted_and_settled_or_refused(seed: int, coin: Coin) -> None:
+def test_a_record_sent_while_another_thread_closes_is_delivered_or_rejected(seed: int, coin: Coin) -> None:
     buffers = restless(coin, batch_size=2_000, linger=0.001, **kind(seed))
     drain, senders = Drain(buffers, seed), Senders(buffers, seed)
     team = Team()
@@ -200,8 +209,8 @@ def test_what_is_sent_while_another_thread_closes_is_accepted_and_settled_or_ref
     senders.assert_stored(drain)
 
 
-def test_batches_given_up_while_others_fill_and_seal_them_give_every_byte_back(seed: int, coin: Coin) -> None:
-    """The one who expires batches races with those who fill and seal them; no failed record goes uncounted."""
+def test_batches_dropped_while_other_threads_fill_and_seal_them_return_all_memory(seed: int, coin: Coin) -> None:
+    """One thread expires batches that others fill and seal; every failed record is counted."""
     observer = Observer()
     buffers = restless(coin, memory=40_000, batch_size=1_000, compression=Compression.ZSTD, observer=observer)
     senders = Senders(buffers, seed)

@@ -1,4 +1,4 @@
-"""Bulks and single records from many threads at once, with much memory or hardly any: each once, in its thread's order."""
+"""Bulks and single records from many threads at once, with much or little memory: each once, in order."""
 from __future__ import annotations
 
 import threading
@@ -17,7 +17,7 @@ BULKS = 12
 THREADS = 4
 
 
-def test_bulks_of_many_threads_arrive_once_in_their_order_and_learn_their_offsets(seed: int, coin: Coin) -> None:
+def test_bulks_of_many_threads_are_stored_once_in_their_order_and_deliveries_have_the_offsets(seed: int, coin: Coin) -> None:
     buffers = restless(coin, batch_size=2_000, linger=0.001, **kind(seed))
     drain, team, observer = Drain(buffers, seed), Team(), Observer()
     made: list[tuple[bytes, Any]] = []
@@ -30,7 +30,7 @@ def test_bulks_of_many_threads_arrive_once_in_their_order_and_learn_their_offset
             values = [f"{number}:{count + at}:".encode().ljust(chance.randint(10, 300), b"x") for at in range(chance.randint(1, 60))]
             count += len(values)
             deliveries = send_many(buffers, observer, values, partition=chance.choice([-1, 0, 1, 2]),
-                                   starved=lambda rows: stand_in_line(buffers, rows, chance))
+                                   starved=lambda rows: wait_for_memory(buffers, rows, chance))
             made.extend(zip(values, deliveries, strict=True))
         end()
 
@@ -58,8 +58,8 @@ def test_bulks_of_many_threads_arrive_once_in_their_order_and_learn_their_offset
     assert buffers.pool.waiting == 0
 
 
-def stand_in_line(buffers: Accumulator, rows: Any, chance: Random) -> None:
-    """As a producer waits; some leave the line and join it again."""
+def wait_for_memory(buffers: Accumulator, rows: Any, chance: Random) -> None:
+    """Wait as a producer does; some leave the waiters and join them again."""
     granted = threading.Event()
 
     def wait(_: Waiter) -> None:

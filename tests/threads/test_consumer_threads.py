@@ -1,4 +1,4 @@
-"""A consumer that threads hand to each other, fight for, wake and close, on a broker."""
+"""A consumer that several threads use in turn or at once, wake and close, on a broker."""
 from __future__ import annotations
 
 import contextlib
@@ -33,9 +33,9 @@ def consumer(cluster: FakeCluster, **options: Any) -> Consumer:
     return Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest", **options)
 
 
-def test_threads_that_take_turns_read_what_follows_the_last_seek_and_commit_what_they_read(
+def test_threads_in_turn_read_the_records_after_the_last_seek_and_commit_what_they_read(
         cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
-    """One thread at a time by a lock of the user's, with wake-ups from another that no position may notice."""
+    """The user's lock lets one thread in at a time; wake-ups from another change no position."""
     where = stored(cluster, topic)
     mine = threading.Lock()
     expected = [0]
@@ -153,7 +153,7 @@ def test_every_wakeup_ends_a_poll_that_waits_or_the_next_one(cluster: FakeCluste
         team.run()
 
 
-def test_a_thread_that_wakes_a_poll_can_close_the_consumer_and_the_others_learn_it(
+def test_a_thread_that_wakes_a_poll_can_close_the_consumer_and_the_other_threads_get_an_error(
         cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
     where = stored(cluster, topic)
     reader = consumer(cluster)

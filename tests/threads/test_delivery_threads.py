@@ -30,13 +30,13 @@ def batch(observer: Observer, count: int = RECORDS) -> tuple[list[Delivery], Bat
     return [each for each in made if each is not None], only.result
 
 
-def test_P23_the_first_outcome_stands_and_every_waiter_and_callback_gets_it_once(seed: int, coin: Coin) -> None:
+def test_P23_the_first_outcome_counts_and_every_waiter_and_callback_gets_it_once(seed: int, coin: Coin) -> None:
     for _ in range(ROUNDS):
         settle_twice(coin)
 
 
 def settle_twice(coin: Coin) -> None:
-    """Of five records two are waited for, two have callbacks, and one is not looked at."""
+    """Of five records two have waiters, two have callbacks, and one has neither."""
     observer = Observer()
     deliveries, result = batch(observer)
     won: list[str] = []
@@ -69,7 +69,7 @@ def settle_twice(coin: Coin) -> None:
     assert observer.take_failures()[0] == (1 if won == ["lost"] else 0)
 
 
-def test_a_wait_that_ends_early_leaves_nothing_behind_and_disturbs_no_other(seed: int, coin: Coin) -> None:
+def test_a_wait_that_times_out_leaves_no_waiter_and_affects_no_other(seed: int, coin: Coin) -> None:
     deliveries, result = batch(Observer())
     ended: list[bool] = []
     team = Team()
@@ -91,7 +91,7 @@ def test_a_wait_that_ends_early_leaves_nothing_behind_and_disturbs_no_other(seed
     assert ended == [True] * 5
 
 
-def test_P23_callbacks_run_in_the_order_of_their_records_also_those_added_while_it_completes(seed: int, coin: Coin) -> None:
+def test_P23_callbacks_run_in_the_order_of_their_records_even_when_added_during_completion(seed: int, coin: Coin) -> None:
     observer = ThreadObserver("callbacks")
     observer.dispatch = coin.around(observer.dispatch)  # type: ignore[method-assign]
     orders = [called_while_added(observer, coin) for _ in range(ROUNDS)]

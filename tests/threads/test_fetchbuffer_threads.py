@@ -1,4 +1,4 @@
-"""The loop fills a FetchBuffer while the user's thread takes, gives back, seeks and pauses, and a third one wakes it."""
+"""The loop fills a FetchBuffer while the user's thread takes, returns, seeks and pauses; a third thread wakes it."""
 from __future__ import annotations
 
 import queue
@@ -12,14 +12,14 @@ from pyclient.records import TopicPartition
 from tests.threads.edges import Coin
 from tests.threads.team import Team, watched
 
-WHERES: Final = [TopicPartition("orders", number) for number in range(3)]
+PARTITIONS: Final = [TopicPartition("orders", number) for number in range(3)]
 AHEAD: Final = 2
 TAKES: Final = 400
 WAKES: Final = 60
 
 
 class Counts(dict[TopicPartition, int]):
-    """Numbers between whose reading and writing others may run: what only a lock keeps together."""
+    """Counts that yield to other threads between reading and writing, so that a missing lock shows."""
 
     def __init__(self, coin: Coin) -> None:
         super().__init__()
@@ -33,22 +33,22 @@ class Counts(dict[TopicPartition, int]):
 
 
 class Filler:
-    """The loop's part: keeps a few chunks ahead of the user, one record each, and obeys the commands."""
+    """The loop's side: keeps a few chunks ahead of the user, one record each, and runs its commands."""
 
     def __init__(self, buffer: FetchBuffer, coin: Coin) -> None:
         self.buffer = buffer
         self.coin = coin
-        self.generations = dict.fromkeys(WHERES, 0)
-        self.positions = dict.fromkeys(WHERES, 0)
+        self.generations = dict.fromkeys(PARTITIONS, 0)
+        self.positions = dict.fromkeys(PARTITIONS, 0)
         self.commands: queue.SimpleQueue[tuple[Callable[[], object], threading.Event]] = queue.SimpleQueue()
         self.wake = threading.Event()
         self.ended = False
         buffer.on_room = self.wake.set
-        for tp in WHERES:
+        for tp in PARTITIONS:
             buffer.renew(tp, 0)
 
     def do(self, work: Callable[[], object]) -> None:
-        """Have the loop do *work*; called by the user's thread, which waits for it."""
+        """Run *work* on the loop; called by the user's thread, which waits for it."""
         done = threading.Event()
         self.commands.put((work, done))
         self.wake.set()
@@ -60,13 +60,13 @@ class Filler:
         self.buffer.renew(tp, self.generations[tp])
 
     def run(self) -> None:
-        wanting = dict.fromkeys(WHERES)
+        wanting = dict.fromkeys(PARTITIONS)
         while not self.ended:
             self.wake.clear()
             while not self.commands.empty():
                 work, done = self.commands.get()
                 work()
-                wanting.update(dict.fromkeys(WHERES))
+                wanting.update(dict.fromkeys(PARTITIONS))
                 done.set()
             wanting.update(dict.fromkeys(self.buffer.take_drained()))
             for tp in list(wanting):
@@ -80,18 +80,18 @@ class Filler:
             position = self.positions[tp]
             self.positions[tp] = position + 1
             self.coin()
-            self.buffer.put(Chunk(tp, generation - 1, position, (), position + 1, 10))  # the answer to a fetch from before the seek
+            self.buffer.put(Chunk(tp, generation - 1, position, (), position + 1, 10))  # the response to a fetch before the seek
             self.buffer.put(Chunk(tp, generation, position, (), position + 1, 10))
 
 
 class Reader:
-    """The user's part: knows what must come next of each partition."""
+    """The user's side: knows the next expected offset of each partition."""
 
     def __init__(self, buffer: FetchBuffer, filler: Filler, seed: int) -> None:
         self.buffer = buffer
         self.filler = filler
         self.chance = Random(seed)
-        self.expected = dict.fromkeys(WHERES, 0)
+        self.expected = dict.fromkeys(PARTITIONS, 0)
         self.taken = 0
         self.heard = 0
         self.woken = threading.Semaphore(0)
@@ -104,9 +104,9 @@ class Reader:
                 self.woken.release()
             self.take()
             if self.chance.random() < 0.1:
-                self.seek(self.chance.choice(WHERES), self.chance.randrange(1000))
+                self.seek(self.chance.choice(PARTITIONS), self.chance.randrange(1000))
             if self.chance.random() < 0.1:
-                self.pause(self.chance.sample(WHERES, 1))
+                self.pause(self.chance.sample(PARTITIONS, 1))
         self.filler.ended = True
         self.filler.wake.set()
 
@@ -127,11 +127,11 @@ class Reader:
         self.expected[tp] = position
         self.filler.do(lambda: self.filler.seek(tp, position))
 
-    def pause(self, wheres: list[TopicPartition]) -> None:
-        self.filler.do(lambda: self.buffer.pause(wheres))
+    def pause(self, tps: list[TopicPartition]) -> None:
+        self.filler.do(lambda: self.buffer.pause(tps))
 
 
-def test_C03_data_comes_in_order_and_none_from_before_a_seek_and_every_wakeup_is_heard(seed: int, coin: Coin) -> None:
+def test_C03_data_comes_in_order_without_any_from_before_a_seek_and_every_wakeup_ends_a_wait(seed: int, coin: Coin) -> None:
     buffer = FetchBuffer()
     buffer._counts = Counts(coin)
     buffer.on_data = coin
@@ -140,7 +140,7 @@ def test_C03_data_comes_in_order_and_none_from_before_a_seek_and_every_wakeup_is
     team = Team()
 
     def wake() -> None:
-        """Never two at once, which would be heard as one."""
+        """Never two at once: they would end only one wait."""
         for _ in range(WAKES):
             buffer.wake()
             assert reader.woken.acquire(timeout=20), "a wakeup was lost"
@@ -150,7 +150,7 @@ def test_C03_data_comes_in_order_and_none_from_before_a_seek_and_every_wakeup_is
     team.add("read", reader.run)
     team.add("loop", filler.run)
     team.run()
-    for tp in WHERES:
+    for tp in PARTITIONS:
         buffer.renew(tp, None)
     assert (len(buffer), buffer.bytes) == (0, 0)
-    assert [buffer.count(tp) for tp in WHERES] == [0, 0, 0]
+    assert [buffer.count(tp) for tp in PARTITIONS] == [0, 0, 0]

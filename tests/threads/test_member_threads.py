@@ -1,4 +1,4 @@
-"""Members of one group whose threads really run at once: one is handed from thread to thread and woken, others come and go."""
+"""Members of one group in threads: one is used by several threads in turn and woken, others join and leave."""
 from __future__ import annotations
 
 import contextlib
@@ -18,11 +18,11 @@ from tests.threads.team import Team
 PARTITIONS: Final = 4
 RECORDS: Final = 400
 GUESTS: Final = 6
-"""How often the other member comes and goes."""
+"""How often the other member joins and leaves."""
 
 
 class Listener:
-    """Knows what a member owns, and that nothing comes twice or goes unasked."""
+    """Tracks a member's partitions; none is assigned twice or revoked without being assigned."""
 
     def __init__(self) -> None:
         self.owned: set[TopicPartition] = set()
@@ -42,7 +42,7 @@ class Listener:
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-def test_a_member_handed_from_thread_to_thread_shares_with_others_and_nothing_is_left_out(
+def test_a_member_used_by_several_threads_shares_with_others_and_no_record_is_skipped(
         cluster: FakeCluster, topic: str, seed: int, coin: Coin, assignor: str) -> None:
     cluster.create_topic(topic, PARTITIONS)
     with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=500) as producer:

@@ -1,4 +1,4 @@
-"""Calls into a client's loop from many threads, while another one ends it."""
+"""Calls into a client's loop from many threads, while another thread stops it."""
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +15,7 @@ ROUNDS: Final = 15
 CALLS: Final = 20
 
 
-def test_a_call_gets_its_result_or_ClientClosed_whenever_the_portal_ends_and_nothing_is_left(seed: int, coin: Coin) -> None:
+def test_a_call_returns_its_result_or_raises_ClientClosedError_whenever_the_portal_stops(seed: int, coin: Coin) -> None:
     before = set(threading.enumerate())
     chance = Random(seed)
     for _ in range(ROUNDS):
@@ -38,7 +38,7 @@ def stop_while_others_call(coin: Coin, turns: int) -> None:
     def call(_: int) -> None:
         for work in [*[short] * CALLS, endless]:
             try:
-                outcomes.append(portal.call(coin.around(work)))  # between being let in and being handed to the loop
+                outcomes.append(portal.call(coin.around(work)))  # between its admission and its start on the loop
             except ClientClosedError:
                 outcomes.append("refused")
 

@@ -1,4 +1,4 @@
-"""A producer used by many threads at once, on a broker: what each accepted record is owed, it gets once."""
+"""A producer used by many threads at once, on a broker: each accepted record has one outcome."""
 from __future__ import annotations
 
 import threading
@@ -19,7 +19,7 @@ MEMORY: Final = 64_000
 
 
 class Senders:
-    """Threads that send through one producer, and what they were given."""
+    """Threads that send through one producer, and their deliveries."""
 
     def __init__(self, producer: Producer, topic: str, seed: int) -> None:
         self.producer = producer
@@ -31,7 +31,7 @@ class Senders:
         self.left = THREADS
 
     def send(self, number: int) -> None:
-        """Each record goes to a partition of its own choice and says whose it is and which."""
+        """Each record names its partition, and its value the thread and number."""
         chance = Random(f"{self.seed}:{number}")
         try:
             for count in range(RECORDS):
@@ -45,12 +45,12 @@ class Senders:
             self.left -= 1
 
     def flush(self, sent: list[Delivery]) -> None:
-        """Everything *sent* before is settled after it."""
+        """Every earlier delivery is done after a flush."""
         self.producer.flush()
         assert all(delivery.done() for delivery in sent)
 
     def look(self) -> None:
-        """What monitoring does meanwhile; it gets figures, or ClientClosedError."""
+        """Read metrics, as monitoring does: values or ClientClosedError."""
         while self.left:
             figures = self.producer.metrics()
             assert 0 <= figures["buffer-available-bytes"] <= MEMORY
@@ -61,13 +61,16 @@ class Senders:
 
 
 def open_producer(cluster: FakeCluster, seed: int) -> Producer:
-    """Small batches, so that they fill and seal all the time; every other seed compresses."""
+    """Small batches, which fill and are sealed often; every other seed compresses."""
     options: dict[str, Any] = {"compression_type": "lz4"} if seed & 1 else {}
     return Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=2_000, buffer_memory=MEMORY, linger_ms=1, **options)
 
 
 def assert_each_once_and_in_order(found: list[Record], accepted: list[Delivery], called: list[Delivery]) -> None:
-    """Every accepted record is stored once, at the offset of its delivery, in its thread's order; each callback ran once, in offset order."""
+    """Every accepted record is stored once, at the offset of its delivery, in its thread's order.
+
+    Each callback ran once, in offset order.
+    """
     results = [delivery.result(0) for delivery in accepted]
     assert sorted((each.partition, each.offset) for each in found) == sorted((each.partition, each.offset or 0) for each in results)
     last: dict[tuple[int, bytes | None], int] = defaultdict(lambda: -1)
@@ -78,7 +81,7 @@ def assert_each_once_and_in_order(found: list[Record], accepted: list[Delivery],
     assert len(called) == len({id(each) for each in called}) == len(accepted)
 
 
-def test_what_threads_send_and_flush_at_once_is_stored_once_in_each_threads_order_and_gives_its_memory_back(
+def test_records_sent_and_flushed_by_many_threads_are_stored_once_in_order_and_return_their_memory(
         cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
     cluster.create_topic(topic, 2)
     with open_producer(cluster, seed) as producer:
@@ -106,7 +109,7 @@ def test_callbacks_of_a_partition_run_in_the_order_of_its_offsets_whichever_thre
         assert offsets == sorted(offsets)
 
 
-def test_what_is_sent_while_threads_close_is_settled_or_refused_and_nothing_is_left(
+def test_a_record_sent_while_threads_close_is_delivered_or_rejected(
         cluster: FakeCluster, topic: str, seed: int, coin: Coin) -> None:
     cluster.create_topic(topic, 2)
     producer = open_producer(cluster, seed)

@@ -1,4 +1,4 @@
-"""What handlers of signals may do wherever they interrupt the main thread, and what Ctrl-C and finalizers find there."""
+"""Signal handlers, Ctrl-C and finalizers may run anywhere in the main thread, and may use the clients."""
 from __future__ import annotations
 
 import gc
@@ -55,7 +55,7 @@ assert sum(batch.count for batch in made.flush_open()) == sent + handled == made
 
 
 class Interrupted(FetchBuffer):
-    """A signal arrives while it looks for data: the handler calls wakeup()."""
+    """A signal arrives before the wait for data: the handler calls wakeup()."""
 
     def _next(self) -> Entry | None:
         if not self.woken:
@@ -63,7 +63,7 @@ class Interrupted(FetchBuffer):
         return super()._next()
 
 
-def test_a_wakeup_from_a_handler_that_interrupts_the_look_for_data_ends_the_wait_that_follows() -> None:
+def test_a_wakeup_from_a_handler_that_interrupts_a_poll_before_its_wait_ends_the_wait() -> None:
     buffer = Interrupted()
     team = Team()
     team.add("poll", lambda: buffer.wait(None))
@@ -72,7 +72,7 @@ def test_a_wakeup_from_a_handler_that_interrupts_the_look_for_data_ends_the_wait
     assert not buffer.take_wake()
 
 
-def test_a_handler_may_send_wherever_it_interrupts_a_send() -> None:
+def test_a_handler_may_send_while_it_interrupts_a_send() -> None:
     done = subprocess.run([sys.executable, "-c", STORM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -88,12 +88,12 @@ async def one() -> int:
     return 1
 
 
-def test_a_handler_may_call_wherever_it_interrupts_a_call(portal: Portal) -> None:
+def test_a_handler_may_call_while_it_interrupts_a_call(portal: Portal) -> None:
     found: list[int] = []
     team = Team()
 
     def interrupted() -> Coroutine[None, None, int]:
-        """Runs while the portal lets a call in."""
+        """Runs while the portal admits a call."""
         found.append(portal.call(one))
         return one()
 
@@ -102,7 +102,7 @@ def test_a_handler_may_call_wherever_it_interrupts_a_call(portal: Portal) -> Non
     assert found == [1, 1]
 
 
-def test_a_handler_may_end_the_portal_wherever_it_interrupts_a_call(portal: Portal) -> None:
+def test_a_handler_may_stop_the_portal_while_it_interrupts_a_call(portal: Portal) -> None:
     refused: list[ClientClosedError] = []
     team = Team()
 
@@ -120,7 +120,7 @@ def test_a_handler_may_end_the_portal_wherever_it_interrupts_a_call(portal: Port
     assert refused
 
 
-def test_ctrl_c_while_a_batch_is_compressed_leaves_it_sealed_and_its_partition_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_Ctrl_C_while_a_batch_is_compressed_seals_it_uncompressed_and_blocks_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     buffers = accumulator(Clock(), compression=Compression.LZ4)
     orders = buffers.topic("orders")
     assert orders is not None
@@ -143,8 +143,8 @@ def test_ctrl_c_while_a_batch_is_compressed_leaves_it_sealed_and_its_partition_g
     assert buffers.pool.used == 0
 
 
-def test_a_producer_that_is_collected_while_its_accumulator_is_locked_blocks_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The collector may run in whatever allocates: also in the loop's thread, which holds the lock."""
+def test_a_producer_that_is_garbage_collected_under_its_accumulators_lock_blocks_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector may run in any allocation, also in the loop's thread while it holds the lock."""
     producers = [Producer(bootstrap_servers="127.0.0.1:1")]
     core = producers[0]._core
     producers[0].itself = producers[0]  # type: ignore[attr-defined]  # only the collector will find it

@@ -371,7 +371,7 @@ class Loop:
         return found
 
 
-def test_the_loop_is_woken_by_every_new_batch_until_it_has_looked_and_by_nothing_else() -> None:
+def test_the_loop_is_woken_by_every_new_batch_until_take_ready_and_by_nothing_else() -> None:
     clock = Clock()
     buffers = accumulator(clock, batch_size=1000, linger=1000)
     loop = Loop(buffers, clock)
@@ -404,7 +404,7 @@ def test_the_loop_is_not_woken_for_a_linger_that_ends_after_its_next_timer() -> 
     assert loop.wakes == 1, "no linger is left that it would look for"
 
 
-def test_the_loop_is_not_woken_for_a_queue_that_it_holds_until_it_hears_that_nothing_of_it_may_leave() -> None:
+def test_the_loop_is_not_woken_for_a_queue_that_it_holds_until_still_ready_returns_False() -> None:
     clock = Clock()
     buffers = accumulator(clock, batch_size=1000, linger=1000)
     queue, loop = topic_of(buffers).queues[0], Loop(buffers, clock)
@@ -425,7 +425,10 @@ def test_the_loop_is_not_woken_for_a_queue_that_it_holds_until_it_hears_that_not
 
 
 def test_a_queue_is_listed_once_although_the_loop_sent_its_batch_before_the_wake_up() -> None:
-    """A batch that comes back has the loop hold its queue again. What is sealed meanwhile is listed, sent, and listed again."""
+    """A batch that comes back has the loop hold its queue again.
+
+    What is sealed meanwhile is listed, sent, and listed again.
+    """
     clock = Clock()
     buffers = accumulator(clock, batch_size=1000, linger=1000)
     queue, loop = topic_of(buffers).queues[0], Loop(buffers, clock)
@@ -487,7 +490,7 @@ def leave(buffers: Accumulator, partition: int) -> None:
     buffers.release(batch)
 
 
-def test_P05_a_batch_that_memory_is_short_for_waits_for_some_to_grow_with_instead_of_leaving_small() -> None:
+def test_P05_a_batch_without_memory_to_grow_waits_for_some_instead_of_leaving_small() -> None:
     buffers = crowded()
     orders = topic_of(buffers)
     assert put(buffers, b"x" * 900) is None
@@ -508,7 +511,7 @@ def test_P05_a_batch_that_memory_is_short_for_waits_for_some_to_grow_with_instea
     assert buffers.pool.used == 5 * 2048 + 4096
 
 
-def test_P05_what_was_granted_to_grow_with_begins_a_batch_if_the_other_has_left_meanwhile() -> None:
+def test_P05_memory_granted_to_grow_a_batch_opens_a_new_one_if_that_batch_has_left() -> None:
     buffers = crowded()
     waiter = add_waiter(buffers, 0, b"x" * 900, lambda: None)
     leave(buffers, 0)
@@ -522,7 +525,7 @@ def test_P05_what_was_granted_to_grow_with_begins_a_batch_if_the_other_has_left_
     assert buffers.pool.used == 6 * 2048 + 4096
 
 
-def test_P09_a_grant_that_is_not_needed_any_more_goes_back() -> None:
+def test_P09_an_unused_grant_returns_to_the_pool() -> None:
     buffers = crowded()
     waiter = add_waiter(buffers, 0, b"x" * 900, lambda: None)
     for partition in (0, 1, 2):
@@ -603,7 +606,7 @@ def test_timestamps_too_far_apart_for_one_batch_begin_another() -> None:
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE])
 @given(fill=st.booleans(), count=st.integers(1, 20))
 @settings(max_examples=10)
-def test_what_does_not_get_smaller_is_sent_as_it_is(codec: Compression, fill: bool, count: int) -> None:
+def test_a_batch_that_compression_does_not_shrink_is_sent_uncompressed(codec: Compression, fill: bool, count: int) -> None:
     buffers = accumulator(Clock(), compression=codec)
     values = [b"x" * 500 if fill else noise(500 + number) for number in range(count)]
     for value in values:
@@ -630,7 +633,7 @@ def test_compressed_output_is_accounted_instead_of_the_buffer() -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
-def test_P07_a_batch_given_up_while_it_is_sealed_keeps_its_buffer_until_then(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_P07_a_batch_dropped_while_it_is_sealed_keeps_its_buffer_until_it_is_sealed(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
     buffers = accumulator(Clock(), compression=codec)
     put(buffers, b"x" * 1000)
     buffers.flush_open()
@@ -652,7 +655,7 @@ def test_P07_a_batch_given_up_while_it_is_sealed_keeps_its_buffer_until_then(cod
     assert decoded(later) == [(WALL_MS, None, b"later", [])]
 
 
-def test_records_that_cannot_be_compressed_fail_and_hold_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_cannot_be_compressed_fail_and_block_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object) -> bytes:
         raise MemoryError("no more")
 

@@ -89,7 +89,7 @@ def values_of(batches: list[bytes]) -> list[bytes | None]:
 
 @given(sizes=st.lists(st.integers(0, 3_000), max_size=60), partition=st.sampled_from([-1, 1]))
 @settings(max_examples=60)
-def test_a_bulk_makes_the_very_batches_that_single_records_make(sizes: list[int], partition: int) -> None:
+def test_a_bulk_makes_the_same_batches_as_single_records(sizes: list[int], partition: int) -> None:
     one, many = (accumulator(Clock(), batch_size=4_000) for _ in range(2))
     values = [noise(size) for size in sizes]
     for value in values:
@@ -118,7 +118,7 @@ def test_P31_records_without_a_key_stick_to_a_partition_for_a_batch_then_to_anot
     assert min(later - before for before, later in itertools.pairwise(switches)) > 4_000 // 137 - 1
 
 
-def test_a_rejected_record_stops_no_other_and_its_error_has_its_index() -> None:
+def test_a_rejected_record_affects_no_other_and_its_error_has_its_index() -> None:
     buffers = accumulator(Clock(), max_request_size=5_000)
     observer = Observer()
     values: list[Any] = [b"a", b"x" * 6_000, b"b", 7, None]
@@ -139,14 +139,14 @@ def test_a_bulk_without_records_is_done() -> None:
     assert deliveries.result(0).offsets().tolist() == []
 
 
-def test_a_partition_that_went_away_refuses_its_records() -> None:
+def test_records_for_a_partition_that_no_longer_exists_are_rejected() -> None:
     buffers = accumulator(Clock(), partitions=3)
     deliveries = send_many(buffers, Observer(), [b"a", b"b"], partitions=[5, 1])
     assert isinstance(deliveries[0].exception(0), RecordRejectedError)
     assert deliveries[1].partition == 1
 
 
-def test_the_lock_is_given_up_after_each_batch_also_when_no_batch_fills() -> None:
+def test_the_lock_is_released_after_each_batch_also_when_no_batch_fills() -> None:
     """Another thread waits for the lock while one batch is written at most; the loop's wake-ups show it."""
     buffers = accumulator(Clock(), memory=2_000_000, batch_size=10_000, partitions=50, linger=1000)
     woken: list[int] = []
@@ -244,7 +244,7 @@ def test_failures_of_batches_are_ranges_of_indexes_and_count_as_seen_once() -> N
     assert observer.take_failures() == (0, {})
 
 
-def test_P20_a_batch_that_was_split_tells_each_records_own_fate() -> None:
+def test_P20_each_record_of_a_split_batch_has_its_own_outcome() -> None:
     observer = Observer()
     buffers = accumulator(Clock(), observer=observer)
     deliveries = send_many(buffers, observer, [b"%d" % at for at in range(10)], partition=0)
@@ -274,7 +274,7 @@ def test_P20_columns_have_the_offsets_of_the_parts() -> None:
     assert delivered.timestamps().tolist() == [each.timestamp for each in delivered] == [WALL_MS, WALL_MS, 777, 777, 777]
 
 
-def test_P03_a_bulk_asks_for_no_more_than_a_quarter_of_the_memory_beyond_its_next_record() -> None:
+def test_P03_a_bulk_requests_no_more_than_a_quarter_of_the_memory_beyond_its_next_record() -> None:
     buffers = accumulator(Clock(), memory=131_072, batch_size=131_072)
     rows = rows_of(buffers, Observer())
     rows.load(0, [b"x" * 1000] * 1000, None, None, None, None, None, 0, WALL_MS)

@@ -81,7 +81,7 @@ def test_P22_without_acknowledgement_a_record_is_done_and_its_offset_unknown() -
     assert delivery.result() == RecordMetadata("orders", 3, None, 1000)
 
 
-def test_a_failure_is_raised_and_given() -> None:
+def test_result_raises_a_failure_and_exception_returns_it() -> None:
     result, (delivery, other) = deliveries(2)
     error = CorruptRecordError("no", topic_partition=WHERE)
     result.fail(error)
@@ -93,7 +93,7 @@ def test_a_failure_is_raised_and_given() -> None:
 
 
 @given(st.lists(st.one_of(st.integers(-1, 100), st.just("fail")), min_size=2, max_size=5))
-def test_P23_the_first_outcome_stands(outcomes: list[int | str]) -> None:
+def test_P23_the_first_outcome_counts(outcomes: list[int | str]) -> None:
     result, (delivery,) = deliveries(1)
     called: list[Delivery] = []
     delivery.add_done_callback(called.append)
@@ -108,7 +108,7 @@ class Kept:
 
 
 @pytest.mark.parametrize("look", [lambda delivery: delivery.result(0), lambda delivery: _raise(delivery.exception(0))], ids=["result", "exception"])
-def test_what_failed_keeps_nothing_alive_of_where_its_error_was_raised(look: Callable[[Delivery], object]) -> None:
+def test_a_failed_delivery_keeps_no_frame_of_its_error_alive(look: Callable[[Delivery], object]) -> None:
     buffers, seen = accumulator(Clock()), []
 
     def send_and_look() -> None:
@@ -135,7 +135,7 @@ def _raise(error: BaseException | None) -> None:
     raise error
 
 
-def test_an_error_that_is_raised_again_and_again_has_its_cause_and_remembers_no_other_time() -> None:
+def test_an_error_raised_repeatedly_keeps_its_cause_and_no_earlier_traceback() -> None:
     batch, (delivery,) = deliveries(1)
     cause = ValueError("why")
     failure = KafkaError("no")
@@ -172,7 +172,7 @@ def test_every_waiting_thread_wakes() -> None:
     assert sorted(each.offset or 0 for each in seen) == [7, 8, 9, 10, 11]
 
 
-def test_waiting_for_ever_so_long_is_no_error() -> None:
+def test_a_very_long_timeout_is_no_error() -> None:
     result, (delivery,) = deliveries(1)
     thread = threading.Thread(target=lambda: delivery.result(float("inf")))
     thread.start()
@@ -181,7 +181,7 @@ def test_waiting_for_ever_so_long_is_no_error() -> None:
     assert not thread.is_alive()
 
 
-def test_asking_again_and_again_leaves_nothing_behind() -> None:
+def test_waits_that_time_out_leave_no_waiters() -> None:
     result, (delivery,) = deliveries(1)
     before = len(gc.get_referrers(result)), sys.getallocatedblocks()
     for _ in range(2000):
@@ -191,7 +191,7 @@ def test_asking_again_and_again_leaves_nothing_behind() -> None:
     assert not delivery.done()
 
 
-def test_await_gives_what_result_gives() -> None:
+def test_await_returns_what_result_returns() -> None:
     result, (delivery,) = deliveries(1, Awaits())
     steps = delivery.__await__()
     next(steps)
@@ -204,7 +204,7 @@ def test_await_gives_what_result_gives() -> None:
 # --- callbacks -------------------------------------------------------------------------------------------------------
 
 
-def test_P23_callbacks_run_in_the_order_they_were_added_and_once_more_for_those_that_come_late() -> None:
+def test_P23_callbacks_run_in_the_order_they_were_added_also_those_added_when_done() -> None:
     result, made = deliveries(3)
     called: list[Delivery] = []
     for delivery in made:
@@ -309,7 +309,7 @@ def test_a_success_is_never_counted() -> None:
 
 
 class SeenAtOnce(Observer):
-    """A record's owner who looks the very moment the outcome can be seen, before anybody else goes on."""
+    """A thread that reads the outcome the moment it is visible, before any other continues."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -321,7 +321,7 @@ class SeenAtOnce(Observer):
         return super().failed(where, count, error)
 
 
-def test_a_failure_is_counted_before_anybody_can_see_it() -> None:
+def test_a_failure_is_counted_before_any_thread_can_see_it() -> None:
     observer = SeenAtOnce()
     result, (delivery,) = deliveries(1, observer)
     observer.delivery = delivery

@@ -1,4 +1,4 @@
-"""The compiled path of send: it appends what the slow path would append, and changes nothing for a record that it does not accept."""
+"""The compiled path of send appends what the slow path would, and changes nothing for a record it refuses."""
 from __future__ import annotations
 
 import asyncio

@@ -90,7 +90,7 @@ def test_P08_close_also_notifies_waiters_of_leaderless_partitions() -> None:
     assert notified == [2]
 
 
-def test_P04_the_error_of_a_full_buffer_tells_what_partitions_without_a_leader_hold() -> None:
+def test_P04_the_error_of_a_full_buffer_names_the_memory_of_partitions_without_a_leader() -> None:
     buffers = half_led()
     fill(buffers, 2)
     assert f"{MEMORY // 2} B of them for partitions without a leader" in str(buffers.exhausted(topic_of(buffers), 1.0))

@@ -23,7 +23,7 @@ def add_waiter(pool: Pool, size: int, notify: Callable[[], object], allowed: Cal
 
 
 class PoolRules(RuleBasedStateMachine):
-    """Senders take, wait, give up and give back in any order; batches are compressed on the way."""
+    """Senders take, wait, leave and return buffers in any order; batches are compressed meanwhile."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class PoolRules(RuleBasedStateMachine):
         size = self.pool.size_for(need)
         buffer = self.pool.take(size)
         if self.waiting:
-            assert buffer is None, "P03: a newcomer overtook those who wait"
+            assert buffer is None, "P03: a newcomer overtook waiters"
         elif buffer is None:
             assert self.pool.used + size > TOTAL, "refused although there was room"
         else:
@@ -175,7 +175,7 @@ def test_free_buffers_make_room_for_other_sizes() -> None:
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_P03_a_waiter_that_gives_up_lets_the_next_one_pass(leaves: bool) -> None:
+def test_P03_a_waiter_that_leaves_lets_the_next_one_pass(leaves: bool) -> None:
     pool = Pool(TOTAL, LARGEST)
     half = pool.take(TOTAL // 2)
     assert half is not None

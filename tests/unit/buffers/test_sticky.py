@@ -30,7 +30,7 @@ def send(buffers: Accumulator, value: bytes = b"x" * SIZE, partition: int = STIC
 
 
 def leave(buffers: Accumulator, partition: int) -> None:
-    """Let the partition's open batch go to a broker that answers at once."""
+    """Let the partition's open batch go to a broker that responds at once."""
     topic = buffers.topic("orders")
     assert topic is not None
     queue = topic.queues[partition]

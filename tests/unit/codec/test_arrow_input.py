@@ -1,4 +1,4 @@
-"""Arrow columns to send: each type that is taken, in every layout, and what is said of the others."""
+"""Arrow columns to send: each accepted type, in every layout, and the error for the others."""
 from __future__ import annotations
 
 import sys

@@ -54,7 +54,7 @@ def test_positions_at_the_ends_of_the_offset_range() -> None:
     assert [batch.index_of(offset) for offset in (-(2**63), 2**63 - 3, 2**63 - 2, 2**63 - 1)] == [0, 0, 1, 2]
 
 
-def test_C04_a_compacted_batch_stands_for_all_its_offsets() -> None:
+def test_C04_a_compacted_batch_covers_all_its_offsets() -> None:
     batch = one(sparse(2, 5, last=9))
     assert (batch.base_offset, batch.last_offset, batch.next_offset, batch.count) == (50, 59, 60, 2)
 
@@ -82,7 +82,7 @@ def test_part_of_a_batch_is_read_by_indexes() -> None:
     assert batch.records("t", 0, 3) == list(batch.iter_records("t", 0, 3)) == []
 
 
-def test_an_iterator_outlives_the_batch_and_the_reply() -> None:
+def test_an_iterator_outlives_the_batch_and_the_response() -> None:
     data = bytearray(THREE)
     iterator = one(data).iter_records("t", 0)
     assert operator.length_hint(iterator) == 3
@@ -93,17 +93,17 @@ def test_an_iterator_outlives_the_batch_and_the_reply() -> None:
 
 
 @pytest.mark.parametrize("form", [bytes, bytearray, memoryview, lambda data: memoryview(bytearray(b"xx" + data))[2:]])
-def test_a_reply_may_be_any_contiguous_buffer(form: Any) -> None:
+def test_a_response_may_be_any_contiguous_buffer(form: Any) -> None:
     assert [r.value for r in one(form(THREE)).records("t", 0)] == [b"v0", b"v1", b"v2"]
 
 
-def test_a_reply_of_text_or_with_gaps_is_refused() -> None:
+def test_text_or_a_buffer_with_gaps_is_rejected() -> None:
     for wrong in ("text", memoryview(THREE)[::2]):
         with pytest.raises(TypeError):
             read_batches(wrong)  # type: ignore[arg-type]
 
 
-def test_a_batch_is_made_by_the_reader_only() -> None:
+def test_only_read_batches_creates_a_batch() -> None:
     with pytest.raises(TypeError, match=r"read_batches\(data\)"):
         RecordBatch()
     with pytest.raises(TypeError):
@@ -166,8 +166,8 @@ def test_a_control_batch_whose_record_is_gone_has_no_type() -> None:
     assert one(data).control_type() == "NONE"
 
 
-def test_asking_a_data_batch_for_its_control_type_is_an_error_that_names_the_question_to_ask() -> None:
-    with pytest.raises(ValueError, match="is not a control batch; ask is_control first"):
+def test_control_type_of_a_data_batch_raises_an_error_that_names_is_control() -> None:
+    with pytest.raises(ValueError, match="is not a control batch; check is_control first"):
         one(THREE).control_type()
 
 
@@ -195,7 +195,7 @@ def test_a_damaged_header_is_refused_with_offset_place_and_reason(fields: dict[s
     assert str(caught.value).startswith(f"the record batch at offset {fields.get('base_offset', 50)} (byte 0 of ")
 
 
-def test_whole_batches_before_a_damaged_header_are_returned_and_reading_on_raises() -> None:
+def test_complete_batches_before_a_damaged_header_are_returned_and_the_next_read_raises() -> None:
     bad = changed(THREE, {"magic": 1})
     (good,) = read_batches(THREE + bad)
     assert good.next_offset == 53
@@ -278,7 +278,7 @@ def test_a_header_name_is_accepted_exactly_when_python_decodes_it(name: bytes) -
 
 
 @pytest.mark.parametrize("lead", range(256))
-def test_every_two_bytes_of_a_header_name_are_judged_as_python_judges_them(lead: int) -> None:
+def test_every_two_bytes_of_a_header_name_are_accepted_exactly_when_python_decodes_them(lead: int) -> None:
     for second in range(256):
         for name in (bytes([lead, second]), bytes([lead, second, 0x80]), bytes([lead, second, 0x80, 0xBF])):
             try:
@@ -298,18 +298,18 @@ def test_every_two_bytes_of_a_header_name_are_judged_as_python_judges_them(lead:
 
 
 @pytest.mark.parametrize("data", [b"\0" * 7, GOOD], ids=["empty batches", "batches of one empty record"])
-def test_M12_reading_takes_at_most_four_times_the_reply_and_a_mebibyte(data: bytes) -> None:
-    reply = encode_batch([]) * 40_000 if data[0] == 0 else with_records(THREE, data) * 40_000
+def test_M12_reading_takes_at_most_four_times_the_response_and_a_mebibyte(data: bytes) -> None:
+    response = encode_batch([]) * 40_000 if data[0] == 0 else with_records(THREE, data) * 40_000
     tracemalloc.start()
     try:
-        batches = read_batches(reply)
+        batches = read_batches(response)
         for batch in batches:
             batch.open()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert len(batches) == 40_000
-    assert peak <= 4 * len(reply) + MIB
+    assert peak <= 4 * len(response) + MIB
 
 
 def test_opening_a_batch_of_the_smallest_records_takes_less_than_the_batch() -> None:
@@ -427,7 +427,7 @@ def test_only_key_value_and_a_headers_value_are_nullable() -> None:
     assert (pair.field("key").nullable, pair.field("value").nullable) == (False, True)
 
 
-def test_a_table_outlives_batches_and_reply() -> None:
+def test_a_table_outlives_batches_and_response() -> None:
     data = bytearray(THREE)
     table = to_arrow([("t", 0, one(data), 0, None)])
     data.append(0)  # no export is left

@@ -1,4 +1,4 @@
-"""Compression: the framings of every Kafka client are read, ours are those Java reads, and nothing outgrows its limit."""
+"""Compression: every Kafka client's framing is read, Java reads ours, and nothing exceeds its limit."""
 from __future__ import annotations
 
 import gzip
@@ -224,7 +224,7 @@ def test_M12_a_decompression_bomb_is_stopped_at_the_limit(codec: Compression) ->
     ],
     ids=["snappy preamble", "snappy preamble within the limit", "zstd content size", "zstd content size within the limit"],
 )
-def test_M12_a_size_that_the_data_cannot_hold_is_refused_before_memory_is_taken(codec: Compression, data: bytes) -> None:
+def test_M12_a_size_that_the_data_cannot_hold_is_rejected_before_memory_is_allocated(codec: Compression, data: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(CorruptRecordError):
@@ -243,7 +243,7 @@ def test_the_limit_of_a_reader_reaches_the_decompressor() -> None:
     read_batches(data, decompression_limit=20_000)[0].open()
 
 
-def test_a_small_batch_does_not_keep_the_room_its_bound_asked_for() -> None:
+def test_a_small_batch_does_not_keep_memory_for_its_bound() -> None:
     compressor = cramjam.zstd.Compressor(level=1)  # streaming: the frame does not declare its size
     compressor.compress(b"small " * 100)
     frame = bytes(compressor.finish())
@@ -259,7 +259,7 @@ def test_a_small_batch_does_not_keep_the_room_its_bound_asked_for() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
-def test_what_is_compressed_takes_no_more_memory_than_it_says(codec: Compression) -> None:
+def test_compressed_data_takes_no_more_memory_than_its_length(codec: Compression) -> None:
     for data in (b"", os.urandom(5_000), bytes(200_000), os.urandom(3_000_000)):
         packed = compress(codec, data)
         assert isinstance(packed, bytes)
@@ -267,7 +267,7 @@ def test_what_is_compressed_takes_no_more_memory_than_it_says(codec: Compression
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD], ids=str)
-def test_threads_that_compress_at_once_do_not_meet(codec: Compression) -> None:
+def test_threads_that_compress_at_once_share_no_buffer(codec: Compression) -> None:
     sizes = [size * 1_000 + thread for size in (200, 3, 1_500, 40) for thread in range(8)]
     with ThreadPoolExecutor(8) as threads:
         for size, packed in zip(sizes, threads.map(lambda size: compress(codec, bytes([size % 251]) * size), sizes), strict=True):

@@ -88,7 +88,7 @@ def test_A11_an_assignment_of_any_version_is_read(java: Written) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 7, 2**15 - 1])
-def test_A11_a_newer_version_is_read_as_the_newest_known_and_what_it_appends_is_left_alone(version: int) -> None:
+def test_A11_a_newer_version_is_read_as_the_newest_known_and_appended_fields_are_ignored(version: int) -> None:
     member = MemberView(("a", "b"), (TopicPartition("a", 1),), 5, None, "east", b"\0")
     newer = struct.pack(">h", version) + encode_subscription(member)[2:] + b"appended"
     assert decode_subscription(newer) == member
@@ -116,7 +116,7 @@ def test_A12_a_version_below_0_is_refused() -> None:
 
 
 @pytest.mark.parametrize("java", [*SUBSCRIPTIONS, *ASSIGNMENTS])
-def test_A12_what_is_cut_off_anywhere_is_refused(java: Written) -> None:
+def test_A12_every_truncation_is_rejected(java: Written) -> None:
     decode = decode_subscription if java.kind == "subscription" else decode_assignment
     for size in range(len(java.data)):
         with pytest.raises(ProtocolError):
@@ -160,7 +160,7 @@ owned = st.lists(st.builds(TopicPartition, names, INT32), max_size=12).map(tuple
 
 
 @given(st.lists(names).map(tuple), owned, INT32, st.none() | names, st.none() | st.binary())
-def test_what_a_member_says_survives_the_round_trip(
+def test_a_subscription_survives_the_round_trip(
     topics: tuple[str, ...], partitions: tuple[TopicPartition, ...], generation: int, rack: str | None, user_data: bytes | None,
 ) -> None:
     read = decode_subscription(encode_subscription(MemberView(topics, partitions, generation, None, rack, user_data)))
@@ -169,6 +169,6 @@ def test_what_a_member_says_survives_the_round_trip(
     assert (sorted(back.partitions), back.user_data) == (sorted(partitions), user_data)
 
 
-def test_what_does_not_fit_a_field_is_named() -> None:
+def test_a_value_that_does_not_fit_its_field_is_named() -> None:
     with pytest.raises(ValueError, match="generation_id is 2147483648"):
         encode_subscription(MemberView(("t",), generation=2**31))

@@ -153,7 +153,7 @@ def test_a_reader_begins_within_its_bytes() -> None:
 
 
 def with_tags(*tags: tuple[int, bytes]) -> bytes:
-    """An ApiVersions answer with these tagged fields."""
+    """An ApiVersions response with these tagged fields."""
     plain = written(make(ApiVersionsResponse, error_code=ErrorCode.none, api_keys=(), throttle_time=0 * MILLISECOND))
     assert plain[-1:] == b"\0"
     return plain[:-1] + uvarint(len(tags)) + b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in tags)
@@ -207,7 +207,7 @@ def test_int32_reads_a_correlation_id(number: int) -> None:
     assert Reader(number.to_bytes(4, "big") + b"rest").int32() % 2**32 == number
 
 
-def test_an_id_is_read_the_same_however_often_and_after_how_many_others() -> None:
+def test_an_id_is_read_the_same_each_time_and_after_many_others() -> None:
     """Ids that were read are kept, but no more than some thousands of them."""
     topics = [uuid.UUID(int=number) for number in (1, *range(2, 9000), 1, 0, 0, 1)]
     assert [_topic_id(each.bytes) for each in topics] == [each if each.int else None for each in topics]

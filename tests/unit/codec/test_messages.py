@@ -1,4 +1,4 @@
-"""Requests are written as kio writes them, in every version; answers are read whole or refused."""
+"""Requests are written as kio writes them, in every version; responses are read completely or refused."""
 from __future__ import annotations
 
 import dataclasses
@@ -57,8 +57,8 @@ def written(entity: Any) -> bytes:
 
 @pytest.mark.parametrize(("api", "version"), PAIRS)
 @pytest.mark.parametrize("client_id", [None, "", "client-1", "à-é"])
-def test_the_head_of_a_request_is_read_in_every_version(api: Api, version: int, client_id: str | None) -> None:
-    """Before anything is known of its version: brokers answer what they do not know, too."""
+def test_the_header_of_a_request_is_read_in_every_version(api: Api, version: int, client_id: str | None) -> None:
+    """Before anything is known of its version: brokers respond to unknown versions too."""
     frame = memoryview(kios_header(api, version, 2**31 - 1, client_id) + b"body")
     assert read_head(frame) == RequestHead(api, version, 2**31 - 1, client_id)
 
@@ -67,7 +67,7 @@ def test_the_head_of_a_request_is_read_in_every_version(api: Api, version: int, 
     b"", b"\0\3\0\1\0\0\0\1\0", b"\0\3\0\1\0\0\0\1\0\2x", b"\0\3\0\1\0\0\0\1\xff\xfe", b"\0\3\0\1\0\0\0\1\x7f\xffx",
     b"\0\3\0\1\0\0\0\1\0\1\xff",
 ])
-def test_M12_a_damaged_head_of_a_request_is_refused(damaged: bytes) -> None:
+def test_M12_a_damaged_request_header_is_rejected(damaged: bytes) -> None:
     """Cut off, with a length beyond the frame or below null, or no text."""
     with pytest.raises(ProtocolError):
         read_head(memoryview(damaged))
@@ -113,7 +113,7 @@ CALL_VERSIONS = [
 
 
 @pytest.mark.parametrize(("call", "version"), CALL_VERSIONS)
-def test_every_call_can_be_written_in_every_version_spoken(call: Call, version: int) -> None:
+def test_every_call_can_be_written_in_every_supported_version(call: Call, version: int) -> None:
     wire = encode_request(call.api, version, 1, "client", call.fields(version))
     reader = Reader(wire, len(kios_header(call.api, version, 1, "client")))
     assert reader.read(load_request_schema(call.api, version)) is not None
@@ -121,13 +121,13 @@ def test_every_call_can_be_written_in_every_version_spoken(call: Call, version: 
 
 
 @pytest.mark.parametrize(("call", "version"), CALL_VERSIONS)
-def test_every_field_a_call_gives_exists_in_some_version(call: Call, version: int) -> None:
+def test_every_field_of_a_call_exists_in_some_version(call: Call, version: int) -> None:
     """A field's name that no version knows would be left out in silence."""
     assert set(names_in(call.fields(version))) <= field_names(call.api)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_the_introduction_can_be_written_in_every_version(version: int) -> None:
+def test_ApiVersions_can_be_written_in_every_version(version: int) -> None:
     question = next(agree_on_versions(ClientInfo("pyclient", "1.0"), version))
     assert set(question.fields) <= field_names(Api.API_VERSIONS)
     assert encode_request(question.api, question.version, 1, None, question.fields)
@@ -173,13 +173,13 @@ def test_a_number_that_does_not_fit_its_field_is_refused_with_its_range(timeout:
         encode_request(Api.DELETE_TOPICS, 1, 1, None, {"topic_names": ["t"], "timeout": timeout})
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("api", "version"), PAIRS)
 @settings(max_examples=4)
 @given(data=st.data(), correlation_id=st.integers(0, 2**31 - 1))
-def test_an_answer_is_read_with_the_header_of_its_version(api: Api, version: int, data: st.DataObject, correlation_id: int) -> None:
+def test_a_response_is_read_with_the_header_of_its_version(api: Api, version: int, data: st.DataObject, correlation_id: int) -> None:
     entity = data.draw(entities(load_response_schema(api, version)))
     frame = memoryview(kios_response(api, version, correlation_id, entity))
     assert correlation_id_of(frame) == correlation_id
@@ -189,7 +189,7 @@ def test_an_answer_is_read_with_the_header_of_its_version(api: Api, version: int
 @pytest.mark.parametrize(("api", "version"), PAIRS)
 @settings(max_examples=2)
 @given(data=st.data(), rest=st.binary(min_size=1, max_size=4))
-def test_bytes_after_the_end_of_an_answer_are_ignored_as_java_does_except_where_they_show_a_wrong_version(
+def test_bytes_after_the_end_of_a_response_are_ignored_as_java_does_except_where_they_show_a_wrong_version(
         api: Api, version: int, data: st.DataObject, rest: bytes) -> None:
     entity = data.draw(entities(load_response_schema(api, version)))
     frame = memoryview(kios_response(api, version, 1, entity) + rest)
@@ -200,13 +200,13 @@ def test_bytes_after_the_end_of_an_answer_are_ignored_as_java_does_except_where_
         assert decode_response(api, version, frame) == entity
 
 
-def test_M12_a_damaged_answer_is_refused_with_the_name_and_version_of_its_api() -> None:
-    with pytest.raises(ProtocolError, match="ListOffsets v5 answer does not decode"):
+def test_M12_the_error_of_a_damaged_response_names_its_api_and_version() -> None:
+    with pytest.raises(ProtocolError, match="ListOffsets v5 response does not decode"):
         decode_response(Api.LIST_OFFSETS, 5, memoryview(bytes(4) + b"\x7f" * 8))
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0", b"\0\0\0"])
-def test_an_answer_shorter_than_its_correlation_id_is_refused(frame: bytes) -> None:
+def test_a_response_shorter_than_its_correlation_id_is_rejected(frame: bytes) -> None:
     with pytest.raises(ProtocolError):
         correlation_id_of(memoryview(frame))
 
@@ -215,13 +215,13 @@ def test_an_answer_shorter_than_its_correlation_id_is_refused(frame: bytes) -> N
 
 
 @given(*[st.integers(-2, 20)] * 5)
-def test_M15_the_common_range_holds_what_both_hold(low: int, high: int, other_low: int, other_high: int, version: int) -> None:
+def test_M15_the_common_range_is_the_intersection(low: int, high: int, other_low: int, other_high: int, version: int) -> None:
     mine, other = VersionRange(low, high), VersionRange(other_low, other_high)
     assert (version in mine.common(other)) == (version in mine and version in other)
     assert bool(mine) == (low <= high)
 
 
-def test_M15_the_floors_are_what_brokers_of_Kafka_4_still_take() -> None:
+def test_M15_the_lowest_versions_are_those_that_Kafka_4_still_accepts() -> None:
     floors = {Api.PRODUCE: 3, Api.FETCH: 4, Api.LIST_OFFSETS: 1, Api.OFFSET_COMMIT: 2, Api.OFFSET_FETCH: 1}
     assert {api: SPOKEN[api].low for api in floors} == floors
 

@@ -104,7 +104,7 @@ def test_a_field_cannot_be_set(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["topic", "key", "value"])
-def test_the_interpreter_reads_what_every_consumer_asks_for_without_a_call(name: str) -> None:
+def test_the_interpreter_reads_the_usual_fields_without_a_call(name: str) -> None:
     member = vars(Record)[name]
     assert isinstance(member, types.MemberDescriptorType)  # of these, its inline caches know the place
     assert member.__doc__
@@ -144,7 +144,7 @@ def test_a_record_of_anything_but_bytes_is_refused(fields: dict[str, Any], messa
         Record("t", 0, 0, 0, **fields)
 
 
-def test_records_do_not_keep_the_reply_they_were_read_from() -> None:
+def test_records_do_not_keep_the_response_they_were_read_from() -> None:
     data = bytearray(encode_batch([(1, b"k" * 40, b"v" * 40, [("h", b"x")])]))
     (batch,) = read_batches(data)
     records = batch.records("t", 0)
@@ -156,7 +156,7 @@ def test_records_do_not_keep_the_reply_they_were_read_from() -> None:
     assert records[0].value == b"v" * 40
 
 
-def test_an_opened_compressed_batch_does_not_keep_the_reply() -> None:
+def test_an_opened_compressed_batch_does_not_keep_the_response() -> None:
     data = bytearray(encode_batch([(1, None, b"v" * 400, [])], compression="zstd"))
     (batch,) = read_batches(data)
     batch.open()

@@ -63,7 +63,7 @@ def test_log_append_time_is_the_same_for_every_record_and_is_the_batchs_largest(
 
 
 @given(records=RECORDS.filter(bool), base=INT64)
-def test_the_largest_timestamp_is_that_of_the_records_whatever_they_are_counted_from(
+def test_the_largest_timestamp_is_that_of_the_records_for_any_base_timestamp(
     records: list[RecordFields], base: int
 ) -> None:
     (batch,) = read_batches(encode_batch(records, base_timestamp=base))
@@ -87,7 +87,7 @@ def test_values_alone_survive_the_round_trip(values: list[bytes | None], compres
 
 
 @given(first=st.binary(), second=st.binary())
-def test_a_combined_checksum_is_that_of_the_whole(first: bytes, second: bytes) -> None:
+def test_combined_checksums_equal_that_of_the_joined_bytes(first: bytes, second: bytes) -> None:
     assert combine(crc32c(first), crc32c(second), len(second)) == reference_codec.crc32c(first + second)
 
 
@@ -98,7 +98,7 @@ def test_checksums_of_long_parts_combine(length: int) -> None:
 
 
 @given(records=RECORDS, first=INT32, second=INT32)
-def test_a_fresh_header_with_another_sequence_fits_the_same_records(
+def test_a_new_header_with_another_sequence_fits_the_same_records(
     records: list[RecordFields], first: int, second: int
 ) -> None:
     data = encode_batch(records, base_sequence=first)
