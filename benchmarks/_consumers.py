@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 from benchmarks._access import OPEN, Access, confluents, ours
-from benchmarks._process import Clock, Missing, latencies_us, serve, waiting
+from benchmarks._process import Clock, NotMeasuredError, latencies_us, serve, waiting
 
 LIMIT_S: Final = 180
 """A run that lasts longer has lost records: the process ends and shows where it stood."""
@@ -87,7 +87,7 @@ def made_by_us(kind: Callable[..., Any], job: Job) -> Any:
     try:
         return kind(**our_options(job))
     except UnsupportedFeatureError as lacking:
-        raise Missing(f"not measured, it cannot do this yet: {lacking}") from lacking
+        raise NotMeasuredError(f"not measured, it cannot do this yet: {lacking}") from lacking
 
 
 class PyClient(Client):
@@ -343,7 +343,7 @@ class KafkaPython(Client):
         try:
             return self.read(count)
         except (UnsupportedCodecError, AssertionError) as lacking:
-            raise Missing(f"kafka-python without a library for the codec: {lacking}") from lacking
+            raise NotMeasuredError(f"kafka-python without a library for the codec: {lacking}") from lacking
 
     def read(self, count: int) -> int:
         value: object = None

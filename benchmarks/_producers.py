@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 from benchmarks._access import OPEN, Access, confluents, ours
-from benchmarks._process import Clock, Missing, latencies_us, serve, waiting
+from benchmarks._process import Clock, NotMeasuredError, latencies_us, serve, waiting
 from benchmarks.codec import values as json_values
 
 DISTINCT: Final = 5000
@@ -129,7 +129,7 @@ class PyClientMany(PyClient):
 
     def __init__(self, job: Job) -> None:
         if job.spread == "turns":
-            raise Missing(f"{self.METHOD} has one partition for all its records")
+            raise NotMeasuredError(f"{self.METHOD} has one partition for all its records")
         super().__init__(job)
 
     def run(self, load: Load) -> None:
@@ -294,7 +294,7 @@ class KafkaPython:
             self.producer = KafkaProducer(bootstrap_servers=job.bootstrap, acks="all", enable_idempotence=True,
                                           compression_type=None if job.codec == "none" else job.codec, **tuned)
         except (AssertionError, RuntimeError) as lacking:
-            raise Missing(f"kafka-python without a library for {job.codec}: {lacking}") from lacking
+            raise NotMeasuredError(f"kafka-python without a library for {job.codec}: {lacking}") from lacking
 
     def run(self, load: Load) -> None:
         send, topic = self.producer.send, self.topic
@@ -322,7 +322,7 @@ class AioKafka:
         try:
             self.producer = AIOKafkaProducer(bootstrap_servers=self.job.bootstrap, enable_idempotence=True, compression_type=codec, **tuned)
         except RuntimeError as lacking:
-            raise Missing(f"aiokafka without a library for {codec}: {lacking}") from lacking
+            raise NotMeasuredError(f"aiokafka without a library for {codec}: {lacking}") from lacking
         await self.producer.start()
 
     async def run(self, load: Load) -> None:

@@ -33,7 +33,7 @@ class TokenRequest(NamedTuple):
     status: int
 
 
-class _Refusal(Exception):
+class _TokenRequestError(Exception):
     """An error of RFC 6749, 5.2: HTTP status, code and text."""
 
     def __init__(self, status: int, error: str, description: str) -> None:
@@ -130,18 +130,18 @@ class TokenIssuer:
         scope = form.get("scope", "")
         try:
             answered = 200, self._granted(form, client_id, secret, scope)
-        except _Refusal as refused:
+        except _TokenRequestError as refused:
             answered = refused.status, {"error": refused.error, "error_description": refused.description}
         self.requests.append(TokenRequest(client_id, scope, answered[0]))
         return answered
 
     def _granted(self, form: Mapping[str, str], client_id: str, secret: str, scope: str) -> dict[str, object]:
         if (status := self._failure()) is not None:
-            raise _Refusal(status, "temporarily_unavailable", "the test wants it so")
+            raise _TokenRequestError(status, "temporarily_unavailable", "the test wants it so")
         if form.get("grant_type") != "client_credentials":
-            raise _Refusal(400, "unsupported_grant_type", "only client_credentials is known here")
+            raise _TokenRequestError(400, "unsupported_grant_type", "only client_credentials is known here")
         if self._users.get(client_id) not in {secret, urllib.parse.unquote_plus(secret)}:  # some encode it for the header
-            raise _Refusal(401, "invalid_client", "unknown client, or wrong secret")
+            raise _TokenRequestError(401, "invalid_client", "unknown client, or wrong secret")
         lifetime_s = self.lifetime_s
         claims = {"scope": scope} if scope else {}
         return {"access_token": self._signed(client_id, lifetime_s, claims, self._key), "token_type": "Bearer",

@@ -32,7 +32,7 @@ CHANGES_ITS_MIND: Final = 0.005
 COMMON: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
-class ListenerFails(Exception):
+class ListenerError(Exception):
     """Raised by a rebalance listener, on purpose."""
 
 
@@ -131,7 +131,7 @@ class MemberService:
         with self._inside("close"):
             try:
                 await consumer.close()
-            except (KafkaError, ListenerFails) as error:
+            except (KafkaError, ListenerError) as error:
                 self._told(error)
         del self._facts.members[self.name]
         return ending
@@ -171,7 +171,7 @@ class MemberService:
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
-        except (KafkaError, ListenerFails) as error:
+        except (KafkaError, ListenerError) as error:
             self._told(error)
 
     async def _subscribe_again(self) -> None:
@@ -271,7 +271,7 @@ class MemberService:
         finally:
             member.in_listener = ""
         if self._careless and not self._staying and self._random.random() < 0.2:
-            raise ListenerFails("on purpose")
+            raise ListenerError("on purpose")
 
 
 def committed(judge: Judge, facts: GroupFacts, tp: Key, offset: int) -> None:

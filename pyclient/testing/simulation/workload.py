@@ -34,7 +34,7 @@ FAREWELL_S: Final = 60.0
 """How long a consumer may take to come to the end once everything works."""
 
 
-class CallbackFails(Exception):
+class CallbackError(Exception):
     """Raised by a delivery callback, on purpose."""
 
 
@@ -234,7 +234,7 @@ class ProducingService:
         self._judge.after("settled", sent)
         if self._world.raising:
             self._world.raising.pop(0)()
-            raise CallbackFails("on purpose")
+            raise CallbackError("on purpose")
 
     async def _flush(self) -> None:
         with contextlib.suppress(DeliveryError, KafkaTimeoutError):
