@@ -1,7 +1,8 @@
-"""The producers under measure, each in a process of its own: ``python -m benchmarks._producers`` takes jobs and gives figures, a line of JSON each.
+"""The measured producers, each in a process of its own.
 
-A client is a class: made, it is ready to send; ``run`` returns when every record's outcome is known, and raises when one failed;
-``close`` ends it. Loops stand inside ``run``, so that a client pays for its own calls and for no wrapper.
+``python -m benchmarks._producers`` reads jobs and prints figures, each as a line of JSON. A client is a class whose
+objects are ready to send. ``run`` returns when every record's outcome is known, and raises if one failed; ``close``
+ends it. Loops are inside ``run``, so that only the client's own calls are measured and no wrapper.
 """
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ class Job(NamedTuple):
     records: int
     size: int
     spread: str
-    """``sticky``: no keys; ``keys``: a few thousand keys; ``random``: a key of its own for each record; ``turns``: partitions in turn."""
+    """``sticky``: no keys; ``keys``: a few thousand keys; ``random``: a key per record; ``turns``: round robin."""
     codec: Any
     measure: str = "throughput"
     access: Access = OPEN
@@ -211,7 +212,7 @@ class Confluent:
         self.producer: Any = Producer(confluent_options(job))
         self.delivered, self.failures = 0, list[Any]()
 
-    def _told(self, error: Any, _message: Any) -> None:
+    def _on_delivery(self, error: Any, _message: Any) -> None:
         if error is None:
             self.delivered += 1
         else:
@@ -219,7 +220,7 @@ class Confluent:
 
     def run(self, load: Load) -> None:
         self.delivered = 0
-        self._produce(load, self._told)
+        self._produce(load, self._on_delivery)
         if self.failures or self.delivered != len(load):
             raise RuntimeError(f"{self.delivered} of {len(load)} delivered: {self.failures[:3]}")
 
@@ -399,7 +400,10 @@ def _confluent_one(job: Job) -> Callable[[bytes], object]:
 
 
 def memory(job: Job) -> dict[str, float]:
-    """How much the process grows, at its peak, while it sends to a frozen broker until it is refused; Deliveries are dropped."""
+    """How much the process grows, at its peak, while it sends to a frozen broker until send fails.
+
+    Deliveries are dropped.
+    """
     from pyclient import Producer
     from pyclient.errors import BufferExhaustedError
 

@@ -1,6 +1,7 @@
-"""A Kerberos realm of a test's own: a KDC on a free port of this machine, its database and keytabs in a folder that goes with it.
+"""A Kerberos realm for one test: a KDC on a free port of this machine, with database and keytabs in a temporary folder.
 
-Needs MIT's KDC (`make test-kerberos` installs it). Names are used as they are written: nothing asks DNS, so brokers at 127.0.0.1 are kafka/127.0.0.1.
+Needs MIT's KDC (`make test-kerberos` installs it). Names are not resolved by DNS: brokers at 127.0.0.1 are
+kafka/127.0.0.1.
 """
 from __future__ import annotations
 

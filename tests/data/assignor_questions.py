@@ -1,7 +1,7 @@
-"""The groups that Java's assignors were asked to share out, over several rebalances each, and where their answers stand.
+"""The groups for which Java's assignors were run, over several rebalances each, and the file with their assignments.
 
-`SCENARIOS` are drawn from their numbers at each run. As a program (``python -m tests.data.assignor_questions``) it writes them for
-``java/AssignorVectors.java``, which plays them with an assignor of its own for every member, and writes what each member was given.
+`SCENARIOS` are drawn from their numbers at each run. As a program (``python -m tests.data.assignor_questions``) it
+writes them for ``java/AssignorVectors.java``, which runs an assignor for every member and writes each assignment.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAMES: Final = ("consumer", "c", "billing-service", "\uff5e", "😀", "grüße")
 
 
 class Member(NamedTuple):
-    """A member in one rebalance. ``claims`` None: what it was given last, in the generation of then."""
+    """A member in one rebalance. ``claims`` None: its last assignment, in the generation of that assignment."""
 
     id: str
     instance: str | None
@@ -34,8 +34,8 @@ class Member(NamedTuple):
     topics: tuple[str, ...]
     claims: tuple[TopicPartition, ...] | None = None
     generation: int = -1
-    tells: bool = True
-    """Whether its subscription has the generation, as from version 2 on."""
+    sends_generation: bool = True
+    """Its subscription has the generation, as from version 2 on."""
 
 
 class Rebalance(NamedTuple):
@@ -88,7 +88,7 @@ class Story:
         self.racks = {node: self.draw.pick(self.rack_choices) for node in range(1, MOST_BROKERS + 1)}
         self.replicas = 1 + self.draw.below(3)
         self.alike = self.draw.chance(50)
-        self.all_tell = self.draw.chance(85)
+        self.all_send_generation = self.draw.chance(85)
         self.topics: dict[str, tuple[tuple[int, ...], ...]] = {}
         self.members: dict[str, Member] = {}
         self.away: dict[str, Member] = {}
@@ -123,7 +123,7 @@ class Story:
         instance = f"i{self.draw.below(10**6)}" if self.draw.chance(20) else None
         rack = self.draw.pick((*self.rack_choices, *self.rack_choices, None)) if self.rack_choices != (None,) else None
         wants = self.wish if self.alike else self.wished()
-        self.members[name] = Member(name, instance, rack, wants, tells=self.all_tell or self.draw.chance(50))
+        self.members[name] = Member(name, instance, rack, wants, sends_generation=self.all_send_generation or self.draw.chance(50))
 
     def change(self) -> None:
         """What happens between two rebalances."""
@@ -176,7 +176,7 @@ class Story:
                 claims[self.draw.pick(names)][each] = None
         return claims
 
-    def told(self) -> Scenario:
+    def scenario(self) -> Scenario:
         """All of it."""
         rebalances = [self.rebalance(1)]
         for number in range(2, 3 + self.draw.below(4)):
@@ -187,7 +187,7 @@ class Story:
 
 def scenarios() -> Iterator[Scenario]:
     """All of them, each from its number."""
-    return (Story(number).told() for number in range(COUNT))
+    return (Story(number).scenario() for number in range(COUNT))
 
 
 def written(scenario: Scenario) -> Iterator[str]:
@@ -202,7 +202,7 @@ def written(scenario: Scenario) -> Iterator[str]:
         for each in rebalance.members:
             claims = "=" if each.claims is None else ",".join(f"{topic}:{number}" for topic, number in each.claims) or "-"
             yield "\t".join((
-                "member", each.id, each.instance or "-", each.rack or "-", ",".join(each.topics) or "-", claims, str(each.generation), str(int(each.tells))))
+                "member", each.id, each.instance or "-", each.rack or "-", ",".join(each.topics) or "-", claims, str(each.generation), str(int(each.sends_generation))))
         yield "share"
 
 

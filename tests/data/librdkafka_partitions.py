@@ -1,4 +1,6 @@
-"""Writes what librdkafka's partitioners answer to `partition_vectors.KEYS`: calls them in the library that confluent-kafka brings.
+"""Writes the partitions that librdkafka's partitioners choose for `partition_vectors.KEYS`.
+
+It calls them in the library of confluent-kafka.
 
 ``python -m tests.data.librdkafka_partitions`` writes ``partitions-librdkafka-<name>.bin`` into its folder.
 """

@@ -1,7 +1,8 @@
-"""The questions that other clients' partitioners were asked, and where their answers stand.
+"""The inputs for which other clients' partitioners were run, and the files with the partitions that they chose.
 
-`KEYS` are keys with the number of partitions to choose among; `TURNS` are tables of queue lengths with random draws. As a program
-(``python -m tests.data.partition_vectors keys`` or ``turns``) it writes them for the programs beside it, which write the answers.
+`KEYS` are keys with the number of partitions; `TURNS` are tables of queue lengths with random draws. As a program
+(``python -m tests.data.partition_vectors keys`` or ``turns``) it writes them for the programs beside it, which write
+the chosen partitions.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ DRAWS: Final = 32
 
 
 class Turns(NamedTuple):
-    """Queue lengths of the candidates, how many partitions were left out beside them, and random draws from 0 to 2^31 - 1."""
+    """Queue lengths of the candidates, how many other partitions were left out, and random draws from 0 to 2^31 - 1."""
 
     lengths: list[int]
     left_out: int

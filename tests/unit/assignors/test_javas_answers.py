@@ -68,7 +68,7 @@ def seen(name: str, member: Member, had: dict[str, tuple[list[TopicPartition], i
         own.on_assignment(Assignment(tuple(partitions)), generation)
     user_data = own.subscription_user_data(member.topics) if isinstance(own, SendsUserData) else None
     owned = tuple(partitions) if "cooperative" in own.protocols else ()
-    return MemberView(member.topics, owned, generation if member.tells else -1, member.instance, member.rack, user_data)
+    return MemberView(member.topics, owned, generation if member.sends_generation else -1, member.instance, member.rack, user_data)
 
 
 def valid(group: Group, answer: Javas) -> bool:
