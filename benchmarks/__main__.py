@@ -1,7 +1,7 @@
 """Runs benchmarks: ``python -m benchmarks [NAME] [--json FILE]``; all of them without a name.
 
-Every module of this folder that has a function ``run`` is one, named after its file: ``run(arguments)`` measures, prints
-its table and returns what goes into the JSON; ``add_arguments(parser)`` may declare options of its own.
+Every module of this folder that has a function ``run`` is one, named after its file: ``run(arguments)`` measures,
+prints its table and returns what goes into the JSON; ``add_arguments(parser)`` may declare more options.
 """
 from __future__ import annotations
 

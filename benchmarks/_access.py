@@ -1,4 +1,7 @@
-"""How the clients under measure reach a listener: one description, and each client's own options for it. Travels in a job, as JSON."""
+"""How the measured clients reach a listener: one description, and each client's own options for it.
+
+The description is sent in a job, as JSON.
+"""
 from __future__ import annotations
 
 import time
@@ -8,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from pyclient.testing import LocalCluster
 
 Access: TypeAlias = Mapping[str, str]
-"""``protocol`` and, where it has TLS, ``ca``; where it has a login ``mechanism`` with ``user`` and ``password``, or with ``token``."""
+"""``protocol``; with TLS also ``ca``; with a login also ``mechanism``, and ``user`` and ``password`` or ``token``."""
 OPEN: Final[Access] = {}
 USER: Final = "alice"
 

@@ -13,7 +13,7 @@ from pyclient.testing import LocalCluster, Security
 
 AT_ONCE: Final = 2000
 HEAP: Final = "-Xmx1500m"
-"""For the broker: ten thousand partitions do not fit into what it has for tests. This variable overrides its own flags."""
+"""For the broker: ten thousand partitions need more heap than tests give it. This variable overrides its flags."""
 BUSY: Final = {"broker.session.timeout.ms": 30_000, "broker.heartbeat.interval.ms": 2000}
 """A busy broker must not be taken for a dead one."""
 

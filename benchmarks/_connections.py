@@ -1,4 +1,7 @@
-"""New clients under measure, in a process of their own: ``python -m benchmarks._connections`` takes jobs and gives figures, a line of JSON each."""
+"""Measures new clients, in a process of its own.
+
+``python -m benchmarks._connections`` reads jobs and prints figures, each as a line of JSON.
+"""
 from __future__ import annotations
 
 import statistics

@@ -1,8 +1,9 @@
-"""The consumers under measure, each in a process of its own: ``python -m benchmarks._consumers`` takes jobs and gives figures, a line of JSON each.
+"""The measured consumers, each in a process of its own.
 
-A client is a class without partitions; ``run`` gets the partitions and returns the number of records whose values it has read;
-``position`` says where it stands then, over all partitions; ``close`` ends it. Loops stand inside ``run``, so that a client pays for its
-own calls and for no wrapper. None commits.
+``python -m benchmarks._consumers`` reads jobs and prints figures, each as a line of JSON. A client is a class without
+partitions. ``run`` gets the partitions and returns the number of records whose values it has read; ``position`` is then
+the sum of its positions; ``close`` ends it. Loops are inside ``run``, so that only the client's own calls are measured
+and no wrapper. None commits.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 from benchmarks._access import OPEN, Access, confluents, ours
-from benchmarks._process import Clock, Missing, latencies_us, serve, waiting
+from benchmarks._process import Clock, NotMeasuredError, latencies_us, serve, waiting
 
 LIMIT_S: Final = 180
 """A run that lasts longer has lost records: the process ends and shows where it stood."""
@@ -87,7 +88,7 @@ def made_by_us(kind: Callable[..., Any], job: Job) -> Any:
     try:
         return kind(**our_options(job))
     except UnsupportedFeatureError as lacking:
-        raise Missing(f"not measured, it cannot do this yet: {lacking}") from lacking
+        raise NotMeasuredError(f"not measured, it cannot do this yet: {lacking}") from lacking
 
 
 class PyClient(Client):
@@ -225,7 +226,7 @@ class PyClientAsyncArrow(PyClientAsync):
 
 
 def confluent_options(job: Job) -> dict[str, Any]:
-    """Tuned: when its queue is full it looks again after 10 ms instead of a second, and fetches smaller pieces, which stay in the caches."""
+    """Tuned: a full queue is checked again after 10 ms instead of a second, and small fetches stay in the caches."""
     tuned = {"fetch.queue.backoff.ms": 10, "fetch.message.max.bytes": 262_144}
     return {"bootstrap.servers": job.bootstrap, "group.id": new_group(), "enable.auto.commit": False, "auto.offset.reset": "earliest",
             **(tuned if job.tuned else {}), **confluents(job.access)}
@@ -343,7 +344,7 @@ class KafkaPython(Client):
         try:
             return self.read(count)
         except (UnsupportedCodecError, AssertionError) as lacking:
-            raise Missing(f"kafka-python without a library for the codec: {lacking}") from lacking
+            raise NotMeasuredError(f"kafka-python without a library for the codec: {lacking}") from lacking
 
     def read(self, count: int) -> int:
         value: object = None
@@ -541,7 +542,10 @@ def first(job: Job) -> dict[str, float]:
 
 
 def latency(job: Job) -> dict[str, float]:
-    """µs from `send` until the record has been polled, one at a time, linger 0; producer and consumer are of one make, in one thread."""
+    """µs from `send` to the poll that returns the record.
+
+    One record at a time, linger 0, producer and consumer of one client in one thread.
+    """
     trips = {"pyclient": our_trips, "confluent": confluent_trips}[job.client]
     mark = uuid.uuid4().hex
     with watched(), trips(job) as trip:

@@ -20,8 +20,8 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 J = TypeVar("J")
 
 
-class Missing(Exception):
-    """The client cannot do this (yet): the case is left out, and says so."""
+class NotMeasuredError(Exception):
+    """The client cannot do this yet: the benchmark leaves the case out and prints why."""
 
 
 class Child:
@@ -57,7 +57,7 @@ def serve(job_of: Callable[..., J], kinds: Mapping[str, Callable[[J], Mapping[st
         fields = json.loads(line)
         try:
             answer = kinds[fields["measure"]](job_of(**fields))
-        except Missing as why:
+        except NotMeasuredError as why:
             answer = {"missing": str(why)}
         print(json.dumps(answer), flush=True)
 

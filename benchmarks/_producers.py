@@ -1,7 +1,8 @@
-"""The producers under measure, each in a process of its own: ``python -m benchmarks._producers`` takes jobs and gives figures, a line of JSON each.
+"""The measured producers, each in a process of its own.
 
-A client is a class: made, it is ready to send; ``run`` returns when every record's outcome is known, and raises when one failed;
-``close`` ends it. Loops stand inside ``run``, so that a client pays for its own calls and for no wrapper.
+``python -m benchmarks._producers`` reads jobs and prints figures, each as a line of JSON. A client is a class whose
+objects are ready to send. ``run`` returns when every record's outcome is known, and raises if one failed; ``close``
+ends it. Loops are inside ``run``, so that only the client's own calls are measured and no wrapper.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
 from benchmarks._access import OPEN, Access, confluents, ours
-from benchmarks._process import Clock, Missing, latencies_us, serve, waiting
+from benchmarks._process import Clock, NotMeasuredError, latencies_us, serve, waiting
 from benchmarks.codec import values as json_values
 
 DISTINCT: Final = 5000
@@ -35,7 +36,7 @@ class Job(NamedTuple):
     records: int
     size: int
     spread: str
-    """``sticky``: no keys; ``keys``: a few thousand keys; ``random``: a key of its own for each record; ``turns``: partitions in turn."""
+    """``sticky``: no keys; ``keys``: a few thousand keys; ``random``: a key per record; ``turns``: round robin."""
     codec: Any
     measure: str = "throughput"
     access: Access = OPEN
@@ -129,7 +130,7 @@ class PyClientMany(PyClient):
 
     def __init__(self, job: Job) -> None:
         if job.spread == "turns":
-            raise Missing(f"{self.METHOD} has one partition for all its records")
+            raise NotMeasuredError(f"{self.METHOD} has one partition for all its records")
         super().__init__(job)
 
     def run(self, load: Load) -> None:
@@ -211,7 +212,7 @@ class Confluent:
         self.producer: Any = Producer(confluent_options(job))
         self.delivered, self.failures = 0, list[Any]()
 
-    def _told(self, error: Any, _message: Any) -> None:
+    def _on_delivery(self, error: Any, _message: Any) -> None:
         if error is None:
             self.delivered += 1
         else:
@@ -219,7 +220,7 @@ class Confluent:
 
     def run(self, load: Load) -> None:
         self.delivered = 0
-        self._produce(load, self._told)
+        self._produce(load, self._on_delivery)
         if self.failures or self.delivered != len(load):
             raise RuntimeError(f"{self.delivered} of {len(load)} delivered: {self.failures[:3]}")
 
@@ -294,7 +295,7 @@ class KafkaPython:
             self.producer = KafkaProducer(bootstrap_servers=job.bootstrap, acks="all", enable_idempotence=True,
                                           compression_type=None if job.codec == "none" else job.codec, **tuned)
         except (AssertionError, RuntimeError) as lacking:
-            raise Missing(f"kafka-python without a library for {job.codec}: {lacking}") from lacking
+            raise NotMeasuredError(f"kafka-python without a library for {job.codec}: {lacking}") from lacking
 
     def run(self, load: Load) -> None:
         send, topic = self.producer.send, self.topic
@@ -322,7 +323,7 @@ class AioKafka:
         try:
             self.producer = AIOKafkaProducer(bootstrap_servers=self.job.bootstrap, enable_idempotence=True, compression_type=codec, **tuned)
         except RuntimeError as lacking:
-            raise Missing(f"aiokafka without a library for {codec}: {lacking}") from lacking
+            raise NotMeasuredError(f"aiokafka without a library for {codec}: {lacking}") from lacking
         await self.producer.start()
 
     async def run(self, load: Load) -> None:
@@ -399,7 +400,10 @@ def _confluent_one(job: Job) -> Callable[[bytes], object]:
 
 
 def memory(job: Job) -> dict[str, float]:
-    """How much the process grows, at its peak, while it sends to a frozen broker until it is refused; Deliveries are dropped."""
+    """How much the process grows, at its peak, while it sends to a frozen broker until send fails.
+
+    Deliveries are dropped.
+    """
     from pyclient import Producer
     from pyclient.errors import BufferExhaustedError
 

@@ -44,7 +44,10 @@ class Variant(NamedTuple):
 
 
 def variants(clients: Iterable[str], untuned: tuple[str, ...] = ("pyclient",)) -> list[Variant]:
-    """Ours as it is; each peer with its defaults and tuned. *untuned* are first words of the clients without a setting to tune."""
+    """Ours with its defaults; each peer with its defaults and tuned.
+
+    *untuned* are the first words of the names of clients that have no setting to tune.
+    """
     return [Variant(client, tuned) for client in clients for tuned in (False, True) if not (tuned and client.startswith(untuned))]
 
 

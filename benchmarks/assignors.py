@@ -1,7 +1,7 @@
-"""Group assignors in memory: the time that a leader needs to share out large groups, in seconds of CPU.
+"""Group assignors in memory: seconds of CPU that a leader needs to assign the partitions of large groups.
 
-A group shares out for the first time, and once more after one of its members has left (sticky ones then read and keep what each had). No peer
-is beside ours: a group waits for its leader, so what counts is that the time stays below what a rebalance takes anyway.
+Each group is assigned once, and again after one member has left (sticky assignors then read what each member owned).
+No other client is measured: a group waits for its leader, so the time must stay below what a rebalance takes anyway.
 """
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class Figure(NamedTuple):
 
 
 def group(members: int, partitions: int, *, alike: bool, racks: bool, topics: int = TOPICS) -> Group:
-    """*partitions* over *topics*; members that want all of them, or each another half; with brokers and members in three racks, or none."""
+    """A group with *partitions* over *topics*. Its members subscribe to all topics (*alike*) or each to another half.
+
+    With *racks*, brokers and members are in three racks.
+    """
     names = [f"topic-{number}" for number in range(topics)]
     nodes = {number: Node(number, "host", 9092, RACKS[number % 3] if racks else None) for number in range(9)}
     cluster = ClusterView({name: [described(number) for number in range(partitions // topics)] for name in names}, nodes)

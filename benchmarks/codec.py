@@ -1,10 +1,10 @@
 """Record batches in memory: encode, decode to objects, decode to Arrow, beside the other clients' codecs.
 
-One batch of 100-byte values (about 256 KiB) is written and read over and over. Rounds are interleaved, so that what the
-machine does meanwhile meets all alike; a figure is the median of the rounds, in µs of CPU per record, and in brackets the
-best of them: on a machine whose cores share their units with other work, the best round is the one that had none. Reading includes
-the checksum and every field of every record as an object of that client; ours are whole `Record`s. confluent-kafka has
-no codec that can be called without a broker.
+One batch of 100-byte values (about 256 KiB) is written and read repeatedly. Rounds are interleaved, so that other load
+of the machine affects all clients alike. A figure is the median of the rounds, in µs of CPU per record, with the best
+round in brackets: on a machine whose cores share their units with other work, that round had the least of it. Reading
+includes the checksum and every field of every record as an object of that client; ours are whole `Record`s.
+confluent-kafka has no codec that can be called without a broker.
 """
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def aiokafka(rows: list[bytes], codec: str) -> Iterator[Case]:
 
 
 def kafka_python(rows: list[bytes], codec: str) -> Iterator[Case]:
-    """kafka-python's builder and reader, for the codecs whose libraries are installed (python-snappy, lz4, zstandard)."""
+    """kafka-python's builder and reader, for codecs with an installed library: python-snappy, lz4, zstandard."""
     from kafka import codec as codecs
     from kafka.record.default_records import DefaultRecordBatchBuilder
     from kafka.record.memory_records import MemoryRecords

@@ -1,9 +1,10 @@
-"""Consumers on one real broker, beside the other clients: CPU and time per record, time to the first record, end-to-end latency.
+"""Consumers on one real broker, beside the other clients.
 
-Every client runs in a process of its own, so that CPU is the client's alone (user and system, all threads). Rounds are interleaved
-in a random order; a figure is the median of the rounds. Topics are filled once, by our producer. The clock starts before partitions are
-assigned and stops when the last value was seen; every run must have seen as many records as the topic holds, and stand behind the
-last one of every partition. Peers run with their defaults, and *tuned*: with the fetch settings that suit them best.
+Measures CPU and time per record, time to the first record, and end-to-end latency. Every client runs in a process of
+its own, so that CPU (user and system, all threads) is the client's alone. Rounds are interleaved in a random order; a
+figure is the median of the rounds. Topics are filled once, by our producer. The clock starts before partitions are
+assigned and stops when the last value was read. Every run must have read all records of the topic, and its positions
+must be the end offsets. Peers run with their defaults, and *tuned*: with the fetch settings that suit them best.
 """
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ FIRST: Final = ("pyclient for", "pyclient async for", "confluent poll", "kafka-p
 ROUND_TRIP: Final = ("pyclient", "confluent")
 RECORDS: Final = 8_000_000
 PARTS: Final = {"": 8, "pyclient": 1, "confluent consume": 4, JAVA: 2, "confluent AIO": 16, "aiokafka": 16, "kafka-python": 80}
-"""How many times fewer records a client reads, by the first words of its name: about a second of work each; a first fetch is nothing beside it."""
+"""A client reads `RECORDS` divided by this, by the first words of its name.
+
+Each then works for about a second, beside which a first fetch does not count.
+"""
 SIZE: Final = 100
 FEW: Final = 10_000
 """Records of the topic whose first one is awaited."""

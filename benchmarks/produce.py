@@ -1,8 +1,9 @@
 """Producers on one real broker, beside the other clients: CPU and time per record, latency of one record, memory.
 
-Every client runs in a process of its own, so that CPU is the client's alone (user and system, all threads). Rounds are interleaved
-in a random order; a figure is the median of the rounds. The clock starts with the first call and stops when every outcome is known;
-topics' end offsets are compared after each round. Peers run with their defaults, and *tuned*: with the batches that suit them best.
+Every client runs in a process of its own, so that CPU (user and system, all threads) is the client's alone. Rounds are
+interleaved in a random order; a figure is the median of the rounds. The clock starts with the first call and stops when
+every outcome is known; topics' end offsets are compared after each round. Peers run with their defaults, and *tuned*:
+with the batches that suit them best.
 """
 from __future__ import annotations
 

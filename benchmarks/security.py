@@ -1,8 +1,9 @@
-"""TLS and logins beside confluent-kafka: CPU and time per record over TLS and without, and how long a new connection takes.
+"""TLS and logins beside confluent-kafka: CPU and time per record with and without TLS, and time of a new connection.
 
-As `produce` and `consume`, on one broker with all listeners: each client in a process of its own, rounds interleaved in a random order,
-figures are medians. Topics are filled without TLS. A connection is a new client's: until its first question is answered, with TLS and
-login, the key derivation of SCRAM included; the token of OAUTHBEARER is there before.
+As in `produce` and `consume`, each client runs in a process of its own, rounds are interleaved in a random order, and
+figures are medians. One broker has all listeners. Topics are filled without TLS. The time of a connection is that of a
+new client until its first request is answered, with TLS, login and the key derivation of SCRAM. The token of
+OAUTHBEARER is fetched before.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ RECORDS: Final = 4_000_000
 """Of 100 B, which our consumers read; as many bytes of larger ones."""
 LOGINS: Final = {"PLAINTEXT": ("PLAINTEXT", None), "SSL": ("SSL", None), "SCRAM-SHA-512": ("SASL_SSL", "SCRAM-SHA-512"), "OAUTHBEARER": ("SASL_SSL", "OAUTHBEARER")}
 FULL_SPEED: Final = "-XX:TieredStopAtLevel=4"
-"""For the broker: the JVM's quick compiler, which suits tests, encrypts some 25 MB/s, and all clients would only wait."""
+"""For the broker: with the JVM's quick compiler it encrypts some 25 MB/s, and all clients would wait for it."""
 CONNECTIONS: Final = 20
 """New clients a round."""
 BOUNDS: Final = (

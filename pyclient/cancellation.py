@@ -1,4 +1,4 @@
-"""Whether a CancelledError cancels the running task, or was raised by what the task awaits, such as a user's function."""
+"""Whether a CancelledError cancels the running task, or comes from what the task awaits, such as a user's function."""
 from __future__ import annotations
 
 import asyncio

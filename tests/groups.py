@@ -154,7 +154,7 @@ class Listener:
 # --- members ---------------------------------------------------------------------------------------------------------
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """Ends a member's program in the middle of its work."""
 
 
@@ -202,7 +202,7 @@ class Member:
 
     def _guard(self) -> None:
         try:
-            with contextlib.suppress(Crash):
+            with contextlib.suppress(CrashError):
                 asyncio.run(self._life())
         except BaseException as fault:  # noqa: BLE001 raised in the test
             self.fault = fault
@@ -231,7 +231,7 @@ class Member:
             elif self._manual:
                 await self._commit()
         if self._crashing:
-            raise Crash
+            raise CrashError
 
     def _note(self, records: Sequence[Record]) -> None:
         strange = {TopicPartition(record.topic, record.partition) for record in records} - self.owned

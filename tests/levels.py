@@ -1,7 +1,8 @@
 """Which tests `make test` leaves to `make test-all`: the one place that says so.
 
-`make test` covers units, the fake cluster, a real broker's main paths, the README and Spark's demo in a few minutes. What a
-user meets less often, or what takes long for what it adds, is extended. Tests marked ``proof`` are left to `make proof` by both.
+`make test` covers units, the fake cluster, a real broker's main paths, the README and Spark's demo in a few minutes.
+What a user meets less often, or what takes long for what it adds, is extended. Both leave tests marked ``proof`` to
+`make proof`.
 """
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 WIDEST: Final = {32: 5, 64: 10}  # bytes of a varint
 
 
-class Damaged(Exception):
+class DamagedError(Exception):
     """The bytes are not a record batch."""
 
 
@@ -69,7 +69,7 @@ class Reader:
 
     def take(self, size: int) -> bytes:
         if size < 0 or size > self.left:
-            raise Damaged(f"{size} bytes wanted, {self.left} left")
+            raise DamagedError(f"{size} bytes wanted, {self.left} left")
         return self.stream.read(size)
 
     def varint(self, bits: int) -> int:
@@ -80,10 +80,10 @@ class Reader:
             groups.append(byte & 0x7F)
             more = byte >= 0x80
             if more and len(groups) == WIDEST[bits]:
-                raise Damaged("a varint does not end")
+                raise DamagedError("a varint does not end")
         raw = sum(group << 7 * place for place, group in enumerate(groups))
         if raw >= 2**bits:
-            raise Damaged("a varint is too large")
+            raise DamagedError("a varint is too large")
         return -(raw + 1 >> 1) if raw & 1 else raw >> 1
 
     def nullable(self) -> bytes | None:
@@ -94,15 +94,15 @@ class Reader:
 def decode_batch(data: bytes) -> ReferenceBatch:
     """Decode *data*, which is one batch; checks the header and the checksum."""
     if len(data) < HEADER.size:
-        raise Damaged("no whole header")
+        raise DamagedError("no whole header")
     (base_offset, length, leader_epoch, magic, crc, attributes, last_delta, base_timestamp, max_timestamp, producer_id,
      producer_epoch, base_sequence, count) = HEADER.unpack(data[:61])
     if magic != 2 or length != len(data) - 12:
-        raise Damaged("magic or length")
+        raise DamagedError("magic or length")
     if count < 0 or last_delta < 0 or not 0 <= base_offset <= 2**63 - 2 - last_delta:
-        raise Damaged("a field of the header is out of its range")
+        raise DamagedError("a field of the header is out of its range")
     if crc != crc32c(data[21:]):
-        raise Damaged("checksum")
+        raise DamagedError("checksum")
     appended = max_timestamp if attributes & 8 else None
     reader = Reader(decompressed(attributes & 7, data[61:]))
     records: list[ReferenceRecord] = []
@@ -110,11 +110,11 @@ def decode_batch(data: bytes) -> ReferenceBatch:
     for _ in range(count):
         delta, record = decode_record(Reader(reader.take(reader.varint(32))), base_offset, base_timestamp, appended)
         if not before < delta <= last_delta:
-            raise Damaged("offsets do not ascend within the batch")
+            raise DamagedError("offsets do not ascend within the batch")
         before = delta
         records.append(record)
     if reader.left:
-        raise Damaged("more bytes than records")
+        raise DamagedError("more bytes than records")
     return ReferenceBatch(base_offset, leader_epoch, attributes, last_delta, base_timestamp, max_timestamp, producer_id,
                           producer_epoch, base_sequence, records)
 
@@ -130,17 +130,17 @@ def decode_record(
     headers: list[tuple[str, bytes | None]] = []
     number = reader.varint(32)
     if number < 0:
-        raise Damaged("a negative number of headers")
+        raise DamagedError("a negative number of headers")
     for _ in range(number):
         name = reader.nullable()
         if name is None:
-            raise Damaged("a header without a name")
+            raise DamagedError("a header without a name")
         try:
             headers.append((name.decode(), reader.nullable()))
         except UnicodeDecodeError as error:
-            raise Damaged("a header's name is not UTF-8") from error
+            raise DamagedError("a header's name is not UTF-8") from error
     if reader.left:
-        raise Damaged("a record is longer than its fields")
+        raise DamagedError("a record is longer than its fields")
     return delta, ReferenceRecord(base_offset + delta, timestamp, key, value, headers)
 
 
@@ -161,9 +161,9 @@ def decompressed(codec: int, data: bytes) -> bytes:
             case 4:
                 return bytes(cramjam.zstd.decompress(data))
             case _:
-                raise Damaged(f"compression {codec}")
+                raise DamagedError(f"compression {codec}")
     except (cramjam.DecompressionError, zlib.error) as error:
-        raise Damaged(str(error)) from error
+        raise DamagedError(str(error)) from error
 
 
 def gzip_members(data: bytes) -> list[bytes]:
@@ -172,7 +172,7 @@ def gzip_members(data: bytes) -> list[bytes]:
         member = zlib.decompressobj(31)
         members.append(member.decompress(data))
         if not member.eof:
-            raise Damaged("a gzip member is cut off")
+            raise DamagedError("a gzip member is cut off")
         data = member.unused_data
     return members
 

@@ -66,7 +66,7 @@ def test_the_editable_install_works_from_elsewhere(name: str, tmp_path: Path) ->
 
 
 def test_a_checker_in_another_project_sees_the_types_with_the_checkout_on_its_path(tmp_path: Path) -> None:
-    """An editable install is an import hook, which checkers do not run; the links make the checkout readable for them."""
+    """An editable install is an import hook, which type checkers do not run; the links let them read the checkout."""
     user = tmp_path / "user.py"
     user.write_text("from pyclient.records import TopicPartition\nreveal_type(TopicPartition('t', 0).partition)\n")
     checked = subprocess.run(

@@ -1,7 +1,7 @@
-"""Every Python block of the README and docs/groups.md runs against a real broker; every command runs or is known to exist.
+"""Every Python block of the README and docs/groups.md runs against a real broker.
 
-Each Python block runs in its own process, with the built wheel first on the path and a broker's address in place of
-``localhost:9092``. A shell line without a rule here is a failure.
+Every command runs or is known to exist. Each Python block runs in its own process, with the built wheel first on the
+path and a broker's address in place of ``localhost:9092``. A shell line without a rule here is a failure.
 """
 from __future__ import annotations
 

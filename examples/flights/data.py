@@ -21,7 +21,7 @@ CarrierMonth: TypeAlias = tuple[str, int]
 
 
 class Delays(NamedTuple):
-    """One carrier in one month. Sums are in minutes; flights without a delay on record are left out of sums and counts."""
+    """One carrier in one month. Sums are in minutes; sums and counts leave out flights without a recorded delay."""
 
     flights: int
     dep_delay_sum: int

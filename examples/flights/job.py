@@ -1,4 +1,4 @@
-"""The Spark part: read the topic as a stream, add up delays per carrier and month, write each change to the other topic.
+"""The Spark job: read the topic as a stream, add up delays per carrier and month, write each change to the other topic.
 
 The query is stopped while it has work left, and a new one goes on from its checkpoint: sums survive, and nothing is
 counted twice.

@@ -1,4 +1,4 @@
-"""What the user sees: a progress bar per step (lines where there is no terminal), the table, the checks, and the JSON file."""
+"""What the user sees: a progress bar per step (lines without a terminal), the table, the checks and the JSON file."""
 from __future__ import annotations
 
 import json

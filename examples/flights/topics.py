@@ -1,4 +1,5 @@
-"""The two ends of the job: every flight into the topic ``flights``, and the newest value of each key out of ``delays``."""
+"""Both ends of the job: writes every flight to the topic ``flights``, reads the newest value of each key of ``delays``.
+"""
 from __future__ import annotations
 
 import json
@@ -25,7 +26,7 @@ class Names(NamedTuple):
 
 
 def create(bootstrap: str) -> Names:
-    """Topics of our own: ``flights`` and ``delays``, with an ending when a running cluster has some from an earlier run."""
+    """Create the topics ``flights`` and ``delays``, with a suffix if the cluster has some from an earlier run."""
     names = Names("flights", "delays")
     with Admin(bootstrap_servers=bootstrap) as admin:
         while set(names) & set(admin.list_topics()) or not _created(admin, names):

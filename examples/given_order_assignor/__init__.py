@@ -1,7 +1,7 @@
 """Partitions assigned in a given order: a user's plugin for pyclient.
 
-The partitions of a topic are seldom equally busy. The order names them, busiest first. They go to the members in turn, so that no
-member gets two of the busiest while another has none.
+The partitions of a topic are seldom equally busy. The order names them, busiest first. They go to the members in turn,
+so that no member gets two of the busiest while another has none.
 """
 from __future__ import annotations
 

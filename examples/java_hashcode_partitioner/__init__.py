@@ -1,6 +1,7 @@
-"""The partitions that a Java service chose by ``Math.floorMod(key.hashCode(), partitions)``: a user's plugin for pyclient.
+"""A user's plugin for pyclient: the partitions that a Java service chose by its keys' ``hashCode``.
 
-Keys are texts in UTF-8; Java's hash is over their UTF-16 units.
+Java's expression is ``Math.floorMod(key.hashCode(), partitions)``. Keys are texts in UTF-8; Java hashes their UTF-16
+units.
 """
 from __future__ import annotations
 

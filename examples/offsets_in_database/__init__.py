@@ -1,7 +1,7 @@
-"""Exactly once into a database: one transaction stores the rows and the next offset, and reading starts at the stored offset.
+"""Exactly once into a database: one transaction stores the rows and the next offset; reading starts at the stored one.
 
-Offsets are not committed to Kafka: a crash between the database's commit and Kafka's would duplicate or lose rows. The group
-still assigns the partitions; a member that gets one seeks to the offset in the database.
+Offsets are not committed to Kafka: a crash between the database's commit and Kafka's would duplicate or lose rows. The
+group still assigns the partitions; a member that gets one seeks to the offset in the database.
 """
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Database:
         return self._connection.execute("SELECT topic, partition, offset, content FROM rows ORDER BY rowid").fetchall()
 
     def store(self, tp: TopicPartition, rows: Sequence[Row], begin: int, end: int) -> None:
-        """Write the rows made of the records from *begin* to before *end*, and *end* as the next offset: all or nothing.
+        """Write the rows of the records from *begin* to before *end*, and *end* as the next offset: all or nothing.
 
         Raises:
             OvertakenError: the stored offset is no longer *begin*.
@@ -103,8 +103,9 @@ def copy(consumer: Consumer, topics: Iterable[str], database: Database, make: Ca
          until: Callable[[], bool] = lambda: False) -> None:
     """Store *make*'s result of every record, as a member of the consumer's group, until *until* returns True.
 
-    If *make* raises, the records before that one are stored and the run ends; the next run starts with that record. The consumer
-    has ``enable_auto_commit=False`` and ``auto_offset_reset="none"``: only the database decides where reading starts.
+    If *make* raises, the records before that one are stored and the run ends; the next run starts with that record.
+    The consumer has ``enable_auto_commit=False`` and ``auto_offset_reset="none"``: only the database decides where
+    reading starts.
     """
     listener = SeekToStored(consumer, database)
     consumer.subscribe(topics, rebalance_listener=listener)

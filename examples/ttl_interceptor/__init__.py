@@ -1,7 +1,7 @@
 """Records with a time to live: a user's plugin for pyclient.
 
-The header ``ttl`` is a record's time to live in seconds; the interceptor has a default for records without it. The time starts
-at the record's timestamp; a record without a timestamp never expires.
+The header ``ttl`` is a record's time to live in seconds; the interceptor has a default for records without it. The time
+starts at the record's timestamp; a record without a timestamp never expires.
 """
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ LATEST: Final = -1
 
 @attrs.frozen
 class OffsetRange:
-    """What one task reads: the records of *where* from offset *start* up to, not including, *end*."""
+    """What one task reads: the records of *tp* from offset *start* up to, not including, *end*."""
 
-    where: TopicPartition
+    tp: TopicPartition
     start: int
     end: int
 
@@ -34,13 +34,13 @@ class OffsetRange:
         return self.end - self.start
 
     def __str__(self) -> str:
-        return f"{self.where} offsets {self.start} to {self.end - 1}"
+        return f"{self.tp} offsets {self.start} to {self.end - 1}"
 
     def cut(self, pieces: int) -> list[OffsetRange]:
         """The same range in up to *pieces* parts of nearly one size, none empty."""
         pieces = min(pieces, len(self))
         edges = [self.start + len(self) * piece // pieces for piece in range(pieces + 1)]
-        return [OffsetRange(self.where, *edge) for edge in itertools.pairwise(edges)]
+        return [OffsetRange(self.tp, *edge) for edge in itertools.pairwise(edges)]
 
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------
@@ -49,8 +49,8 @@ class OffsetRange:
 def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
     """``{"topic": {"0": 23}}``, topics and partitions in order."""
     nested: Json = {}
-    for where in sorted(offsets):
-        nested.setdefault(where.topic, {})[str(where.partition)] = offsets[where]
+    for tp in sorted(offsets):
+        nested.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
     return nested
 
 
@@ -66,7 +66,7 @@ def parse_offsets(option: str, text: str, *, lowest: int = 0) -> Offsets:
         ConfigurationError: it is something else, or a number is below *lowest*.
     """
     try:
-        return {where: _number(number, lowest) for where, number in from_json(_object(text)).items()}
+        return {tp: _number(number, lowest) for tp, number in from_json(_object(text)).items()}
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f'{option} = {text!r} is not understood ({error}): write a number per topic and partition, {{"topic": {{"0": 23}}}}',
@@ -111,11 +111,11 @@ def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
 
     A partition with records always gets at least one: none starves behind a large one.
     """
-    sizes = {where: max(0, end - start[where]) for where, end in latest.items()}
+    sizes = {tp: max(0, end - start[tp]) for tp, end in latest.items()}
     total = sum(sizes.values())
     if total <= most:
         return dict(latest)
-    return {where: start[where] + _share(size, most, total) if size else latest[where] for where, size in sizes.items()}
+    return {tp: start[tp] + _share(size, most, total) if size else latest[tp] for tp, size in sizes.items()}
 
 
 def _share(size: int, most: int, total: int) -> int:

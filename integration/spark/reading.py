@@ -41,8 +41,8 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
         KafkaTimeoutError: nothing came for ``kafkaConsumer.pollTimeoutMs``.
     """
     with Consumer(options.client) as consumer:
-        consumer.assign([wanted.where])
-        consumer.seek(wanted.where, wanted.start)
+        consumer.assign([wanted.tp])
+        consumer.seek(wanted.tp, wanted.start)
         for records in _polled(consumer, wanted, options):
             yield from _batches(records, wanted, options)
 
@@ -58,30 +58,30 @@ def _polled(consumer: Consumer, wanted: OffsetRange, options: SourceOptions) -> 
             continue
         if records:
             yield records
-        reached = _reached(consumer, records, wanted.where)
+        reached = _reached(consumer, records, wanted.tp)
         if reached > position:
             position, silent_since = reached, time.monotonic()
         elif time.monotonic() - silent_since > options.poll_timeout:
             raise KafkaTimeoutError(
                 f"no records of {wanted} came for {options.poll_timeout:g} s; position {position}. Is the leader up? Was the log cut "
-                "short? kafkaConsumer.pollTimeoutMs is how long a task waits.", topic_partition=wanted.where)
+                "short? kafkaConsumer.pollTimeoutMs is how long a task waits.", topic_partition=wanted.tp)
 
 
-def _reached(consumer: Consumer, records: Records, where: TopicPartition) -> int:
+def _reached(consumer: Consumer, records: Records, tp: TopicPartition) -> int:
     """The next offset to read: polls pass over offsets without records, too."""
-    return max(consumer.position(where), records.positions().get(where, 0))
+    return max(consumer.position(tp), records.positions().get(tp, 0))
 
 
 def _after_the_hole(consumer: Consumer, wanted: OffsetRange, position: int, options: SourceOptions, error: OffsetOutOfRangeError) -> int:
     """Where reading goes on when *position* is not in the log, if data may be lost."""
-    begin = consumer.beginning_offsets([wanted.where])[wanted.where]
+    begin = consumer.beginning_offsets([wanted.tp])[wanted.tp]
     gone_until = min(begin, wanted.end) if begin > position else wanted.end
-    what = f"offsets {position} to {gone_until - 1} of {wanted.where} are not in the log any more"
+    what = f"offsets {position} to {gone_until - 1} of {wanted.tp} are not in the log any more"
     if options.fail_on_data_loss:
-        raise OffsetOutOfRangeError(f"{what}: {DATA_LOSS}", topic_partition=wanted.where) from error
+        raise OffsetOutOfRangeError(f"{what}: {DATA_LOSS}", topic_partition=wanted.tp) from error
     log.warning("%s: going on without them, for failOnDataLoss=false", what)
     if gone_until < wanted.end:
-        consumer.seek(wanted.where, gone_until)
+        consumer.seek(wanted.tp, gone_until)
     return gone_until
 
 

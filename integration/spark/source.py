@@ -40,11 +40,11 @@ class BatchReader(DataSourceReader):
         assert options.starting is not None
         assert options.ending is not None
         with Topics(options) as topics:
-            wheres = topics.partitions()
-            begin = topics.at(options.starting, wheres, side="starting")
-            end = topics.at(options.ending, wheres, side="ending")
-            _check_order(begin, end, topics.latest(wheres))
-            begin = _without_lost(begin, end, topics.earliest(wheres), options)
+            partitions = topics.partitions()
+            begin = topics.at(options.starting, partitions, side="starting")
+            end = topics.at(options.ending, partitions, side="ending")
+            _check_order(begin, end, topics.latest(partitions))
+            begin = _without_lost(begin, end, topics.earliest(partitions), options)
         return _tasks(begin, end, options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return start
         latest = self._look() if self._target is None else self._target
         begin = self._begin(from_json(start), latest)
-        latest = {where: self._not_before(where, begin[where], end) for where, end in latest.items()}
+        latest = {tp: self._not_before(tp, begin[tp], end) for tp, end in latest.items()}
         end = limited(begin, latest, limit.max_rows) if isinstance(limit, ReadMaxRows) else latest
         found = to_json(end)
         return start if found == start else found
@@ -104,9 +104,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of one batch; the same for a batch that is repeated."""
         ends = from_json(end)
         begin = self._begin(from_json(start), ends)
-        filled = [where for where in ends if begin[where] < ends[where]]
+        filled = [tp for tp in ends if begin[tp] < ends[tp]]
         earliest = self._existing_earliest(filled)
-        begin = _without_lost({where: begin[where] for where in earliest}, ends, earliest, self._options)
+        begin = _without_lost({tp: begin[tp] for tp in earliest}, ends, earliest, self._options)
         return _tasks(begin, ends, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -140,29 +140,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, start: Offsets, ends: Mapping[TopicPartition, int]) -> Offsets:
         """Where a batch begins in each of *ends*: partitions found later begin at their earliest offset."""
         self._check_none_vanished(start, ends)
-        new = [where for where in ends if where not in start]
-        return {**{where: start[where] for where in ends if where in start}, **self._topics().earliest(new)}
+        new = [tp for tp in ends if tp not in start]
+        return {**{tp: start[tp] for tp in ends if tp in start}, **self._topics().earliest(new)}
 
     def _check_none_vanished(self, start: Offsets, ends: Mapping[TopicPartition, int]) -> None:
         gone = sorted(set(start) - set(ends))
         if gone:
             self._lost(UnknownTopicOrPartitionError, f"{', '.join(map(str, gone))} were read before and do not exist any more")
 
-    def _not_before(self, where: TopicPartition, begin: int, end: int) -> int:
+    def _not_before(self, tp: TopicPartition, begin: int, end: int) -> int:
         """*end*, unless the log ends before *begin*: then the topic was created again, and is read from its
         beginning."""
         if end >= begin:
             return end
-        self._lost(OffsetOutOfRangeError, f"{where} was read up to offset {begin} and now ends at {end}: the topic seems to have been created again")
-        return self._topics().earliest([where])[where]
+        self._lost(OffsetOutOfRangeError, f"{tp} was read up to offset {begin} and now ends at {end}: the topic seems to have been created again")
+        return self._topics().earliest([tp])[tp]
 
-    def _existing_earliest(self, wheres: list[TopicPartition]) -> Offsets:
+    def _existing_earliest(self, partitions: list[TopicPartition]) -> Offsets:
         """Where the logs begin, of those that still exist: a batch may be repeated long after it was planned."""
-        exist = set(self._topics().partitions()) if wheres else set()
-        gone = [where for where in wheres if where not in exist]
+        exist = set(self._topics().partitions()) if partitions else set()
+        gone = [tp for tp in partitions if tp not in exist]
         if gone:
             self._lost(UnknownTopicOrPartitionError, f"{', '.join(map(str, gone))} are part of this batch and do not exist any more")
-        return self._topics().earliest(where for where in wheres if where in exist)
+        return self._topics().earliest(tp for tp in partitions if tp in exist)
 
     def _lost(self, kind: type[OffsetOutOfRangeError | UnknownTopicOrPartitionError], what: str) -> None:
         if self._options.fail_on_data_loss:
@@ -178,29 +178,29 @@ def _check_schema(schema: StructType, options: SourceOptions) -> None:
 
 def _check_order(begin: Offsets, end: Offsets, latest: Offsets) -> None:
     """A batch whose offsets cannot be read is refused before any task waits for them."""
-    for where in begin:
-        if end[where] > latest[where]:
-            raise ConfigurationError(f"the ending offset {end[where]} of {where} is behind the end of its log, {latest[where]}",
+    for tp in begin:
+        if end[tp] > latest[tp]:
+            raise ConfigurationError(f"the ending offset {end[tp]} of {tp} is behind the end of its log, {latest[tp]}",
                                      option="endingOffsets")
-        if begin[where] > end[where]:
-            raise ConfigurationError(f"the starting offset {begin[where]} of {where} is behind the ending one, {end[where]}",
+        if begin[tp] > end[tp]:
+            raise ConfigurationError(f"the starting offset {begin[tp]} of {tp} is behind the ending one, {end[tp]}",
                                      option="startingOffsets")
 
 
 def _without_lost(begin: Offsets, end: Mapping[TopicPartition, int], earliest: Offsets, options: SourceOptions) -> Offsets:
     """*begin*, moved to where the logs begin now; what lay between is lost."""
-    lost = {where: offset for where, offset in begin.items() if offset < min(earliest[where], end[where])}
+    lost = {tp: offset for tp, offset in begin.items() if offset < min(earliest[tp], end[tp])}
     if not lost:
         return begin
-    listed = ", ".join(f"{where} {offset} to {min(earliest[where], end[where]) - 1}" for where, offset in sorted(lost.items()))
+    listed = ", ".join(f"{tp} {offset} to {min(earliest[tp], end[tp]) - 1}" for tp, offset in sorted(lost.items()))
     if options.fail_on_data_loss:
         raise OffsetOutOfRangeError(f"these offsets are not in the log any more: {listed}. {DATA_LOSS}")
     log.warning("these offsets are not in the log any more: %s; going on without, for failOnDataLoss=false", listed)
-    return {where: max(offset, earliest[where]) for where, offset in begin.items()}
+    return {tp: max(offset, earliest[tp]) for tp, offset in begin.items()}
 
 
 def _tasks(begin: Offsets, end: Mapping[TopicPartition, int], options: SourceOptions) -> list[InputPartition]:
-    ranges = [OffsetRange(where, begin[where], end[where]) for where in sorted(begin) if begin[where] < end[where]]
+    ranges = [OffsetRange(tp, begin[tp], end[tp]) for tp in sorted(begin) if begin[tp] < end[tp]]
     parts = divided(ranges, at_least=options.min_partitions, most_records=options.max_records)
     return [InputPartition(part) for part in parts]
 

@@ -34,7 +34,7 @@ class Topics:
             ConfigurationError: an assigned partition does not exist.
         """
         options = self._options
-        names = {where.topic for where in options.partitions} or self._names()
+        names = {tp.topic for tp in options.partitions} or self._names()
         described = self._open_admin().describe_topics(sorted(names)) if names else {}
         found = [TopicPartition(name, each.partition) for name, topic in described.items() for each in topic.partitions]
         if not options.partitions:
@@ -68,8 +68,8 @@ class Topics:
         if bound.offsets is None:
             return self.earliest(partitions) if bound.otherwise == EARLIEST else self.latest(partitions)
         given = complete(f"{side}Offsets", bound.offsets, partitions)
-        early = self.earliest(where for where, offset in given.items() if offset == EARLIEST)
-        late = self.latest(where for where, offset in given.items() if offset == LATEST)
+        early = self.earliest(tp for tp, offset in given.items() if offset == EARLIEST)
+        late = self.latest(tp for tp, offset in given.items() if offset == LATEST)
         return {**given, **early, **late}
 
     def close(self) -> None:
@@ -97,12 +97,12 @@ class Topics:
 
     def _at_times(self, times: Mapping[TopicPartition, int], side: str) -> Offsets:
         found = self._open_consumer().offsets_for_times(times) if times else {}
-        late = [where for where, answer in found.items() if answer is None]
+        late = [tp for tp, answer in found.items() if answer is None]
         if late and side == "starting" and not self._options.late_start_is_latest:
             raise NoOffsetForPartitionError(
                 f"no record of {', '.join(map(str, late))} is as late as the starting time asks: choose an earlier one, "
                 "or begin there at the end with startingOffsetsByTimestampStrategy=latest")
-        known = {where: answer.offset for where, answer in found.items() if answer is not None}
+        known = {tp: answer.offset for tp, answer in found.items() if answer is not None}
         return {**known, **self.latest(late)}
 
     def _open_admin(self) -> Admin:

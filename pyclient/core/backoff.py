@@ -39,7 +39,10 @@ class ExponentialBackoff(wait_base):
 
 
 class WaitPolicy:
-    """A tenacity wait as a function of the number of failures. If a user's wait returns no valid time, *usual* is used."""
+    """A tenacity wait as a function of the number of failures.
+
+    *usual* is used instead if it raises or returns no valid time.
+    """
 
     def __init__(self, wait: wait_base, usual: ExponentialBackoff | None = None) -> None:
         self._wait = wait

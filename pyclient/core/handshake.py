@@ -28,7 +28,7 @@ class HandshakeRequest:
 Exchange: TypeAlias = Generator[HandshakeRequest, Any, "Versions"]
 
 
-class TryVersionZero(Exception):
+class VersionZeroNeededError(Exception):
     """The response cannot be decoded: connect again and send ApiVersions v0 (M08)."""
 
 
@@ -80,7 +80,7 @@ def agree_on_versions(client: ClientInfo, newest: int = SPOKEN[Api.API_VERSIONS]
     """Get the broker's versions, first with our newest ApiVersions; an older broker refuses in version 0 and names its range.
 
     Raises:
-        TryVersionZero: the response does not decode, or the peer closed the connection; only when *newest* > 0.
+        VersionZeroNeededError: the response does not decode, or the peer closed the connection; only when *newest* > 0.
     """
     version = newest
     while True:
@@ -88,7 +88,7 @@ def agree_on_versions(client: ClientInfo, newest: int = SPOKEN[Api.API_VERSIONS]
             response = yield HandshakeRequest(Api.API_VERSIONS, version, _client_fields(client, version))
         except (ProtocolError, DisconnectError) as error:
             if version > 0:
-                raise TryVersionZero(str(error)) from error
+                raise VersionZeroNeededError(str(error)) from error
             raise
         if response.error_code == UNSUPPORTED_VERSION and version > 0:
             version = _lower_version(response, version)

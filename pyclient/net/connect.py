@@ -15,7 +15,7 @@ from pyclient.codec.apis import SPOKEN, Api
 from pyclient._version import __version__
 from pyclient.config.addresses import Address
 from pyclient.core.connection import STAGGER, Event, State
-from pyclient.core.handshake import ClientInfo, TryVersionZero
+from pyclient.core.handshake import ClientInfo, VersionZeroNeededError
 from pyclient.errors import AuthenticationError, DisconnectError, KafkaError, ResponseTimeoutError
 from pyclient.net.connection import Connection
 from pyclient.net.happy_eyeballs import FAILURES, race
@@ -108,7 +108,7 @@ class ConnectAttempt:
     async def _negotiate(self, endpoint: Endpoint) -> Connection:
         try:
             return await self._open_connection(endpoint, NEWEST)
-        except TryVersionZero:
+        except VersionZeroNeededError:
             pass
         try:
             return await self._open_connection(endpoint, 0)  # at once, on a new connection (M08)
@@ -168,7 +168,7 @@ class ConnectAttempt:
             async with asyncio.timeout(min(PROBE_S, self._timeout)):
                 await self._network.open(endpoint, lambda: connection, self._sockets)
                 await connection.introduce(CLIENT_INFO, NEWEST, self._timeout)
-        except (*FAILURES, TryVersionZero, TimeoutError) as failure:
+        except (*FAILURES, VersionZeroNeededError, TimeoutError) as failure:
             _log.debug("%s does not answer without TLS either: %s", connection.label, failure)
             return False
         finally:

@@ -139,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         *check_login*: find out whether the listener requires a login.
 
         Raises:
-            TryVersionZero: connect again and send ApiVersions v0.
+            VersionZeroNeededError: connect again and send ApiVersions v0.
             KafkaError: the peer is not a usable broker.
         """
         if self.state is State.CONNECTING:

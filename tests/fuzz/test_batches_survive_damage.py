@@ -86,7 +86,7 @@ def test_with_a_correct_checksum_we_accept_exactly_what_an_independent_reader_ac
     data = healed(whole[:61] + apply(whole[61:], changes))
     try:
         reference = reference_codec.decode_batch(data)
-    except reference_codec.Damaged:
+    except reference_codec.DamagedError:
         assert outcome(data) == "refused"
     else:
         (batch,) = read_batches(data)
@@ -163,7 +163,7 @@ def test_one_wrong_number_in_a_short_record_is_found_or_harmless_as_for_a_plain_
         made = healed(head + one_wrong(key, value, fault, off, longer))
         try:
             reference_codec.decode_batch(made)
-        except reference_codec.Damaged:
+        except reference_codec.DamagedError:
             assert outcome(made) == "refused", (key, value, fault, off, longer)
         else:
             assert outcome(made) == "read", (key, value, fault, off, longer)
@@ -196,7 +196,7 @@ def test_short_records_are_accepted_or_rejected_as_by_a_plain_reader(
     (batch,) = read_batches(memoryview(made + behind)[: len(made)])
     try:
         expected = reference_codec.decode_batch(made).records
-    except reference_codec.Damaged:
+    except reference_codec.DamagedError:
         with pytest.raises(CorruptRecordError):
             batch.open()
         return

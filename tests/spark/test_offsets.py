@@ -41,27 +41,27 @@ def test_partitions_stand_in_the_order_of_their_numbers() -> None:
 
 @given(spans, st.integers(1, 5_000))
 def test_a_limited_batch_lies_between_start_and_end(span: dict[TopicPartition, tuple[int, int]], most: int) -> None:
-    start = {where: begin for where, (begin, _) in span.items()}
-    latest = {where: begin + size for where, (begin, size) in span.items()}
+    start = {tp: begin for tp, (begin, _) in span.items()}
+    latest = {tp: begin + size for tp, (begin, size) in span.items()}
     end = limited(start, latest, most)
     assert end.keys() == latest.keys()
-    assert all(start[where] <= end[where] <= latest[where] for where in end)
+    assert all(start[tp] <= end[tp] <= latest[tp] for tp in end)
 
 
 @given(spans, st.integers(1, 5_000))
 def test_a_limited_batch_is_no_larger_than_asked_but_for_one_record_a_partition(
     span: dict[TopicPartition, tuple[int, int]], most: int,
 ) -> None:
-    start = {where: begin for where, (begin, _) in span.items()}
-    end = limited(start, {where: begin + size for where, (begin, size) in span.items()}, most)
-    assert sum(end[where] - start[where] for where in end) <= most + len(span)
+    start = {tp: begin for tp, (begin, _) in span.items()}
+    end = limited(start, {tp: begin + size for tp, (begin, size) in span.items()}, most)
+    assert sum(end[tp] - start[tp] for tp in end) <= most + len(span)
 
 
 @given(spans, st.integers(1, 5_000))
 def test_every_partition_with_records_moves(span: dict[TopicPartition, tuple[int, int]], most: int) -> None:
-    start = {where: begin for where, (begin, _) in span.items()}
-    end = limited(start, {where: begin + size for where, (begin, size) in span.items()}, most)
-    assert all(end[where] > start[where] for where, (_, size) in span.items() if size)
+    start = {tp: begin for tp, (begin, _) in span.items()}
+    end = limited(start, {tp: begin + size for tp, (begin, size) in span.items()}, most)
+    assert all(end[tp] > start[tp] for tp, (_, size) in span.items() if size)
 
 
 def test_a_limit_is_shared_in_proportion_to_what_waits() -> None:
@@ -72,24 +72,24 @@ def test_a_limit_is_shared_in_proportion_to_what_waits() -> None:
 def test_divided_ranges_cover_every_offset_once(
     span: dict[TopicPartition, tuple[int, int]], at_least: int | None, most_records: int | None,
 ) -> None:
-    whole = [OffsetRange(where, begin, begin + size) for where, (begin, size) in span.items() if size]
+    whole = [OffsetRange(tp, begin, begin + size) for tp, (begin, size) in span.items() if size]
     parts = divided(whole, at_least=at_least, most_records=most_records)
     assert all(len(part) > 0 for part in parts)
     for each in whole:
-        mine = sorted((part.start, part.end) for part in parts if part.where == each.where)
+        mine = sorted((part.start, part.end) for part in parts if part.tp == each.tp)
         assert (mine[0][0], mine[-1][1]) == (each.start, each.end)
         assert all(before[1] == after[0] for before, after in itertools.pairwise(mine))
 
 
 @given(spans, st.integers(1, 3_000))
 def test_no_part_has_more_records_than_allowed(span: dict[TopicPartition, tuple[int, int]], most_records: int) -> None:
-    whole = [OffsetRange(where, begin, begin + size) for where, (begin, size) in span.items() if size]
+    whole = [OffsetRange(tp, begin, begin + size) for tp, (begin, size) in span.items() if size]
     assert all(len(part) <= most_records for part in divided(whole, most_records=most_records))
 
 
 def test_the_large_ranges_are_cut_first_to_make_enough_parts() -> None:
     parts = divided([OffsetRange(T0, 0, 900), OffsetRange(T1, 0, 100)], at_least=5)
-    assert [part.where for part in parts] == [T0, T0, T0, T0, T1]
+    assert [part.tp for part in parts] == [T0, T0, T0, T0, T1]
 
 
 @pytest.mark.parametrize("text", ["", "earliestt", "[]", '{"t": 5}', '{"t": {"x": 1}}', '{"t": {"0": "5"}}', '{"t": {"0": -3}}', '{"t": {"0": true}}'])

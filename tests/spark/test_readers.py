@@ -30,8 +30,8 @@ from tests.waiting import eventually
 
 
 def options(cluster: LocalCluster, topic: str, **given: str) -> SourceOptions:
-    where = {} if {"assign", "subscribePattern"} & set(given) else {"subscribe": topic}
-    return SourceOptions.parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, **where, **given})
+    selection = {} if {"assign", "subscribePattern"} & set(given) else {"subscribe": topic}
+    return SourceOptions.parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, **selection, **given})
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def fill(cluster: LocalCluster, topic: str, *counts: int, timestamp: int | None 
 
 
 def read_offsets(cluster: LocalCluster, wanted: OffsetRange, **given: str) -> list[int]:
-    asked = options(cluster, wanted.where.topic, **given)
+    asked = options(cluster, wanted.tp.topic, **given)
     return [row["offset"] for batch in read_range(wanted, asked) for row in batch.select(["offset"]).to_pylist()]
 
 
@@ -80,15 +80,15 @@ def test_a_batch_reads_exactly_the_offsets_asked_for(kafka_cluster: LocalCluster
 
 
 def test_a_batch_begins_and_ends_at_times(kafka_cluster: LocalCluster, topic: str) -> None:
-    (where,) = make_topic(kafka_cluster, topic)
+    (tp,) = make_topic(kafka_cluster, topic)
     now = time.time_ns() // 1_000_000
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         for age in (50, 40, 30, 20):
             producer.send(topic, b"", partition=0, timestamp=now - age * 1000)
-    assert batch_ranges(kafka_cluster, topic, startingTimestamp=str(now - 45_000)) == [OffsetRange(where, 1, 4)]
+    assert batch_ranges(kafka_cluster, topic, startingTimestamp=str(now - 45_000)) == [OffsetRange(tp, 1, 4)]
     by_partition = f'{{"{topic}": {{"0": {now - 35_000}}}}}'
-    assert batch_ranges(kafka_cluster, topic, endingOffsetsByTimestamp=by_partition) == [OffsetRange(where, 0, 2)]
-    assert batch_ranges(kafka_cluster, topic, endingTimestamp=str(now)) == [OffsetRange(where, 0, 4)]
+    assert batch_ranges(kafka_cluster, topic, endingOffsetsByTimestamp=by_partition) == [OffsetRange(tp, 0, 2)]
+    assert batch_ranges(kafka_cluster, topic, endingTimestamp=str(now)) == [OffsetRange(tp, 0, 4)]
 
 
 def test_a_start_later_than_every_record_is_an_error_unless_it_means_the_end(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -216,7 +216,7 @@ def test_a_topic_found_later_is_read_from_its_beginning(kafka_cluster: LocalClus
 
 def test_a_stream_from_the_end_writes_down_first_where_the_end_was(kafka_cluster: LocalCluster, topic: str) -> None:
     """Else a query that dies in its first batch would begin at another end, and lose what came between."""
-    (where,) = make_topic(kafka_cluster, topic)
+    (tp,) = make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 5)
     with stream_reader(kafka_cluster, topic) as reader:
         first = reader.initialOffset()
@@ -227,7 +227,7 @@ def test_a_stream_from_the_end_writes_down_first_where_the_end_was(kafka_cluster
         assert moved == {topic: {"0": 10}}
         assert restarted.partitions(moved, first) == []  # the first batch again, as Spark repeats it
         end = restarted.latestOffset(first, ReadAllAvailable())
-        assert [each.value for each in restarted.partitions(first, end)] == [OffsetRange(where, 5, 10)]
+        assert [each.value for each in restarted.partitions(first, end)] == [OffsetRange(tp, 5, 10)]
 
 
 def test_a_repeated_batch_has_the_same_tasks(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -293,18 +293,18 @@ def test_a_partition_that_vanished_is_data_loss(kafka_cluster: LocalCluster, top
 def aged(local_cluster: Any, topic: str) -> tuple[LocalCluster, OffsetRange]:
     """A partition whose first ten of fifteen records the broker has removed, and the range of all fifteen."""
     cluster = local_cluster(log_retention_check_interval_ms=200, log_initial_task_delay_ms=100)
-    (where,) = make_topic(cluster, topic, retention_ms="3600000")
+    (tp,) = make_topic(cluster, topic, retention_ms="3600000")
     fill(cluster, topic, 10, timestamp=1_000_000)
     with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-        eventually(lambda: consumer.beginning_offsets([where])[where] == 10, limit_s=60)
+        eventually(lambda: consumer.beginning_offsets([tp])[tp] == 10, limit_s=60)
     fill(cluster, topic, 5)
-    return cluster, OffsetRange(where, 0, 15)
+    return cluster, OffsetRange(tp, 0, 15)
 
 
 @pytest.mark.embedded
 def test_records_that_aged_out_are_data_loss_or_a_warning(aged: tuple[LocalCluster, OffsetRange], caplog: pytest.LogCaptureFixture) -> None:
     cluster, whole = aged
-    topic = whole.where.topic
+    topic = whole.tp.topic
     lost = f"{topic}-0 0 to 9"
     with stream_reader(cluster, topic) as reader, pytest.raises(OffsetOutOfRangeError, match=f"not in the log any more: {lost}.*failOnDataLoss"):
         reader.partitions({topic: {"0": 0}}, {topic: {"0": 15}})
@@ -312,9 +312,9 @@ def test_records_that_aged_out_are_data_loss_or_a_warning(aged: tuple[LocalClust
         read_offsets(cluster, whole)
     with caplog.at_level(logging.WARNING, "pyclient"):
         with stream_reader(cluster, topic, failOnDataLoss="false") as reader:
-            assert [each.value for each in reader.partitions({topic: {"0": 0}}, {topic: {"0": 15}})] == [OffsetRange(whole.where, 10, 15)]
+            assert [each.value for each in reader.partitions({topic: {"0": 0}}, {topic: {"0": 15}})] == [OffsetRange(whole.tp, 10, 15)]
         assert read_offsets(cluster, whole, failOnDataLoss="false") == [10, 11, 12, 13, 14]
-        assert read_offsets(cluster, OffsetRange(whole.where, 0, 7), failOnDataLoss="false") == []
+        assert read_offsets(cluster, OffsetRange(whole.tp, 0, 7), failOnDataLoss="false") == []
     assert lost in caplog.text
     assert f"offsets 0 to 9 of {topic}-0 are not in the log any more" in caplog.text
 
@@ -323,22 +323,22 @@ def test_records_that_aged_out_are_data_loss_or_a_warning(aged: tuple[LocalClust
 
 
 def test_a_task_reads_its_range_and_nothing_behind_it(kafka_cluster: LocalCluster, topic: str) -> None:
-    (where,) = make_topic(kafka_cluster, topic)
+    (tp,) = make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 3000)
-    assert read_offsets(kafka_cluster, OffsetRange(where, 17, 2500)) == list(range(17, 2500))
+    assert read_offsets(kafka_cluster, OffsetRange(tp, 17, 2500)) == list(range(17, 2500))
 
 
 def test_a_task_that_polls_little_at_a_time_reads_the_same(kafka_cluster: LocalCluster, topic: str) -> None:
-    (where,) = make_topic(kafka_cluster, topic)
+    (tp,) = make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 50)
-    assert read_offsets(kafka_cluster, OffsetRange(where, 3, 44), **{"kafka.max.poll.records": "7"}) == list(range(3, 44))
+    assert read_offsets(kafka_cluster, OffsetRange(tp, 3, 44), **{"kafka.max.poll.records": "7"}) == list(range(3, 44))
 
 
 def test_a_task_ends_with_an_error_when_nothing_comes(kafka_cluster: LocalCluster, topic: str) -> None:
-    (where,) = make_topic(kafka_cluster, topic)
+    (tp,) = make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 5)
     with pytest.raises(KafkaTimeoutError, match=f"{topic}-0 offsets 0 to 8 came for 0.3 s; position 5"):
-        read_offsets(kafka_cluster, OffsetRange(where, 0, 9), **{"kafkaConsumer.pollTimeoutMs": "300"})
+        read_offsets(kafka_cluster, OffsetRange(tp, 0, 9), **{"kafkaConsumer.pollTimeoutMs": "300"})
 
 
 def test_a_task_whose_topic_is_gone_ends_with_an_error_and_does_not_make_it_again(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -349,11 +349,11 @@ def test_a_task_whose_topic_is_gone_ends_with_an_error_and_does_not_make_it_agai
 
 
 def test_an_offset_behind_the_log_is_data_loss(kafka_cluster: LocalCluster, topic: str) -> None:
-    (where,) = make_topic(kafka_cluster, topic)
+    (tp,) = make_topic(kafka_cluster, topic)
     fill(kafka_cluster, topic, 5)
     with pytest.raises(OffsetOutOfRangeError, match="offsets 7 to 8 of"):
-        read_offsets(kafka_cluster, OffsetRange(where, 7, 9))
-    assert read_offsets(kafka_cluster, OffsetRange(where, 7, 9), failOnDataLoss="false") == []
+        read_offsets(kafka_cluster, OffsetRange(tp, 7, 9))
+    assert read_offsets(kafka_cluster, OffsetRange(tp, 7, 9), failOnDataLoss="false") == []
 
 
 @pytest.fixture
@@ -362,7 +362,7 @@ def transactional(kafka_cluster: LocalCluster, topic: str) -> OffsetRange:
     yet."""
     from confluent_kafka import Producer as Other
 
-    (where,) = make_topic(kafka_cluster, topic)
+    (tp,) = make_topic(kafka_cluster, topic)
     other = Other({"bootstrap.servers": kafka_cluster.bootstrap_servers, "transactional.id": topic})
     other.init_transactions(30)
     for count, end in ((3, other.commit_transaction), (2, other.abort_transaction)):
@@ -371,7 +371,7 @@ def transactional(kafka_cluster: LocalCluster, topic: str) -> OffsetRange:
             other.produce(topic, b"%d" % number, partition=0)
         other.flush(30)
         end(30)
-    return OffsetRange(where, 0, 7)
+    return OffsetRange(tp, 0, 7)
 
 
 @pytest.mark.parametrize(("level", "expected"), [("read_committed", [0, 1, 2]), ("read_uncommitted", [0, 1, 2, 4, 5])])
@@ -380,4 +380,4 @@ def test_a_range_that_ends_with_markers_of_transactions_ends_all_the_same(
 ) -> None:
     given = {"kafka.isolation.level": level, "kafkaConsumer.pollTimeoutMs": "20000"}
     assert read_offsets(kafka_cluster, transactional, **given) == expected
-    assert read_offsets(kafka_cluster, OffsetRange(transactional.where, 3, 4), **given) == []
+    assert read_offsets(kafka_cluster, OffsetRange(transactional.tp, 3, 4), **given) == []

@@ -1,4 +1,7 @@
-"""The example of offsets in a database: each record is a row exactly once, wherever it is killed and whatever other members there are."""
+"""The example of offsets in a database: each record is a row exactly once.
+
+That holds wherever the program is killed, and with other members in the group.
+"""
 from __future__ import annotations
 
 import sqlite3
@@ -41,7 +44,7 @@ def copied(cluster: FakeCluster, path: Path, end: int, make: Any = text) -> list
 
 @pytest.mark.parametrize("kind", ["broken", "mended"])
 def test_killed_behind_every_line_it_has_each_row_once_and_goes_on_where_it_was(fake_cluster: FakeCluster, tmp_path: Path, kind: str) -> None:
-    """A batch from 10095 to 10099 that fails at 10098, and the run that goes on there: processes killed at each line of the example."""
+    """A batch from 10095 to 10099 fails at 10098, and the next run continues there. Killed at every line."""
     fake_cluster.create_topic("orders")
     fill(fake_cluster.bootstrap_servers, "orders")
     reported = killed(fake_cluster.bootstrap_servers, "orders", tmp_path, kind)

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from pyclient import option_types
-from pyclient._docs import CLIENTS, PAGES, main
+from pyclient._docs import CLIENTS, PAGES, main, wrapped
 from pyclient.metrics import DECLARED
 from pyclient.plugins import STICKY
 from pyclient.option_types import AdminOptions, ConsumerOptions, ProducerOptions
@@ -25,6 +25,17 @@ def test_the_generator_writes_every_page(tmp_path: Path) -> None:
     (tmp_path / "pyclient").mkdir()
     main(tmp_path)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(PAGES)
+
+
+def test_paragraphs_and_list_items_are_wrapped_but_tables_and_code_are_not() -> None:
+    words = " ".join(["word"] * 50)
+    kept = f"| {words} |\n\n```\n{words}\n```\n"
+    page = wrapped(f"{words}\n\n- {words}\n- short\n\n{kept}")
+    prose = page.removesuffix(kept).splitlines()
+    assert page.endswith(kept)
+    assert max(map(len, prose)) <= 120
+    assert [line for line in prose if line.startswith("- ")][1] == "- short"
+    assert " ".join(" ".join(prose).split()) == f"{words} - {words} - short"
 
 
 @pytest.mark.parametrize(("client", "options"), [("Producer", ProducerOptions), ("Consumer", ConsumerOptions), ("Admin", AdminOptions)])

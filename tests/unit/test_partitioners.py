@@ -1,4 +1,4 @@
-"""Partitioners: the same partition as the client that each imitates for every key, and fair ones for records without."""
+"""Partitioners: for each key the partition of the client that they imitate; a fair share of records without a key."""
 from __future__ import annotations
 
 import hashlib
@@ -96,7 +96,10 @@ def test_murmur3_gives_12000_keys_the_partitions_of_mmh3s_hash() -> None:
     ids=lambda each: type(each).__name__,
 )
 def test_null_and_empty_keys_are_treated_as_by_the_client_it_imitates(partitioner: Partitioner, null: int, empty: int) -> None:
-    """As librdkafka documents its options: consistent maps both to one partition, consistent_random draws for both, the others for null."""
+    """As librdkafka documents: consistent maps both to one partition, consistent_random draws one for both.
+
+    The others draw one for null.
+    """
     chosen = [partitioner.partition("t", key, b"", Topic(7)) for key in (None, b"")]
     assert chosen == [null, empty]
     assert [each is STICKY for each in chosen] == [null is STICKY, empty is STICKY]

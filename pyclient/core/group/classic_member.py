@@ -86,7 +86,8 @@ CLASSIC: Final = Transitions("classic member", {
 
 AT_ONCE: Final = 2
 """Attempts to join without a pause: the second one with the member id that the first one received."""
-_REJOIN: Final = (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError)
+_LOST: Final = (UnknownMemberIdError, IllegalGenerationError)
+"""The group went on without the member."""
 _FATAL: Final = (
     FencedInstanceIdError, InconsistentGroupProtocolError, InvalidSessionTimeoutError, InvalidGroupIdError, GroupMaxSizeReachedError,
     AuthorizationError, UnsupportedVersionError,
@@ -94,7 +95,7 @@ _FATAL: Final = (
 """Joining again without a change would not help, or would harm other members: a fenced instance would fence its
 successor (G03).
 """
-_ABOUT_THE_MEMBER: Final = (UnknownMemberIdError, IllegalGenerationError, FencedInstanceIdError)
+_ABOUT_THE_MEMBER: Final = (*_LOST, FencedInstanceIdError)
 """Errors of a commit that concern membership.
 
 Others concern the offsets: after losing the right to one topic the member still reads the others.
@@ -148,7 +149,6 @@ class ClassicMember(Membership):
         self._rejoin_reason = ""  # why it must join again once it is stable
         self._reason = "joining for the first time"  # JoinGroup sends it to the coordinator
         self._request: Call | None = None  # JoinGroup or SyncGroup in flight
-        self._leads: Joined | None = None  # the generation in which it is the leader
         self._join_backoff = JoinBackoff(backoff)
         self._heartbeat = ClassicHeartbeat(options, calls, self._on_heartbeat)
 
@@ -274,12 +274,10 @@ class ClassicMember(Membership):
             self._begin_generation(response)
 
     def _on_join_error(self, error: BaseException) -> None:
-        if isinstance(error, _REJOIN):
+        if isinstance(error, (*_LOST, RebalanceInProgressError)):
             self._join_backoff.failed(AT_ONCE)
-        if isinstance(error, UnknownMemberIdError):
-            self._lose(Identity(), error)
-        elif isinstance(error, IllegalGenerationError):
-            self._lose(self.identity.without_generation(), error)
+        if isinstance(error, _LOST):
+            self._lose(error)
         elif isinstance(error, RebalanceInProgressError):
             self._rejoin("the group is rebalancing")
         else:
@@ -288,8 +286,7 @@ class ClassicMember(Membership):
     def _begin_generation(self, joined: Joined) -> None:
         if self._assignors.cooperative and self._options.instance_id is not None and not self.identity.joined:
             # KIP-345: a static member that comes back gets its old assignment without a rebalance. If it had given
-            # partitions up just before,
-            # no other member starts the rebalance that assigns them.
+            # partitions up just before, no other member starts the rebalance that assigns them.
             self._rejoin_when_stable("a static member came back")
         self.identity = joined.identity
         self._heartbeat.restart()
@@ -298,19 +295,13 @@ class ClassicMember(Membership):
         else:
             self._advance(Event.FOLLOWS)
             self._sync(joined, {})
-        self._leads = joined if joined.leads else None
         if joined.leads:
             self._leader.begin(joined, self._on_assignments)
         else:
             self._leader.end()
 
     def _on_assignments(self, joined: Joined, assignments: Mapping[str, bytes], error: BaseException | None) -> None:
-        """The leader's assignments count only in their own generation.
-
-        Generation numbers are no proof of that: a coordinator that moves forgets a generation without assignments, and
-        uses its number again.
-        """
-        if self.state is not State.ASSIGNING or joined is not self._leads:
+        if self.state is not State.ASSIGNING:
             return
         if error is None:
             self._advance(Event.ASSIGNMENTS_MADE)
@@ -369,23 +360,20 @@ class ClassicMember(Membership):
             self._rejoin("the group is rebalancing")
 
     def _on_heartbeat_error(self, error: BaseException) -> None:
-        match error:
-            case UnknownMemberIdError():
-                self._lose(Identity(), error)
-            case IllegalGenerationError():
-                self._lose(self.identity.without_generation(), error)
-            case _ if isinstance(error, _FATAL):
-                self._fail(error)
-            case _:
-                _log.warning("group %r: a heartbeat was refused: %s", self._options.group_id, error)
+        if isinstance(error, _LOST):
+            self._lose(error)
+        elif isinstance(error, _FATAL):
+            self._fail(error)
+        else:
+            _log.warning("group %r: a heartbeat was refused: %s", self._options.group_id, error)
 
     # ---- losing everything ------------------------------------------------------------------------------------------
 
-    def _lose(self, identity: Identity, cause: BaseException) -> None:
+    def _lose(self, cause: BaseException) -> None:
         """The group went on without this member: it joins again, and its partitions are lost."""
         _log.info("group %r: member %s joins again: %s", self._options.group_id, self.identity.member_id or "without an id", cause)
         self._cancel()
-        self.identity = identity
+        self.identity = Identity() if isinstance(cause, UnknownMemberIdError) else self.identity.without_generation()
         self._reason = "the group went on without this member"
         self._advance(Event.LOST)
         self._lose_all()
@@ -445,6 +433,3 @@ class ClassicMember(Membership):
             self._rejoin_when_stable("the pattern matches other topics")
         elif self._leader.topics_changed():
             self._rejoin_when_stable("the topics have changed")
-
-    def _resolve(self) -> None:
-        self._topics.resolve()

@@ -80,6 +80,7 @@ class GroupLeader:
         When the coordinator keeps the assignments (KIP-814), it is not called; they are looked up, as topics may have
         changed meanwhile.
         """
+        self._generation = None
         assignor = self._assignors.find(joined.assignor)
         if assignor is None:
             on_assignments(joined, {}, InconsistentGroupProtocolError(
@@ -141,6 +142,11 @@ class GroupLeader:
         self._calls.submit(self._lookup)
 
     def _assign(self, current: Generation, on_assignments: OnAssignments) -> None:
+        """Run the assignor. Its assignments count only in their own generation.
+
+        Generation numbers are no proof of that: a coordinator that moves forgets a generation without assignments, and
+        uses its number again.
+        """
         view = self._view(current)
 
         def work() -> dict[str, bytes]:
@@ -148,7 +154,11 @@ class GroupLeader:
             _check(current, assignments, cooperative=self._assignors.cooperative)
             return {member: encode_assignment(assignments.get(member, Assignment(()))) for member in current.members}
 
-        self._offload(work, lambda result, error: on_assignments(current.joined, result or {}, error))
+        def assigned(result: dict[str, bytes] | None, error: BaseException | None) -> None:
+            if self._generation is current:
+                on_assignments(current.joined, result or {}, error)
+
+        self._offload(work, assigned)
 
     def _view(self, current: Generation) -> ClusterView:
         topics = self._metadata.cluster.topics

@@ -79,9 +79,9 @@ class Membership(abc.ABC):
         """The topics subscribed to; of a pattern those that match it now."""
         return self._topics.topics
 
-    @abc.abstractmethod
     def _resolve(self) -> None:
         """Resolve the subscription in the newest view."""
+        self._topics.resolve()
 
     def _follow_metadata(self) -> bool:
         """Resolve the subscription again if the view has changed, and report topics that cannot be read; whether it has

@@ -56,7 +56,7 @@ ProduceOutcome: TypeAlias = Stored | TryAgain | GiveUp | Split
 
 
 def produce_outcome(tp: TopicPartition, answer: Any) -> ProduceOutcome:
-    """Classify a partition's answer by the properties of its error (errors.py), not by lists of codes."""
+    """Classify a partition's answer by the properties of its error (`pyclient.errors`), not by lists of codes."""
     if not answer.error_code:
         return Stored(answer.base_offset, append_time(answer))
     error = error_of(Api.PRODUCE, answer.error_code, getattr(answer, "error_message", None), tp=tp)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.codec.apis import SPOKEN, Api, VersionRange
-from pyclient.core.handshake import HandshakeRequest, ClientInfo, Exchange, TryVersionZero, Versions, agree_on_versions
+from pyclient.core.handshake import HandshakeRequest, ClientInfo, Exchange, VersionZeroNeededError, Versions, agree_on_versions
 from pyclient.errors import ClusterAuthorizationError, DisconnectError, ProtocolError, UnsupportedVersionError
 from tests.unit.core.world import answer
 
@@ -73,7 +73,7 @@ def test_M08_every_refusal_is_asked_again_in_a_lower_version_until_none_is_left(
 def test_M08_an_answer_that_cannot_be_decoded_or_a_peer_that_hangs_up_is_asked_again_in_version_0(failure: Exception) -> None:
     exchange = agree_on_versions(CLIENT)
     next(exchange)
-    with pytest.raises(TryVersionZero, match=str(failure.args[0])):
+    with pytest.raises(VersionZeroNeededError, match=str(failure.args[0])):
         exchange.throw(failure)
     again = agree_on_versions(CLIENT, 0)
     assert next(again) == HandshakeRequest(Api.API_VERSIONS, 0, {})

@@ -77,7 +77,7 @@ def test_N09_ids_and_names_are_not_asked_for_in_one_request_since_brokers_leave_
     assert names(client.asks()) == ["b"]
 
 
-def test_N09_an_id_that_nobody_knows_is_asked_for_at_longer_and_longer_distances() -> None:
+def test_N09_an_unknown_id_is_requested_with_growing_pauses() -> None:
     client = Client()
     client.metadata.identify([A])
     sent = client.asks()
@@ -105,7 +105,7 @@ def test_N09_another_id_does_not_wait_for_the_pause_of_the_first_one() -> None:
     assert ids(client.asks(1.0)) == [A]
 
 
-def test_N09_an_id_that_nobody_wants_any_more_is_not_asked_for() -> None:
+def test_N09_an_id_that_is_no_longer_wanted_is_not_requested() -> None:
     client = Client()
     client.metadata.identify([A])
     client.asks().reply(**view(*unknown(A)))
@@ -122,7 +122,7 @@ def test_N09_an_id_that_is_not_known_does_not_make_the_other_topics_older_or_you
     assert client.metadata.next_deadline() == due
 
 
-def test_N09_neither_ids_nor_names_that_nobody_knows_keep_the_others_waiting_even_without_any_pause() -> None:
+def test_N09_unknown_ids_and_unknown_names_do_not_delay_each_other_even_without_a_pause() -> None:
     always = Metadata(max_age=MAX_AGE, max_idle=1000.0, rebootstrap_after=None, request_timeout=30.0, backoff=WaitPolicy(wait_none()),
                       create_topics=False, on_update=lambda cluster: None)
     client = Client(always)

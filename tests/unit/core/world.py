@@ -62,7 +62,7 @@ class World:
         return max(free, key=lambda node: self.slots(node, use), default=None)
 
     def turn(self, *managers: Manager) -> list[Sent]:
-        """Poll until nothing comes, as the driver does. What comes can be written; what is left to wait for lies ahead."""
+        """Poll until no request comes. Requests can be written now, and deadlines are in the future, as the driver needs."""
         sent: list[Sent] = []
         for _ in range(ROUNDS):
             new = [one for manager in managers for one in self._poll(manager)]
@@ -192,7 +192,7 @@ def _deep(value: object) -> object:
     return value
 
 
-# ---- what brokers tell of the cluster -------------------------------------------------------------------------------
+# ---- metadata responses ---------------------------------------------------------------------------------------------
 
 
 def topic_id(name: str) -> UUID:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyclient.codec.apis import SPOKEN, Api
 from pyclient.codec.messages import encode_response
 from pyclient.core.connection import State
-from pyclient.core.handshake import ClientInfo, TryVersionZero
+from pyclient.core.handshake import ClientInfo, VersionZeroNeededError
 from pyclient.core.manager import NotSent, Outcome, Reply, Request, Unknown, Use
 from pyclient.errors import DisconnectError, KafkaError, ProtocolError, ResponseTimeoutError, UnsupportedVersionError
 from pyclient.net.connection import Connection
@@ -163,7 +163,7 @@ def test_M08_a_refusal_that_is_wrongly_encoded_asks_for_a_new_connection_in_vers
 
     async def test() -> None:
         async with connected(script) as client:
-            with pytest.raises(TryVersionZero):
+            with pytest.raises(VersionZeroNeededError):
                 await introduce(client)
 
     run(test())
@@ -203,7 +203,7 @@ PUZZLING = [hangs_up, resets, talks_http, answers_noise, answers_too_little]
 def test_M08_an_answer_that_does_not_decode_or_a_hang_up_asks_for_a_new_connection_in_version_0(script: Script) -> None:
     async def test() -> None:
         async with connected(script) as client:
-            with pytest.raises(TryVersionZero):
+            with pytest.raises(VersionZeroNeededError):
                 await introduce(client)
             await until(lambda: client.lost or client.link.state is State.VERSIONS)
 

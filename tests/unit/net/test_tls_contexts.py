@@ -46,12 +46,12 @@ def made(**options: Any) -> ssl.SSLContext:
     return make_context(config(**options))
 
 
-class Refused(Exception):
-    """The handshake did not come about."""
+class HandshakeFailedError(Exception):
+    """The handshake failed."""
 
 
 def shaken(context: ssl.SSLContext, server: ssl.SSLContext, host: str = "localhost") -> tuple[ssl.SSLObject, ssl.SSLObject]:
-    """Shake hands in memory. Raises Refused."""
+    """Shake hands in memory. Raises HandshakeFailedError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = context.wrap_bio(to_client, to_server, server_hostname=host)
     theirs = server.wrap_bio(to_server, to_client, server_side=True)
@@ -62,7 +62,7 @@ def shaken(context: ssl.SSLContext, server: ssl.SSLContext, host: str = "localho
             except ssl.SSLWantReadError:
                 continue
             except ssl.SSLError as error:
-                raise Refused(error.reason) from error
+                raise HandshakeFailedError(error.reason) from error
     return ours, theirs
 
 
@@ -109,7 +109,7 @@ def test_the_truststore_is_a_file_or_a_text_also_with_words_around_the_certifica
         ours, _ = shaken(made(**options), authority().server_context())
         assert ours.getpeercert()
         shaken(made(**options), other.server_context())
-        with pytest.raises(Refused, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(HandshakeFailedError, match="CERTIFICATE_VERIFY_FAILED"):
             shaken(made(**options), CertificateAuthority().server_context())
 
 
@@ -120,7 +120,7 @@ def test_a_folder_of_hashed_certificates_is_a_truststore(tmp_path: Path) -> None
 
 def test_without_a_truststore_the_systems_authorities_are_trusted_and_ours_is_not() -> None:
     assert made().verify_mode is ssl.CERT_REQUIRED
-    with pytest.raises(Refused):
+    with pytest.raises(HandshakeFailedError):
         shaken(made(), authority().server_context())
 
 
@@ -211,7 +211,7 @@ def test_a_revoked_certificate_is_refused_and_another_one_is_not(stored: Stored)
     bad, good = authority().issue("localhost"), authority().issue("localhost")
     options = {"ssl_truststore_certificates": authority().pem, "ssl_crl_location": stored("crl.pem", authority().revoked(bad))}
     shaken(made(**options), authority().server_context(certificate=good))
-    with pytest.raises(Refused, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(HandshakeFailedError, match="CERTIFICATE_VERIFY_FAILED"):
         shaken(made(**options), authority().server_context(certificate=bad))
 
 
@@ -219,10 +219,10 @@ def test_the_empty_algorithm_switches_off_the_check_of_the_name_only() -> None:
     strict = {"ssl_truststore_certificates": authority().pem}
     lax = {**strict, "ssl_endpoint_identification_algorithm": ""}
     elsewhere = authority().server_context("elsewhere.example")
-    with pytest.raises(Refused):
+    with pytest.raises(HandshakeFailedError):
         shaken(made(**strict), elsewhere)
     shaken(made(**lax), elsewhere)
-    with pytest.raises(Refused):
+    with pytest.raises(HandshakeFailedError):
         shaken(made(**lax), CertificateAuthority().server_context("elsewhere.example"))
 
 
@@ -344,7 +344,7 @@ def test_a_broker_with_the_other_version_only_is_refused() -> None:
     old = authority().server_context()
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     shaken(made(ssl_truststore_certificates=authority().pem), old)
-    with pytest.raises(Refused):
+    with pytest.raises(HandshakeFailedError):
         shaken(made(ssl_truststore_certificates=authority().pem, ssl_enabled_protocols="TLSv1.3"), old)
 
 
