@@ -1,4 +1,6 @@
-"""ACLs of a real broker: an error names the missing operation and resource; other topics and groups go on, and so does this one once granted."""
+"""ACLs of a real broker: an error names the missing operation and resource; other topics and groups go on, and so does
+this one once granted.
+"""
 from __future__ import annotations
 
 import uuid

@@ -29,7 +29,7 @@ def committed(cluster: LocalCluster, group: str, tp: TopicPartition) -> int | No
     return None if found is None else found.offset
 
 
-# ---- positions: each row is a way through the records, and where it leaves the group ------------------------------------
+# ---- positions: each row is a way through the records, and where it leaves the group ---------------------------------
 
 
 def break_at_10(reader: Consumer) -> None:
@@ -179,7 +179,7 @@ def test_seeking_to_the_ends_and_out_of_the_range_of_offsets(kafka_cluster: Loca
             reader.seek(TopicPartition("other", 0), 1)
 
 
-# ---- where reading begins ---------------------------------------------------------------------------------------------
+# ---- where reading begins --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("reset", "begins"), [("earliest", 0), ("by_duration:PT1H", 0)])
@@ -249,7 +249,7 @@ def test_offsets_by_time_and_the_ends_and_the_lag(kafka_cluster: LocalCluster, t
             reader.end_offsets([TopicPartition("nowhere", 3)], timeout=0.3)
 
 
-# ---- commits ------------------------------------------------------------------------------------------------------------
+# ---- commits ---------------------------------------------------------------------------------------------------------
 
 
 def test_committing_needs_a_group_and_says_so(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -349,7 +349,7 @@ def test_without_automatic_commits_nothing_is_committed(kafka_cluster: LocalClus
     assert committed(kafka_cluster, topic, tp) is None
 
 
-# ---- what comes out -----------------------------------------------------------------------------------------------------
+# ---- what comes out --------------------------------------------------------------------------------------------------
 
 
 def test_a_poll_returns_at_most_as_many_records_as_it_may(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -411,7 +411,7 @@ def test_M03_a_name_no_topic_may_have_is_raised_by_poll_while_others_go_on(kafka
     assert any("no/such" in str(each) for each in seen)
 
 
-# ---- life -----------------------------------------------------------------------------------------------------------------
+# ---- life ------------------------------------------------------------------------------------------------------------
 
 
 def test_wakeup_ends_a_poll_that_waits_or_else_the_next_one(kafka_cluster: LocalCluster, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""Our clients on real brokers with TLS and SASL: everything that is let in, with one broker and three, sync and async."""
+"""Our clients on real brokers with TLS and SASL: every accepted login, with one broker and three, sync and async."""
 from __future__ import annotations
 
 import asyncio

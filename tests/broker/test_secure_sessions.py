@@ -1,4 +1,6 @@
-"""Sessions that end (KIP-368) on a real broker, under load: nothing fails, nothing is lost, doubled or out of order; and credentials that change meanwhile."""
+"""Sessions that end (KIP-368) on a real broker, under load: nothing fails, nothing is lost, doubled or out of order;
+and credentials that change meanwhile.
+"""
 from __future__ import annotations
 
 import contextlib

@@ -1,4 +1,6 @@
-"""`LocalCluster(security=...)`: every listener, proof and refusal, with one broker and three, as confluent-kafka and Python's TLS see it."""
+"""`LocalCluster(security=...)`: every listener, proof and refusal, with one broker and three, as confluent-kafka and
+Python's TLS see it.
+"""
 from __future__ import annotations
 
 import logging

@@ -1,4 +1,6 @@
-"""What concerns secured brokers in containers only; what they promise is in tests/broker/test_secured_cluster.py, run on both."""
+"""What concerns secured brokers in containers only; what they promise is in tests/broker/test_secured_cluster.py, run
+on both.
+"""
 from __future__ import annotations
 
 import asyncio

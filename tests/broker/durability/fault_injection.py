@@ -1,4 +1,6 @@
-"""Faults of a plan, struck at a running cluster one after the other; each must move leadership, and all is well before the next."""
+"""Faults of a plan, struck at a running cluster one after the other; each must move leadership, and all is well before
+the next.
+"""
 from __future__ import annotations
 
 import threading

@@ -1,4 +1,6 @@
-"""A member of the group under test, as a program: what it is done with stands in a file before it is committed, so that it may be killed at any moment."""
+"""A member of the group under test, as a program: what it is done with stands in a file before it is committed, so that
+it may be killed at any moment.
+"""
 from __future__ import annotations
 
 import asyncio

@@ -1,6 +1,7 @@
 """Records that tell where they belong, and the judgement over what was found of them. Pure.
 
-Every record carries its producer, its partition and its number in that stream; numbers of a stream count from 0 in the order of ``send``.
+Every record carries its producer, its partition and its number in that stream; numbers of a stream count from 0 in the
+order of ``send``.
 """
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def told(found: Found) -> tuple[Stream, int]:
 
 
 def judge(acknowledged: Mapping[Stream, Iterable[int]], sent: Mapping[Stream, int], records: Iterable[Found]) -> Verdict:
-    """Compare what was *acknowledged*, and how many were *sent*, with all *records*, each partition's in order of offsets."""
+    """Compare what was *acknowledged*, and how many were *sent*, with all *records*, each partition's in order of
+    offsets.
+    """
     seen: dict[Stream, set[int]] = {stream: set() for stream in sent}
     last = dict.fromkeys(sent, -1)
     count = doubled = misplaced = strange = 0

@@ -10,7 +10,9 @@ KINDS: Final = ("kill", "pause", "restart")
 
 
 class Fault(NamedTuple):
-    """*kind* hits the leader of *partition* after *calm_s* without faults, and is undone *hold_s* after its leadership moved."""
+    """*kind* hits the leader of *partition* after *calm_s* without faults, and is undone *hold_s* after its leadership
+    moved.
+    """
 
     kind: str
     partition: int

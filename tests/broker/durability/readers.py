@@ -1,4 +1,6 @@
-"""A group of consumers in processes of their own, some of which are killed; and everything that any of them was done with."""
+"""A group of consumers in processes of their own, some of which are killed; and everything that any of them was done
+with.
+"""
 from __future__ import annotations
 
 import contextlib

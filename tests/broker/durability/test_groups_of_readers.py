@@ -1,6 +1,7 @@
 """A group reads what is produced while leaders, its coordinator and its own members are killed, paused and restarted.
 
-Every record is delivered to somebody, and no committed offset ever goes back. The short form is part of the suite; ``make durability`` runs the long one.
+Every record is delivered to somebody, and no committed offset ever goes back. The short form is part of the suite;
+``make durability`` runs the long one.
 """
 from __future__ import annotations
 

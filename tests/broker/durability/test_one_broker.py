@@ -1,4 +1,6 @@
-"""What a producer writes to one real broker, whatever happens to topics and quotas, as Java and librdkafka read it back."""
+"""What a producer writes to one real broker, whatever happens to topics and quotas, as Java and librdkafka read it
+back.
+"""
 from __future__ import annotations
 
 import itertools
@@ -89,7 +91,7 @@ def test_an_unknown_topic_fails_its_own_send_and_no_other(kafka_cluster: LocalCl
         assert judge(acknowledged({ONE: deliveries}), {ONE: 10}, read(kafka_cluster, topic, 1)) == Verdict(10, 0, 0, 0, 0)
 
 
-# --- a topic that becomes another --------------------------------------------------------------------------------------
+# --- a topic that becomes another -------------------------------------------------------------------------------------
 
 
 class Sending(threading.Thread):
@@ -157,7 +159,9 @@ def create_when_gone(admin: Admin, topic: str) -> None:
 
 @QUICK_QUOTAS
 def test_M09_a_quota_is_obeyed_by_waiting_before_the_next_request_and_nothing_is_lost(kafka_cluster: LocalCluster, topic: str) -> None:
-    """Whoever goes on sending is not read by the broker: its requests take as long as the pause. Who waits sees quick answers.
+    """Whoever goes on sending is not read by the broker: its requests take as long as the pause.
+
+    Who waits sees quick answers.
 
     One at a time: those that are under way when the pause is asked for cannot know of it.
     """

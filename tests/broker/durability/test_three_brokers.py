@@ -1,6 +1,8 @@
-"""Three real brokers that die, freeze and restart under load: nothing acknowledged is lost, nothing doubled, order is kept.
+"""Three real brokers that die, freeze and restart under load: nothing acknowledged is lost, nothing doubled, order is
+kept.
 
-The short form is part of the suite; ``make durability`` runs the long one. Seed, plan, faults and verdicts are kept in build/durability.
+The short form is part of the suite; ``make durability`` runs the long one. Seed, plan, faults and verdicts are kept in
+build/durability.
 """
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def send(producer: Producer, topic: str, first: int, count: int) -> list[Deliver
 
 
 def dies_with_the_tail(cluster: LocalCluster, topic: str, acks: Any) -> list[Delivery]:
-    """The followers freeze, the leader takes the tail alone and is killed; the followers, all of them in sync on paper, go on."""
+    """The followers freeze, the leader takes the tail alone and is killed; the followers, all of them in sync on paper,
+    go on.
+    """
     make_topic(cluster, topic, 1, 3, min_insync_replicas="2")
     cluster.wait_in_sync()
     leader = leader_of(cluster, topic)
@@ -160,7 +164,9 @@ def in_sync(cluster: LocalCluster, topic: str, without: int) -> int:
 
 @THREE
 def test_too_few_replicas_are_waited_for_and_named_when_time_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
-    """All three are asked for: with two lost of three the controllers' quorum would be gone, and nobody could say what is in sync."""
+    """All three are asked for: with two lost of three the controllers' quorum would be gone, and nobody could say what
+    is in sync.
+    """
     elsewhere = f"{topic}-elsewhere"
     make_topic(kafka_cluster, topic, 1, 3, min_insync_replicas="3")
     make_topic(kafka_cluster, elsewhere, 1, 3)
