@@ -58,7 +58,7 @@ class ClientCore:
         self.closed: KafkaError | None = None
         self.refused: KafkaError | None = None
         """Why no broker accepts this client (wrong credentials, say): every call raises this from now on."""
-        self.parting = 0.0
+        self.close_linger = 0.0
         """Seconds that `close` may take to write requests that have no answer (acks=0)."""
         process_hooks.register(self)
 
@@ -115,7 +115,7 @@ class ClientCore:
         self.closed = ClientClosedError(f"this {self.config.ROLE} is closed: open a new one")
         self.calls.close(self.closed)
         self.driver.stop(self.closed)
-        await self.connections.close(self.parting)
+        await self.connections.close(self.close_linger)
         process_hooks.unregister(self)
 
     def forked(self) -> None:

@@ -1,7 +1,8 @@
-"""Runs the interceptors of producers and consumers, one after the other; what one raises is logged and stops none of the others.
+"""Runs the interceptors of producers and consumers, one after the other.
 
-Knows no brokers and no positions. Rule: a producer's interceptor can change a record, but neither drop nor fail it. A consumer's interceptor can
-leave records out, but neither change nor add any.
+What one raises is logged and stops none of the others. Knows no brokers and no positions. Rule: a producer's
+interceptor can change a record, but neither drop nor fail it. A consumer's interceptor can leave records out, but
+neither change nor add any.
 """
 from __future__ import annotations
 

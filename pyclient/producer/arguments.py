@@ -1,4 +1,4 @@
-"""The arguments of a send: what is accepted for bytes, partitions, timestamps and headers, and the errors for everything else."""
+"""The arguments of a send: the accepted bytes, partitions, timestamps and headers, and the errors for all else."""
 from __future__ import annotations
 
 from operator import index

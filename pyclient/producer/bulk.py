@@ -1,8 +1,9 @@
 """Many records by one call: from lists or Arrow data into the Accumulator, a chunk at a time.
 
 Written once for sync and async producers, as steps (`pyclient.runtime.steps`).
-Rule: once the first record is queued, nothing is raised for a record. One that cannot be queued is refused under its index, and the others go on.
-When memory is not granted in time, or the producer is closed, that record and all after it are refused.
+Rule: once the first record is queued, nothing is raised for a record. One that cannot be queued is refused under its
+index, and the others go on. When memory is not granted in time, or the producer is closed, that record and all after it
+are refused.
 """
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ class BulkSend:
             self._interrupted(error)
 
     def _interrupted(self, stopped: BaseException) -> None:
-        """Note the index that was reached, and notify the interceptors of the records that they saw and that are not queued."""
+        """Note the index that was reached, and notify the interceptors of the records that they saw and that are not
+        queued.
+        """
         position = None if self._rows is None else self._rows.position
         reached = self._reached if position is None else position
         if reached:
@@ -93,7 +96,10 @@ class BulkSend:
 
     def _load(self, rows: Rows, names: list[str], first: int, values: list[Any], keys: list[Any] | None, headers: list[Any] | None,
               timestamps: list[Any] | None, places: list[int] | None, partition: int | None) -> None:
-        """Load one chunk. *names* are the records' topics, *places* their indexes in ``rows.topics``; None: the first one for all."""
+        """Load one chunk.
+
+        *names* are the records' topics, *places* their indexes in ``rows.topics``; None: the first one for all.
+        """
         router, partitions = self._router, None
         if self._interceptors is not None:
             values, keys, headers = self._intercepted(self._interceptors, names, values, keys, headers)

@@ -1,6 +1,7 @@
 """Where delivery callbacks run: in one thread per sync producer, or on the loop of an async one.
 
-Callbacks run in the order in which their batches ended. What they raise is logged and affects no other callback and no delivery.
+Callbacks run in the order in which their batches ended. What they raise is logged and affects no other callback and no
+delivery.
 """
 from __future__ import annotations
 
@@ -134,7 +135,10 @@ class ThreadObserver(LoopObserver):
             raise IllegalStateError("a delivery callback must not block: result(), flush() and close() cannot be called in it")
 
     def close(self, timeout: float | None) -> None:
-        """Run the queued callbacks, then end the thread; wait for that at most *timeout* seconds. Called in the thread itself it does not wait."""
+        """Run the queued callbacks, then end the thread; wait for that at most *timeout* seconds.
+
+        Called in the thread itself it does not wait.
+        """
         with self._starting:
             thread = self._thread
             self._ended = self._ended or thread is None

@@ -88,7 +88,8 @@ class ProducerCore(ClientCore):
         """Publish the topics' partitions to the threads and tasks that send."""
         for name, topic in cluster.topics.items():
             if topic.partitions:
-                # A topic with an error (it may be deleted) keeps the partitions known before, all of them without a leader.
+                # A topic with an error (it may be deleted) keeps the partitions known before, all of them without a
+                # leader.
                 self.accumulator.set_topic(name, len(topic.partitions), () if topic.error else topic.available)
 
     def on_refused(self, error: AuthenticationError) -> None:
@@ -214,7 +215,7 @@ class ProducerCore(ClientCore):
             if self.refused is None:
                 await self._settled(timeout)
             if self.config.acks == 0:
-                self.parting = max(0.0, until - self.clock())
+                self.close_linger = max(0.0, until - self.clock())
         except ClientClosedError:
             return  # another call closed it meanwhile, and raises the failures
         except KafkaTimeoutError:

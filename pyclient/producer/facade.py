@@ -1,6 +1,7 @@
 """`Producer` and `AsyncProducer`: every public method, with its arguments and errors. No protocol logic.
 
-What a send waits for is written once, as steps (`pyclient.producer.record_send`, `pyclient.producer.bulk`); each class only performs them.
+What a send waits for is written once, as steps (`pyclient.producer.record_send`, `pyclient.producer.bulk`); each class
+only performs them.
 """
 from __future__ import annotations
 
@@ -62,8 +63,9 @@ class Producer(FastSend, _NoTransactions):
     """Sends records to Kafka; used by any number of threads.
 
     Options are keywords in snake_case, or Kafka's dotted names in the mapping *config*; a keyword wins. See
-    docs/options.md. ``key_serializer`` and ``value_serializer`` turn keys and values into bytes. ``partitioner`` is an object, a name, or
-    ``"package.module:Class"``; ``interceptors`` is a list of these (`pyclient.plugins.ProducerInterceptor`).
+    docs/options.md. ``key_serializer`` and ``value_serializer`` turn keys and values into bytes. ``partitioner`` is an
+    object, a name, or ``"package.module:Class"``; ``interceptors`` is a list of these
+    (`pyclient.plugins.ProducerInterceptor`).
 
     Raises:
         ConfigurationError: an option that is unknown, of a wrong type or out of range.
@@ -108,11 +110,11 @@ class Producer(FastSend, _NoTransactions):
                   partition: int | None = None) -> Deliveries:
         """Queue a record for each of *values*, in their order; one `Deliveries` holds all results.
 
-        ``keys``, ``headers`` and ``timestamps`` have one item for each value, which may be None; ``partition`` is for all records.
-        Waits for an unknown topic and for memory, both within ``max_block_ms`` for the whole call.
-        A record that cannot be queued (too large, refused by a serializer or partitioner, no memory in time) does not stop the others:
-        its error is in the deliveries, under its index. When a record gets no memory in time, it and all after it are refused; interceptors see
-        at most the chunk that it belongs to.
+        ``keys``, ``headers`` and ``timestamps`` have one item for each value, which may be None; ``partition`` is for
+        all records. Waits for an unknown topic and for memory, both within ``max_block_ms`` for the whole call. A
+        record that cannot be queued (too large, refused by a serializer or partitioner, no memory in time) does not
+        stop the others: its error is in the deliveries, under its index. When a record gets no memory in time, it and
+        all after it are refused; interceptors see at most the chunk that it belongs to.
 
         Raises:
             MetadataTimeoutError: the topic or partition is not known; nothing was queued.
@@ -123,12 +125,14 @@ class Producer(FastSend, _NoTransactions):
 
     def send_arrow(self, topic: str | None, data: Any, *, value: str | None = "value", key: str | None = "key",
                    headers: str | None = "headers", timestamp: str | None = "timestamp", topic_column: str | None = None) -> Deliveries:
-        """Queue a record for each row of *data*, in their order: a table, a record batch, anything with ``__arrow_c_stream__``.
+        """Queue a record for each row of *data*, in their order: a table, a record batch, anything with
+        ``__arrow_c_stream__``.
 
-        The bytes go from Arrow's memory into batches, without a Python object per record. ``value``, ``key``, ``headers`` and
-        ``timestamp`` name the columns: binary or string; headers as `Records.to_arrow` gives them; Arrow timestamps or int64 ms.
-        A default column that is absent counts as null; a column that you name must exist.
-        ``topic_column`` is the column with each row's topic; null means *topic*. Waits, and refuses records, as `send_many`.
+        The bytes go from Arrow's memory into batches, without a Python object per record. ``value``, ``key``,
+        ``headers`` and ``timestamp`` name the columns: binary or string; headers as `Records.to_arrow` gives them;
+        Arrow timestamps or int64 ms. A default column that is absent counts as null; a column that you name must exist.
+        ``topic_column`` is the column with each row's topic; null means *topic*. Waits, and refuses records, as
+        `send_many`.
 
         Raises:
             ImportError: pyarrow is not installed.
@@ -144,7 +148,8 @@ class Producer(FastSend, _NoTransactions):
         ``timeout`` is in seconds, left out it is ``delivery_timeout_ms``; None waits without end.
 
         Raises:
-            DeliveryError: records failed whose error was not looked at: their number, and the first cause per partition.
+            DeliveryError: records failed whose error was not looked at: their number, and the first cause per
+                partition.
             KafkaTimeoutError: not all are settled; they are still being sent.
         """
         self._open_core()
@@ -162,7 +167,9 @@ class Producer(FastSend, _NoTransactions):
         return self._core.figures()
 
     def close(self, timeout: float | None = OPTION) -> None:
-        """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest. Idempotent.
+        """Deliver what was accepted, at most *timeout* seconds (left out: ``delivery_timeout_ms``), then fail the rest.
+
+        A second call does nothing.
 
         Raises:
             DeliveryError: records failed whose error was not looked at.
@@ -217,8 +224,8 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
                    headers: Headers = (), on_delivery: OnDelivery | None = None) -> Delivery:
         """Queue one record; ``await`` the returned delivery for its acknowledgement. As `Producer.send`.
 
-        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop. Most records are queued by the call itself:
-        cancelling the ``await``, or a task created from it, does not remove them from the queue.
+        Suspends only for an unknown topic or for memory. ``on_delivery`` runs on the loop. Most records are queued by
+        the call itself: cancelling the ``await``, or a task created from it, does not remove them from the queue.
         """
         self._core.check_open()
         queued = self._record_send.queue(topic, value, key, partition, timestamp, headers, on_delivery)
@@ -292,7 +299,9 @@ class AsyncProducer(AsyncFastSend, AsyncFacade, _NoTransactions):
 
 
 def _mark_as_coroutine_function(method: Any) -> None:
-    """Make `inspect.iscoroutinefunction` true for the compiled method: `unittest.mock`, for one, checks it before it awaits."""
+    """Make `inspect.iscoroutinefunction` true for the compiled method: `unittest.mock`, for one, checks it before it
+    awaits.
+    """
     if sys.version_info >= (3, 12):
         inspect.markcoroutinefunction(method)
     else:

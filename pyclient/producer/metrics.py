@@ -53,7 +53,10 @@ class BatchMetrics(BatchListener):
         self._metrics.add(BATCH_SPLITS)
 
     def failed(self, tp: TopicPartition, count: int) -> None:
-        """*count* records of this partition failed. The topic is empty for records of a bulk that were refused because they had none."""
+        """*count* records of this partition failed.
+
+        The topic is empty for records of a bulk that were refused because they had none.
+        """
         self._metrics.add(RECORDS_FAILED, count, *([tp.topic] if tp.topic else []))
 
 

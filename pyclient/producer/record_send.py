@@ -1,7 +1,8 @@
-"""One record from a call of `send` into the Accumulator, for both facades: intercepted, serialized, given a partition, appended.
+"""One record from a call of `send` into the Accumulator, for both facades: intercepted, serialized, given a partition,
+appended.
 
-`pyclient.buffers.fast_send` takes the records that need none of this. Rule: a record that an interceptor saw is either queued, or the
-interceptor is notified that it was refused.
+`pyclient.buffers.fast_send` takes the records that need none of this. Rule: a record that an interceptor saw is either
+queued, or the interceptor is notified that it was refused.
 """
 from __future__ import annotations
 

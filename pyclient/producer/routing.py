@@ -1,6 +1,7 @@
 """From a user's record to bytes and a partition.
 
-Runs in the user's thread; keeps no state of its own and knows no brokers. Serializers and partitioners are the user's code: no lock is held.
+Runs in the user's thread; keeps no state of its own and knows no brokers. Serializers and partitioners are the user's
+code: no lock is held.
 """
 from __future__ import annotations
 
@@ -44,14 +45,18 @@ class Router:
         """(queues, key, value, the requested partition or None) → the partition, or `STICKY`."""
 
     def key_hash(self) -> object:
-        """The capsule with the partitioner's hash function (`HashesKeys`), which chooses for records with a key; None when it has none."""
+        """The capsule with the partitioner's hash function (`HashesKeys`), which chooses for records with a key; None
+        when it has none.
+        """
         partitioner = self._partitioner
         if self._ignores_keys or not isinstance(partitioner, HashesKeys) or not _from_one_class(partitioner, "key_hash", "partition"):
             return None
         return partitioner.key_hash()
 
     def send_path(self, accumulator: Accumulator) -> SendPath | None:
-        """The compiled path for records that need neither a serializer nor a partitioner in Python; None when there can be none."""
+        """The compiled path for records that need neither a serializer nor a partitioner in Python; None when there can
+        be none.
+        """
         if self.serialized:
             return None
         key_hash = self.key_hash()
@@ -71,7 +76,9 @@ def _serializer(what: str, given: object) -> Serialize:
 
 
 def _from_one_class(plugin: object, *methods: str) -> bool:
-    """Whether one class defines all of *methods*: else a subclass, or the object itself, has overridden only some of them."""
+    """Whether one class defines all of *methods*: else a subclass, or the object itself, has overridden only some of
+    them.
+    """
     if any(method in getattr(plugin, "__dict__", ()) for method in methods):
         return False
     classes = {next((each for each in type(plugin).__mro__ if method in vars(each)), None) for method in methods}
@@ -79,7 +86,10 @@ def _from_one_class(plugin: object, *methods: str) -> bool:
 
 
 class NewBatchNotifier:
-    """Calls a partitioner's ``on_new_batch``. What that raises is logged: the record that began the batch is queued already."""
+    """Calls a partitioner's ``on_new_batch``.
+
+    What that raises is logged: the record that began the batch is queued already.
+    """
 
     def __init__(self, partitioner: SeesNewBatches) -> None:
         self._partitioner = partitioner

@@ -1,6 +1,7 @@
 """How a sync producer ends: by close, by garbage collection, or with the interpreter.
 
-Lives longer than the facade: a producer that was not closed still delivers what it accepted, and warns about what it could not deliver.
+Lives longer than the facade: a producer that was not closed still delivers what it accepted, and warns about what it
+could not deliver.
 """
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ class ProducerShutdown:
             process_hooks.remove_exit_hook(self)
 
     def forget(self) -> None:
-        """The unclosed producer was garbage-collected: deliver in the background for ``delivery_timeout_ms``, then end."""
+        """The unclosed producer was garbage-collected: deliver for ``delivery_timeout_ms`` in the background, end."""
         self._portal.stop_after(self._finish_in_background)
 
     async def _finish_in_background(self) -> None:

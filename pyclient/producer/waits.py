@@ -1,7 +1,9 @@
-"""What a call that sends may have to wait for: the topic's partitions, and memory for a record. Both within one ``max_block_ms``.
+"""What a call that sends may have to wait for: the topic's partitions, and memory for a record.
 
-Written once for both facades, as steps (`pyclient.runtime.steps`). Rule: a waiter always leaves the queue for memory, also when Ctrl-C or a
-cancellation ends the wait; a grant that was not used goes to the next waiter.
+Both within one ``max_block_ms``.
+
+Written once for both facades, as steps (`pyclient.runtime.steps`). Rule: a waiter always leaves the queue for memory,
+also when Ctrl-C or a cancellation ends the wait; a grant that was not used goes to the next waiter.
 """
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ T = TypeVar("T")
 
 
 class BlockBudget:
-    """How long one call may still wait: ``max_block_ms`` from its beginning on, and not at all in a delivery callback."""
+    """How long one call may still wait: ``max_block_ms`` from its beginning, no time in a delivery callback."""
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
@@ -38,7 +40,10 @@ class BlockBudget:
 
 @attrs.frozen
 class WaitForMemory:
-    """Wait until *waiter* is granted memory, at most *seconds*; answered with whether it was. *enqueue* puts it into the queue."""
+    """Wait until *waiter* is granted memory, at most *seconds*; answered with whether it was.
+
+    *enqueue* puts it into the queue.
+    """
 
     waiter: Waiter
     enqueue: Callable[[Waiter], object]

@@ -24,7 +24,7 @@ WAIT_S: Final = 20.0
 
 
 class Somebody:
-    """A user of the test's own, who has no rights at first."""
+    """A user for this test, at first without rights."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.name = f"user-{uuid.uuid4().hex[:8]}"
@@ -46,7 +46,7 @@ def user(kafka_cluster: LocalCluster) -> Somebody:
 
 @pytest.fixture
 def secret(kafka_cluster: LocalCluster, topic: str) -> str:
-    """A topic with ten records; the user is allowed nothing."""
+    """A topic with ten records; the user has no rights on it."""
     name = f"{topic}-secret"
     make_topic(kafka_cluster, name)
     produce(kafka_cluster, name, numbers(10))
@@ -55,7 +55,7 @@ def secret(kafka_cluster: LocalCluster, topic: str) -> str:
 
 @pytest.fixture
 def shared(kafka_cluster: LocalCluster, user: Somebody, topic: str) -> str:
-    """Another that the user may read from and write to."""
+    """A topic that the user may read and write."""
     make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, numbers(10))
     user.may("READ", "WRITE", topic=topic)
@@ -67,7 +67,7 @@ def sent(producer: Producer, topic: str) -> int | None:
 
 
 def read(consumer: Consumer, topic: str, count: int, errors: list[AuthorizationError]) -> None:
-    """Poll until so many records of *topic* came; errors of missing rights go on the list."""
+    """Poll until that many records of *topic* arrived; collects authorization errors in the list."""
     found = 0
 
     def enough() -> bool:
@@ -157,12 +157,12 @@ def test_offsets_of_a_topic_without_the_right_to_describe_are_an_error(user: Som
 
 def test_a_revoked_right_to_describe_is_an_error_of_the_offset_lookup(user: Somebody, secret: str) -> None:
     user.may("DESCRIBE", topic=secret)
-    where = TopicPartition(secret, 0)
+    tp = TopicPartition(secret, 0)
     with Consumer(**user.options) as consumer:
-        assert consumer.end_offsets([where]) == {where: 10}
+        assert consumer.end_offsets([tp]) == {tp: 10}
         user.may_not("DESCRIBE", topic=secret)
         with soon(TopicAuthorizationError, f"not allowed to DESCRIBE topic {secret!r}"):
-            consumer.end_offsets([where])
+            consumer.end_offsets([tp])
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------

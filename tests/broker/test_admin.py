@@ -60,7 +60,7 @@ def test_the_error_of_a_single_item_is_raised_as_it_is(kafka_cluster: LocalClust
             client.delete_topics([f"{topic}-nowhere"])
 
 
-def test_of_several_items_those_that_can_are_done_and_the_others_named(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_of_several_items_the_valid_ones_are_done_and_the_errors_name_the_others(kafka_cluster: LocalCluster, topic: str) -> None:
     with admin(kafka_cluster) as client:
         client.create_topics([topic])
         with pytest.raises(PartialFailureError) as failed:
@@ -70,7 +70,7 @@ def test_of_several_items_those_that_can_are_done_and_the_others_named(kafka_clu
         eventually(lambda: f"{topic}-2" in client.list_topics())
 
 
-def test_no_items_are_no_work(kafka_cluster: LocalCluster) -> None:
+def test_calls_without_items_return_at_once(kafka_cluster: LocalCluster) -> None:
     with admin(kafka_cluster) as client:
         client.create_topics([])
         client.delete_topics([])
@@ -93,7 +93,7 @@ def test_describing_creates_nothing(kafka_cluster: LocalCluster, topic: str) -> 
         assert topic not in client.list_topics()
 
 
-def test_async_calls_may_run_at_once(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_async_calls_can_run_concurrently(kafka_cluster: LocalCluster, topic: str) -> None:
     names = [f"{topic}-{n}" for n in range(20)]
 
     async def main() -> None:

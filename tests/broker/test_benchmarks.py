@@ -30,7 +30,7 @@ def test_the_first_record_of_a_new_group_and_a_round_trip_are_timed(kafka_cluste
     assert all(0 < row["p50"] <= row["p99"] for row in trips.values())
 
 
-def test_all_our_producers_and_callbacks_tell_of_every_record(kafka_cluster: LocalCluster) -> None:
+def test_all_producers_and_callbacks_report_every_record(kafka_cluster: LocalCluster) -> None:
     case = produce.Case("small", partitions=3, clients=(*produce.OURS, "pyclient async", "confluent + callback"))
     found = produce.measured(kafka_cluster, case, 1, 0.004, random.Random(1))
     assert found.keys() == {*case.clients, "confluent + callback, tuned"}

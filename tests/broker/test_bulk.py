@@ -1,4 +1,4 @@
-"""Bulks on real brokers: what a consumer reads as Arrow is what was sent, and may be sent again as it is."""
+"""Bulks on real brokers: a consumer reads as Arrow what was sent, and the table can be sent again."""
 from __future__ import annotations
 
 import asyncio
@@ -34,12 +34,12 @@ def by_value(table: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_bulk_is_read_as_arrow_and_sent_again_as_it_is(kafka_cluster: LocalCluster, topic: str, codec: Any) -> None:
+def test_a_bulk_read_as_arrow_can_be_sent_again_unchanged(kafka_cluster: LocalCluster, topic: str, codec: Any) -> None:
     count = 20_000
     make_topic(kafka_cluster, topic, 3)
     make_topic(kafka_cluster, f"{topic}-again", 3)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, compression_type=codec) as producer:
-        told = producer.send_many(
+        deliveries = producer.send_many(
             topic, [b"value %d" % at for at in range(count)], keys=[None if at % 5 == 0 else b"key %d" % (at % 50) for at in range(count)],
             headers=[[("at", b"%d" % at), ("none", None)] if at % 2 else None for at in range(count)],
             timestamps=[1_700_000_000_000 + at for at in range(count)]).result(60)
@@ -48,7 +48,7 @@ def test_a_bulk_is_read_as_arrow_and_sent_again_as_it_is(kafka_cluster: LocalClu
     again = read_table(kafka_cluster, f"{topic}-again", 3, count)
     assert by_value(again) == by_value(first)
     stored = {row["value"]: (row["partition"], row["offset"]) for row in first.to_pylist()}
-    places = zip(told.partitions().tolist(), told.offsets().tolist(), strict=True)
+    places = zip(deliveries.partitions().tolist(), deliveries.offsets().tolist(), strict=True)
     assert all(stored[b"value %d" % at] == place for at, place in enumerate(places))
 
 

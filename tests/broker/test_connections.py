@@ -1,4 +1,4 @@
-"""Connections to real brokers: what is negotiated, what breaks, what heals."""
+"""Connections to real brokers: negotiated versions, lost connections, and reconnecting."""
 from __future__ import annotations
 
 import asyncio
@@ -44,7 +44,7 @@ def round_trip(servers: str, topic: str, **options: Any) -> None:
 
 
 def loud(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What the client logged that a user would be alarmed by."""
+    """The client's warnings and errors in the log."""
     return [record.getMessage() for record in caplog.records
             if record.name.startswith("pyclient.") and not record.name.startswith("pyclient.testing") and record.levelno >= logging.WARNING]
 
@@ -53,7 +53,7 @@ def loud(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def produce_version(producer: Producer, cluster: LocalCluster) -> int:
-    """What was negotiated with the first broker."""
+    """The versions negotiated with the first broker."""
     return producer._core.connections._nodes[cluster.nodes[0].id].connections[Use.PRODUCE].versions.choose(Api.PRODUCE)
 
 
@@ -78,7 +78,7 @@ def test_M15_records_are_written_and_read_with_a_broker_of_Kafka_3_9(topic: str)
         assert found == set(values)
 
 
-def test_M15_the_newest_version_both_speak_is_used_with_a_broker_of_today(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_M15_the_newest_common_version_is_used_with_a_current_broker(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         producer.send(topic, b"x").result(20)
@@ -134,18 +134,18 @@ def test_M14_a_name_that_resolves_later_is_waited_for(kafka_cluster: LocalCluste
 
 def test_M13_a_peer_that_closes_idle_connections_is_no_error_to_the_user(
         kafka_cluster: LocalCluster, topic: str, proxy: FaultProxy, caplog: pytest.LogCaptureFixture) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     servers = kafka_cluster.bootstrap_servers
     with Producer(bootstrap_servers=servers, retries=0) as producer, Admin(bootstrap_servers=servers) as admin, consumer(
             kafka_cluster) as reader:
-        reader.assign([where])
+        reader.assign([tp])
         for round_ in range(3):
             producer.send(topic, b"%d" % round_).result(20)
             assert topic in admin.list_topics()
             assert [record.value for record in reader.poll(20)] == [b"%d" % round_]
-            reader.pause(where)  # its fetch connection is idle, too, once the long poll has ended
+            reader.pause(tp)  # its fetch connection is idle, too, once the long poll has ended
             eventually(lambda: (proxy.close_idle(0.05), producer.metrics()["connection-count"] + admin.metrics()["connection-count"])[1] == 0)
-            reader.resume(where)
+            reader.resume(tp)
     assert loud(caplog) == []
 
 
@@ -176,7 +176,7 @@ def test_M13_the_client_closes_its_own_idle_connections_and_opens_them_again(
 
 def test_M10_a_broker_that_falls_silent_loses_its_connection_after_request_timeout_ms_and_the_client_goes_on(
         kafka_cluster: LocalCluster, topic: str, proxy: FaultProxy) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, request_timeout_ms=500, linger_ms=0) as producer:
         producer.send(topic, b"before").result(20)
         proxy.hang()
@@ -188,7 +188,7 @@ def test_M10_a_broker_that_falls_silent_loses_its_connection_after_request_timeo
         producer.send(topic, b"after").result(20)
     found: list[bytes] = []
     with consumer(kafka_cluster) as reader:
-        reader.assign([where])
+        reader.assign([tp])
         while b"after" not in found:
             found += [record.value or b"" for record in reader.poll(20)]
     assert list(dict.fromkeys(found)) == [b"before", b"held", b"after"]
@@ -197,7 +197,7 @@ def test_M10_a_broker_that_falls_silent_loses_its_connection_after_request_timeo
 @pytest.mark.parametrize("trouble", [FaultProxy.reset, lambda proxy: (proxy.cut(), proxy.heal())], ids=["reset", "cut and healed"])
 def test_connections_that_are_reset_under_load_lose_nothing_and_keep_the_order(
         kafka_cluster: LocalCluster, topic: str, proxy: FaultProxy, trouble: Callable[[FaultProxy], object]) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     values = [b"%d" % n for n in range(3000)]
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=0, batch_size=2000) as producer:
         for at, value in enumerate(values):
@@ -207,7 +207,7 @@ def test_connections_that_are_reset_under_load_lose_nothing_and_keep_the_order(
         producer.flush(20)
     found: dict[bytes, None] = {}
     with consumer(kafka_cluster) as reader:
-        reader.assign([where])
+        reader.assign([tp])
         for at in range(100):
             found |= dict.fromkeys(record.value or b"" for record in reader.poll(20))
             if len(found) == len(values):
@@ -225,7 +225,7 @@ def test_a_slow_network_is_no_error(kafka_cluster: LocalCluster, topic: str, pro
 
 
 @pytest.mark.embedded
-def test_M05_a_broker_whose_name_leads_to_another_port_now_is_found_there(
+def test_M05_a_broker_that_moved_to_another_port_is_found_there(
         kafka_cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make_topic(kafka_cluster, topic)
     broker = first_address(kafka_cluster)
@@ -283,7 +283,7 @@ def test_C14_a_consumer_whose_partitions_are_paused_takes_no_turns(kafka_cluster
             reader.assign(partitions)
             assert await reader.poll(20)
             reader.pause(*partitions)
-            await turns_in_half_a_second(reader)  # what was under way ends
+            await turns_in_half_a_second(reader)  # requests in flight end
             return await turns_in_half_a_second(reader)
 
     assert asyncio.run(main()) <= 2
@@ -306,7 +306,7 @@ def test_C14_a_consumer_that_is_not_read_fetches_no_more_than_its_buffer_and_tak
 
 @pytest.mark.parametrize("wait", ["send", "assign"])
 @pytest.mark.kafka(connections_max_idle_ms=1000, auto_create_topics_enable=False)  # the one broker above
-def test_C14_a_topic_that_does_not_exist_is_asked_for_at_the_pace_of_the_back_off(kafka_cluster: LocalCluster, topic: str, wait: str) -> None:
+def test_C14_an_unknown_topic_is_requested_at_the_pace_of_the_backoff(kafka_cluster: LocalCluster, topic: str, wait: str) -> None:
     async def main() -> int:
         servers = kafka_cluster.bootstrap_servers
         async with AsyncProducer(bootstrap_servers=servers, max_block_ms=1500) as producer, AsyncConsumer(bootstrap_servers=servers) as reader:
@@ -321,7 +321,7 @@ def test_C14_a_topic_that_does_not_exist_is_asked_for_at_the_pace_of_the_back_of
     assert asyncio.run(main()) <= 30
 
 
-def test_C14_while_the_broker_is_down_it_is_tried_at_the_pace_of_the_back_off(
+def test_C14_a_broker_that_is_down_is_tried_at_the_pace_of_the_backoff(
         kafka_cluster: LocalCluster, topic: str, proxy: FaultProxy) -> None:
     partitions = make_topic(kafka_cluster, topic)
 
@@ -343,11 +343,11 @@ def test_C14_while_the_broker_is_down_it_is_tried_at_the_pace_of_the_back_off(
     assert consuming <= 60
 
 
-def test_a_consumer_that_has_reached_a_broker_waits_for_records_without_end(kafka_cluster: LocalCluster, topic: str) -> None:
-    where, = make_topic(kafka_cluster, topic)
+def test_poll_of_a_consumer_that_has_reached_a_broker_waits_for_records_without_limit(kafka_cluster: LocalCluster, topic: str) -> None:
+    tp, = make_topic(kafka_cluster, topic)
     with Consumer(bootstrap_servers=kafka_cluster.bootstrap_servers, default_api_timeout_ms=300, request_timeout_ms=300,
                   auto_offset_reset="earliest") as consumer:
-        consumer.assign([where])
+        consumer.assign([tp])
         assert len(consumer.poll(1.0)) == 0
         with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
             producer.send(topic, b"late")

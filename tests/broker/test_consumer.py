@@ -1,4 +1,4 @@
-"""What a consumer promises, on real brokers: records, positions, commits."""
+"""The guarantees of a consumer on real brokers: records, positions, commits."""
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +29,7 @@ def committed(cluster: LocalCluster, group: str, tp: TopicPartition) -> int | No
     return None if found is None else found.offset
 
 
-# ---- positions: each row is a way through the records, and where it leaves the group ------------------------------------
+# ---- positions: each row is a way through the records, and where it leaves the group ---------------------------------
 
 
 def break_at_10(reader: Consumer) -> None:
@@ -117,7 +117,7 @@ def test_C21_the_position_in_a_loop_is_the_current_record_and_after_a_poll_what_
         assert reader.position(tp) == 16
 
 
-def test_what_a_loop_left_comes_first_in_the_next_poll(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_the_next_poll_begins_with_the_records_that_a_loop_left(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic) as (reader, _):
         break_at_10(reader)
         assert [record.offset for record in reader.poll(20)] == list(range(11, 100))
@@ -135,7 +135,7 @@ def test_C03_a_seek_in_the_body_of_a_loop_takes_effect_with_the_next_record(kafk
     assert seen == [0, 1, 2, *range(90, 100)]
 
 
-def test_a_poll_in_the_body_of_a_loop_goes_on_where_the_loop_is(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_poll_in_the_body_of_a_loop_continues_at_the_loops_position(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic) as (reader, _):
         seen: list[int] = []
         for record in reader:
@@ -179,7 +179,7 @@ def test_seeking_to_the_ends_and_out_of_the_range_of_offsets(kafka_cluster: Loca
             reader.seek(TopicPartition("other", 0), 1)
 
 
-# ---- where reading begins ---------------------------------------------------------------------------------------------
+# ---- where reading begins --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("reset", "begins"), [("earliest", 0), ("by_duration:PT1H", 0)])
@@ -189,7 +189,7 @@ def test_C20_without_a_commit_reading_begins_where_auto_offset_reset_says(
         assert reader.poll(20)[0].offset == begins
 
 
-def test_C20_latest_begins_behind_the_last_record(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_C20_latest_begins_after_the_last_record(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic, auto_offset_reset="latest") as (reader, tp):
         assert reader.position(tp) == 100
         produce(kafka_cluster, topic, [b"new"])
@@ -249,7 +249,7 @@ def test_offsets_by_time_and_the_ends_and_the_lag(kafka_cluster: LocalCluster, t
             reader.end_offsets([TopicPartition("nowhere", 3)], timeout=0.3)
 
 
-# ---- commits ------------------------------------------------------------------------------------------------------------
+# ---- commits ---------------------------------------------------------------------------------------------------------
 
 
 def test_committing_needs_a_group_and_says_so(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -261,7 +261,7 @@ def test_committing_needs_a_group_and_says_so(kafka_cluster: LocalCluster, topic
             consumer(kafka_cluster, enable_auto_commit=True)
 
 
-def test_committed_is_answered_at_once_even_when_nothing_else_happens(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_committed_returns_at_once_also_on_an_idle_client(kafka_cluster: LocalCluster, topic: str) -> None:
     tp, = make_topic(kafka_cluster, topic)
     with consumer(kafka_cluster, group_id=topic) as reader:
         assert reader.committed([tp], timeout=10) == {tp: None}
@@ -289,7 +289,7 @@ def test_a_commit_callback_may_use_the_consumer(kafka_cluster: LocalCluster, top
         eventually(lambda: reader.poll(0) is not None and reported)
         assert reported == [(None, OffsetAndMetadata(40), 0)]
         def reported_again() -> bool:
-            reader.seek(tp, 50)  # or a slow answer would find everything read
+            reader.seek(tp, 50)  # or a slow response would come after all records are read
             reader.poll(0, max_records=1)
             return len(reported) == 2
 
@@ -349,10 +349,10 @@ def test_without_automatic_commits_nothing_is_committed(kafka_cluster: LocalClus
     assert committed(kafka_cluster, topic, tp) is None
 
 
-# ---- what comes out -----------------------------------------------------------------------------------------------------
+# ---- what comes out --------------------------------------------------------------------------------------------------
 
 
-def test_a_poll_returns_at_most_as_many_records_as_it_may(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_poll_returns_at_most_max_records(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic, max_poll_records=7) as (reader, _):
         assert len(reader.poll(20)) == 7
         assert len(reader.poll(20, max_records=3)) == 3
@@ -373,7 +373,7 @@ def test_records_become_arrow_columns(kafka_cluster: LocalCluster, topic: str) -
     assert table.column("key").to_pylist() == [b"k", None]
 
 
-def test_deserializers_make_values_and_a_record_they_refuse_stays_in_line_until_a_seek(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_deserializers_make_values_and_a_record_they_refuse_is_raised_until_a_seek(kafka_cluster: LocalCluster, topic: str) -> None:
     tp, = make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, [b"bad", b"1", b"2", b"bad", b"4"])
     with consumer(kafka_cluster, value_deserializer=int) as reader:
@@ -397,7 +397,7 @@ def test_an_unknown_topic_is_waited_for_and_read_once_it_is_there(kafka_cluster:
         assert [record.value for record in reader.poll(20)] == [b"here"]
 
 
-def test_M03_a_name_no_topic_may_have_is_raised_by_poll_while_others_go_on(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_M03_an_invalid_topic_name_is_raised_by_poll_while_other_topics_are_read(kafka_cluster: LocalCluster, topic: str) -> None:
     tp, = make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, numbers(3))
     with consumer(kafka_cluster) as reader:
@@ -411,10 +411,10 @@ def test_M03_a_name_no_topic_may_have_is_raised_by_poll_while_others_go_on(kafka
     assert any("no/such" in str(each) for each in seen)
 
 
-# ---- life -----------------------------------------------------------------------------------------------------------------
+# ---- life ------------------------------------------------------------------------------------------------------------
 
 
-def test_wakeup_ends_a_poll_that_waits_or_else_the_next_one(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_wakeup_ends_a_waiting_poll_or_else_the_next_one(kafka_cluster: LocalCluster, topic: str) -> None:
     tp, = make_topic(kafka_cluster, topic)
     with consumer(kafka_cluster) as reader:
         reader.assign([tp])
@@ -429,7 +429,7 @@ def test_wakeup_ends_a_poll_that_waits_or_else_the_next_one(kafka_cluster: Local
         assert not reader.poll(0)
 
 
-def test_a_second_thread_gets_an_error_instead_of_a_queue(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_second_thread_gets_ConcurrentUseError(kafka_cluster: LocalCluster, topic: str) -> None:
     tp, = make_topic(kafka_cluster, topic)
     with consumer(kafka_cluster) as reader:
         reader.assign([tp])
@@ -514,7 +514,7 @@ def test_a_cancelled_async_poll_loses_nothing(kafka_cluster: LocalCluster, topic
     assert asyncio.run(main()) == numbers(300)
 
 
-def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_the_async_consumer_reads_seeks_and_commits(kafka_cluster: LocalCluster, topic: str) -> None:
     tp, = make_topic(kafka_cluster, topic)
     produce(kafka_cluster, topic, numbers(100))
 
@@ -553,7 +553,7 @@ def test_the_async_consumer_does_the_same(kafka_cluster: LocalCluster, topic: st
     asyncio.run(main())
 
 
-def test_C05_read_committed_hides_what_was_aborted(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_C05_read_committed_hides_aborted_records(kafka_cluster: LocalCluster, topic: str) -> None:
     from confluent_kafka import Producer as Transactional
 
     tp, = make_topic(kafka_cluster, topic)

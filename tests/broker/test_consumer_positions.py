@@ -36,7 +36,7 @@ def recreate(cluster: LocalCluster, topic: str) -> None:
         admin.create_topics([NewTopic(topic, 1, 1)])
 
 
-def test_C10_after_a_reset_to_the_end_the_position_is_there_though_no_record_comes(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_C10_after_a_reset_to_the_end_the_position_is_known_though_no_record_arrives(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, tp):
         reader.seek(tp, 5000)
         eventually(lambda: (reader.poll(0.1), reader.position(tp))[1] == 100)
@@ -44,7 +44,7 @@ def test_C10_after_a_reset_to_the_end_the_position_is_there_though_no_record_com
         assert reader.committed([tp]) == {tp: OffsetAndMetadata(100)}
 
 
-def test_C20_a_consumer_that_begins_at_the_end_and_leaves_with_nothing_comes_back_there(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_C20_a_consumer_that_began_at_the_end_and_read_nothing_resumes_there(kafka_cluster: LocalCluster, topic: str) -> None:
     with reading(kafka_cluster, topic, auto_offset_reset="latest", group_id=topic) as (reader, tp):
         assert reader.position(tp) == 100
         reader.poll(0.1)

@@ -18,7 +18,7 @@ THREE = pytest.mark.kafka(brokers=3)
 
 
 class Load:
-    """A producer that sends numbers without end, and a consumer that reads them, each in a thread of its own."""
+    """A producer that sends numbers until stopped and a consumer that reads them, each in its own thread."""
 
     def __init__(self, cluster: LocalCluster, partitions: list[TopicPartition], **options: Any) -> None:
         self.partitions = partitions
@@ -76,16 +76,16 @@ class Load:
         """Every record was acknowledged, and read; first occurrences come in the order they were sent."""
         assert not self.faults, self.faults
         assert all(delivery.exception(0) is None for delivery in self.sent)
-        for where in self.partitions:
-            numbers = [int(record.value or b"") for record in self.read if record.partition == where.partition]
-            assert list(dict.fromkeys(numbers)) == list(range(where.partition, len(self.sent), len(self.partitions)))
-            offsets = [record.offset for record in self.read if record.partition == where.partition]
+        for tp in self.partitions:
+            numbers = [int(record.value or b"") for record in self.read if record.partition == tp.partition]
+            assert list(dict.fromkeys(numbers)) == list(range(tp.partition, len(self.sent), len(self.partitions)))
+            offsets = [record.offset for record in self.read if record.partition == tp.partition]
             assert offsets == sorted(set(offsets))
 
 
 @contextmanager
 def load(cluster: LocalCluster, topic: str, replicas: int, **options: Any) -> Iterator[Load]:
-    """Load that flows; at the end it is checked that nothing is missing."""
+    """Load that runs in the block; afterwards nothing may be missing."""
     configs = {"min_insync_replicas": "2"} if replicas > 1 else {}
     running = Load(cluster, make_topic(cluster, topic, PARTITIONS, replicas, **configs), **options)
     try:
@@ -97,9 +97,9 @@ def load(cluster: LocalCluster, topic: str, replicas: int, **options: Any) -> It
     running.check()
 
 
-def leader_of(cluster: LocalCluster, where: TopicPartition) -> int:
+def leader_of(cluster: LocalCluster, tp: TopicPartition) -> int:
     with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
-        leader = admin.describe_topics([where.topic])[where.topic].partitions[where.partition].leader
+        leader = admin.describe_topics([tp.topic])[tp.topic].partitions[tp.partition].leader
     assert leader is not None
     return leader
 
@@ -122,7 +122,7 @@ def test_nothing_is_lost_when_the_leader_is_killed_under_load(kafka_cluster: Loc
 
 @THREE
 def test_nothing_is_lost_when_the_leader_freezes_under_load(kafka_cluster: LocalCluster, topic: str) -> None:
-    """Its connections stay open and say nothing: only time tells that it is gone."""
+    """Its connections stay open and silent: only a timeout shows that it is gone."""
     with load(kafka_cluster, topic, 3, request_timeout_ms=1500) as running:
         leader = leader_of(kafka_cluster, running.partitions[0])
         kafka_cluster.pause(leader)

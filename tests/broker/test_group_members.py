@@ -80,12 +80,12 @@ class Busy(Listener):
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         super().on_partitions_assigned(partitions)
-        for where in partitions:
-            if self.consumer.committed([where])[where] is None:
-                self.consumer.seek(where, 5)
+        for tp in partitions:
+            if self.consumer.committed([tp])[tp] is None:
+                self.consumer.seek(tp, 5)
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self.consumer.commit({where: self.consumer.position(where) for where in partitions})
+        self.consumer.commit({tp: self.consumer.position(tp) for tp in partitions})
         super().on_partitions_revoked(partitions)
 
 
@@ -103,9 +103,9 @@ def test_a_listener_may_commit_and_seek(kafka_cluster: LocalCluster, topic: str,
         fill(kafka_cluster, topic, 4, each=1)
         eventually(lambda: len(running[0].found) == 2, LIMIT_S)
         assert {each.offset for each in running[0].found} == {10}, "it reads on from the committed offsets"
-    assert {where: offsets[0] for where, offsets in commits(kafka_cluster, topic).items() if where in listener.of("revoked")[0]} == dict.fromkeys(
+    assert {tp: offsets[0] for tp, offsets in commits(kafka_cluster, topic).items() if tp in listener.of("revoked")[0]} == dict.fromkeys(
         listener.of("revoked")[0], 10)
-    assert sorted({where for parts in listener.of("revoked") for where in parts}) == partitions
+    assert sorted({tp for parts in listener.of("revoked") for tp in parts}) == partitions
     assert listener.ledger.breaches == []
 
 
@@ -118,12 +118,12 @@ class Awaited:
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
         self.calls.append(("assigned", list(partitions)))
-        for where in partitions:
-            self.consumer.seek(where, 5)
+        for tp in partitions:
+            self.consumer.seek(tp, 5)
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         self.calls.append(("revoked", list(partitions)))
-        await self.consumer.commit({where: await self.consumer.position(where) for where in partitions})
+        await self.consumer.commit({tp: await self.consumer.position(tp) for tp in partitions})
 
 
 def test_an_async_listener_is_awaited_and_may_commit_and_seek(kafka_cluster: LocalCluster, topic: str) -> None:
@@ -142,7 +142,7 @@ def test_an_async_listener_is_awaited_and_may_commit_and_seek(kafka_cluster: Loc
 
     assert sorted((each.partition, each.offset) for each in asyncio.run(read())) == list(itertools.product(range(2), range(5, 10)))
     assert listener.calls == [("assigned", partitions), ("revoked", partitions)]
-    assert commits(kafka_cluster, topic) == {where: [10] for where in partitions}
+    assert commits(kafka_cluster, topic) == {tp: [10] for tp in partitions}
 
 
 class Raising(Listener):

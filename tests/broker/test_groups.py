@@ -39,7 +39,7 @@ def test_C20_a_second_consumer_begins_at_the_offsets_the_first_has_committed(kaf
     with members() as running:
         running.append(Member(kafka_cluster, topic, [topic], manual=manual).start())
         eventually(lambda: len(running[0].found) == 30, LIMIT_S)
-    assert {where: offsets[-1] for where, offsets in commits(kafka_cluster, topic).items()} == dict.fromkeys(partitions, 10)
+    assert {tp: offsets[-1] for tp, offsets in commits(kafka_cluster, topic).items()} == dict.fromkeys(partitions, 10)
     fill(kafka_cluster, topic, 3)
     with members() as again:
         again.append(Member(kafka_cluster, topic, [topic], manual=manual).start())
@@ -98,8 +98,8 @@ def test_members_join_and_leave_under_load_without_lost_records_or_lower_commits
     assert [each.refused for each in everybody] == [[]] * len(everybody)
     history = commits(kafka_cluster, topic)
     assert goes_back(history) == {}
-    assert {where: offsets[-1] for where, offsets in history.items()} == {
-        where: sum(count for stream, count in sent.items() if stream.partition == where.partition) for where in partitions}
+    assert {tp: offsets[-1] for tp, offsets in history.items()} == {
+        tp: sum(count for stream, count in sent.items() if stream.partition == tp.partition) for tp in partitions}
 
 
 def read_twice(group: Sequence[Member]) -> int:
@@ -121,7 +121,7 @@ def test_of_four_partitions_a_group_of_four_gets_one_each_and_a_group_of_two_get
         for group in (four, two):
             eventually(lambda group=group: sum(len(each.found) for each in group) == 40, LIMIT_S)  # type: ignore[misc]
             assert read_twice(group) == 0
-            assert all({found.partition for found in each.found} == {where.partition for where in each.owned} for each in group)
+            assert all({found.partition for found in each.found} == {tp.partition for tp in each.owned} for each in group)
 
 
 @BOTH
@@ -373,7 +373,7 @@ def test_G08_a_deleted_topic_is_given_up_and_the_others_are_read_on(kafka_cluste
         eventually(lambda: evenly(running, stays), LIMIT_S / 2)
         fill(kafka_cluster, f"{topic}-a", 2)
         eventually(lambda: sum(len(each.found) for each in running) == 60, LIMIT_S)
-    assert [offsets[-1] for where, offsets in sorted(commits(kafka_cluster, topic).items()) if where in stays] == [20, 20]
+    assert [offsets[-1] for tp, offsets in sorted(commits(kafka_cluster, topic).items()) if tp in stays] == [20, 20]
 
 
 @BOTH

@@ -32,25 +32,25 @@ def reads(reader: Consumer, values: list[bytes]) -> None:
     assert found == values
 
 
-def asked(reader: Consumer, node: int) -> float:
+def requests_to(reader: Consumer, node: int) -> float:
     """How many requests a node got; while a consumer reads on, fetches."""
     return reader.metrics().get(f"request-total{{node={node}}}", 0.0)
 
 
 @RACKS
 def test_C09_the_replica_in_our_rack_is_read_and_the_leader_when_that_is_gone(kafka_cluster: LocalCluster) -> None:
-    (where,) = make_topic(kafka_cluster, "near", replicas=3)
+    (tp,) = make_topic(kafka_cluster, "near", replicas=3)
     leader = leader_of(kafka_cluster, "near")
     near = leader % 3 + 1
     with consumer(kafka_cluster, client_rack=f"rack-{near}", fetch_max_wait_ms=100) as reader:
-        reader.assign([where])
-        with writes(kafka_cluster, where) as write:
+        reader.assign([tp])
+        with writes(kafka_cluster, tp) as write:
             reads(reader, write(20))
-            before = {node: asked(reader, node) for node in (leader, near)}
+            before = {node: requests_to(reader, node) for node in (leader, near)}
             for _ in range(5):
                 reads(reader, write(20))
-            eventually(lambda: asked(reader, near) >= before[near] + 5)
-            assert asked(reader, leader) <= before[leader] + 3, "it asks the leader too"
+            eventually(lambda: requests_to(reader, near) >= before[near] + 5)
+            assert requests_to(reader, leader) <= before[leader] + 3, "it asks the leader too"
             kafka_cluster.kill(near)
             try:
                 reads(reader, write(20))
@@ -60,33 +60,33 @@ def test_C09_the_replica_in_our_rack_is_read_and_the_leader_when_that_is_gone(ka
 
 @RACKS
 def test_C09_the_leader_in_our_rack_is_read_itself(kafka_cluster: LocalCluster) -> None:
-    (where,) = make_topic(kafka_cluster, "at-home", replicas=3)
+    (tp,) = make_topic(kafka_cluster, "at-home", replicas=3)
     leader = leader_of(kafka_cluster, "at-home")
     produce(kafka_cluster, "at-home", numbers(100))
     with consumer(kafka_cluster, client_rack=f"rack-{leader}") as reader:
-        reader.assign([where])
+        reader.assign([tp])
         reads(reader, numbers(100))
 
 
 @contextmanager
-def writes(cluster: LocalCluster, where: TopicPartition) -> Iterator[Writes]:
+def writes(cluster: LocalCluster, tp: TopicPartition) -> Iterator[Writes]:
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
-        yield Writes(producer, where)
+        yield Writes(producer, tp)
 
 
 class Writes:
-    """Writes as many numbers as asked for, acknowledged, and gives them."""
+    """Writes and returns a given count of numbers, all acknowledged."""
 
-    def __init__(self, producer: Producer, where: TopicPartition) -> None:
+    def __init__(self, producer: Producer, tp: TopicPartition) -> None:
         self._producer = producer
-        self._where = where
+        self._tp = tp
         self._next = 0
 
     def __call__(self, count: int) -> list[bytes]:
         values = [b"%d" % number for number in range(self._next, self._next + count)]
         self._next += count
         for value in values:
-            self._producer.send(self._where.topic, value, partition=self._where.partition)
+            self._producer.send(self._tp.topic, value, partition=self._tp.partition)
         self._producer.flush(30)
         return values
 
@@ -94,8 +94,8 @@ class Writes:
 @ONE_SESSION
 def test_C07_consumers_for_which_a_broker_has_no_room_read_on_and_one_that_closes_makes_room(kafka_cluster: LocalCluster) -> None:
     partitions = make_topic(kafka_cluster, "crowded", partitions=20)
-    where = partitions[0]
-    with writes(kafka_cluster, where) as write, consumer(kafka_cluster) as second:
+    tp = partitions[0]
+    with writes(kafka_cluster, tp) as write, consumer(kafka_cluster) as second:
         values = write(10)
         with consumer(kafka_cluster) as first:
             first.assign(partitions)
@@ -116,17 +116,17 @@ def test_C07_a_session_of_many_partitions_reads_what_comes_in_each_and_forgets_w
         for turn in range(3):
             paused = partitions[turn * 10:turn * 10 + 10]
             reader.pause(*paused)
-            for where in partitions:
-                producer.send(where.topic, b"%d" % turn, partition=where.partition)
+            for tp in partitions:
+                producer.send(tp.topic, b"%d" % turn, partition=tp.partition)
             producer.flush(30)
-            wanted = {where for where in partitions if where not in paused}
-            assert took(reader, len(wanted)) == wanted
+            wanted = {tp for tp in partitions if tp not in paused}
+            assert partitions_of_next(reader, len(wanted)) == wanted
             reader.resume(*paused)
-            assert took(reader, len(paused)) == set(paused)
+            assert partitions_of_next(reader, len(paused)) == set(paused)
 
 
-def took(reader: Consumer, count: int) -> set[TopicPartition]:
-    """Where the next *count* records are from."""
+def partitions_of_next(reader: Consumer, count: int) -> set[TopicPartition]:
+    """The partitions of the next *count* records."""
     found: list[TopicPartition] = []
     while len(found) < count:
         records = reader.poll(20)

@@ -1,4 +1,4 @@
-"""The example of offsets in a database on real brokers: killed at lines all over it, each record is a row exactly once."""
+"""The example of offsets in a database on real brokers: killed at many lines, it stores each record as one row."""
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""How clients begin and end: nothing is left behind, whatever happened to them; forks and interpreter exits
-included."""
+"""How clients end: no thread, task or socket is left, also after failures, forks and interpreter exits."""
 from __future__ import annotations
 
 import asyncio
@@ -62,29 +61,29 @@ def nothing_left() -> Iterator[None]:
     eventually(lambda: descriptors() <= before, 5)
 
 
-def use(client: Client, where: TopicPartition) -> None:
+def use(client: Client, tp: TopicPartition) -> None:
     """Something of everything that a client starts: connections, callbacks, compression, look-ups, commits."""
     if isinstance(client, Producer):
         delivered: list[object] = []
-        client.send(where.topic, bytes(100_000), on_delivery=delivered.append).result(20)
+        client.send(tp.topic, bytes(100_000), on_delivery=delivered.append).result(20)
         eventually(lambda: delivered)
     elif isinstance(client, Consumer):
-        client.assign([where])
+        client.assign([tp])
         client.poll(0.2)
-        client.end_offsets([where])
-        client.commit({where: 0})
+        client.end_offsets([tp])
+        client.commit({tp: 0})
     else:
         client.list_topics()
 
 
-async def use_async(client: Client, where: TopicPartition) -> None:
+async def use_async(client: Client, tp: TopicPartition) -> None:
     if isinstance(client, AsyncProducer):
-        await (await client.send(where.topic, bytes(100_000), on_delivery=lambda delivered: None))
+        await (await client.send(tp.topic, bytes(100_000), on_delivery=lambda delivered: None))
     elif isinstance(client, AsyncConsumer):
-        client.assign([where])
+        client.assign([tp])
         await client.poll(0.2)
-        await client.end_offsets([where])
-        await client.commit({where: 0})
+        await client.end_offsets([tp])
+        await client.commit({tp: 0})
     else:
         await client.list_topics()
 
@@ -101,9 +100,9 @@ def options(kind: type[Client]) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", SYNC)
 def test_closing_a_client_that_worked_leaves_no_thread_and_no_socket(
         kafka_cluster: LocalCluster, topic: str, kind: type[Client], nothing_left: None) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     with kind(bootstrap_servers=kafka_cluster.bootstrap_servers, **{**options(kind), "default_api_timeout_ms": 20_000}) as client:
-        use(client, where)
+        use(client, tp)
         assert clients_threads()
 
 
@@ -133,13 +132,13 @@ def test_closing_a_client_while_it_connects_leaves_no_thread_and_no_socket(kind:
 @pytest.mark.parametrize("kind", SYNC)
 def test_closing_a_client_whose_connections_broke_leaves_no_thread_and_no_socket(
         kafka_cluster: LocalCluster, topic: str, kind: type[Client], nothing_left: None) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     upstream = kafka_cluster.nodes[0]
     with FaultProxy((upstream.host, upstream.port)) as proxy:
         client = kind(bootstrap_servers=proxy.address, **options(kind))
         proxy.hang()
         with pytest.raises(KafkaError), client:
-            use(client, where)
+            use(client, tp)
             if isinstance(client, Consumer):
                 client.poll(5)
 
@@ -149,7 +148,7 @@ def test_closing_a_client_whose_connections_broke_leaves_no_thread_and_no_socket
 @pytest.mark.parametrize("reachable", [True, False])
 def test_closing_an_async_client_leaves_no_task_no_timer_no_thread_and_no_socket(
         kafka_cluster: LocalCluster, topic: str, kind: type[Client], reachable: bool, nothing_left: None) -> None:
-    where, = make_topic(kafka_cluster, topic)
+    tp, = make_topic(kafka_cluster, topic)
     servers, given = kafka_cluster.bootstrap_servers if reachable else "127.0.0.1:1", options(kind)
     if reachable:
         given["default_api_timeout_ms"] = 20_000
@@ -158,7 +157,7 @@ def test_closing_an_async_client_leaves_no_task_no_timer_no_thread_and_no_socket
         loop = asyncio.get_running_loop()
         async with kind(bootstrap_servers=servers, **given) as client:
             with contextlib.nullcontext() if reachable else contextlib.suppress(KafkaError):
-                await use_async(client, where)
+                await use_async(client, tp)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert [timer for timer in loop._scheduled if not timer.cancelled()] == []  # type: ignore[attr-defined]
         assert clients_threads() == []
@@ -167,7 +166,7 @@ def test_closing_an_async_client_leaves_no_task_no_timer_no_thread_and_no_socket
 
 
 @pytest.mark.parametrize("kind", SYNC)
-def test_closing_twice_is_no_error_and_a_closed_client_says_so(kind: type[Client]) -> None:
+def test_closing_twice_is_no_error_and_calls_of_a_closed_client_raise(kind: type[Client]) -> None:
     client = kind(bootstrap_servers="127.0.0.1:1", **options(kind))
     client.close()
     client.close()
@@ -247,10 +246,10 @@ def connections():
     return found
 
 servers, topic = sys.argv[1:]
-where = TopicPartition(topic, 0)
+tp = TopicPartition(topic, 0)
 producer, admin = Producer(bootstrap_servers=servers), Admin(bootstrap_servers=servers)
 consumer = Consumer(bootstrap_servers=servers, auto_offset_reset="earliest", group_id="forked")
-consumer.assign([where])
+consumer.assign([tp])
 producer.send(topic, b"before").result(20)
 assert [r.value for r in consumer.poll(20)] == [b"before"]
 admin.list_topics()
@@ -262,7 +261,7 @@ if not os.fork():
     for call in (
         lambda: producer.send(topic, b"child"), producer.flush, producer.close, producer.metrics, lambda: producer.partitions_for(topic),
         waiting.result, lambda: consumer.poll(1), consumer.commit, consumer.close, lambda: next(iter(consumer)), consumer.wakeup,
-        lambda: consumer.seek(where, 0), lambda: consumer.position(where), lambda: consumer.end_offsets([where]), consumer.assignment,
+        lambda: consumer.seek(tp, 0), lambda: consumer.position(tp), lambda: consumer.end_offsets([tp]), consumer.assignment,
         admin.list_topics, admin.close, lambda: admin.create_topics(["child"]), admin.metrics,
     ):
         try:

@@ -1,4 +1,4 @@
-"""What a producer promises of records that are delivered, on real brokers."""
+"""The guarantees of a producer on real brokers."""
 from __future__ import annotations
 
 import asyncio
@@ -19,11 +19,11 @@ from tests.kafka import make_topic, read
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def test_a_delivery_tells_the_true_partition_offset_and_timestamp(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_delivery_has_the_partition_offset_and_timestamp_of_the_stored_record(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, 3)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-        told = [producer.send(topic, b"%d" % n, partition=n % 3, timestamp=1_700_000_000_000 + n) for n in range(30)]
-        metadata = [each.result(20) for each in told]
+        deliveries = [producer.send(topic, b"%d" % n, partition=n % 3, timestamp=1_700_000_000_000 + n) for n in range(30)]
+        metadata = [each.result(20) for each in deliveries]
     stored = {record.value: record for record in read(kafka_cluster, partitions, 30)}
     for n, each in enumerate(metadata):
         record = stored[b"%d" % n]
@@ -32,28 +32,28 @@ def test_a_delivery_tells_the_true_partition_offset_and_timestamp(kafka_cluster:
         assert record.timestamp_type is TimestampType.CREATE_TIME
 
 
-def test_without_a_timestamp_a_record_carries_the_time_of_its_send(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_record_without_timestamp_gets_the_time_of_its_send(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic)
     before = time.time_ns() // 1_000_000
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-        told = producer.send(topic, b"now").result(20)
+        metadata = producer.send(topic, b"now").result(20)
     after = time.time_ns() // 1_000_000
-    assert before <= told.timestamp <= after
-    assert read(kafka_cluster, partitions, 1)[0].timestamp == told.timestamp
+    assert before <= metadata.timestamp <= after
+    assert read(kafka_cluster, partitions, 1)[0].timestamp == metadata.timestamp
 
 
-def test_B07_where_the_broker_stamps_records_deliveries_and_readers_see_its_time(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_B07_with_LogAppendTime_deliveries_and_readers_see_the_brokers_time(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, message_timestamp_type="LogAppendTime")
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-        told = producer.send(topic, b"x", timestamp=5).result(20)
+        metadata = producer.send(topic, b"x", timestamp=5).result(20)
     record, = read(kafka_cluster, partitions, 1)
-    assert told.timestamp > 1_600_000_000_000
-    assert record.timestamp == told.timestamp
+    assert metadata.timestamp > 1_600_000_000_000
+    assert record.timestamp == metadata.timestamp
     assert record.timestamp_type is TimestampType.LOG_APPEND_TIME
 
 
 @pytest.mark.parametrize("acks", [1, "all"])
-def test_with_acks_of_the_leader_or_all_an_offset_is_told(kafka_cluster: LocalCluster, topic: str, acks: Any) -> None:
+def test_with_acks_1_and_all_the_offset_is_known(kafka_cluster: LocalCluster, topic: str, acks: Any) -> None:
     make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, acks=acks) as producer:
         assert [producer.send(topic, b"x").result(20).offset for _ in range(2)] == [0, 1]
@@ -63,14 +63,14 @@ def test_P22_with_acks_0_a_record_is_done_when_written_its_offset_is_unknown_and
         kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, acks=0, linger_ms=0) as producer:
-        told = [producer.send(topic, b"%d" % n + bytes(20_000)) for n in range(200)]
-    assert all(each.result(0).offset is None for each in told)
+        deliveries = [producer.send(topic, b"%d" % n + bytes(20_000)) for n in range(200)]
+    assert all(each.result(0).offset is None for each in deliveries)
     assert len(read(kafka_cluster, partitions, 200)) == 200
 
 
-def test_P22_with_acks_0_a_broker_that_hangs_up_makes_the_client_look_for_the_leader_anew(
+def test_P22_with_acks_0_a_closed_connection_makes_the_client_look_up_the_leader_again(
         kafka_cluster: LocalCluster, topic: str) -> None:
-    make_topic(kafka_cluster, topic, max_message_bytes="2000")  # larger batches are refused, and with acks=0 that is a hang-up
+    make_topic(kafka_cluster, topic, max_message_bytes="2000")  # larger batches are refused, and with acks=0 the broker closes the connection
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, acks=0, linger_ms=0) as producer:
         producer.send(topic, bytes(10_000)).result(20)
         producer.send(topic, b"small").result(20)
@@ -93,7 +93,7 @@ def test_order_is_kept_in_each_partition_over_many_batches(kafka_cluster: LocalC
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_one_client_compresses_the_other_reads(kafka_cluster: LocalCluster, topic: str, codec: Any) -> None:
+def test_the_consumer_reads_what_the_producer_compressed(kafka_cluster: LocalCluster, topic: str, codec: Any) -> None:
     partitions = make_topic(kafka_cluster, topic)
     values = [b"value %d " % n * 20 for n in range(2000)]
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, compression_type=codec) as producer:
@@ -111,7 +111,7 @@ def test_large_compressed_batches_sealed_by_a_worker_keep_their_order(kafka_clus
     assert [record.value for record in read(kafka_cluster, partitions, 5000)] == values
 
 
-def test_nulls_and_empties_survive_and_differ(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_null_and_empty_keys_values_and_headers_stay_distinct(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic)
     headers = [("a", b"1"), ("a", None), ("", b"")]
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
@@ -123,7 +123,7 @@ def test_nulls_and_empties_survive_and_differ(kafka_cluster: LocalCluster, topic
         (b"tombstone", None, []), (b"", b"", headers), (None, None, [])]
 
 
-def test_P11_records_wait_for_each_other_so_requests_are_fewer_than_records(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_P11_linger_makes_fewer_batches_than_records(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=200) as producer:
         for _ in range(1000):
@@ -133,7 +133,7 @@ def test_P11_records_wait_for_each_other_so_requests_are_fewer_than_records(kafk
         assert producer.metrics()["record-send-total"] == 1000
 
 
-def test_P11_a_lone_record_leaves_when_its_linger_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_P11_a_single_record_leaves_when_its_linger_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=30) as producer:
         assert producer.send(topic, b"x").result(20).offset == 0
@@ -142,12 +142,12 @@ def test_P11_a_lone_record_leaves_when_its_linger_is_over(kafka_cluster: LocalCl
 def test_flush_ends_the_linger_and_returns_with_everything_acknowledged(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, linger_ms=60_000) as producer:
-        told = [producer.send(topic, b"x") for _ in range(10)]
+        deliveries = [producer.send(topic, b"x") for _ in range(10)]
         producer.flush(20)
-        assert all(each.done() for each in told)
+        assert all(each.done() for each in deliveries)
 
 
-def test_a_record_too_large_is_refused_before_it_is_queued(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_too_large_record_is_refused_before_it_is_queued(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_request_size=10_000) as producer:
         with pytest.raises(RecordTooLargeError, match="max_request_size=10000"):
@@ -156,7 +156,7 @@ def test_a_record_too_large_is_refused_before_it_is_queued(kafka_cluster: LocalC
     assert producer.metrics()["record-send-total"] == 1
 
 
-def test_a_failure_nobody_looked_at_is_raised_by_flush_exactly_once(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_flush_raises_a_failure_that_was_not_looked_at_exactly_once(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, max_message_bytes="2000")
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         lost = producer.send(topic, bytes(5000))
@@ -166,12 +166,12 @@ def test_a_failure_nobody_looked_at_is_raised_by_flush_exactly_once(kafka_cluste
         assert isinstance(failed.value.causes[TopicPartition(topic, 0)], RecordTooLargeError)
         producer.flush()
         assert isinstance(lost.exception(0), RecordTooLargeError)
-        producer.send(topic, bytes(5000))  # what was looked at late does not hide what fails next
+        producer.send(topic, bytes(5000))  # a failure that was looked at late does not hide the next one
         with pytest.raises(DeliveryError):
             producer.flush()
 
 
-def test_a_failure_nobody_looked_at_is_raised_by_close(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_close_raises_a_failure_that_was_not_looked_at(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, max_message_bytes="2000")
     producer = Producer(bootstrap_servers=kafka_cluster.bootstrap_servers)
     producer.send(topic, bytes(5000))
@@ -181,15 +181,15 @@ def test_a_failure_nobody_looked_at_is_raised_by_close(kafka_cluster: LocalClust
 
 
 @pytest.mark.parametrize("look", ["result", "exception", "callback"])
-def test_a_failure_somebody_looked_at_is_not_raised_again(kafka_cluster: LocalCluster, topic: str, look: str) -> None:
+def test_flush_does_not_raise_a_failure_that_was_looked_at(kafka_cluster: LocalCluster, topic: str, look: str) -> None:
     make_topic(kafka_cluster, topic, max_message_bytes="2000")
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-        told = producer.send(topic, bytes(5000), on_delivery=(lambda _: None) if look == "callback" else None)
+        delivery = producer.send(topic, bytes(5000), on_delivery=(lambda _: None) if look == "callback" else None)
         if look == "result":
             with pytest.raises(RecordTooLargeError):
-                told.result(20)
+                delivery.result(20)
         if look == "exception":
-            assert isinstance(told.exception(20), RecordTooLargeError)
+            assert isinstance(delivery.exception(20), RecordTooLargeError)
         producer.flush()
 
 
@@ -217,7 +217,7 @@ def test_P23_callbacks_run_on_one_thread_in_the_order_of_the_partition(kafka_clu
     assert threads != {threading.current_thread().name}
 
 
-def test_P23_what_a_callback_raises_is_logged_and_hinders_no_other(
+def test_P23_a_callbacks_exception_is_logged_and_stops_no_other_callback(
         kafka_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     make_topic(kafka_cluster, topic)
     seen: list[Delivery] = []
@@ -275,23 +275,23 @@ def test_close_0_in_a_callback_does_not_wait_for_a_close_that_waits_for_the_call
     producer.close(20)
 
 
-def test_close_again_or_from_another_thread_is_quiet_and_then_everything_says_closed(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_close_again_or_from_other_threads_does_nothing_and_then_every_call_raises_closed(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     producer = Producer(bootstrap_servers=kafka_cluster.bootstrap_servers)
-    told = producer.send(topic, b"x")
+    delivery = producer.send(topic, b"x")
     threads = [threading.Thread(target=producer.close) for _ in range(3)]
     for each in threads:
         each.start()
     for each in threads:
         each.join(30)
     producer.close()
-    assert told.result(0).offset == 0
+    assert delivery.result(0).offset == 0
     for call in (lambda: producer.send(topic, b"y"), producer.flush, lambda: producer.partitions_for(topic), producer.__enter__):
         with pytest.raises(Exception, match="closed"):
             call()
 
 
-def test_a_topic_that_does_not_exist_is_created_where_brokers_allow_it(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_an_unknown_topic_is_created_if_brokers_allow_it(kafka_cluster: LocalCluster, topic: str) -> None:
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         assert producer.send(topic, b"first").result(20).offset == 0
         assert producer.partitions_for(topic) == 1
@@ -304,7 +304,7 @@ def test_P04_a_topic_that_does_not_exist_is_named_after_max_block_ms(kafka_clust
         producer.send(topic, b"x")
 
 
-def test_P04_a_partition_that_does_not_exist_is_named_with_how_many_there_are(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_P04_the_error_of_an_unknown_partition_names_it_and_the_number_of_partitions(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, 2)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=3000) as producer:
         with pytest.raises(MetadataTimeoutError, match="partition 7 .* the topic has 2"):
@@ -313,7 +313,7 @@ def test_P04_a_partition_that_does_not_exist_is_named_with_how_many_there_are(ka
             producer.send(topic, b"x", partition=-3)
 
 
-def test_M03_a_name_no_topic_may_have_is_refused_at_once_and_stops_no_other_topic(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_M03_an_invalid_topic_name_is_refused_at_once_and_other_topics_are_sent(kafka_cluster: LocalCluster, topic: str) -> None:
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         for _ in range(2):
             with pytest.raises(InvalidTopicError, match="no/such"):
@@ -321,7 +321,7 @@ def test_M03_a_name_no_topic_may_have_is_refused_at_once_and_stops_no_other_topi
         assert producer.send(topic, b"x").result(20).offset == 0
 
 
-def test_a_partitioner_object_chooses_and_what_it_raises_reaches_the_sender(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_partitioner_object_chooses_and_its_exception_is_raised_by_send(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, 3)
 
     class ByValue:
@@ -338,7 +338,7 @@ def test_a_partitioner_object_chooses_and_what_it_raises_reaches_the_sender(kafk
         assert producer.send(topic, b"none", partition=1).result(20).partition == 1
 
 
-def test_serializers_make_bytes_and_their_failure_is_told_before_anything_is_queued(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_serializers_make_bytes_and_their_failure_is_raised_before_anything_is_queued(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, key_serializer="string", value_serializer="json") as producer:
         producer.send(topic, {"a": 1}, "k").result(20)
@@ -350,7 +350,7 @@ def test_serializers_make_bytes_and_their_failure_is_told_before_anything_is_que
     assert (record.key, record.value) == (b"k", b'{"a":1}')
 
 
-def test_what_a_later_release_brings_is_refused_and_named(kafka_cluster: LocalCluster) -> None:
+def test_transactions_are_refused_with_UnsupportedFeatureError(kafka_cluster: LocalCluster) -> None:
     server = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
     with pytest.raises(UnsupportedFeatureError, match="transactional_id"):
         Producer({}, **server, transactional_id="t")  # type: ignore[arg-type]
@@ -369,15 +369,15 @@ def test_P20_a_batch_too_large_for_the_topic_is_split_until_it_fits(kafka_cluste
     assert [delivery.result().offset for delivery in deliveries] == list(range(200))
 
 
-def test_the_async_producer_does_the_same(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_the_async_producer_delivers_and_flushes(kafka_cluster: LocalCluster, topic: str) -> None:
     partitions = make_topic(kafka_cluster, topic, 2)
     seen: list[int | None] = []
 
     async def main() -> None:
         async with AsyncProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
-            told = [await producer.send(topic, b"%d" % n, partition=n % 2, on_delivery=lambda d: seen.append(d.partition))
-                    for n in range(100)]
-            metadata = [await each for each in told]
+            deliveries = [await producer.send(topic, b"%d" % n, partition=n % 2, on_delivery=lambda d: seen.append(d.partition))
+                          for n in range(100)]
+            metadata = [await each for each in deliveries]
             assert [(each.partition, each.offset) for each in metadata] == [(n % 2, n // 2) for n in range(100)]
             with pytest.raises(IllegalStateError, match="await"):
                 (await producer.send(topic, b"x", partition=0)).result()

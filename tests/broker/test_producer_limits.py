@@ -1,4 +1,4 @@
-"""Brokers that freeze or die: what a producer holds, how long it waits, and what it says then."""
+"""Paused or dead brokers: a producer's memory, its timeouts and its errors."""
 from __future__ import annotations
 
 import asyncio
@@ -21,23 +21,23 @@ MIB = 1 << 20
 
 @contextlib.contextmanager
 def frozen(cluster: LocalCluster) -> Iterator[None]:
-    """The broker keeps its connections and says nothing."""
+    """The broker keeps its connections and sends nothing."""
     cluster.pause()
     try:
         yield
     finally:
         cluster.resume()
-        cluster.wait_in_sync()  # a controller that heard nothing for long has fenced it meanwhile
+        cluster.wait_in_sync()  # the controller may have fenced it meanwhile
 
 
 def resident() -> int:
-    """Bytes of memory this process holds."""
+    """Resident memory of this process in bytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_frozen_broker_lets_no_more_than_buffer_memory_in_and_then_send_says_so(
+def test_with_a_frozen_broker_send_raises_once_buffer_memory_is_used(
         kafka_cluster: LocalCluster, topic: str, codec: str) -> None:
     make_topic(kafka_cluster, topic)
     options = {"compression_type": codec, "buffer_memory": 16 * MIB, "max_block_ms": 300}
@@ -55,17 +55,17 @@ def test_a_frozen_broker_lets_no_more_than_buffer_memory_in_and_then_send_says_s
     producer.close()
 
 
-def test_P03_a_send_that_waits_for_memory_goes_on_when_there_is_some(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_P03_a_send_that_waits_for_memory_continues_when_memory_is_released(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, buffer_memory=MIB) as producer:
-        told = [producer.send(topic, bytes(10_000)) for _ in range(1000)]
-        assert [each.result(60).offset for each in told] == list(range(1000))
+        deliveries = [producer.send(topic, bytes(10_000)) for _ in range(1000)]
+        assert [each.result(60).offset for each in deliveries] == list(range(1000))
 
 
 def test_in_a_callback_send_raises_when_the_buffer_is_full_instead_of_waiting(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     raised: list[BaseException] = []
-    asked, filled = threading.Event(), threading.Event()
+    attempted, filled = threading.Event(), threading.Event()
 
     def send_more(_: Delivery) -> None:
         filled.wait(20)
@@ -73,7 +73,7 @@ def test_in_a_callback_send_raises_when_the_buffer_is_full_instead_of_waiting(ka
             producer.send(topic, bytes(500_000))
         except BufferExhaustedError as error:
             raised.append(error)
-        asked.set()
+        attempted.set()
 
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, buffer_memory=MIB, max_block_ms=200) as producer:
         producer.send(topic, b"first", on_delivery=send_more).result(20)
@@ -82,11 +82,11 @@ def test_in_a_callback_send_raises_when_the_buffer_is_full_instead_of_waiting(ka
                 while True:
                     producer.send(topic, bytes(100_000))
             filled.set()
-            assert asked.wait(10)
+            assert attempted.wait(10)
     assert len(raised) == 1
 
 
-def test_close_0_fails_what_is_not_acknowledged_and_wakes_a_send_that_waits(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_close_0_fails_unacknowledged_records_and_wakes_a_waiting_send(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     raised: list[BaseException] = []
     producer = Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, buffer_memory=MIB)
@@ -110,21 +110,21 @@ def test_close_0_fails_what_is_not_acknowledged_and_wakes_a_send_that_waits(kafk
     assert len(raised) == 1
 
 
-def test_flush_with_a_limit_says_how_many_are_not_acknowledged_and_they_stay_on_their_way(
+def test_flush_with_a_timeout_names_the_unacknowledged_count_and_they_are_still_delivered(
         kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         producer.send(topic, b"first").result(20)
         with frozen(kafka_cluster):
-            told = [producer.send(topic, b"x") for _ in range(3)]
+            deliveries = [producer.send(topic, b"x") for _ in range(3)]
             with pytest.raises(KafkaTimeoutError, match="3 records are not acknowledged after 0.1 s"):
                 producer.flush(0.1)
             with pytest.raises(KafkaTimeoutError, match=f"{topic}-0 is not acknowledged after 0.1 s"):
-                told[0].result(0.1)
-        assert [each.result(60).offset for each in told] == [1, 2, 3]
+                deliveries[0].result(0.1)
+        assert [each.result(60).offset for each in deliveries] == [1, 2, 3]
 
 
-def test_P18_with_a_dead_broker_a_delivery_fails_in_time_and_names_partition_attempts_and_cause(
+def test_P18_with_a_dead_broker_a_delivery_expires_and_names_partition_attempts_and_cause(
         local_cluster: ClusterFactory, topic: str) -> None:
     cluster = local_cluster()
     make_topic(cluster, topic)

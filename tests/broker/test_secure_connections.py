@@ -1,4 +1,4 @@
-"""Our clients on real brokers with TLS and SASL: everything that is let in, with one broker and three, sync and async."""
+"""Our clients on real brokers with TLS and SASL: every accepted login, with one broker and three, sync and async."""
 from __future__ import annotations
 
 import asyncio
@@ -22,13 +22,13 @@ each_proof = pytest.mark.parametrize("proof", PROOFS.values(), ids=PROOFS)
 
 @one
 @each_proof
-def test_each_proof_lets_admin_producer_and_consumers_in(kafka_cluster: LocalCluster, topic: str, proof: Proof) -> None:
+def test_admin_producer_and_consumers_log_in_by_each_proof(kafka_cluster: LocalCluster, topic: str, proof: Proof) -> None:
     round_trip(proof(kafka_cluster, "alice"), topic)
 
 
 @three
 @each_proof
-def test_each_proof_lets_async_clients_in_at_three_brokers(kafka_cluster: LocalCluster, topic: str, proof: Proof) -> None:
+def test_async_clients_log_in_to_three_brokers_by_each_proof(kafka_cluster: LocalCluster, topic: str, proof: Proof) -> None:
     asyncio.run(async_round_trip(proof(kafka_cluster, "alice"), topic))
 
 
@@ -37,13 +37,13 @@ ANYWHERE: Final = ["PEM files", "SCRAM-SHA-512 on SASL_SSL", "signed token over 
 
 @one
 @pytest.mark.parametrize("name", ANYWHERE)
-def test_async_clients_get_in_at_one_broker(kafka_cluster: LocalCluster, topic: str, name: str) -> None:
+def test_async_clients_log_in_to_one_broker(kafka_cluster: LocalCluster, topic: str, name: str) -> None:
     asyncio.run(async_round_trip(PROOFS[name](kafka_cluster, "alice"), topic))
 
 
 @three
 @pytest.mark.parametrize("name", ANYWHERE)
-def test_sync_clients_get_in_at_three_brokers(kafka_cluster: LocalCluster, topic: str, name: str) -> None:
+def test_sync_clients_log_in_to_three_brokers(kafka_cluster: LocalCluster, topic: str, name: str) -> None:
     round_trip(PROOFS[name](kafka_cluster, "alice"), topic)
 
 
@@ -103,6 +103,6 @@ def kafka_python_scram(cluster: LocalCluster) -> dict[str, Any]:
 @pytest.mark.filterwarnings("ignore::pyclient.config.OptionWarning")  # they warn with our names
 @pytest.mark.parametrize("words", [
     java_tls, java_scram, librdkafka_tls, librdkafka_plain, librdkafka_token, kafka_python_tls, kafka_python_scram])
-def test_the_options_of_other_clients_let_in(kafka_cluster: LocalCluster, topic: str, words: Callable[[LocalCluster], dict[str, Any]]) -> None:
+def test_the_options_of_other_clients_log_in(kafka_cluster: LocalCluster, topic: str, words: Callable[[LocalCluster], dict[str, Any]]) -> None:
     with Producer(words(kafka_cluster)) as producer:
         assert producer.send(topic, b"x").result(SOON_S).offset == 0

@@ -1,4 +1,4 @@
-"""What real brokers refuse is raised at once, as the right error, with the way out; the timeouts are the defaults."""
+"""Refusals of real brokers raise the right error at once, with the way out; the timeouts are the defaults."""
 from __future__ import annotations
 
 import asyncio
@@ -125,7 +125,7 @@ def test_a_login_at_a_listener_without_logins_is_refused(kafka_cluster: LocalClu
 @pytest.mark.parametrize(("listener", "offered"), [
     ("SASL_PLAINTEXT", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]), ("OIDC", ["OAUTHBEARER"]),
     ("SASL_SSL", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])])
-def test_no_login_at_a_listener_that_wants_one_is_raised_with_what_it_offers(kafka_cluster: LocalCluster, listener: str, offered: list[str]) -> None:
+def test_a_missing_login_is_raised_with_the_mechanisms_that_the_listener_offers(kafka_cluster: LocalCluster, listener: str, offered: list[str]) -> None:
     options = reaching(kafka_cluster, listener)
     options["security_protocol"] = "SSL" if listener == "SASL_SSL" else "PLAINTEXT"
     is_refused(options, SaslAuthenticationError, "requires a login", "sasl_mechanism", "security_protocol", *offered)
@@ -146,7 +146,7 @@ def test_a_wrong_password_or_user_is_raised_without_the_password(
 
 @one
 @pytest.mark.parametrize("mechanism", PASSWORDS)
-def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(kafka_cluster: LocalCluster, mechanism: str) -> None:
+def test_the_error_of_a_mechanism_that_is_not_offered_lists_the_offered_ones(kafka_cluster: LocalCluster, mechanism: str) -> None:
     options = with_password(mechanism, "SASL_PLAINTEXT")(kafka_cluster, "alice") | {"bootstrap_servers": kafka_cluster.bootstrap("OIDC")}
     is_refused(options, UnsupportedSaslMechanismError, f"does not offer {mechanism}", "it offers OAUTHBEARER", "sasl_mechanism")
 
@@ -157,12 +157,12 @@ def test_a_mechanism_that_is_not_offered_is_answered_with_those_that_are(kafka_c
     ("SASL_SSL", {"known_key": False}), ("SASL_PLAINTEXT", {})], ids=str)
 def test_a_token_that_is_refused_is_raised(kafka_cluster: LocalCluster, listener: str, claims: dict[str, Any]) -> None:
     token = kafka_cluster.credentials.tokens.token("alice", **claims)
-    options = with_token(listener, lambda _: lambda: (token, 4_102_444_800.0))(kafka_cluster, "alice")  # its own word for how long it is good
+    options = with_token(listener, lambda _: lambda: (token, 4_102_444_800.0))(kafka_cluster, "alice")  # its claimed expiry
     is_refused(options, SaslAuthenticationError, "refused the login by OAUTHBEARER", "sasl_token_provider")
 
 
 @one
-def test_what_the_token_endpoint_refuses_is_raised(kafka_cluster: LocalCluster) -> None:
+def test_a_refusal_of_the_token_endpoint_is_raised(kafka_cluster: LocalCluster) -> None:
     options = from_endpoint("OIDC")(kafka_cluster, "alice") | {"sasl_oauthbearer_client_credentials_client_secret": "not-this-one"}
     is_refused(options, AuthenticationError, "sasl_oauthbearer_client_credentials_client_secret")
 
@@ -181,7 +181,7 @@ each_refusal = pytest.mark.parametrize(("kind", "options"), REFUSALS.values(), i
 
 @three
 @each_refusal
-def test_consumers_and_admins_get_it_in_each_call(
+def test_consumers_and_admins_raise_it_in_each_call(
         kafka_cluster: LocalCluster, kind: type[KafkaError], options: Callable[[LocalCluster], Options]) -> None:
     with Consumer(topics=["orders"], group_id="orders", **options(kafka_cluster)) as consumer:
         for _ in range(2):
@@ -197,7 +197,7 @@ def test_consumers_and_admins_get_it_in_each_call(
 
 @three
 @each_refusal
-def test_async_clients_get_it_too(kafka_cluster: LocalCluster, kind: type[KafkaError], options: Callable[[LocalCluster], Options]) -> None:
+def test_async_clients_raise_it_too(kafka_cluster: LocalCluster, kind: type[KafkaError], options: Callable[[LocalCluster], Options]) -> None:
     async def ask() -> None:
         async with AsyncProducer(**options(kafka_cluster)) as producer:
             with soon(kind):

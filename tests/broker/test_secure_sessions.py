@@ -1,4 +1,7 @@
-"""Sessions that end (KIP-368) on a real broker, under load: nothing fails, nothing is lost, doubled or out of order; and credentials that change meanwhile."""
+"""Sessions that expire (KIP-368) on a real broker under load, with credentials that change meanwhile.
+
+No request fails; nothing is lost, doubled or reordered.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -31,7 +34,7 @@ pytestmark = [SHORT, pytest.mark.timeout(120)]
 
 
 def ever_new_tokens(listener: str) -> Proof:
-    """Tokens that last for some seconds: most renewals have a new one."""
+    """Tokens that last for some seconds: most renewals use a new one."""
     def options(cluster: LocalCluster, user: str) -> Options:
         alice = cluster.credentials.users[user]
         make = alice.unsecured_token if listener == "SASL_PLAINTEXT" else alice.token

@@ -58,7 +58,7 @@ PROOFS: dict[str, Callable[[LocalCluster, str], Options]] = {
 
 @one_and_three
 @pytest.mark.parametrize("proof", PROOFS)
-def test_a_user_is_let_in_by_each_proof(kafka_cluster: LocalCluster, topic: str, brokers: int, proof: str) -> None:
+def test_each_proof_logs_a_user_in(kafka_cluster: LocalCluster, topic: str, brokers: int, proof: str) -> None:
     assert produced(PROOFS[proof](kafka_cluster, "alice"), topic) is None
 
 
@@ -75,7 +75,7 @@ def test_a_user_has_the_same_name_by_each_proof(kafka_cluster: LocalCluster, top
 
 
 @one
-def test_all_forms_of_a_clients_certificate_are_taken(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_all_forms_of_a_client_certificate_are_accepted(kafka_cluster: LocalCluster, topic: str) -> None:
     tls = kafka_cluster.credentials.users["alice"].tls
     encrypted = at(kafka_cluster, "MTLS", ssl_certificate_location=tls.certificate.path, ssl_key_location=tls.encrypted_key.path,
                    ssl_key_password=tls.key_password)
@@ -85,7 +85,7 @@ def test_all_forms_of_a_clients_certificate_are_taken(kafka_cluster: LocalCluste
 
 
 @one
-def test_a_client_that_fetches_its_tokens_from_the_endpoint_gets_in(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_client_that_fetches_its_tokens_from_the_endpoint_logs_in(kafka_cluster: LocalCluster, topic: str) -> None:
     tokens = kafka_cluster.credentials.tokens
     before = len(tokens.requests)
     options = at(kafka_cluster, "OIDC", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_method="oidc", sasl_oauthbearer_client_id="alice",
@@ -120,7 +120,7 @@ def test_a_token_that_is_wrong_for_the_listener_is_refused(kafka_cluster: LocalC
 
 
 @one
-def test_a_mechanism_that_a_listener_does_not_offer_is_answered_with_those_it_does(kafka_cluster: LocalCluster) -> None:
+def test_the_error_of_a_mechanism_that_is_not_offered_lists_the_offered_ones(kafka_cluster: LocalCluster) -> None:
     failure = first_failure(by_password(kafka_cluster, "alice", "PLAIN") | {"bootstrap.servers": kafka_cluster.bootstrap("OIDC")})
     assert "OAUTHBEARER" in failure.str()
 
@@ -145,7 +145,7 @@ def test_bad_certificates_are_presented_as_configured(kafka_cluster: LocalCluste
 
 
 @one
-def test_a_wrong_host_is_all_that_is_wrong_with_that_certificate(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_the_certificate_for_another_host_has_no_other_defect(kafka_cluster: LocalCluster, topic: str) -> None:
     assert produced(at(kafka_cluster, "WRONG_HOST", ssl_endpoint_identification_algorithm="none"), topic) is None
 
 
@@ -194,7 +194,7 @@ def transaction_of(options: Options, topic: str) -> None:
 
 
 def brokers_settings(options: Options, topic: str) -> None:
-    admin = AdminClient(options)  # has to live as long as its question
+    admin = AdminClient(options)  # must live until its request has ended
     [asked] = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
     asked.result(20)
 
@@ -205,7 +205,7 @@ def brokers_settings(options: Options, topic: str) -> None:
     ("cluster", ["DESCRIBE_CONFIGS"], brokers_settings, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
 ])
 @one_and_three
-def test_a_right_is_missing_until_it_is_granted_and_again_when_it_is_revoked(
+def test_a_right_holds_from_its_grant_to_its_revocation(
     kafka_cluster: LocalCluster, topic: str, brokers: int, resource: str, operations: Sequence[Any], action: Callable[[Options, str], None], error: int,
 ) -> None:
     options = by_password(kafka_cluster, "bob")
@@ -220,7 +220,7 @@ def test_a_right_is_missing_until_it_is_granted_and_again_when_it_is_revoked(
 
 
 @one
-def test_a_prefix_grants_what_begins_so_and_nothing_else(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_a_prefix_grants_matching_names_and_no_others(kafka_cluster: LocalCluster, topic: str) -> None:
     for name in (f"{topic}-in", f"not-{topic}"):
         assert produced(by_password(kafka_cluster), name) is None
     kafka_cluster.grant("bob", "WRITE", topic=topic, prefixed=True)
@@ -229,7 +229,7 @@ def test_a_prefix_grants_what_begins_so_and_nothing_else(kafka_cluster: LocalClu
 
 
 @one
-def test_what_is_revoked_is_the_users_own_and_may_never_have_been_granted(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_revoke_affects_one_user_and_accepts_rights_that_were_never_granted(kafka_cluster: LocalCluster, topic: str) -> None:
     carol = by_token(kafka_cluster, "SASL_PLAINTEXT", unsecured_token("carol"))
     kafka_cluster.grant("carol", "WRITE", "CREATE", topic=topic)
     kafka_cluster.revoke("bob", "READ", "WRITE", topic=topic)
@@ -240,9 +240,9 @@ def test_what_is_revoked_is_the_users_own_and_may_never_have_been_granted(kafka_
 
 
 @pytest.mark.kafka(security=SHORT)
-def test_a_session_has_the_configured_length_and_is_cut_afterwards(kafka_cluster: LocalCluster) -> None:
-    [where] = addresses(kafka_cluster, "SASL_PLAINTEXT")
-    with session(where, "PLAIN", b"\0alice\0" + SHORT.users["alice"].encode()) as logged_in:
+def test_a_session_has_the_configured_length_and_is_closed_afterwards(kafka_cluster: LocalCluster) -> None:
+    [address] = addresses(kafka_cluster, "SASL_PLAINTEXT")
+    with session(address, "PLAIN", b"\0alice\0" + SHORT.users["alice"].encode()) as logged_in:
         assert logged_in.lifetime_ms == REAUTH_MS
         assert not logged_in.is_cut()
         eventually(logged_in.is_cut)
@@ -275,7 +275,7 @@ def test_a_password_can_be_changed_and_users_added_while_brokers_run(kafka_clust
 
 
 @one
-def test_javas_own_client_gets_in_with_the_same_files(kafka_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+def test_javas_client_logs_in_with_the_same_files(kafka_cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     credentials = kafka_cluster.credentials
     file = tmp_path / "client.properties"
     file.write_text("\n".join([
@@ -297,7 +297,7 @@ def test_every_listener_names_every_broker_and_none_twice(kafka_cluster: LocalCl
 
 
 @one
-def test_a_listener_that_is_not_there_is_answered_with_those_that_are(kafka_cluster: LocalCluster) -> None:
+def test_the_error_of_an_unknown_listener_lists_the_listeners(kafka_cluster: LocalCluster) -> None:
     with pytest.raises(ValueError, match="no listener 'TLS' here, but PLAINTEXT, SSL, MTLS"):
         kafka_cluster.bootstrap("TLS")
 

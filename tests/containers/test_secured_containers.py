@@ -1,4 +1,4 @@
-"""What concerns secured brokers in containers only; what they promise is in tests/broker/test_secured_cluster.py, run on both."""
+"""Secured brokers in containers: only what differs from tests/broker/test_secured_cluster.py, which runs on both."""
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +29,7 @@ def test_every_listener_of_every_broker_is_reached_and_on_the_loopback_interface
     assert len(published) == 3 * (1 + len(LISTENERS))
 
 
-def test_each_proof_is_taken(three: LocalCluster, topic: str) -> None:
+def test_each_proof_is_accepted(three: LocalCluster, topic: str) -> None:
     alice = three.credentials.users["alice"]
     proofs = [
         at(three, "SSL"), by_certificate(three, alice.tls), by_token(three, "SASL_PLAINTEXT", alice.unsecured_token()),

@@ -97,7 +97,7 @@ class Guest:
             self.listener.on_partitions_assigned(found)
 
     def _revoked(self, partitions: Iterable[Any]) -> None:
-        if found := [where for where in ours(partitions) if where in self.owned]:
+        if found := [tp for tp in ours(partitions) if tp in self.owned]:
             self.listener.on_partitions_revoked(found)
 
 

@@ -114,8 +114,7 @@ def test_the_group_goes_on_while_its_coordinator_moves(fake: FakeCluster) -> Non
 
 
 def test_librdkafkas_admin_lists_and_deletes_such_groups(fake: FakeCluster) -> None:
-    """The reader has its assignment before it closes: librdkafka sends no leave request before its join has a response.
-    """
+    """The reader has its assignment before it closes: librdkafka sends no leave before its join is answered."""
     reader = member(fake)
     eventually(lambda: polling(reader) and shares(fake) == [4] and len(reader.assignment()) == 4)
     admin = AdminClient({"bootstrap.servers": fake.bootstrap_servers})

@@ -1,6 +1,7 @@
 """How many of the records without a key each partition gets: fewer the longer its queue is (KIP-794).
 
-Knows queues, leaders, and which nodes accept no requests. It computes shares; `TopicQueues.pick` draws by them, in the thread that sends.
+Knows queues, leaders, and which nodes accept no requests. It computes shares; `TopicQueues.pick` draws by them, in the
+thread that sends.
 Rule: the work is proportional to the number of queues that hold batches, not to the number of partitions.
 """
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pyclient.records import TopicPartition
 class Shares(NamedTuple):
     """A table of cumulative shares of the candidates with batches waiting; each other candidate has the share *idle*.
 
-    ``ends`` are the sums up to and including each busy candidate, ``positions`` are these candidates' positions among all.
+    ``ends`` are the sums up to and including each busy candidate, ``positions`` are these candidates' positions among
+    all.
     """
 
     total: int
@@ -29,9 +31,12 @@ class Shares(NamedTuple):
 
 
 def shares(count: int, backlogs: Sequence[tuple[int, int]], avoided: Collection[int] = ()) -> Shares | None:
-    """The shares of *count* candidates; *backlogs* are (position, waiting batches) in the order of positions. None: all shares are equal.
+    """The shares of *count* candidates; *backlogs* are (position, waiting batches) in the order of positions.
 
-    A share is the longest queue's length less its own, plus one; candidates at the positions *avoided* have none (P32, P33).
+    None: all shares are equal.
+
+    A share is the longest queue's length less its own, plus one; candidates at the positions *avoided* have none (P32,
+    P33).
     """
     lengths = {batches for position, batches in backlogs if position not in avoided} | ({0} if len(backlogs) < count else set())
     if count < 2 or not lengths or (len(lengths) == 1 and not avoided):
@@ -48,8 +53,9 @@ def shares(count: int, backlogs: Sequence[tuple[int, int]], avoided: Collection[
 class AdaptivePartitioning:
     """Keeps the topics' shares up to date.
 
-    ``availability_timeout`` is in seconds; 0 avoids no node. A node that accepted no request for that long while batches were ready for it
-    is avoided until it accepts one: its partitions with batches waiting get no records without a key.
+    ``availability_timeout`` is in seconds; 0 avoids no node. A node that accepted no request for that long while
+    batches were ready for it is avoided until it accepts one: its partitions with batches waiting get no records
+    without a key.
     """
 
     def __init__(self, accumulator: Accumulator, availability_timeout: float) -> None:
@@ -77,7 +83,7 @@ class AdaptivePartitioning:
         return before != self._avoided
 
     def _backlogs(self, topic: TopicQueues) -> list[tuple[int, int]]:
-        """(position among the candidates, batches) of those with batches; a partition without leader is no candidate."""
+        """(position among the candidates, batches) of those with batches; no leader: no candidate."""
         backlogs, available = self._accumulator.backlogs(topic), topic.available
         if len(available) == len(topic):
             return backlogs

@@ -1,4 +1,7 @@
-"""Whether a cluster creates topics automatically: requested from a broker when a topic stays unknown, and named in the error."""
+"""Whether a cluster creates topics automatically.
+
+Requested from a broker when a topic stays unknown, and named in the error.
+"""
 from __future__ import annotations
 
 from typing import Any, Final
@@ -16,7 +19,10 @@ BROKER_RESOURCE: Final = 4
 
 @attrs.define
 class TopicCreation:
-    """What is known of the brokers' setting. A broker returns it only to clients that may describe its configuration."""
+    """What is known of the brokers' setting.
+
+    A broker returns it only to clients that may describe its configuration.
+    """
 
     enabled: bool | None = None
     _why_unknown: str = "no broker was asked within the time"

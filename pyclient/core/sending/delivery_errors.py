@@ -1,4 +1,7 @@
-"""The errors of batches that are given up: the broker's last error, what was tried, and whether the records may be stored (P17, P18)."""
+"""The errors of batches that are given up.
+
+They contain the broker's last error, what was tried, and whether the records may be stored (P17, P18).
+"""
 from __future__ import annotations
 
 from pyclient.buffers.batch import Batch, BatchState
@@ -27,7 +30,10 @@ def record_errors(outcome: ProduceOutcome) -> dict[int, KafkaError] | None:
 
 
 def expired(batch: Batch, now: float, delivery_timeout: float, last_error: KafkaError | None, leader: int | None) -> KafkaError:
-    """The batch is older than *delivery_timeout* seconds; *last_error* is the last one that may explain it, *leader* its partition's now."""
+    """The batch is older than *delivery_timeout* seconds.
+
+    *last_error* is the last one that may explain it, *leader* the partition's leader now.
+    """
     reason = f"the last error was: {last_error}" if last_error is not None else _why_unsent(leader)
     return DeliveryTimeoutError(
         f"{batch.count} records were not acknowledged within delivery_timeout_ms="

@@ -1,7 +1,8 @@
-"""Where the partitions with unsent batches wait: at their leader's node, without a leader, or in a pause after a failure (P12, P13).
+"""Where the partitions with unsent batches wait (P12, P13).
 
-Knows queues, leaders and pauses; knows no requests. Rule: a queue that the Accumulator reported as ready stays in one of these places until
-the sender has taken it out. The Accumulator does not report it again before that.
+At their leader's node, without a leader, or in a pause after a failure. Knows queues, leaders and pauses; knows no
+requests. Rule: a queue that the Accumulator reported as ready stays in one of these places until the sender has taken
+it out. The Accumulator does not report it again before that.
 """
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ class LeaderQueues:
         return [node for node, queues in self._by_leader.items() if queues]
 
     def of(self, node: int) -> dict[PartitionQueue, None]:
-        """The queues at this node, the next one first. The sender takes queues out of it and puts them behind the others."""
+        """The queues at this node, the next one first.
+
+        The sender takes queues out of it and puts them behind the others.
+        """
         return self._by_leader[node]
 
     def place(self, queue: PartitionQueue, now: float) -> None:

@@ -1,4 +1,7 @@
-"""What the answer to Produce means for one partition's batch. Pure functions; the test is a table of all error codes."""
+"""What the answer to Produce means for one partition's batch.
+
+Pure functions; the test is a table of all error codes.
+"""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,7 +21,10 @@ MAYBE_WRITTEN: Final = (RequestTimedOutError, NotEnoughReplicasAfterAppendError,
 
 @attrs.frozen
 class Stored:
-    """The batch is in the log from *base_offset* on (-1: unknown). *append_time* in ms is set if the broker timestamps records, else -1."""
+    """The batch is in the log from *base_offset* on (-1: unknown).
+
+    *append_time* in ms is set if the broker timestamps records, else -1.
+    """
 
     base_offset: int
     append_time: int = -1
@@ -27,7 +33,9 @@ class Stored:
 
 @attrs.frozen
 class TryAgain:
-    """Not stored, or *in_doubt*: send it again after a pause; with *moved*, after a metadata update, since the leader may be another."""
+    """Not stored, or *in_doubt*: send it again after a pause; with *moved*, after a metadata update, since the leader
+    may be another.
+    """
 
     error: KafkaError
     moved: bool = False

@@ -1,7 +1,9 @@
-"""The producer id, by which brokers identify an idempotent producer (KIP-98). Requested once, and again when its epochs are used up.
+"""The producer id, by which brokers identify an idempotent producer (KIP-98).
 
-Rule: no batch is numbered before there is an id (I11). An error that is not retriable fails the waiting batches and leaves the producer usable:
-the next record requests an id again (I12).
+Requested once, and again when its epochs are used up.
+
+Rule: no batch is numbered before there is an id (I11). An error that is not retriable fails the waiting batches and
+leaves the producer usable: the next record requests an id again (I12).
 """
 from __future__ import annotations
 

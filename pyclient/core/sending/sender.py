@@ -1,7 +1,8 @@
-"""Decides which batches leave in which Produce request, and what each answer means for its batch (P11–P14, P17, P18, P22).
+"""Decides which batches leave in which Produce request, and what each answer means for its batch.
 
-Knows queues, deadlines and limits. `LeaderQueues` knows where a queue waits; `PartitionSequence` decides how many batches of a partition may
-be in flight, and numbers them. Ready partitions are queued: no turn scans all of them.
+Covers P11–P14, P17, P18 and P22. Knows queues, deadlines and limits. `LeaderQueues` knows where a queue waits;
+`PartitionSequence` decides how many batches of a partition may be in flight, and numbers them. Ready partitions are
+queued: no turn scans all of them.
 Rule: a batch's memory is released only when its request has ended, never on a timeout (P07).
 """
 from __future__ import annotations
@@ -29,13 +30,18 @@ from pyclient.errors import KafkaError
 
 _log = logging.getLogger(__name__)
 MOST_BATCHES: Final = 200
-"""In one request. A broker takes many milliseconds for each partition that it writes to for the first time, and handles one request after the
-other; five of them must end within request_timeout_ms, or all are sent again."""
+"""In one request.
+
+A broker takes many milliseconds for each partition that it writes to for the first time, and handles one request after
+the other; five of them must end within request_timeout_ms, or all are sent again.
+"""
 
 
 @attrs.frozen(kw_only=True)
 class SendingLimits:
-    """The options for sending, in seconds and bytes. ``retries`` counts after the first attempt, ``in_flight`` is per partition.
+    """The options for sending, in seconds and bytes.
+
+    ``retries`` counts after the first attempt, ``in_flight`` is per partition.
 
     ``adaptive`` and ``availability_timeout`` are for `AdaptivePartitioning`.
     """
@@ -118,7 +124,10 @@ class Sender:
         return not self._in_flight and self._accumulator.oldest() is None
 
     def abandon(self, error: KafkaError) -> None:
-        """Fail everything that is not settled: the end of ``close`` or of the client. The error of a batch in flight says that it may be stored."""
+        """Fail everything that is not settled: the end of ``close`` or of the client.
+
+        The error of a batch in flight says that it may be stored.
+        """
         count = 0
         for batch in self._accumulator.flush_open():
             batch.in_doubt = in_doubt(batch)
@@ -159,14 +168,18 @@ class Sender:
         return self._request(node, batches) if batches else None
 
     def _has_more(self, node: int) -> bool:
-        """Whether a batch waits for this node that is not in flight. The first queue shows it: those that were served are behind the others."""
+        """Whether a batch waits for this node that is not in flight.
+
+        The first queue shows it: those that were served are behind the others.
+        """
         first = next(iter(self._queues.of(node)), None)
         return first is not None and self._accumulator.still_ready(first)
 
     def _has_id(self, queues: dict[PartitionQueue, None]) -> bool:
         """Whether there is a producer id, if one is needed.
 
-        It is requested only while a batch waits for it. After a refusal the next record requests it again, not the next turn (I12).
+        It is requested only while a batch waits for it. After a refusal the next record requests it again, not the next
+        turn (I12).
         """
         if self._ids is None or self._ids.current is not None:
             return True
@@ -180,7 +193,8 @@ class Sender:
     def _sendable(self, queue: PartitionQueue, node: int) -> Batch | None:
         """The queue's next batch once it is sealed; None when nothing may leave.
 
-        The queue comes back after its pause, when a batch in flight ends, or when a batch of it has been sealed elsewhere.
+        The queue comes back after its pause, when a batch in flight ends, or when a batch of it has been sealed
+        elsewhere.
         """
         sequence = self._sequence(queue)
         if self._queues.is_paused(queue) or not sequence.has_room(self._queues.leader(queue, node)):
@@ -256,7 +270,10 @@ class Sender:
                 self._accumulator.release(batch)
 
     def _skip(self, sequence: PartitionSequence, batch: Batch) -> None:
-        """The batch is not sent again. Its sequence counts as used if the broker may have it, otherwise there is a gap (I07)."""
+        """The batch is not sent again.
+
+        Its sequence counts as used if the broker may have it, otherwise there is a gap (I07).
+        """
         if batch.in_doubt:
             sequence.failed()
         elif batch.stamped:

@@ -1,12 +1,14 @@
-"""The order in which one partition's batches are sent, and their producer id, epoch and sequence (P15–P17, P19, I01–I09).
+"""The order in which one partition's batches are sent, and their producer id, epoch and sequence.
 
-Knows batches and their outcomes; knows no leaders, requests or clocks. Rules:
+Covers P15–P17, P19 and I01–I09. Knows batches and their outcomes; knows no leaders, requests or clocks. Rules:
 
-- Up to five batches are in flight, to one leader only, and only after it has stored one. A broker takes any first sequence of a producer it
-  does not know: of two batches in flight it could store the second and never see the first. After a failure, and after a silence in which
-  the broker may have forgotten the producer, there is one in flight again.
-- A batch keeps its producer id, epoch and sequence through all attempts: by them the broker recognizes a repetition. When the broker lacks a
-  sequence (a gap), the partition waits until nothing is in flight, starts a new epoch of its own, and numbers the waiting batches again.
+- Up to five batches are in flight, to one leader only, and only after it has stored one. A broker takes any first
+  sequence of a producer it does not know: of two batches in flight it could store the second and never see the first.
+  After a failure, and after a silence in which the broker may have forgotten the producer, there is one in flight
+  again.
+- A batch keeps its producer id, epoch and sequence through all attempts: by them the broker recognizes a repetition.
+  When the broker lacks a sequence (a gap), the partition waits until nothing is in flight, starts a new epoch of its
+  own, and numbers the waiting batches again.
 """
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ LAST_EPOCH: Final = 2**15 - 1
 SEQUENCES: Final = 2**31
 """After the last one comes 0 again (I01)."""
 PRODUCER_EXPIRATION: Final = 60.0
-"""Seconds of silence after which a broker may have forgotten a producer: shorter than any sensible ``producer.id.expiration.ms``."""
+"""Seconds of silence after which a broker may have forgotten a producer: shorter than any sensible
+``producer.id.expiration.ms``.
+"""
 
 
 class SequenceState(enum.Enum):
@@ -63,7 +67,7 @@ SEQUENCE_TRANSITIONS: Final = Transitions("sequence", {
 
 
 class Leader(NamedTuple):
-    """A partition's leader: the node, the id of the topic (None: the brokers have no ids), and the epoch it leads in."""
+    """A partition's leader: the node, the topic's id (None: the brokers have no ids), and the epoch it leads in."""
 
     node: int
     topic_id: object = None
@@ -99,7 +103,8 @@ class PartitionSequence:
     def prepare(self, now: float, to: Leader, producer_id: int, unstamp: Callable[[], object]) -> None:
         """Before a batch leaves while none is in flight: follow the leader, and start a new epoch if one is needed.
 
-        *producer_id* is taken by a partition that has none, or has used its last epoch; *unstamp* takes the numbers off the waiting batches.
+        *producer_id* is taken by a partition that has none, or has used its last epoch; *unstamp* takes the numbers off
+        the waiting batches.
         """
         if self.in_flight:
             return
@@ -151,7 +156,7 @@ class PartitionSequence:
         self._step(SequenceEvent.FAILED)
 
     def interpret(self, batch: Batch, outcome: ProduceOutcome, *, first: bool) -> ProduceOutcome:
-        """What an error about sequences means for this partition; *first*: no unsettled batch of it precedes this one."""
+        """What a sequence error means for this partition; *first*: no unsettled batch of it precedes this one."""
         if not isinstance(outcome, GiveUp) or not batch.stamped:
             return outcome
         match outcome.error:

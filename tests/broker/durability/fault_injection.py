@@ -1,4 +1,7 @@
-"""Faults of a plan, struck at a running cluster one after the other; each must move leadership, and all is well before the next."""
+"""Injects the faults of a plan into a running cluster.
+
+Each must move leadership, and all replicas are in sync before the next one.
+"""
 from __future__ import annotations
 
 import threading
@@ -17,7 +20,7 @@ PAUSE: Final = threading.Event()
 
 
 def leaders(cluster: LocalCluster, topic: str, without: int = 0) -> dict[int, int]:
-    """Who leads each partition, negative for nobody, as the first broker says that is not *without* and answers."""
+    """The leader of each partition, negative for none, from the first broker but *without* that answers."""
     for node in cluster.nodes:
         if node.id != without:
             try:
@@ -29,7 +32,7 @@ def leaders(cluster: LocalCluster, topic: str, without: int = 0) -> dict[int, in
 
 
 def leader_of(cluster: LocalCluster, topic: str, partition: int = 0, without: int = 0) -> int:
-    """Who leads a partition and is not *without*, once the brokers say so."""
+    """The leader of a partition, once there is one other than *without*."""
     known: dict[int, int] = {}
 
     def led() -> bool:
@@ -41,7 +44,7 @@ def leader_of(cluster: LocalCluster, topic: str, partition: int = 0, without: in
 
 
 def lose(cluster: LocalCluster, kind: str, node: int) -> Callable[[int], None]:
-    """Take a broker away; what gives it back is returned."""
+    """Take a broker away; returns the function that gives it back."""
     take, give = {
         "kill": (cluster.kill, cluster.start), "pause": (cluster.pause, cluster.resume), "restart": (cluster.stop, cluster.start),
     }[kind]
@@ -50,7 +53,7 @@ def lose(cluster: LocalCluster, kind: str, node: int) -> Callable[[int], None]:
 
 
 def strike(cluster: LocalCluster, topic: str, fault: Fault, began: float) -> dict[str, Any]:
-    """One fault from calm to calm; what happened, for the log."""
+    """Inject one fault and wait until the cluster is in sync again; returns what happened, for the log."""
     PAUSE.wait(fault.calm_s)
     node = leader_of(cluster, topic, fault.partition)
     before = leaders(cluster, topic)
@@ -65,13 +68,13 @@ def strike(cluster: LocalCluster, topic: str, fault: Fault, began: float) -> dic
             return all(after.get(partition, -1) not in (-1, node) for partition in led)
 
         eventually(moved, LIMIT_S)
-        led_anew = time.monotonic()
+        led_again = time.monotonic()
         PAUSE.wait(fault.hold_s)
     finally:
         give_back(node)
     cluster.wait_in_sync(LIMIT_S)
     return {
         "at_s": round(struck - began, 3), "kind": fault.kind, "node": node, "hold_s": round(fault.hold_s, 3),
-        "leaderless_s": round(led_anew - struck, 3), "whole_again_s": round(time.monotonic() - struck, 3),
+        "leaderless_s": round(led_again - struck, 3), "whole_again_s": round(time.monotonic() - struck, 3),
         "moved": {partition: after[partition] for partition in led},
     }

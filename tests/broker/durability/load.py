@@ -46,7 +46,7 @@ class Load:
 
     @property
     def sent(self) -> dict[Stream, int]:
-        return {stream: len(told) for stream, told in self.deliveries.items()}
+        return {stream: len(deliveries) for stream, deliveries in self.deliveries.items()}
 
     @property
     def offered(self) -> float:
@@ -58,8 +58,8 @@ class Load:
 
     def progress(self) -> Callable[[], bool]:
         """A condition: a record of each stream that is sent from now on was acknowledged."""
-        already = {stream: len(told) for stream, told in self.deliveries.items()}
-        return lambda: all(len(told) > already[stream] and told[already[stream]].done() for stream, told in self.deliveries.items())
+        already = {stream: len(deliveries) for stream, deliveries in self.deliveries.items()}
+        return lambda: all(len(deliveries) > already[stream] and deliveries[already[stream]].done() for stream, deliveries in self.deliveries.items())
 
     def _guard(self, producer: int) -> None:
         try:
@@ -70,7 +70,7 @@ class Load:
             self.faults.append(fault)
 
     def _send(self, client: Producer, producer: int) -> None:
-        streams = [(stream, told.append, client.send) for stream, told in self.deliveries.items() if stream.producer == producer]
+        streams = [(stream, deliveries.append, client.send) for stream, deliveries in self.deliveries.items() if stream.producer == producer]
         sent, number = 0, 0
         while not self._stop.wait(TICK_S):
             due = (time.monotonic() - self._began) * self._rate
@@ -83,7 +83,7 @@ class Load:
 
 @contextlib.contextmanager
 def load(cluster: LocalCluster, topic: str, **options: Any) -> Iterator[Load]:
-    """Load that flows in the block and is settled after it, its own failures raised."""
+    """Load that runs in the block and is settled after it; raises its own failures."""
     running = Load(cluster, topic, **options)
     running.start()
     try:

@@ -1,4 +1,7 @@
-"""A member of the group under test, as a program: what it is done with stands in a file before it is committed, so that it may be killed at any moment."""
+"""A member of the group under test, as a program.
+
+It writes each record to a file before it commits, so that it may be killed at any moment.
+"""
 from __future__ import annotations
 
 import asyncio
@@ -35,13 +38,13 @@ class Program:
                 await self._read(consumer)
 
     def on_partitions_assigned(self, partitions: Any) -> None:
-        self._say("assigned", *(each.partition for each in partitions))
+        self._report("assigned", *(each.partition for each in partitions))
 
     def on_partitions_revoked(self, partitions: Any) -> None:
-        self._say("revoked", *(each.partition for each in partitions))
+        self._report("revoked", *(each.partition for each in partitions))
 
     def on_partitions_lost(self, partitions: Any) -> None:
-        self._say("lost", *(each.partition for each in partitions))
+        self._report("lost", *(each.partition for each in partitions))
 
     def _stop(self, consumer: Any) -> None:
         self._stopping = True
@@ -62,15 +65,15 @@ class Program:
         try:
             await now(consumer.commit())
         except (CommitFailedError, RebalanceInProgressError) as refused:
-            self._say("refused", type(refused).__name__)
+            self._report("refused", type(refused).__name__)
 
     @staticmethod
-    def _say(*words: Any) -> None:
+    def _report(*words: Any) -> None:
         print(*words, flush=True)
 
 
 async def now(answer: Any) -> Any:
-    """What a sync call has given, or an async one gives."""
+    """The result of a sync or an async call."""
     return await answer if inspect.isawaitable(answer) else answer
 
 

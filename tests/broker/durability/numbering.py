@@ -1,6 +1,7 @@
-"""Records that tell where they belong, and the judgement over what was found of them. Pure.
+"""Numbered records, and the verdict about those that were found: lost, doubled, misplaced, strange. Pure.
 
-Every record carries its producer, its partition and its number in that stream; numbers of a stream count from 0 in the order of ``send``.
+Every record carries its producer, its partition and its number in that stream; numbers of a stream count from 0 in the
+order of ``send``.
 """
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class Stream(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A record as a reader saw it: where it lay, and what it says of itself."""
+    """A record as a reader saw it: its place and its value."""
 
     partition: int
     offset: int
@@ -32,33 +33,33 @@ class Verdict(NamedTuple):
 
     found: int
     lost: int
-    """Acknowledged, and not there."""
+    """Acknowledged, but not found."""
     doubled: int
     misplaced: int
-    """In another place than their first occurrences' order says, or in the wrong partition."""
+    """Out of order by their first occurrence, or in the wrong partition."""
     strange: int
-    """Nobody sent them."""
+    """Found, but never sent."""
 
 
 def value(stream: Stream, number: int) -> bytes:
-    """The text of a record."""
+    """The value of a record."""
     return (b"%d %d %d " % (stream.producer, stream.partition, number)).ljust(SIZE, b".")
 
 
-def told(found: Found) -> tuple[Stream, int]:
-    """What the text of a record says."""
+def parse(found: Found) -> tuple[Stream, int]:
+    """The stream and the number in a record's value."""
     producer, partition, number, _ = found.value.split(b" ", 3)
     return Stream(int(producer), int(partition)), int(number)
 
 
 def judge(acknowledged: Mapping[Stream, Iterable[int]], sent: Mapping[Stream, int], records: Iterable[Found]) -> Verdict:
-    """Compare what was *acknowledged*, and how many were *sent*, with all *records*, each partition's in order of offsets."""
+    """Compare the *acknowledged* numbers and the counts *sent* with all *records*, each partition's by offset."""
     seen: dict[Stream, set[int]] = {stream: set() for stream in sent}
     last = dict.fromkeys(sent, -1)
     count = doubled = misplaced = strange = 0
     for record in records:
         count += 1
-        stream, number = told(record)
+        stream, number = parse(record)
         if not 0 <= number < sent.get(stream, 0):
             strange += 1
         elif number in seen[stream]:
@@ -73,4 +74,4 @@ def judge(acknowledged: Mapping[Stream, Iterable[int]], sent: Mapping[Stream, in
 
 def acknowledged(deliveries: Mapping[Stream, list[Delivery]]) -> dict[Stream, list[int]]:
     """The numbers that the brokers have confirmed; everything must be settled."""
-    return {stream: [number for number, each in enumerate(told) if each.exception(0) is None] for stream, told in deliveries.items()}
+    return {stream: [number for number, each in enumerate(sent) if each.exception(0) is None] for stream, sent in deliveries.items()}

@@ -1,4 +1,4 @@
-"""Which broker is struck, how, and for how long: all of it drawn from a seed. Pure."""
+"""Which broker gets which fault, and for how long: drawn from a seed. Pure."""
 from __future__ import annotations
 
 import itertools
@@ -10,7 +10,7 @@ KINDS: Final = ("kill", "pause", "restart")
 
 
 class Fault(NamedTuple):
-    """*kind* hits the leader of *partition* after *calm_s* without faults, and is undone *hold_s* after its leadership moved."""
+    """*kind* hits the leader of *partition* after *calm_s* and is undone *hold_s* after leadership moved."""
 
     kind: str
     partition: int

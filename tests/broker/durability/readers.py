@@ -1,4 +1,4 @@
-"""A group of consumers in processes of their own, some of which are killed; and everything that any of them was done with."""
+"""A group of consumers in processes of their own, some of which are killed, and the records that they processed."""
 from __future__ import annotations
 
 import contextlib
@@ -18,7 +18,7 @@ from tests.kafka import consumer
 
 LIMIT_S: Final = 60
 SESSION_MS: Final = 6000
-"""The shortest that brokers allow, unless they are told otherwise."""
+"""The shortest that brokers allow, by default."""
 
 
 class Readers:
@@ -42,35 +42,35 @@ class Readers:
         manual = number % 2 == 0
         wish = {"file": str(self._folder / f"{number}.done"), "manual": manual, "use_async": number % 3 == 2,
                 "options": {**self._options, "enable_auto_commit": not manual}}
-        with (self._folder / f"{number}.said").open("wb") as said, (self._folder / f"{number}.errors").open("wb") as errors:
-            self._running.append(subprocess.Popen([sys.executable, member.__file__, json.dumps(wish)], stdout=said, stderr=errors))
+        with (self._folder / f"{number}.reported").open("wb") as reported, (self._folder / f"{number}.errors").open("wb") as errors:
+            self._running.append(subprocess.Popen([sys.executable, member.__file__, json.dumps(wish)], stdout=reported, stderr=errors))
 
     def kill(self) -> None:
-        """The oldest member ends at once, without a word; a new one begins."""
+        """Kill the oldest member with SIGKILL and start a new one."""
         oldest = self._running.pop(0)
-        assert oldest.poll() is None, "it has ended by itself"
+        assert oldest.poll() is None, "it ended before it was killed"
         oldest.kill()
         oldest.wait()
         self.killed += 1
         self.begin()
 
     def end(self) -> None:
-        """All leave in order."""
+        """All members leave the group and end."""
         for each in self._running:
             each.terminate()
         codes = [each.wait(LIMIT_S) for each in self._running]
         assert codes == [0] * len(codes), self.errors
 
     def abandon(self) -> None:
-        """The test has failed: nothing is left behind."""
+        """The test has failed: end every process."""
         for each in self._running:
             each.kill()
             each.wait()
 
     @property
-    def said(self) -> dict[str, list[str]]:
-        """What each member's listener heard, and which of its commits were refused."""
-        return {file.stem: file.read_text().splitlines() for file in sorted(self._folder.glob("*.said"))}
+    def reported(self) -> dict[str, list[str]]:
+        """The calls of each member's listener, and its refused commits."""
+        return {file.stem: file.read_text().splitlines() for file in sorted(self._folder.glob("*.reported"))}
 
     @property
     def errors(self) -> str:
@@ -81,7 +81,7 @@ class Readers:
         """Whether the group has committed everything there is."""
         with consumer(self._cluster, group_id=self.topic, enable_auto_commit=False) as looker:
             committed = looker.committed(partitions)
-            return {where: found.offset if found else 0 for where, found in committed.items()} == looker.end_offsets(partitions)
+            return {tp: found.offset if found else 0 for tp, found in committed.items()} == looker.end_offsets(partitions)
 
     def found(self) -> tuple[int, Iterator[Found]]:
         """How often records were read, and each of them once, in order of the partitions and offsets."""

@@ -1,6 +1,7 @@
 """A group reads what is produced while leaders, its coordinator and its own members are killed, paused and restarted.
 
-Every record is delivered to somebody, and no committed offset ever goes back. The short form is part of the suite; ``make durability`` runs the long one.
+Every record is delivered to a member, and no committed offset ever goes back. The short form is part of the suite;
+``make durability`` runs the long one.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ CATCH_UP_S: Final = 120
 
 
 def struck(cluster: LocalCluster, group: Readers, wish: Wish, running: Load, faults: list[dict[str, Any]]) -> None:
-    """The coordinator and the leaders of what is read take turns; members are killed in between."""
+    """Faults hit the coordinator and the partition leaders in turn; members are killed in between."""
     began = time.monotonic()
     for number, fault in enumerate(plan(wish.seed, PARTITIONS)):
         if number >= wish.faults and time.monotonic() - began >= wish.seconds:
@@ -73,7 +74,7 @@ def test_every_record_is_delivered_and_no_commit_goes_back_while_brokers_and_mem
             "strategy": strategy, "lasted_s": round(running.lasted_s, 1), "offered_per_s": round(running.offered), "sent": sum(sent.values()),
             "read": read, "members_killed": group.killed, "verdict": verdict._asdict(), "commits_back": len(back)}
     finally:
-        keep(kafka_cluster, wish, "readers", **facts, said=group.said, errors=group.errors.splitlines()[-200:], struck=faults)
+        keep(kafka_cluster, wish, "readers", **facts, reported=group.reported, errors=group.errors.splitlines()[-200:], struck=faults)
     print(json.dumps(facts))
     assert verdict == Verdict(sum(sent.values()), lost=0, doubled=0, misplaced=0, strange=0)
     assert back == {}

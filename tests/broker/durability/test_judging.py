@@ -1,4 +1,4 @@
-"""The judge of the durability tests: each kind of breach is seen, alone and counted."""
+"""The verdict of the durability tests counts each kind of breach."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -35,11 +35,11 @@ def one_elsewhere(records: list[Found]) -> list[Found]:
     return [records[0]._replace(partition=1), *records[1:]]
 
 
-def one_of_nobody(records: list[Found]) -> list[Found]:
+def one_never_sent(records: list[Found]) -> list[Found]:
     return [*records, Found(0, 99, value(STREAMS[0], COUNT))]
 
 
-def test_a_whole_log_in_order_has_nothing_wrong() -> None:
+def test_a_complete_log_in_order_has_no_breach() -> None:
     assert judge(ALL, SENT, log()) == Verdict(20, 0, 0, 0, 0)
 
 
@@ -48,13 +48,13 @@ def test_a_whole_log_in_order_has_nothing_wrong() -> None:
     (one_twice, Verdict(21, 0, 1, 0, 0)),
     (two_swapped, Verdict(20, 0, 0, 1, 0)),
     (one_elsewhere, Verdict(20, 0, 0, 1, 0)),
-    (one_of_nobody, Verdict(21, 0, 0, 0, 1)),
+    (one_never_sent, Verdict(21, 0, 0, 0, 1)),
 ])
-def test_each_kind_of_breach_is_counted_as_what_it_is(breach: Callable[[list[Found]], list[Found]], verdict: Verdict) -> None:
+def test_each_kind_of_breach_is_counted_as_its_kind(breach: Callable[[list[Found]], list[Found]], verdict: Verdict) -> None:
     assert judge(ALL, SENT, breach(log())) == verdict
 
 
-def test_what_was_not_acknowledged_may_be_there_or_not() -> None:
+def test_unacknowledged_records_may_be_stored_or_not() -> None:
     promised = {**ALL, STREAMS[0]: [0, 1, 2]}
     assert judge(promised, SENT, log()).lost == 0
     assert judge(promised, SENT, without_one(log())).lost == 0, "it was the third record of the first stream"

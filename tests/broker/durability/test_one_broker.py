@@ -1,4 +1,4 @@
-"""What a producer writes to one real broker, whatever happens to topics and quotas, as Java and librdkafka read it back."""
+"""A producer's records on one real broker with changing topics and quotas, read back by Java and librdkafka."""
 from __future__ import annotations
 
 import itertools
@@ -11,7 +11,7 @@ import pytest
 from pyclient import Admin, Delivery, NewTopic, Producer
 from pyclient.errors import KafkaError, MetadataTimeoutError, RecordTooLargeError
 from pyclient.testing import LocalCluster
-from tests.broker.durability.numbering import Found, Stream, Verdict, acknowledged, judge, told, value
+from tests.broker.durability.numbering import Found, Stream, Verdict, acknowledged, judge, parse, value
 from tests.broker.durability.verifiers import WITNESSES, ends
 from tests.kafka import make_topic
 from tests.waiting import eventually
@@ -21,7 +21,7 @@ QUICK_QUOTAS: Final = pytest.mark.kafka(quota_window_num=2, quota_window_size_se
 
 
 class Way(NamedTuple):
-    """How one producer writes."""
+    """The options of one producer."""
 
     acks: Any
     compression_type: Any
@@ -35,11 +35,11 @@ COUNT: Final = 3000
 
 @pytest.fixture(scope="module")
 def written(_kafka_clusters: Any) -> tuple[LocalCluster, str]:
-    """A topic with one partition for each way of writing."""
+    """A topic with one partition for each combination of options."""
     cluster: LocalCluster = _kafka_clusters.get(1, {})
     topic = f"ways-{time.time_ns()}"
     make_topic(cluster, topic, len(WAYS))
-    ends(cluster, topic, len(WAYS))  # a moment before, a broker hangs up on whoever writes with acks=0
+    ends(cluster, topic, len(WAYS))  # before it leads, a broker closes the connections of producers with acks=0
     for partition, way in enumerate(WAYS):
         with Producer(bootstrap_servers=cluster.bootstrap_servers, batch_size=32_768, **way._asdict()) as producer:
             for number in range(COUNT):
@@ -53,14 +53,14 @@ def read_back(request: pytest.FixtureRequest, written: tuple[LocalCluster, str])
 
 
 @pytest.mark.parametrize("partition", range(len(WAYS)), ids=["-".join(map(str, way)) for way in WAYS])
-def test_B03_every_way_of_writing_is_read_back_whole_and_in_order(read_back: list[Found], partition: int) -> None:
+def test_B03_records_of_every_acks_codec_and_idempotence_are_read_back_complete_and_in_order(read_back: list[Found], partition: int) -> None:
     stream = Stream(0, partition)
     records = [found for found in read_back if found.partition == partition]
     assert judge({stream: range(COUNT)}, {stream: COUNT}, records) == Verdict(COUNT, 0, 0, 0, 0)
     assert [found.offset for found in records] == list(range(COUNT))
 
 
-def test_oversized_records_fail_alone_and_say_so(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_only_oversized_records_fail_with_RecordTooLargeError(kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic, max_message_bytes="5000")
     with Producer(bootstrap_servers=kafka_cluster.bootstrap_servers, batch_size=2000) as producer:
         deliveries = [producer.send(topic, value(ONE, number).ljust(20_000 if number % 10 == 7 else 0, b"."), partition=0) for number in range(100)]
@@ -89,7 +89,7 @@ def test_an_unknown_topic_fails_its_own_send_and_no_other(kafka_cluster: LocalCl
         assert judge(acknowledged({ONE: deliveries}), {ONE: 10}, read(kafka_cluster, topic, 1)) == Verdict(10, 0, 0, 0, 0)
 
 
-# --- a topic that becomes another --------------------------------------------------------------------------------------
+# --- a recreated topic ------------------------------------------------------------------------------------------------
 
 
 class Sending(threading.Thread):
@@ -114,7 +114,7 @@ class Sending(threading.Thread):
         self.join()
 
 
-def test_P25_a_topic_deleted_and_made_anew_under_load_holds_what_was_acknowledged_after_and_no_delivery_is_left_open(
+def test_P25_a_topic_recreated_under_load_holds_what_was_acknowledged_since_and_every_delivery_is_settled(
         kafka_cluster: LocalCluster, topic: str) -> None:
     make_topic(kafka_cluster, topic)
     with Admin(bootstrap_servers=kafka_cluster.bootstrap_servers) as admin, Producer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
@@ -136,7 +136,7 @@ def test_P25_a_topic_deleted_and_made_anew_under_load_holds_what_was_acknowledge
         records = read(kafka_cluster, topic, 1)
         verdict = judge({ONE: range(first, len(errors))}, {ONE: len(errors)}, records)
         assert verdict == Verdict(len(records), 0, verdict.doubled, 0, 0)
-        stored = {told(found)[1]: found.offset for found in records}
+        stored = {parse(found)[1]: found.offset for found in records}
         assert all(sending.deliveries[number].result(0).offset == stored[number] for number in range(first, len(errors)))
 
 
@@ -156,10 +156,10 @@ def create_when_gone(admin: Admin, topic: str) -> None:
 
 
 @QUICK_QUOTAS
-def test_M09_a_quota_is_obeyed_by_waiting_before_the_next_request_and_nothing_is_lost(kafka_cluster: LocalCluster, topic: str) -> None:
-    """Whoever goes on sending is not read by the broker: its requests take as long as the pause. Who waits sees quick answers.
+def test_M09_a_throttled_producer_waits_before_its_next_request_and_loses_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
+    """A client that ignores throttle_time is muted: its requests take as long as the throttling.
 
-    One at a time: those that are under way when the pause is asked for cannot know of it.
+    A client that waits gets quick responses. One request in flight: others would be sent before the response.
     """
     make_topic(kafka_cluster, topic)
     limited, count = f"limited-{topic[-8:]}", 10_000

@@ -1,6 +1,7 @@
-"""Three real brokers that die, freeze and restart under load: nothing acknowledged is lost, nothing doubled, order is kept.
+"""Three real brokers killed, paused and restarted under load: nothing acknowledged is lost, doubled or reordered.
 
-The short form is part of the suite; ``make durability`` runs the long one. Seed, plan, faults and verdicts are kept in build/durability.
+The short form is part of the suite; ``make durability`` runs the long one. Seed, plan, faults and verdicts are kept in
+build/durability.
 """
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Wish(NamedTuple):
 
 
 def struck(cluster: LocalCluster, topic: str, wish: Wish, running: Load, faults: list[dict[str, Any]]) -> None:
-    """Faults until there were enough, and the time is over; between two of them records must be acknowledged."""
+    """Inject faults until there are enough and the time is over; records must be acknowledged between two of them."""
     began = time.monotonic()
     for fault in plan(wish.seed, PARTITIONS):
         if len(faults) >= wish.faults and time.monotonic() - began >= wish.seconds:
@@ -84,7 +85,7 @@ def test_nothing_is_lost_doubled_or_reordered_while_leaders_are_killed_paused_an
     assert running.offered >= wish.rate * 0.95
 
 
-# --- it can fail -----------------------------------------------------------------------------------------------------
+# --- lost records --------------------------------------------------------------------------------------------------
 
 FIRST: Final = 10
 TAIL: Final = 20_000
@@ -97,7 +98,10 @@ def send(producer: Producer, topic: str, first: int, count: int) -> list[Deliver
 
 
 def dies_with_the_tail(cluster: LocalCluster, topic: str, acks: Any) -> list[Delivery]:
-    """The followers freeze, the leader takes the tail alone and is killed; the followers, all of them in sync on paper, go on."""
+    """Pause the followers, write the tail to the leader alone, kill it, and resume the followers.
+
+    The followers are still in the ISR, so one of them becomes leader.
+    """
     make_topic(cluster, topic, 1, 3, min_insync_replicas="2")
     cluster.wait_in_sync()
     leader = leader_of(cluster, topic)
@@ -110,7 +114,7 @@ def dies_with_the_tail(cluster: LocalCluster, topic: str, acks: Any) -> list[Del
             cluster.pause(node)
         deliveries += send(producer, topic, FIRST, TAIL)
         if acks != "all":
-            producer.flush()  # acknowledged, as far as was asked for
+            producer.flush()  # acknowledged, as far as acks demands
         assert acks != "all" or not deliveries[-1].done()
         cluster.kill(leader)
         for node in followers:
@@ -132,7 +136,7 @@ def counted(cluster: LocalCluster, topic: str, deliveries: list[Delivery]) -> Ve
 
 @THREE
 @pytest.mark.parametrize("acks", [0, 1])
-def test_where_only_the_leader_was_asked_its_death_loses_records_and_they_are_counted(
+def test_with_acks_0_and_1_the_death_of_the_leader_loses_records_and_they_are_counted(
         kafka_cluster: LocalCluster, topic: str, acks: int) -> None:
     deliveries = dies_with_the_tail(kafka_cluster, topic, acks)
     verdict = counted(kafka_cluster, topic, deliveries)
@@ -142,7 +146,7 @@ def test_where_only_the_leader_was_asked_its_death_loses_records_and_they_are_co
 
 
 @THREE
-def test_the_same_death_loses_nothing_where_all_replicas_were_asked(kafka_cluster: LocalCluster, topic: str) -> None:
+def test_with_acks_all_the_same_death_loses_nothing(kafka_cluster: LocalCluster, topic: str) -> None:
     deliveries = dies_with_the_tail(kafka_cluster, topic, "all")
     verdict = counted(kafka_cluster, topic, deliveries)
     assert all(each.exception(0) is None for each in deliveries)
@@ -159,8 +163,9 @@ def in_sync(cluster: LocalCluster, topic: str, without: int) -> int:
 
 
 @THREE
-def test_too_few_replicas_are_waited_for_and_named_when_time_is_over(kafka_cluster: LocalCluster, topic: str) -> None:
-    """All three are asked for: with two lost of three the controllers' quorum would be gone, and nobody could say what is in sync."""
+def test_too_few_replicas_are_retried_and_named_when_the_delivery_expires(kafka_cluster: LocalCluster, topic: str) -> None:
+    """min.insync.replicas is 3: with two of three brokers lost the controllers would have no quorum to shrink the ISR.
+    """
     elsewhere = f"{topic}-elsewhere"
     make_topic(kafka_cluster, topic, 1, 3, min_insync_replicas="3")
     make_topic(kafka_cluster, elsewhere, 1, 3)
@@ -172,7 +177,7 @@ def test_too_few_replicas_are_waited_for_and_named_when_time_is_over(kafka_clust
           Producer(bootstrap_servers=address, delivery_timeout_ms=2000, request_timeout_ms=1000, linger_ms=0) as hasty):
         deliveries = send(patient, topic, 0, FIRST)
         patient.flush()
-        hasty.send(elsewhere, b"").result(20)  # it has its producer id: the broker that is killed may be the one to ask
+        hasty.send(elsewhere, b"").result(20)  # fetch its producer id first, perhaps from the broker that will be killed
         kafka_cluster.kill(lost)
         try:
             eventually(lambda: in_sync(kafka_cluster, topic, without=lost) < 3, 60)
@@ -188,4 +193,4 @@ def test_too_few_replicas_are_waited_for_and_named_when_time_is_over(kafka_clust
     assert given_up.topic_partition == TopicPartition(topic, 0)
     verdict = counted(kafka_cluster, topic, deliveries)
     assert (verdict.lost, verdict.doubled, verdict.misplaced) == (0, 0, 0)
-    assert verdict.strange == 0 or "may or may not be stored" in str(given_up), "a leader that had not noticed yet may have taken it"
+    assert verdict.strange == 0 or "may or may not be stored" in str(given_up), "a leader that had not yet shrunk its ISR may have stored it"

@@ -1,4 +1,4 @@
-"""Readers that are none of ours: Java's consumer (Kafka's own console consumer needs no compiler) and librdkafka's."""
+"""Readers of other clients: Java's console consumer, which needs no compiler, and librdkafka's consumer."""
 from __future__ import annotations
 
 import subprocess
@@ -20,7 +20,7 @@ TIMEOUT_S: Final = 300
 CONSOLE: Final = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 NOT_YET: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.OFFSET_NOT_AVAILABLE,
                   KafkaError.UNKNOWN_TOPIC_OR_PART)
-"""What brokers answer for a moment after a partition has got a leader."""
+"""Errors that brokers return for a moment after a partition has got a leader."""
 PRINTED: Final = ("print.partition=true", "print.offset=true", "print.key=false", "print.value=true")
 
 
@@ -63,7 +63,7 @@ def _read(reader: Any, expected: int) -> Iterator[Found]:
     left = expected
     while left:
         messages = reader.consume(min(left, 10_000), 30)
-        assert messages, f"{left} of {expected} records did not come"
+        assert messages, f"{left} of {expected} records did not arrive"
         for message in messages:
             assert message.error() is None, message.error()
             yield Found(message.partition(), message.offset(), message.value())
@@ -71,7 +71,7 @@ def _read(reader: Any, expected: int) -> Iterator[Found]:
 
 
 def ends(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition, told by leaders that know that they lead, and how far."""
+    """First and next offset of each partition, from leaders that know that they lead, and their high watermark."""
     with closing(_consumer(cluster)) as reader:
         found: dict[int, tuple[int, int]] = {}
 
@@ -85,9 +85,9 @@ def ends(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, tuple[
         return found
 
 
-def _ends(reader: Any, where: TopicPartition) -> tuple[int, int] | None:
+def _ends(reader: Any, tp: TopicPartition) -> tuple[int, int] | None:
     try:
-        limits: tuple[int, int] = reader.get_watermark_offsets(where, timeout=30)
+        limits: tuple[int, int] = reader.get_watermark_offsets(tp, timeout=30)
     except KafkaException as refused:
         if refused.args[0].code() not in NOT_YET:
             raise

@@ -1,4 +1,4 @@
-"""Who gets how much of what has no key: Java's table and choice for the same draws, leaders only, and nodes that take nothing (P31 to P34)."""
+"""Shares of records without a key: as Java's for the same draws, leaders only, stuck nodes avoided (P31 to P34)."""
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -65,7 +65,7 @@ lengths = st.lists(st.one_of(st.just(0), st.integers(0, 9), st.none()), min_size
 
 
 @given(lengths)
-def test_P32_a_share_is_the_longest_queue_less_its_own_and_one(waiting: list[int | None]) -> None:
+def test_P32_a_share_is_the_longest_queue_less_its_own_plus_one(waiting: list[int | None]) -> None:
     counted = [each for each in waiting if each is not None]
     table = table_of(waiting)
     if len(waiting) < 2 or not counted or (len(counted) == len(waiting) and len(set(counted)) == 1):
@@ -86,7 +86,7 @@ def test_every_draw_falls_on_a_partition_that_is_not_avoided(waiting: list[int |
     assert waiting[picked] is not None or all(each is None for each in waiting) or len(waiting) == 1
 
 
-def test_the_table_is_as_long_as_what_waits_not_as_the_topic() -> None:
+def test_the_table_has_a_row_per_busy_partition_not_per_partition() -> None:
     table = shares(10_000, [(17, 3), (4_711, 1)])
     assert table == Shares(total=4 * 10_000 - 3 - 1, idle=4, ends=(17 * 4 + 1, 4_712 * 4 - 3 - 1), positions=(17, 4_711))
 
@@ -100,7 +100,7 @@ def cluster(*leaders: int | None) -> Cluster:
 
 
 class Balancing:
-    """Partitions with leaders, batches to close in them, and the balance in the middle."""
+    """An AdaptivePartitioning with a topic, its leaders, and batches to close."""
 
     def __init__(self, *leaders: int | None, timeout: float = 0.0) -> None:
         self.buffers = accumulator(Clock(), partitions=len(leaders))
@@ -115,7 +115,7 @@ class Balancing:
             assert self.buffers.append(self.topic, partition, -1, None, b"x" * 900, None) is not None
 
     def close(self, partition: int, count: int) -> None:
-        """Let so many batches be closed and wait."""
+        """Close *count* batches, which then wait."""
         queue = self.topic.queues[partition]
         before = len(queue.waiting)
         while len(queue.waiting) < before + count:
@@ -133,14 +133,14 @@ def test_P32_a_partition_with_batches_waiting_gets_less() -> None:
     assert some.update() == Shares(total=5 + 1 + 5, idle=5, ends=(6,), positions=(1,))
 
 
-def test_P32_partitions_with_as_many_waiting_get_the_same() -> None:
+def test_P32_partitions_with_equal_queues_get_equal_shares() -> None:
     some = Balancing(1, 2, 3)
     for partition in range(3):
         some.close(partition, 2)
     assert some.update() is None
 
 
-def test_P32_what_is_done_waits_no_more() -> None:
+def test_P32_a_finished_batch_no_longer_counts() -> None:
     some = Balancing(1, 2, 3)
     some.close(1, 1)
     assert some.update() is not None
@@ -149,7 +149,7 @@ def test_P32_what_is_done_waits_no_more() -> None:
     assert some.update() is None
 
 
-def test_P34_a_partition_without_a_leader_is_no_candidate_however_short_its_queue_is() -> None:
+def test_P34_a_partition_without_a_leader_is_no_candidate() -> None:
     some = Balancing(1, None, 3, 2)
     some.close(1, 2)
     some.close(2, 3)
@@ -166,17 +166,17 @@ def test_shares_of_other_leaders_are_not_kept() -> None:
     assert {some.topic.pick(point / 30) for point in range(30)} == {0, 1}
 
 
-def test_shares_are_made_once_for_each_turn_of_the_sticky_partition() -> None:
+def test_shares_are_computed_once_per_change_of_the_sticky_partition() -> None:
     some = Balancing(1, 2, 3)
     some.close(1, 2)
     first = some.update()
     some.close(2, 2)
     assert some.update() == first
-    some.send(-1, 40)  # more than two batches: the turn is over
+    some.send(-1, 40)  # more than two batches: the sticky partition changes
     assert some.update() != first
 
 
-def test_topics_to_which_nothing_is_sent_without_a_key_cost_nothing() -> None:
+def test_topics_without_keyless_records_cost_nothing() -> None:
     buffers = accumulator(Clock(), partitions=3)
     for _ in range(100):
         buffers.append(topic_of(buffers), 1, -1, b"key", b"x" * 900, None)
@@ -184,10 +184,10 @@ def test_topics_to_which_nothing_is_sent_without_a_key_cost_nothing() -> None:
     assert buffers.take_changed_topics() == []
 
 
-# ---- nodes that take nothing ----------------------------------------------------------------------------------------
+# ---- stuck nodes ---------------------------------------------------------------------------------------------------
 
 
-def test_P33_a_node_that_takes_nothing_for_the_timeout_is_avoided_until_it_takes_something() -> None:
+def test_P33_a_node_that_accepts_nothing_for_the_timeout_is_avoided_until_it_accepts_a_request() -> None:
     some = Balancing(1, 2, 3, timeout=1.0)
     some.close(1, 2)
     some.update(2, now=10.0)
@@ -199,7 +199,7 @@ def test_P33_a_node_that_takes_nothing_for_the_timeout_is_avoided_until_it_takes
     assert some.update(now=12.0) == Shares(total=7, idle=3, ends=(4,), positions=(1,))
 
 
-def test_P33_the_time_begins_anew_with_everything_the_node_takes() -> None:
+def test_P33_every_accepted_request_restarts_the_timeout() -> None:
     some = Balancing(1, 2, 3, timeout=1.0)
     some.close(1, 2)
     some.update(2, now=10.0)
@@ -225,7 +225,7 @@ def test_P33_when_all_are_avoided_all_are_candidates() -> None:
 
 
 @pytest.mark.parametrize("stuck", [(), (1, 2, 3)])
-def test_P33_without_a_timeout_nobody_is_avoided(stuck: tuple[int, ...]) -> None:
+def test_P33_without_a_timeout_no_node_is_avoided(stuck: tuple[int, ...]) -> None:
     some = Balancing(1, 2, 3)
     some.close(1, 2)
     some.update(*stuck, now=10.0)
@@ -233,7 +233,7 @@ def test_P33_without_a_timeout_nobody_is_avoided(stuck: tuple[int, ...]) -> None
     assert some.balance.next_deadline() is None
 
 
-def test_what_waits_in_partitions_that_a_topic_created_anew_has_no_more_is_no_backlog() -> None:
+def test_batches_of_partitions_that_a_recreated_topic_lacks_are_no_backlog() -> None:
     some = Balancing(1, 2, 3)
     some.close(1, 2)
     some.close(2, 2)

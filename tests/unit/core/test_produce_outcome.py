@@ -1,4 +1,4 @@
-"""What each error of a Produce answer means for its batch: a table over every code Kafka has (P24's codes apart)."""
+"""What each error of a Produce response means for its batch: a table of all Kafka error codes (except P24's)."""
 from __future__ import annotations
 
 import datetime
@@ -17,7 +17,7 @@ from tests.unit.core.world import answer, topic_id
 JAVA = Path(__file__).parents[2] / "data" / "errors-4.3.1.txt"
 TP = TopicPartition("t", 0)
 MOVED = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
-"""The leader is elsewhere or its metadata is old: look again before the next try."""
+"""The leader is elsewhere or its metadata is old: refresh it before the next attempt."""
 MUST_RETRY = {2, 7, 19, 20, *(MOVED & {3, 5, 6, 56, 74, 100})}
 MUST_GIVE_UP = {17, 18, 21, 29, 31, 32, 35, 42, 43, 44, 76, 87, 90}
 
@@ -38,7 +38,7 @@ def test_the_brokers_timestamp_is_in_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.none], ids=lambda code: code.name)
-def test_every_code_has_a_verdict_that_follows_its_facts(code: ErrorCode) -> None:
+def test_every_codes_outcome_follows_its_error_class(code: ErrorCode) -> None:
     outcome = produce_outcome(TP, part(error_code=code.value))
     facts = error_for(code.value)
     assert isinstance(outcome, TryAgain if facts.retriable else Split if code is ErrorCode.message_too_large else GiveUp)
@@ -49,47 +49,47 @@ def test_every_code_has_a_verdict_that_follows_its_facts(code: ErrorCode) -> Non
 
 
 def javas_groups() -> dict[int, set[str]]:
-    """The groups of each code's exception in Java, whose Sender retries the Retriable and refreshes for InvalidMetadata."""
+    """Java's exception groups by code; its Sender retries RetriableException, refreshes for InvalidMetadata."""
     rows = (line.split("\t") for line in JAVA.read_text().splitlines()[1:])
     return {int(code): set(groups.split(",")) - {""} for code, _, _, groups in rows if code != "0"}
 
 
 @pytest.mark.parametrize(("code", "groups"), javas_groups().items())
-def test_C13_every_code_is_tried_again_or_given_up_as_javas_producer_does(code: int, groups: set[str]) -> None:
+def test_C13_every_code_is_retried_or_given_up_as_by_javas_producer(code: int, groups: set[str]) -> None:
     outcome = produce_outcome(TP, part(error_code=code))
     assert isinstance(outcome, TryAgain) == ("Retriable" in groups)
     assert not isinstance(outcome, TryAgain) or outcome.moved >= ("InvalidMetadata" in groups)
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_an_answer_is_judged_in_every_version_that_brokers_of_today_may_agree_on(version: int) -> None:
+def test_every_supported_version_of_the_response_is_understood(version: int) -> None:
     named = {"topic_id": topic_id("t")} if version >= 13 else {"name": "t"}
     facts: dict[str, Any] = {"index": 0, "error_code": 6, "base_offset": -1, "log_append_time": None, "log_start_offset": -1,
                              "record_errors": [], "error_message": "it moved"}
-    told = answer(Api.PRODUCE, version, responses=[{**named, "partition_responses": [facts]}]).responses[0].partition_responses[0]
-    outcome = produce_outcome(TP, told)
+    partition = answer(Api.PRODUCE, version, responses=[{**named, "partition_responses": [facts]}]).responses[0].partition_responses[0]
+    outcome = produce_outcome(TP, partition)
     assert isinstance(outcome, TryAgain)
     assert outcome.moved
-    assert ("it moved" in str(outcome.error)) == (version >= 8)  # brokers have words since then
+    assert ("it moved" in str(outcome.error)) == (version >= 8)  # responses have messages since then
 
 
 @pytest.mark.parametrize("code", sorted(MUST_RETRY))
-def test_C13_what_may_pass_is_tried_again(code: int) -> None:
+def test_C13_a_retriable_error_is_retried(code: int) -> None:
     outcome = produce_outcome(TP, part(error_code=code))
     assert isinstance(outcome, TryAgain)
     assert outcome.moved == (code in MOVED)
 
 
-def test_P20_what_is_too_large_may_be_split() -> None:
+def test_P20_a_batch_that_is_too_large_may_be_split() -> None:
     assert isinstance(produce_outcome(TP, part(error_code=10)), Split)
 
 
 @pytest.mark.parametrize("code", sorted(MUST_GIVE_UP))
-def test_what_cannot_pass_is_given_up(code: int) -> None:
+def test_a_fatal_error_is_given_up(code: int) -> None:
     assert isinstance(produce_outcome(TP, part(error_code=code)), GiveUp)
 
 
-def test_the_brokers_own_words_are_part_of_the_error() -> None:
+def test_the_brokers_message_is_part_of_the_error() -> None:
     outcome = produce_outcome(TP, part(error_code=87, error_message="record 3 is too old"))
     assert isinstance(outcome, GiveUp)
     assert "record 3 is too old" in str(outcome.error)

@@ -1,4 +1,4 @@
-"""Batches to requests and answers to outcomes, on a clock that stands still (P07, P11 to P14, P17, P18, P22, P25)."""
+"""From batches to requests, from responses to outcomes, on a frozen clock (P07, P11 to P14, P17, P18, P22, P25)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -35,10 +35,10 @@ DELIVERY_TIMEOUT = 120.0
 
 
 class Producing:
-    """An accumulator, metadata and a sender in their world; topic t has three partitions with leaders 1, 2, 3."""
+    """An accumulator, metadata and a sender without a network; topic t has three partitions with leaders 1, 2, 3."""
 
     def __init__(self, *leaders: int, acks: int = -1, retries: int = 2**31 - 1, max_request_size: int = 1_000_000, linger: float = 0.0,
-                 memory: int = 1_000_000, batch_size: int = 16_384, seal_elsewhere: bool = False, idempotent: bool = False) -> None:
+                 memory: int = 1_000_000, batch_size: int = 16_384, seal_in_thread: bool = False, idempotent: bool = False) -> None:
         self.world = World()
         self.clock = Clock()
         self.clock.now = self.world.now
@@ -55,16 +55,16 @@ class Producing:
         limits = SendingLimits(acks=acks, in_flight=5, max_request_size=max_request_size, request_timeout=30.0,
                                delivery_timeout=DELIVERY_TIMEOUT, retries=retries)
         self.sender = Sender(self.buffers, self.metadata, limits, backoff=DOUBLING, ids=self.ids,
-                             seal=(lambda batch: self.sealing.append(batch)) if seal_elsewhere else self.buffers.seal)  # noqa: PLW0108
+                             seal=(lambda batch: self.sealing.append(batch)) if seal_in_thread else self.buffers.seal)  # noqa: PLW0108
 
     def leaders(self, *leaders: int, epoch: int = 0) -> None:
-        """The cluster tells new leaders."""
+        """A metadata response names new leaders."""
         epoch = epoch or self.metadata.cluster.version
-        told = answer(Api.METADATA, 13, **view(topic("t", *leaders, epoch=epoch)))
-        self.metadata.hint(self.metadata.cluster.updated(told))
+        response = answer(Api.METADATA, 13, **view(topic("t", *leaders, epoch=epoch)))
+        self.metadata.hint(self.metadata.cluster.updated(response))
 
     def send(self, partition: int = 0, value: bytes = b"value", count: int = 1) -> Delivery:
-        """Append records; the delivery of the last."""
+        """Append records; returns the delivery of the last."""
         queues = self.buffers.topic("t")
         assert queues is not None
         made = [self.buffers.append(queues, partition, -1, None, value, None) for _ in range(count)]
@@ -72,7 +72,7 @@ class Producing:
         return made[-1]
 
     def turn(self) -> list[Sent]:
-        """One turn of the driver; the Produce requests."""
+        """One turn of the driver; returns the Produce requests."""
         self.clock.now = self.world.now
         return self.world.turn(self.sender)
 
@@ -91,7 +91,7 @@ def body(sent: Sent) -> Any:
 
 
 def partitions(sent: Sent) -> dict[int, list[bytes | None]]:
-    """What the request holds: the values by partition."""
+    """The values in the request, by partition."""
     return {part.index: [record.value for batch in read_batches(part.records) for record in batch.records("t", part.index)]
             for each in body(sent).topic_data for part in each.partition_data}
 
@@ -104,10 +104,10 @@ def produced(sent: Sent, errors: Mapping[int, int] | None = None, *, base: int =
     sent.reply(responses=[{"name": "t", "topic_id": topic_id("t"), "partition_responses": parts}])
 
 
-# --- the way of a record ---------------------------------------------------------------------------------------------
+# --- one record ------------------------------------------------------------------------------------------------------
 
 
-def test_a_record_goes_to_its_leader_and_learns_its_offset() -> None:
+def test_a_record_goes_to_its_leader_and_gets_its_offset() -> None:
     world = Producing()
     delivery = world.send(1)
     (sent,) = world.turn()
@@ -146,10 +146,10 @@ def test_P22_with_acks_0_a_record_is_done_when_it_is_written() -> None:
     assert world.buffers.pool.used == 0
 
 
-# --- order and sharing -----------------------------------------------------------------------------------------------
+# --- order and fairness ----------------------------------------------------------------------------------------------
 
 
-def test_P17_nothing_later_of_a_partition_leaves_while_a_batch_of_it_is_under_way() -> None:
+def test_P17_no_later_batch_of_a_partition_leaves_while_one_is_in_flight() -> None:
     world = Producing(1)
     world.world.capacity = dict.fromkeys(world.world.capacity, 5)
     world.send(value=b"first")
@@ -161,7 +161,7 @@ def test_P17_nothing_later_of_a_partition_leaves_while_a_batch_of_it_is_under_wa
     assert partitions(second) == {0: [b"second"]}
 
 
-def test_P17_a_batch_that_is_sent_again_comes_before_later_ones() -> None:
+def test_P17_a_retried_batch_leaves_before_later_ones() -> None:
     world = Producing(1)
     world.send(value=b"first")
     (sent,) = world.turn()
@@ -188,7 +188,7 @@ def test_P14_a_request_holds_one_batch_of_each_partition_and_no_more_than_max_re
     assert sizes == [2, 2, 2]
 
 
-def test_P14_a_batch_however_large_is_sent_alone() -> None:
+def test_P14_a_batch_larger_than_max_request_size_is_sent_alone() -> None:
     world = Producing(1, 1, max_request_size=5_000, batch_size=1_000)
     world.send(0, b"x" * 4_800)
     world.send(1, b"x" * 4_800)
@@ -199,7 +199,7 @@ def test_P14_a_batch_however_large_is_sent_alone() -> None:
     assert list(partitions(second)) == [1]
 
 
-def test_P14_a_request_holds_no_more_batches_than_a_broker_can_begin_logs_with_in_its_time() -> None:
+def test_P14_a_request_holds_no_more_batches_than_a_broker_can_write_in_request_timeout() -> None:
     world = Producing(*[1] * (2 * MOST_BATCHES + 7), memory=8_000_000)
     for number in range(2 * MOST_BATCHES + 7):
         world.send(number)
@@ -225,7 +225,7 @@ def test_P14_partitions_take_turns() -> None:
     assert {served.count(number) for number in range(4)} == {len(served) // 4}
 
 
-def test_P12_a_batch_without_leader_stays_asks_for_metadata_and_holds_up_no_other() -> None:
+def test_P12_a_batch_without_leader_waits_requests_metadata_and_delays_no_other() -> None:
     world = Producing(-1, 2)
     lost, fine = world.send(0), world.send(1)
     (sent,) = world.turn()
@@ -250,7 +250,7 @@ def test_P12_a_queued_batch_follows_its_leader() -> None:
     assert sent.node == 2
 
 
-def test_P12_a_topic_whose_batches_wait_is_kept_in_metadata() -> None:
+def test_P12_metadata_keeps_a_topic_whose_batches_wait() -> None:
     world = Producing(-1)
     world.send()
     world.turn()
@@ -259,7 +259,7 @@ def test_P12_a_topic_whose_batches_wait_is_kept_in_metadata() -> None:
     assert [each.name for sent in asked for each in sent.body.topics] == ["t"]
 
 
-def test_an_open_batch_goes_on_filling_while_its_node_takes_no_request() -> None:
+def test_an_open_batch_keeps_filling_while_its_node_accepts_no_request() -> None:
     world = Producing(1)
     world.world.nodes = set()
     world.send(count=3)
@@ -270,8 +270,8 @@ def test_an_open_batch_goes_on_filling_while_its_node_takes_no_request() -> None
     assert partitions(sent) == {0: [b"value"] * 7}
 
 
-def test_a_batch_that_is_sealed_elsewhere_is_sent_when_that_is_done() -> None:
-    world = Producing(1, seal_elsewhere=True)
+def test_a_batch_sealed_by_another_thread_is_sent_when_it_is_sealed() -> None:
+    world = Producing(1, seal_in_thread=True)
     world.send()
     assert world.turn() == []
     (batch,) = world.sealing
@@ -284,7 +284,7 @@ def test_a_batch_that_is_sealed_elsewhere_is_sent_when_that_is_done() -> None:
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
-def test_P13_each_attempt_waits_longer_than_the_one_before() -> None:
+def test_P13_each_retry_waits_longer_than_the_one_before() -> None:
     world = Producing(1)
     world.send()
     (sent,) = world.turn()
@@ -296,7 +296,7 @@ def test_P13_each_attempt_waits_longer_than_the_one_before() -> None:
         (sent,) = world.after(pause * 0.01 + 1e-6)
 
 
-def test_C13_a_leader_that_moved_makes_metadata_be_asked_for() -> None:
+def test_C13_a_moved_leader_requests_metadata() -> None:
     world = Producing(1)
     world.send()
     (sent,) = world.turn()
@@ -308,7 +308,7 @@ def test_C13_a_leader_that_moved_makes_metadata_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
-def test_a_batch_is_sent_again_as_often_as_retries_says(retries: int) -> None:
+def test_a_batch_is_retried_at_most_retries_times(retries: int) -> None:
     world = Producing(1, retries=retries)
     delivery = world.send()
     (sent,) = world.turn()
@@ -324,7 +324,7 @@ def test_a_batch_is_sent_again_as_often_as_retries_says(retries: int) -> None:
     assert world.buffers.pool.used == 0
 
 
-def test_what_was_never_written_costs_no_attempt() -> None:
+def test_a_request_that_was_never_written_costs_no_attempt() -> None:
     world = Producing(1, retries=0)
     delivery = world.send()
     for _ in range(3):
@@ -346,7 +346,7 @@ def test_a_lost_connection_sends_the_batch_again_with_the_same_records() -> None
 
 
 @pytest.mark.parametrize("cause", [UnsupportedVersionError("too old"), ClientClosedError("closed")])
-def test_what_cannot_be_cured_fails_at_once(cause: KafkaError) -> None:
+def test_a_fatal_error_fails_at_once(cause: KafkaError) -> None:
     world = Producing(1)
     delivery = world.send()
     (sent,) = world.turn()
@@ -367,7 +367,7 @@ def test_each_partition_of_a_request_has_its_own_outcome() -> None:
     assert sorted(partitions(again)) == [2, 3]
 
 
-def test_an_answer_that_leaves_a_partition_out_is_a_failure_with_a_cause() -> None:
+def test_a_response_without_the_partition_is_a_failure_with_a_cause() -> None:
     world = Producing(1, retries=0)
     delivery = world.send()
     (sent,) = world.turn()
@@ -379,7 +379,7 @@ def test_an_answer_that_leaves_a_partition_out_is_a_failure_with_a_cause() -> No
 
 
 @pytest.mark.parametrize("leader", [-1, 1])
-def test_P18_a_batch_that_is_not_sent_in_time_fails_and_gives_its_memory_back(leader: int) -> None:
+def test_P18_a_batch_that_is_not_sent_in_time_fails_and_releases_its_memory(leader: int) -> None:
     world = Producing(leader)
     world.world.nodes = set()
     delivery = world.send()
@@ -397,7 +397,7 @@ def test_P18_a_batch_that_is_not_sent_in_time_fails_and_gives_its_memory_back(le
     assert world.sender.idle()
 
 
-def test_P07_P18_a_batch_under_way_fails_in_time_and_keeps_its_memory_until_its_request_ends() -> None:
+def test_P07_P18_a_batch_in_flight_fails_in_time_and_keeps_its_memory_until_its_request_ends() -> None:
     world = Producing(1)
     delivery = world.send()
     (sent,) = world.turn()
@@ -428,7 +428,7 @@ def test_P07_an_overdue_batch_is_released_however_its_request_ends_and_never_sen
     assert world.buffers.pool.used == 0
 
 
-def test_P18_a_record_sent_by_the_callback_of_an_expired_one_is_not_lost_with_it() -> None:
+def test_P18_a_record_sent_by_the_callback_of_an_expired_one_is_delivered() -> None:
     world = Producing(-1)
     sent_again: list[Delivery] = []
     world.send().add_done_callback(lambda failed: sent_again.append(world.send(value=b"again")))
@@ -442,8 +442,8 @@ def test_P18_a_record_sent_by_the_callback_of_an_expired_one_is_not_lost_with_it
     assert again.result(0).offset == 100
 
 
-def test_a_batch_that_expires_while_it_is_sealed_gives_its_memory_back_after_that() -> None:
-    world = Producing(1, seal_elsewhere=True)
+def test_a_batch_that_expires_while_it_is_sealed_releases_its_memory_afterwards() -> None:
+    world = Producing(1, seal_in_thread=True)
     delivery = world.send()
     world.turn()
     world.leaders(-1)
@@ -455,7 +455,7 @@ def test_a_batch_that_expires_while_it_is_sealed_gives_its_memory_back_after_tha
     assert world.buffers.pool.used == 0
 
 
-def test_the_end_fails_everything_that_is_not_settled_and_frees_what_nobody_reads() -> None:
+def test_abandon_fails_all_unsettled_batches_and_frees_those_that_no_request_reads() -> None:
     world = Producing(1, -1)
     under_way = world.send(0)
     (sent,) = world.turn()
@@ -470,10 +470,10 @@ def test_the_end_fails_everything_that_is_not_settled_and_frees_what_nobody_read
     assert world.turn() == []
 
 
-# --- names -----------------------------------------------------------------------------------------------------------
+# --- topic ids -------------------------------------------------------------------------------------------------------
 
 
-def test_P25_the_answer_is_read_with_the_ids_of_the_request() -> None:
+def test_P25_a_response_is_matched_by_the_topic_ids_of_the_request() -> None:
     world = Producing(1)
     delivery = world.send()
     (sent,) = world.turn()
@@ -500,7 +500,7 @@ def test_P25_a_topic_without_an_id_is_sent_by_name() -> None:
 
 
 class SenderRules(RuleBasedStateMachine):
-    """Records, leaders that come and go, answers and losses: order, one batch at a time, no busy loop, all memory back."""
+    """Records, leaders that come and go, answers and losses: order, one batch at a time, no busy loop, no leak."""
 
     def __init__(self) -> None:
         super().__init__()

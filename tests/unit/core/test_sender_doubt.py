@@ -1,4 +1,4 @@
-"""What is told of records that were given up: not stored is said only where it is certain."""
+"""The errors of records that were given up say "not stored" only where that is certain."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ OPEN: dict[str, Callable[[Sent], object]] = {
        for code in (REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, UNKNOWN_SERVER_ERROR)},
 }
 CERTAIN: dict[str, Callable[[Sent], object]] = {
-    "a refusal for good": lambda sent: produced(sent, {0: TOPIC_AUTHORIZATION}),
+    "a fatal error": lambda sent: produced(sent, {0: TOPIC_AUTHORIZATION}),
     "a refusal that may pass": lambda sent: produced(sent, {0: NOT_LEADER}),
 }
 
 
 @pytest.mark.parametrize("end", OPEN.values(), ids=OPEN.keys())
-def test_P17_a_record_that_may_be_stored_is_not_told_to_be_lost(end: Callable[[Sent], object]) -> None:
+def test_P17_the_error_of_a_record_in_doubt_says_that_it_may_be_stored(end: Callable[[Sent], object]) -> None:
     world = Producing(1, retries=0)
     delivery = world.send()
     end(world.turn()[0])
@@ -31,14 +31,14 @@ def test_P17_a_record_that_may_be_stored_is_not_told_to_be_lost(end: Callable[[S
 
 
 @pytest.mark.parametrize("end", CERTAIN.values(), ids=CERTAIN.keys())
-def test_P17_a_record_that_was_refused_is_told_to_be_lost(end: Callable[[Sent], object]) -> None:
+def test_P17_the_error_of_a_refused_record_says_not_stored(end: Callable[[Sent], object]) -> None:
     world = Producing(1, retries=0)
     delivery = world.send()
     end(world.turn()[0])
     assert "1 records were not stored after 1 attempt: " in str(delivery.exception(0))
 
 
-def test_P17_the_doubt_that_one_attempt_left_is_not_taken_away_by_the_refusal_of_a_later_one() -> None:
+def test_P17_a_refusal_does_not_end_the_doubt_of_an_earlier_attempt() -> None:
     world = Producing(1)
     delivery = world.send()
     world.turn()[0].is_lost()
@@ -47,7 +47,7 @@ def test_P17_the_doubt_that_one_attempt_left_is_not_taken_away_by_the_refusal_of
     assert "may or may not be stored; given up after 2 attempts" in str(delivery.exception(0))
 
 
-def test_P18_a_record_that_never_left_is_told_to_be_lost_when_its_time_is_up() -> None:
+def test_P18_the_error_of_an_expired_unsent_record_says_not_stored() -> None:
     world = Producing(-1)
     delivery = world.send()
     world.turn()
@@ -56,7 +56,7 @@ def test_P18_a_record_that_never_left_is_told_to_be_lost_when_its_time_is_up() -
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_P18_a_record_under_way_or_without_an_answer_may_be_stored_when_its_time_is_up(answered: bool) -> None:
+def test_P18_an_expired_record_in_flight_or_without_response_may_be_stored(answered: bool) -> None:
     world = Producing(1)
     delivery = world.send()
     (sent,) = world.turn()

@@ -1,4 +1,4 @@
-"""Producer ids, epochs and sequences: each record exactly once, in order, whatever brokers answer (P15 to P21, I01 to I12)."""
+"""Producer ids, epochs and sequences: each record once and in order for all answers (P15 to P21, I01 to I12)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ NOT_LEADER, LOADING = 6, 14
 
 
 class Idempotent(Producing):
-    """A producer that gets ids 1000, 1001 … when it asks for one; each request for a node may be five deep."""
+    """A producer with ids 1000, 1001 …; each node accepts five requests in flight."""
 
     def __init__(self, *leaders: int, **options: Any) -> None:
         super().__init__(*(leaders or (1,)), idempotent=True, batch_size=200, **options)
@@ -36,7 +36,7 @@ class Idempotent(Producing):
         self.asked: list[Sent] = []
 
     def turn(self) -> list[Sent]:
-        """As the driver's; producer ids are given at once."""
+        """One turn of the driver; requests for producer ids are answered at once."""
         sent = self.turn_without_id()
         while self.asked:
             self.asked.pop().reply(producer_id=self.next_id, producer_epoch=0)
@@ -57,7 +57,7 @@ class Idempotent(Producing):
         return self.send(partition, b"x" * 150)
 
     def flowing(self) -> None:
-        """The leader has stored a batch: from here on several may be under way."""
+        """The leader has stored a batch: from here on several may be in flight."""
         delivery = self.batch()
         (sent,) = self.turn()
         produced(sent)
@@ -77,7 +77,7 @@ def _stamps(sent: Sent) -> list[tuple[int, int, int]]:
             for topic in body(sent).topic_data for part in topic.partition_data for batch in read_batches(part.records)]
 
 
-# --- ids -------------------------------------------------------------------------------------------------------------
+# --- producer ids ----------------------------------------------------------------------------------------------------
 
 
 def test_I11_nothing_leaves_before_there_is_a_producer_id() -> None:
@@ -92,7 +92,7 @@ def test_I11_nothing_leaves_before_there_is_a_producer_id() -> None:
     assert stamps(sent) == [(7, 0, 0)]
 
 
-def test_I12_an_id_that_cannot_be_had_now_is_asked_for_again_and_one_that_is_refused_fails_what_waits_and_only_that() -> None:
+def test_I12_a_retriable_refusal_of_an_id_is_retried_and_a_fatal_one_fails_only_the_waiting_batches() -> None:
     world = Idempotent()
     first = world.batch()
     world.turn_without_id()
@@ -111,7 +111,7 @@ def test_I12_an_id_that_cannot_be_had_now_is_asked_for_again_and_one_that_is_ref
     assert second.exception(0) is None
 
 
-def test_I12_without_an_id_a_record_fails_in_its_time_and_the_error_tells_why() -> None:
+def test_I12_without_an_id_a_record_expires_and_the_error_says_why() -> None:
     world = Idempotent()
     delivery = world.batch()
     world.turn_without_id()
@@ -126,7 +126,7 @@ def test_I12_without_an_id_a_record_fails_in_its_time_and_the_error_tells_why() 
 # --- sequences -------------------------------------------------------------------------------------------------------
 
 
-def test_I09_until_a_leader_has_stored_one_batch_there_is_one_under_way_then_five() -> None:
+def test_I09_one_batch_is_in_flight_until_the_leader_has_stored_one_then_five() -> None:
     world = Idempotent()
     for _ in range(8):
         world.batch()
@@ -139,7 +139,7 @@ def test_I09_until_a_leader_has_stored_one_batch_there_is_one_under_way_then_fiv
     assert [stamps(each) for each in world.turn()] == [[(1000, 0, 6)]]
 
 
-def test_I09_a_new_leader_gets_one_batch_at_a_time_and_none_beside_the_old_leaders() -> None:
+def test_I09_a_new_leader_gets_one_batch_at_a_time_after_the_old_leaders_requests_ended() -> None:
     world = Idempotent()
     world.flowing()
     world.batch()
@@ -182,7 +182,7 @@ def test_P16_a_batch_keeps_its_stamp_through_all_attempts() -> None:
     assert delivery.exception(0) is None
 
 
-def test_P21_what_comes_back_is_sent_again_in_the_order_of_its_sequences_one_by_one() -> None:
+def test_P21_failed_batches_are_retried_one_by_one_in_the_order_of_their_sequences() -> None:
     world = Idempotent()
     world.flowing()
     deliveries = [world.batch() for _ in range(3)]
@@ -198,7 +198,7 @@ def test_P21_what_comes_back_is_sent_again_in_the_order_of_its_sequences_one_by_
     assert [each.exception(0) for each in deliveries] == [None] * 3
 
 
-def test_P17_what_was_sent_before_waits_while_later_ones_are_under_way() -> None:
+def test_P17_a_batch_to_retry_waits_while_later_ones_are_in_flight() -> None:
     world = Idempotent()
     world.flowing()
     world.batch()
@@ -211,7 +211,7 @@ def test_P17_what_was_sent_before_waits_while_later_ones_are_under_way() -> None
     assert stamps(again) == [(1000, 0, 1)]
 
 
-def test_I03_a_repetition_the_broker_knows_without_its_place_is_stored_at_an_unknown_offset() -> None:
+def test_I03_DUPLICATE_SEQUENCE_counts_as_stored_at_an_unknown_offset() -> None:
     world = Idempotent()
     delivery = world.batch()
     (sent,) = world.turn()
@@ -235,7 +235,7 @@ def test_I04_a_later_batch_out_of_order_waits_for_the_earlier_one_without_a_new_
 
 
 @pytest.mark.parametrize("code", [OUT_OF_ORDER, UNKNOWN_ID])
-def test_I04_I05_the_next_batch_out_of_order_begins_a_new_epoch_for_all_that_wait(code: int) -> None:
+def test_I04_I05_the_first_batch_out_of_order_starts_a_new_epoch_for_all_waiting_batches(code: int) -> None:
     world = Idempotent()
     world.flowing()
     world.batch()
@@ -252,8 +252,8 @@ def test_I04_I05_the_next_batch_out_of_order_begins_a_new_epoch_for_all_that_wai
     assert found == [(1000, 1, 0), (1000, 1, 1)]
 
 
-def test_I09_after_a_silence_in_which_a_broker_may_forget_the_producer_there_is_one_under_way_again() -> None:
-    """It takes any first sequence then: the one behind a batch that it has refused would be stored, and the refused one after it."""
+def test_I09_after_a_silence_in_which_a_broker_may_forget_the_producer_one_batch_is_in_flight_again() -> None:
+    """A broker accepts any first sequence then: it could store the second batch before the refused first one."""
     world = Idempotent()
     world.flowing()
     world.after(PRODUCER_EXPIRATION + 1)
@@ -265,7 +265,7 @@ def test_I09_after_a_silence_in_which_a_broker_may_forget_the_producer_there_is_
 
 
 def test_I09_a_leader_in_another_epoch_gets_one_batch_at_a_time() -> None:
-    """It may have come back with less than it had, and not know the producer."""
+    """It may have restarted with a shorter log and not know the producer."""
     world = Idempotent()
     world.flowing()
     world.leaders(1, epoch=99)
@@ -285,7 +285,7 @@ def test_I06_other_partitions_keep_their_epoch() -> None:
     assert found == {0: (1000, 1, 0), 1: (1000, 0, 0)}
 
 
-def test_I06_after_the_last_epoch_comes_another_producer_id() -> None:
+def test_I06_after_the_last_epoch_the_producer_id_changes() -> None:
     world = Idempotent()
     world.flowing()
     (sequence,) = world.sender._sequences.values()
@@ -297,7 +297,7 @@ def test_I06_after_the_last_epoch_comes_another_producer_id() -> None:
     assert stamps(again) == [(1001, 0, 0)]
 
 
-def test_an_epoch_that_somebody_else_took_is_left_with_its_id_unless_the_batch_may_be_stored() -> None:
+def test_a_fenced_producer_id_is_replaced_unless_the_batch_may_be_stored() -> None:
     world = Idempotent()
     delivery = world.batch()
     (sent,) = world.turn()
@@ -310,7 +310,7 @@ def test_an_epoch_that_somebody_else_took_is_left_with_its_id_unless_the_batch_m
     assert "may or may not be stored" in str(delivery.exception(0))
 
 
-def test_P25_a_topic_made_anew_gets_a_new_epoch() -> None:
+def test_P25_a_recreated_topic_gets_a_new_epoch() -> None:
     world = Idempotent()
     world.flowing()
     (sequence,) = world.sender._sequences.values()
@@ -324,7 +324,7 @@ def test_P25_a_topic_made_anew_gets_a_new_epoch() -> None:
 # --- batches that are given up ---------------------------------------------------------------------------------------
 
 
-def test_I07_a_batch_that_was_certainly_refused_leaves_a_gap_that_a_new_epoch_closes() -> None:
+def test_I07_a_batch_that_is_certainly_not_stored_leaves_a_gap_that_a_new_epoch_closes() -> None:
     world = Idempotent()
     world.flowing()
     refused, later = world.batch(), world.batch()
@@ -338,7 +338,7 @@ def test_I07_a_batch_that_was_certainly_refused_leaves_a_gap_that_a_new_epoch_cl
     assert later.exception(0) is None
 
 
-def test_P19_a_batch_that_expires_in_doubt_has_used_its_sequence_and_the_broker_decides_what_comes_next() -> None:
+def test_P19_a_batch_that_expires_in_doubt_has_used_its_sequence_and_the_next_response_decides() -> None:
     world = Idempotent()
     world.flowing()
     lost = world.batch()
@@ -368,7 +368,7 @@ def test_P18_a_batch_that_expires_before_it_was_sent_has_used_no_sequence() -> N
     assert stamps(sent) == [(1000, 0, 1)]
 
 
-def test_I10_a_batch_that_expires_under_way_takes_part_in_the_order_until_its_request_ends() -> None:
+def test_I10_a_batch_that_expires_in_flight_keeps_its_sequence_until_its_request_ends() -> None:
     world = Idempotent()
     world.flowing()
     expired = world.batch()
@@ -384,10 +384,10 @@ def test_I10_a_batch_that_expires_under_way_takes_part_in_the_order_until_its_re
     assert world.buffers.pool.used == 0
 
 
-# --- what is too large -----------------------------------------------------------------------------------------------
+# --- splits ------------------------------------------------------------------------------------------------------
 
 
-def test_P20_a_batch_that_is_too_large_is_split_until_it_fits_and_each_record_learns_its_place() -> None:
+def test_P20_a_batch_that_is_too_large_is_split_until_it_fits_and_each_record_gets_its_offset() -> None:
     world = Idempotent(memory=100_000)
     deliveries = [world.send(value=b"v%d" % number) for number in range(6)]
     left = {0: world.turn()}
@@ -409,7 +409,7 @@ def test_P20_a_batch_that_is_too_large_is_split_until_it_fits_and_each_record_le
     assert world.sender.idle()
 
 
-def test_P20_one_record_that_is_too_large_fails_and_its_mates_do_not() -> None:
+def test_P20_one_record_that_is_too_large_fails_and_the_others_of_its_batch_do_not() -> None:
     world = Idempotent(memory=100_000)
     small, large = world.send(value=b"s"), world.send(value=b"L" * 60)
     waiting = world.turn()
@@ -423,7 +423,7 @@ def test_P20_one_record_that_is_too_large_fails_and_its_mates_do_not() -> None:
     assert world.observer.take_failures()[0] == 0, "both were looked at"
 
 
-def test_P20_what_was_lost_on_the_way_is_split_too_and_begins_a_new_epoch() -> None:
+def test_P20_a_batch_in_doubt_is_split_too_and_starts_a_new_epoch() -> None:
     world = Idempotent()
     delivery = world.send(count=2)
     (sent,) = world.turn()
@@ -469,7 +469,7 @@ def test_P20_a_flush_that_began_between_two_splits_waits_for_the_parts_of_parts(
     assert all(delivery.exception(0) is None for delivery in deliveries)
 
 
-def test_P24_a_record_the_broker_has_something_against_is_named_and_its_mates_are_told_whose_fault_it_is() -> None:
+def test_P24_an_invalid_record_gets_the_brokers_reason_and_the_errors_of_the_others_name_it() -> None:
     world = Idempotent()
     good, bad = world.send(), world.send()
     (sent,) = world.turn()
@@ -485,7 +485,7 @@ def test_P24_a_record_the_broker_has_something_against_is_named_and_its_mates_ar
 
 
 class AnyOrderOfEvents(RuleBasedStateMachine):
-    """One partition, a broker that checks sequences as real ones do, and every misfortune between the two."""
+    """One partition, a broker that checks sequences as real ones do, and every fault between the two."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -511,7 +511,7 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
     def answered(self, code: int) -> None:
         sent = self.waiting.pop(0)
         if code == TOO_LARGE and self.producers.repeated(self.batch_of(sent)) is not None:
-            code = 0  # what was stored was not too large
+            code = 0  # a stored batch was not too large
         errors, base = self.stored(sent) if not code else ({0: code}, -1)
         produced(sent, errors, base=base)
 
@@ -556,13 +556,13 @@ class AnyOrderOfEvents(RuleBasedStateMachine):
         assert numbers == sorted(set(numbers))
 
     @invariant()
-    def what_is_acknowledged_stands_where_it_was_told(self) -> None:
+    def every_acknowledged_record_is_at_its_offset(self) -> None:
         for value, delivery in self.sent:
             if delivery.done() and delivery.exception(0) is None and (offset := delivery.result(0).offset) is not None:
                 assert self.log[offset] == value
 
     def teardown(self) -> None:
-        """Left in peace, everything is settled, and nothing is held."""
+        """Without further faults every record is settled and all memory is released."""
         for _ in range(200):
             self.turn(3.0)
             while self.waiting:
@@ -576,7 +576,7 @@ TestAnyOrderOfEvents = AnyOrderOfEvents.TestCase
 TestAnyOrderOfEvents.settings = settings(max_examples=150, stateful_step_count=40)
 
 
-def test_what_is_refused_for_want_of_replicas_is_tried_again_and_then_named() -> None:
+def test_NOT_ENOUGH_REPLICAS_is_retried_and_named_in_the_final_error() -> None:
     world = Idempotent(retries=1)
     delivery = world.batch()
     (sent,) = world.turn()

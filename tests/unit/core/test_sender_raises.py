@@ -1,4 +1,4 @@
-"""What is raised in the middle of the sender's turn (a defect, no memory, Ctrl-C) holds up nobody's records for good."""
+"""An exception in the middle of the sender's turn (a defect, no memory, Ctrl-C) blocks no records permanently."""
 from __future__ import annotations
 
 import pytest
@@ -14,7 +14,7 @@ def _settle(world: Producing, turns: int = 5) -> None:
             produced(sent)
 
 
-def test_a_queue_whose_place_cannot_be_found_at_first_is_placed_by_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_placing_a_queue_raises_the_next_turn_places_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Producing(1, 1, 1)
     deliveries = [world.send(partition) for partition in range(3)]
 
@@ -28,7 +28,7 @@ def test_a_queue_whose_place_cannot_be_found_at_first_is_placed_by_the_next_turn
     assert all(delivery.done() for delivery in deliveries)
 
 
-def test_what_was_chosen_for_a_request_before_sealing_another_batch_raised_is_sent_by_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_chosen_before_another_ones_sealing_raised_are_sent_by_the_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     world = Producing(1, 1, 1)
     deliveries = [world.send(partition) for partition in range(3)]
     seal = world.sender._seal

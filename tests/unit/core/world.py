@@ -1,4 +1,4 @@
-"""The outside of a manager, as plain values: which nodes can take a request, and answers as brokers write them.
+"""What a manager gets from outside, as plain values: nodes that accept a request, and responses as brokers send them.
 
 Requests and answers pass through their bytes, so that a field no version knows, or of the wrong kind, fails a test.
 """
@@ -24,12 +24,12 @@ from pyclient.core.metadata import Metadata
 from pyclient.errors import DisconnectError, KafkaError
 
 DOUBLING: Final = WaitPolicy(wait_exponential(multiplier=1, max=64))
-"""Back-off without chance: 1, 2, 4 … 64 seconds."""
+"""Backoff without jitter: 1, 2, 4 … 64 seconds."""
 ROUNDS: Final = 50
 NO_ANSWER: Final = DisconnectError("the peer hung up")
 CLIENT_ID: Final = "test"
 HEADER: Final = 2 + 2 + 4 + 2 + len(CLIENT_ID)  # API key, version, correlation id, length; tags follow in flexible versions
-OMITTED: Final[Mapping[str, object]] = {  # what a broker sends where a test says nothing
+OMITTED: Final[Mapping[str, object]] = {  # what a broker sends where a test sets nothing
     "throttle_time": datetime.timedelta(0), "error_code": 0, "error_message": None,
     "high_watermark": 1000, "aborted_transactions": None, "cluster_id": "cluster", "is_internal": False,
     "metadata": "", "configs": None, "topic_id": None, "records": None, "log_start_offset": 0, "last_stable_offset": 1000,
@@ -90,7 +90,7 @@ class World:
 
 @attrs.define(eq=False)
 class Sent:
-    """A request under way; it ends once."""
+    """A request in flight; it ends once."""
 
     world: World
     request: Request
@@ -145,7 +145,7 @@ def make_metadata(*, max_idle: float = 1000.0, rebootstrap_after: float | None =
 
 
 def _ignore(result: object) -> None:
-    """What a view is used for is no business of the manager."""
+    """Metadata does not depend on what its listeners do with a view."""
 
 
 # ---- messages -------------------------------------------------------------------------------------------------------

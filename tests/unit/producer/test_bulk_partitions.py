@@ -28,7 +28,7 @@ records = st.lists(st.tuples(st.none() | st.binary(max_size=20), st.integers(0, 
 
 
 def core_of(partitioner: object, partitions: int, **options: Any) -> ProducerCore:
-    """A producer without a network, which draws the same as any other here."""
+    """A producer without a network, with the same random seed as the others here."""
     core = ProducerCore(ProducerConfig.parse(None, {
         "bootstrap_servers": "host:1", "batch_size": 1_000, "partitioner": partitioner, **options}), LoopObserver())
     core.random.seed(7)
@@ -72,7 +72,7 @@ def one_by_one(core: ProducerCore, keys: list[bytes | None], values: list[bytes]
 
 
 def partitions_of(steps: BulkSteps) -> list[int]:
-    """The partitions that a bulk chose; it has nothing to wait for."""
+    """The partitions that a bulk chose; it waits for nothing."""
     return [delivery.partition for delivery in run_steps(steps, lambda step: pytest.fail(f"waits for {step}"))]
 
 
@@ -102,7 +102,7 @@ class First(Murmur2Partitioner):
         return 0 if key == b"first" else super().partition(topic, key, value, partitions)
 
 
-def test_P30_a_hash_that_a_users_partitioner_inherits_does_not_overrule_it() -> None:
+def test_P30_an_inherited_hash_does_not_overrule_a_users_partition_method() -> None:
     keys: list[bytes | None] = [b"first", b"second", b"third"]
     values = [b"x"] * 3
     expected = one_by_one(core_of(First(), 7), keys, values)
@@ -111,24 +111,24 @@ def test_P30_a_hash_that_a_users_partitioner_inherits_does_not_overrule_it() -> 
     assert partitions_of(BulkSend(core).values("orders", values, keys, None, None, None)) == expected
 
 
-class Watching:
-    """Spreads by value, and remembers what it was told."""
+class NotedBatches:
+    """Spreads by value, and remembers each new batch."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, int]] = []
+        self.new_batches: list[tuple[str, int]] = []
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:
         return (value or b"\0")[0]
 
     def on_new_batch(self, topic: str, partition: int) -> None:
-        self.told.append((topic, partition))
+        self.new_batches.append((topic, partition))
 
 
-def test_a_partitioner_that_wants_to_know_is_told_of_each_batch_that_a_bulk_begins() -> None:
+def test_a_bulk_calls_on_new_batch_for_each_batch_that_it_begins() -> None:
     values = [bytes([number % 3]) * (number % 90) for number in range(1, 100)]
-    single, bulk = Watching(), Watching()
+    single, bulk = NotedBatches(), NotedBatches()
     one_by_one(core_of(single, 3), [None] * 99, values)
     core = core_of(bulk, 3)
     partitions_of(BulkSend(core).values("orders", values, None, None, None, None))
-    assert bulk.told == single.told
-    assert len(bulk.told) > 3
+    assert bulk.new_batches == single.new_batches
+    assert len(bulk.new_batches) > 3

@@ -1,4 +1,4 @@
-"""Bulks, and those whose data changes, ends or is strange while they are on their way."""
+"""Bulks whose data changes, ends early, or has unusual types."""
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +23,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 @pytest.mark.parametrize("changed", ["keys", "values", "both"])
-def test_a_bulk_is_of_what_the_lists_were_when_it_was_called(cluster: FakeCluster, changed: str) -> None:
+def test_a_bulk_sends_the_lists_as_they_were_when_it_was_called(cluster: FakeCluster, changed: str) -> None:
     topic = f"changing-{changed}"
     cluster.create_topic(topic)
 
@@ -49,12 +49,12 @@ def test_an_interrupted_bulk_notes_the_index_that_it_reached(cluster: FakeCluste
         raise OSError("the source went away")
 
     reader = pa.RecordBatchReader.from_batches(pa.schema([("value", pa.binary())]), batches())
-    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer, pytest.raises(OSError, match="went away") as told:
+    with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer, pytest.raises(OSError, match="went away") as caught:
         producer.send_arrow("t", reader)
-    assert "at the record at index 10:" in told.value.__notes__[0]
+    assert "at the record at index 10:" in caught.value.__notes__[0]
 
 
-def test_a_serializer_gets_no_headers_as_from_send(cluster: FakeCluster) -> None:
+def test_a_serializer_gets_the_same_empty_headers_from_send_and_send_many(cluster: FakeCluster) -> None:
     seen: list[Any] = []
 
     class Seeing:
@@ -69,13 +69,13 @@ def test_a_serializer_gets_no_headers_as_from_send(cluster: FakeCluster) -> None
 
 
 @pytest.mark.parametrize("topic", [5, None, b"t", ["t"]])
-def test_a_topic_that_is_no_string_is_named(cluster: FakeCluster, topic: Any) -> None:
+def test_a_topic_that_is_not_a_string_is_refused(cluster: FakeCluster, topic: Any) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer, pytest.raises(TypeError, match="not a string"):
         producer.send_many(topic, [b"a"])
 
 
 class Delegating:
-    """Has a partitioner's powers from another object, all but one."""
+    """Delegates to another partitioner, except for `partition`."""
 
     def __init__(self) -> None:
         self.inner = Murmur2Partitioner()
@@ -88,7 +88,7 @@ class Delegating:
 
 
 class Instead(Murmur2Partitioner):
-    """Gets its `partition` when it is made."""
+    """Overrides `partition` on the instance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Instead(Murmur2Partitioner):
 
 
 @pytest.mark.parametrize("partitioner", [Delegating, Instead])
-def test_a_hash_counts_only_with_the_partition_that_it_was_made_for(cluster: FakeCluster, partitioner: Any) -> None:
+def test_a_hash_is_used_only_with_the_partition_method_of_the_same_class(cluster: FakeCluster, partitioner: Any) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers, partitioner=partitioner()) as producer:
         chosen = {producer.send("t", b"v", b"key %d" % number).result(LIMIT).partition for number in range(20)}
         bulk = producer.send_many("t", [b"v"] * 20, keys=[b"key %d" % number for number in range(20)])
@@ -105,8 +105,8 @@ def test_a_hash_counts_only_with_the_partition_that_it_was_made_for(cluster: Fak
     assert {bulk[number].partition for number in range(20)} == {3}
 
 
-def test_figures_may_be_asked_for_while_they_are_made() -> None:
+def test_metrics_can_be_read_while_their_lock_is_held() -> None:
     with FakeCluster(brokers=1) as running, Producer(bootstrap_servers=running.bootstrap_servers) as producer:
         lock = producer._core.metrics._lock
-        with lock:  # as in a signal's handler that comes in the middle
+        with lock:  # as in a signal handler that interrupts the update
             assert "record-send-total" in producer.metrics()

@@ -1,4 +1,4 @@
-"""Bulks of a whole producer: what is refused and how it is told, waits and their ends, serializers and partitioners."""
+"""Bulks of a whole producer: refused records and their errors, waits, serializers and partitioners."""
 from __future__ import annotations
 
 import asyncio
@@ -40,7 +40,7 @@ def values_of(cluster: FakeCluster, topic: str = "orders") -> list[bytes | None]
 
 @contextlib.contextmanager
 def paused(cluster: FakeCluster) -> Iterator[None]:
-    """The broker says nothing until the block ends."""
+    """The broker sends no responses until the block ends."""
     broker = cluster.leader("orders")
     cluster.pause(broker)
     try:
@@ -50,7 +50,7 @@ def paused(cluster: FakeCluster) -> Iterator[None]:
 
 
 class ByLength:
-    """A user's partitioner, which has no place for the empty value."""
+    """A user's partitioner, which raises for the empty value."""
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Any) -> int:
         return len(value or b"") % len(partitions) if value else 1 // 0
@@ -61,13 +61,13 @@ def test_every_value_arrives_with_its_key_headers_and_timestamp(cluster: FakeClu
         deliveries = client.send_many(
             "orders", [b"a", None, bytearray(b"c")], keys=[b"k", None, b""], headers=[[("h", b"1")], None, []],
             timestamps=[5, None, 7], partition=1)
-        assert [(told.topic, told.partition, told.offset) for told in deliveries.result(10)] == [("orders", 1, at) for at in range(3)]
+        assert [(each.topic, each.partition, each.offset) for each in deliveries.result(10)] == [("orders", 1, at) for at in range(3)]
     assert [(record.key, record.value, list(record.headers)) for record in stored(cluster)] == [
         (b"k", b"a", [("h", b"1")]), (None, None, []), (b"", b"c", [])]
     assert [record.timestamp for record in stored(cluster)][::2] == [5, 7]
 
 
-def test_serializers_are_asked_for_each_record_and_refuse_only_theirs(cluster: FakeCluster) -> None:
+def test_serializers_run_for_each_record_and_refuse_single_records(cluster: FakeCluster) -> None:
     with producer(cluster, value_serializer="json", key_serializer="string") as client:
         deliveries = client.send_many("orders", [{"a": 1}, object(), [2]], keys=["x", "y", "z"])
         with pytest.raises(BulkDeliveryError) as failed:
@@ -78,7 +78,7 @@ def test_serializers_are_asked_for_each_record_and_refuse_only_theirs(cluster: F
     assert {record.key for record in stored(cluster)} == {b"x", b"z"}
 
 
-def test_a_users_partitioner_chooses_for_each_record_and_what_it_raises_is_the_cause(cluster: FakeCluster) -> None:
+def test_a_users_partitioner_runs_for_each_record_and_its_exception_is_the_cause(cluster: FakeCluster) -> None:
     with producer(cluster, partitioner=ByLength()) as client:
         deliveries = client.send_many("orders", [b"a", b"", b"abc", b"ab"])
         failed = deliveries.exception(10)
@@ -90,16 +90,16 @@ def test_a_users_partitioner_chooses_for_each_record_and_what_it_raises_is_the_c
 
 
 @pytest.mark.parametrize("by", ["arrow", "lists"])
-def test_a_topic_column_sends_each_row_to_its_topic_and_null_to_the_one_given(cluster: FakeCluster, by: str) -> None:
+def test_a_topic_column_names_each_rows_topic_and_null_means_the_argument(cluster: FakeCluster, by: str) -> None:
     data = pyarrow.table({"value": ["a", "b", "c", "d"], "to": ["bills", None, "orders", "bills"]})
     with producer(cluster, **({"value_serializer": "string"} if by == "lists" else {})) as client:
-        told = client.send_arrow("orders", data, topic_column="to").result(10)
-        assert [each.topic for each in told] == ["bills", "orders", "orders", "bills"]
+        acknowledged = client.send_arrow("orders", data, topic_column="to").result(10)
+        assert [each.topic for each in acknowledged] == ["bills", "orders", "orders", "bills"]
     assert values_of(cluster) == [b"b", b"c"]
     assert values_of(cluster, "bills") == [b"a", b"d"]
 
 
-def test_text_of_arrow_is_bytes_also_where_a_users_partitioner_is_asked_for_each_row(cluster: FakeCluster) -> None:
+def test_arrow_strings_are_sent_as_bytes_also_with_a_users_partitioner(cluster: FakeCluster) -> None:
     named = pyarrow.array([[{"key": "h", "value": "x"}], None], pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.string())])))
     data = pyarrow.table({"value": ["a", "bé"], "key": pyarrow.array(["k", None]).dictionary_encode(), "headers": named})
     with producer(cluster, partitioner=ByLength()) as client:
@@ -108,7 +108,7 @@ def test_text_of_arrow_is_bytes_also_where_a_users_partitioner_is_asked_for_each
         (b"a", b"k", [("h", b"x")]), ("bé".encode(), None, [])]
 
 
-def test_rows_of_a_topic_that_is_not_known_or_null_are_refused_and_no_others(cluster: FakeCluster) -> None:
+def test_only_rows_of_an_unknown_or_null_topic_are_refused(cluster: FakeCluster) -> None:
     data = pyarrow.table({"value": ["a", "b", "c"], "to": ["bills", "no such/topic", None]})
     with producer(cluster, max_block_ms=300) as client:
         failed = client.send_arrow(None, data, topic_column="to").exception(10)
@@ -118,7 +118,7 @@ def test_rows_of_a_topic_that_is_not_known_or_null_are_refused_and_no_others(clu
     assert values_of(cluster, "bills") == [b"a"]
 
 
-def test_serializers_see_what_arrow_holds_of_any_type(cluster: FakeCluster) -> None:
+def test_serializers_get_arrow_values_of_any_type(cluster: FakeCluster) -> None:
     data = pyarrow.table({"value": [{"n": 1}, None], "key": [7, 8], "headers": [[{"key": "h", "value": b"x"}], []],
                           "timestamp": pyarrow.array([9, 10], pyarrow.timestamp("ms"))})
     with producer(cluster, value_serializer="json", key_serializer="long") as client:
@@ -135,7 +135,7 @@ def test_serializers_see_what_arrow_holds_of_any_type(cluster: FakeCluster) -> N
     ({"values": [b"a"], "timestamps": 5}, "timestamps is int"),
     ({"values": [b"a"], "partition": -1}, "partition -1 is negative"),
 ])
-def test_columns_that_do_not_fit_are_refused_before_anything_is_queued(cluster: FakeCluster, arguments: Any, message: str) -> None:
+def test_columns_of_wrong_length_or_type_are_refused_before_anything_is_queued(cluster: FakeCluster, arguments: Any, message: str) -> None:
     with producer(cluster) as client:
         with pytest.raises((TypeError, ValueError), match=message):
             client.send_many("orders", **arguments)
@@ -143,12 +143,12 @@ def test_columns_that_do_not_fit_are_refused_before_anything_is_queued(cluster: 
     assert stored(cluster) == []
 
 
-def test_P35_an_unknown_partition_is_raised_and_nothing_was_queued(cluster: FakeCluster) -> None:
+def test_P35_an_unknown_partition_raises_and_nothing_is_queued(cluster: FakeCluster) -> None:
     with producer(cluster, max_block_ms=200) as client, pytest.raises(MetadataTimeoutError, match="partition 7 of topic 'orders'"):
         client.send_many("orders", [b"a"], partition=7)
 
 
-def test_P04_without_memory_in_time_the_rest_is_refused_by_index_and_what_is_queued_stays(cluster: FakeCluster) -> None:
+def test_P04_without_memory_in_time_the_rest_is_refused_by_index_and_queued_records_are_sent(cluster: FakeCluster) -> None:
     with producer(cluster, buffer_memory=40_000, batch_size=10_000, max_block_ms=200, linger_ms=0) as client:
         client.partitions_for("orders")
         with paused(cluster):
@@ -167,7 +167,7 @@ def test_P04_without_memory_in_time_the_rest_is_refused_by_index_and_what_is_que
     assert len(stored(cluster)) == first
 
 
-def test_a_failure_in_a_bulk_that_nobody_looked_at_is_raised_by_flush(cluster: FakeCluster) -> None:
+def test_flush_raises_failures_of_a_bulk_that_were_not_looked_at(cluster: FakeCluster) -> None:
     with producer(cluster) as client:
         bad: list[Any] = [b"a", 1, 2]
         client.send_many("orders", bad)
@@ -180,23 +180,23 @@ def test_a_failure_in_a_bulk_that_nobody_looked_at_is_raised_by_flush(cluster: F
         assert len(seen[0]) == 3
 
 
-def test_a_bulk_in_a_callback_waits_for_nothing(cluster: FakeCluster) -> None:
+def test_a_bulk_in_a_callback_never_waits(cluster: FakeCluster) -> None:
     with producer(cluster) as client:
-        told: list[Any] = []
+        errors: list[Any] = []
 
         def again(_: Any) -> None:
             deliveries = client.send_many("orders", [b"b"])
             try:
                 deliveries.result()
             except IllegalStateError as error:
-                told.append(error)
+                errors.append(error)
 
         client.send("orders", b"a", on_delivery=again)
-        eventually(lambda: bool(told), 10.0)
+        eventually(lambda: bool(errors), 10.0)
     assert values_of(cluster) == [b"a", b"b"]
 
 
-def test_arrow_timestamps_that_milliseconds_cannot_count_are_refused_by_index_and_do_not_become_other_moments(cluster: FakeCluster) -> None:
+def test_arrow_timestamps_out_of_range_in_ms_are_refused_by_index_and_never_wrap(cluster: FakeCluster) -> None:
     moments = pyarrow.array([7, 2**62, None, 2**63 - 1, -(2**63)], pyarrow.int64()).cast(pyarrow.timestamp("s"))
     with producer(cluster) as client:
         deliveries = client.send_arrow("orders", pyarrow.table({"value": ["a"] * 5, "timestamp": moments}))
@@ -232,7 +232,7 @@ def test_P08_close_ends_a_bulk_that_waits_for_memory_and_refuses_its_rest(cluste
     assert all(isinstance(cause, ClientClosedError) for cause in failed.errors.values())
 
 
-def test_an_async_bulk_that_is_cancelled_says_how_far_it_came_and_what_was_queued_is_delivered(cluster: FakeCluster) -> None:
+def test_a_cancelled_async_bulk_notes_the_index_it_reached_and_queued_records_are_delivered(cluster: FakeCluster) -> None:
     async def main() -> str:
         async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=40_000, batch_size=10_000) as client:
             await client.partitions_for("orders")
@@ -257,12 +257,11 @@ def test_an_async_bulk_that_is_cancelled_says_how_far_it_came_and_what_was_queue
     assert f"interrupted at the record at index {count}:" in note
 
 
-def test_an_async_bulk_is_awaited_for_its_outcome(cluster: FakeCluster) -> None:
+def test_awaiting_an_async_bulk_returns_its_outcome(cluster: FakeCluster) -> None:
     async def main() -> None:
         async with AsyncProducer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=50_000, batch_size=5_000) as client:
             deliveries = await client.send_many("orders", [b"%d" % at for at in range(20_000)])
-            told = await deliveries
-            assert len(told) == 20_000
+            assert len(await deliveries) == 20_000
             deliveries = await client.send_arrow("bills", pyarrow.table({"value": ["a", "b"]}))
             assert [each.offset for each in await deliveries] == [0, 1]
 

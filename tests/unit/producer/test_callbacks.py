@@ -1,4 +1,4 @@
-"""Where users' callbacks run: on one thread or on the loop, whatever they raise, and none is forgotten."""
+"""Delivery callbacks run on one thread or on the loop, each once, also when another one raises."""
 from __future__ import annotations
 
 import asyncio
@@ -39,7 +39,7 @@ def raising(error: BaseException) -> Callable[[object], None]:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), ValueError("x")], ids=repr)
-def test_P23_whatever_a_callback_raises_the_next_ones_run_on_the_same_thread(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+def test_P23_after_a_callback_that_raises_the_next_ones_run_on_the_same_thread(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     observer = ThreadObserver("callbacks")
     delivery, result = batch(observer)
     threads: list[str] = []
@@ -51,7 +51,7 @@ def test_P23_whatever_a_callback_raises_the_next_ones_run_on_the_same_thread(err
     assert [record.message for record in caplog.records] == [RAISED]
 
 
-def test_a_callback_added_while_the_thread_ends_is_run_all_the_same() -> None:
+def test_a_callback_added_while_the_thread_ends_still_runs() -> None:
     observer = ThreadObserver("callbacks")
     delivery, result = batch(observer)
     running, go_on, ran = threading.Event(), threading.Event(), threading.Event()
@@ -61,14 +61,14 @@ def test_a_callback_added_while_the_thread_ends_is_run_all_the_same() -> None:
     assert running.wait(20)
     closing = threading.Thread(target=observer.close, args=(None,))
     closing.start()
-    eventually(lambda: observer._work.qsize() == 1)  # the end is in line
+    eventually(lambda: observer._work.qsize() == 1)  # the end is queued
     delivery.add_done_callback(lambda _: ran.set())
     go_on.set()
     closing.join()
     assert ran.is_set()
 
 
-def test_after_the_end_a_callback_runs_at_once_where_it_is_added() -> None:
+def test_after_close_a_callback_runs_at_once_in_the_thread_that_adds_it() -> None:
     observer = ThreadObserver("callbacks")
     delivery, result = batch(observer)
     result.complete(0)
@@ -79,7 +79,7 @@ def test_after_the_end_a_callback_runs_at_once_where_it_is_added() -> None:
     assert "callbacks" not in {each.name for each in threading.enumerate()}
 
 
-def test_P23_an_async_callback_that_raises_what_is_no_Exception_hinders_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_P23_an_async_callback_that_raises_a_BaseException_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         delivery, result = batch(LoopObserver())
         seen: list[Delivery] = []
@@ -92,41 +92,41 @@ def test_P23_an_async_callback_that_raises_what_is_no_Exception_hinders_no_other
     assert [record.message for record in caplog.records] == [RAISED]
 
 
-def test_an_async_callback_that_ends_the_program_ends_it_through_the_loop_and_not_in_the_middle_of_an_answer() -> None:
-    told: list[bool] = []
+def test_SystemExit_of_an_async_callback_is_raised_by_the_loop_after_the_response_was_handled() -> None:
+    completed: list[bool] = []
 
     async def test() -> None:
         delivery, result = batch(LoopObserver())
         delivery.add_done_callback(lambda _: sys.exit(3))
-        told.append(result.complete(0))
+        completed.append(result.complete(0))
         await asyncio.Event().wait()
 
     with pytest.raises(SystemExit, match="3"):
         asyncio.run(test())
-    assert told == [True]
+    assert completed == [True]
 
 
-def test_a_callback_of_an_async_producer_that_ends_the_program_where_no_loop_runs_ends_it_there() -> None:
+def test_SystemExit_of_an_async_callback_added_outside_of_a_loop_is_raised_there() -> None:
     delivery, result = batch(LoopObserver())
     result.complete(0)
     with pytest.raises(SystemExit, match="3"):
         delivery.add_done_callback(lambda _: sys.exit(3))
 
 
-def test_awaiting_again_and_again_leaves_nothing_behind() -> None:
+def test_awaiting_a_delivery_repeatedly_leaks_no_callbacks() -> None:
     async def test() -> None:
         delivery, result = batch(LoopObserver())
-        await impatiently(delivery, 10)
+        await await_without_time(delivery, 10)
         before = functions()
-        await impatiently(delivery, 100)
-        assert functions() < before + 50  # each await would leave one; those of earlier tests may go meanwhile
+        await await_without_time(delivery, 100)
+        assert functions() < before + 50  # each await would leak one; functions of earlier tests may be freed meanwhile
         asyncio.get_running_loop().call_soon(result.complete, 7)
         assert (await delivery).offset == 7
 
     asyncio.run(test())
 
 
-async def impatiently(delivery: Delivery, times: int) -> None:
+async def await_without_time(delivery: Delivery, times: int) -> None:
     for _ in range(times):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0):
@@ -138,7 +138,7 @@ def functions() -> int:
     return sum(inspect.isfunction(each) for each in gc.get_objects())
 
 
-def test_a_callback_that_outlives_the_close_is_named_and_does_its_work(caplog: pytest.LogCaptureFixture) -> None:
+def test_close_warns_about_a_callback_that_still_runs_and_lets_it_finish(caplog: pytest.LogCaptureFixture) -> None:
     observer = ThreadObserver("callbacks")
     delivery, result = batch(observer)
     go_on, ran = threading.Event(), threading.Event()

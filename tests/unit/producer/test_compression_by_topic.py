@@ -1,4 +1,4 @@
-"""compression_by_topic: some topics are compressed in another way than the rest, with the level of their codec."""
+"""compression_by_topic: some topics have a codec of their own, with that codec's level."""
 from __future__ import annotations
 
 import threading
@@ -56,7 +56,7 @@ def test_large_batches_of_a_topic_with_a_codec_are_compressed_by_a_worker_and_th
             assert any(thread.name.startswith("pyclient-seal") for thread in threading.enumerate()) is works
 
 
-def test_it_may_be_written_as_a_text_as_properties_files_have_it() -> None:
+def test_the_option_may_be_a_string_as_in_properties_files() -> None:
     config = ProducerConfig.parse({"compression.by.topic": " logs : ZSTD, events:none,"})
     assert dict(config.compression_by_topic) == {"logs": "zstd", "events": "none"}
     assert ProducerConfig.parse({"compression_by_topic": {"logs": "gzip"}}).compression_by_topic == (("logs", "gzip"),)
@@ -64,12 +64,12 @@ def test_it_may_be_written_as_a_text_as_properties_files_have_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["zstd", "logs:brotli", {"logs": 3}, {"": "zstd"}, {7: "zstd"}, ["zstd"], 7, "logs:zstd:9"])
-def test_what_is_no_codec_of_a_topic_is_refused_by_name(wrong: object) -> None:
+def test_an_unknown_codec_of_a_topic_is_refused_by_name(wrong: object) -> None:
     with pytest.raises(ConfigurationError, match="compression_by_topic"):
         ProducerConfig.parse({"compression_by_topic": wrong})
 
 
-def test_a_config_with_it_can_still_be_hashed_and_compared() -> None:
+def test_a_config_with_the_option_can_be_hashed_and_compared() -> None:
     one, other = (ProducerConfig.parse({"compression_by_topic": {"logs": "zstd"}}) for _ in range(2))
     assert one == other
     assert hash(one) == hash(other)

@@ -1,4 +1,4 @@
-"""Interceptors see every record before it is serialized and every outcome, in order; what they raise harms no record."""
+"""Interceptors see every record before it is serialized and every outcome, in order; their errors lose no record."""
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +25,7 @@ Outcome = tuple[RecordMetadata | None, Exception | None]
 
 
 class Watching:
-    """Remembers what it saw, and on which thread."""
+    """Records what it saw, and on which thread."""
 
     def __init__(self, name: str = "", log: list[Any] | None = None) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Watching:
 
 
 class Raising(Watching):
-    """Cannot do anything."""
+    """Every method raises."""
 
     def on_send(self, topic: str, key: Any, value: Any, headers: Headers) -> tuple[Any, Any, Headers]:
         raise LookupError("on_send")
@@ -59,7 +59,7 @@ class Raising(Watching):
 
 
 class ByName(Watching):
-    """Named by a text, made without arguments; found again here."""
+    """Named by a string and created without arguments; the instances are kept in `made`."""
 
     made: ClassVar[list[ByName]] = []
 
@@ -77,7 +77,7 @@ def stored(cluster: FakeCluster, topic: str = "t") -> list[tuple[bytes | None, l
     return [(record.value, list(record.headers)) for record in cluster.records(topic)]
 
 
-def test_each_sees_what_the_one_before_made_of_the_record_and_it_is_serialized_after_the_last(fake_cluster: FakeCluster) -> None:
+def test_each_interceptor_gets_the_record_from_the_previous_one_and_serializers_run_last(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     seen: list[Any] = []
     with producing(fake_cluster, Watching("a", seen), Watching("b", seen)) as producer:
@@ -106,12 +106,12 @@ class NoOutcomes:
 
 
 @pytest.mark.parametrize("wrong", [object(), NoOutcomes(), "no.such.module:Class", "unregistered"])
-def test_what_is_no_interceptor_is_refused_before_the_producer_opens(wrong: object) -> None:
+def test_an_object_that_is_no_interceptor_is_refused_before_the_producer_opens(wrong: object) -> None:
     with pytest.raises(ConfigurationError, match=r"interceptor"):
         Producer(bootstrap_servers="localhost:1", interceptors=[wrong])
 
 
-def test_what_one_raises_is_logged_with_its_name_and_the_record_goes_on_as_it_was(
+def test_an_interceptors_exception_is_logged_with_its_name_and_the_record_is_sent_unchanged(
         fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     fake_cluster.create_topic("t")
     last = Watching("z")
@@ -124,7 +124,7 @@ def test_what_one_raises_is_logged_with_its_name_and_the_record_goes_on_as_it_wa
     assert all(f"{__name__}.Raising" in record.getMessage() for record in raised)
 
 
-def test_what_is_no_record_counts_as_raised(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_return_value_that_is_no_record_counts_as_an_exception(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     class Forgetful(Watching):
         def on_send(self, *record: Any) -> Any:
             return None
@@ -143,20 +143,20 @@ def test_P23_every_record_is_acknowledged_once_in_the_order_of_its_partition(fak
         sent = [producer.send("t", number, partition=number % 3) for number in range(3000)]
         producer.flush()
         expected = [each.result(0) for each in sent]
-    told = [metadata for metadata, error in watching.outcomes if metadata is not None and error is None]
-    assert len(told) == len(watching.outcomes) == 3000
+    acknowledged = [metadata for metadata, error in watching.outcomes if metadata is not None and error is None]
+    assert len(acknowledged) == len(watching.outcomes) == 3000
     for partition in range(3):
-        assert [each for each in told if each.partition == partition] == expected[partition::3]
+        assert [each for each in acknowledged if each.partition == partition] == expected[partition::3]
     assert watching.threads == {"pyclient-callbacks"}
 
 
-def test_an_interceptor_is_told_before_the_records_own_callback(fake_cluster: FakeCluster) -> None:
+def test_on_acknowledgement_runs_before_the_records_own_callback(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
-    watching, told = Watching(), list[int]()
+    watching, counts = Watching(), list[int]()
     with producing(fake_cluster, watching) as producer:
         for _ in range(100):
-            producer.send("t", "x", on_delivery=lambda _: told.append(len(watching.outcomes)))
-    assert told == list(range(1, 101))
+            producer.send("t", "x", on_delivery=lambda _: counts.append(len(watching.outcomes)))
+    assert counts == list(range(1, 101))
 
 
 def test_an_interceptor_that_saw_a_failure_does_not_keep_flush_from_raising_it(fake_cluster: FakeCluster) -> None:
@@ -183,7 +183,7 @@ def misplaced(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize(("send", "error"), [(unserializable, TypeError), (too_large, RecordTooLargeError), (misplaced, ValueError)])
-def test_a_record_that_send_refuses_is_told_with_its_error_once(
+def test_a_record_that_send_refuses_is_reported_once_with_its_error(
         fake_cluster: FakeCluster, send: Callable[[Producer], None], error: type[Exception]) -> None:
     fake_cluster.create_topic("t")
     watching = Watching()
@@ -195,7 +195,7 @@ def test_a_record_that_send_refuses_is_told_with_its_error_once(
     assert [error for _, error in watching.outcomes[1:]] == [None]
 
 
-def test_close_is_told_once_behind_the_last_outcome(fake_cluster: FakeCluster) -> None:
+def test_close_runs_once_after_the_last_outcome(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     watching = Watching("w")
     producer = producing(fake_cluster, watching)
@@ -230,7 +230,7 @@ def test_an_interceptor_may_close_the_producer_while_a_record_is_sent(fake_clust
     assert [type(error) for _, error in watching.outcomes] == [type(None), ClientClosedError]
 
 
-def test_an_interceptor_that_is_told_an_outcome_may_close_without_waiting_only(fake_cluster: FakeCluster) -> None:
+def test_on_acknowledgement_may_close_the_producer_only_without_waiting(fake_cluster: FakeCluster) -> None:
     class Closing(Watching):
         def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
             super().on_acknowledgement(metadata, error)
@@ -251,7 +251,7 @@ def test_an_interceptor_that_is_told_an_outcome_may_close_without_waiting_only(f
         producer.send("t", "y")
 
 
-def test_the_async_producers_interceptors_do_the_same_on_its_loop(fake_cluster: FakeCluster) -> None:
+def test_an_async_producers_interceptors_run_on_its_loop(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     first, last = Watching("a"), Watching("b")
 
@@ -272,7 +272,7 @@ def test_the_async_producers_interceptors_do_the_same_on_its_loop(fake_cluster: 
     assert last.log[-1] == ("b", "closed", 3)
 
 
-def test_a_send_that_is_cancelled_is_told_as_not_queued(fake_cluster: FakeCluster) -> None:
+def test_a_cancelled_send_is_reported_as_not_queued(fake_cluster: FakeCluster) -> None:
     fake_cluster.pause(1)
     watching = Watching()
 
@@ -291,7 +291,7 @@ def test_a_send_that_is_cancelled_is_told_as_not_queued(fake_cluster: FakeCluste
     assert "nothing was queued" in str(error)
 
 
-def test_interceptors_see_each_record_of_a_bulk_and_it_is_serialized_after_the_last(fake_cluster: FakeCluster) -> None:
+def test_interceptors_see_each_record_of_a_bulk_before_it_is_serialized(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     seen: list[Any] = []
     with producing(fake_cluster, Watching("a", seen), Watching("b", seen)) as producer:
@@ -304,7 +304,7 @@ def test_interceptors_see_each_record_of_a_bulk_and_it_is_serialized_after_the_l
         (b"7ab", [("h", None), ("a", b""), ("b", b"")]), (b"8ab", [("a", b""), ("b", b"")]), (b"9ab", [("a", b""), ("b", b"")])]
 
 
-def test_interceptors_are_told_the_topic_of_each_row_also_of_those_that_are_not_known(fake_cluster: FakeCluster) -> None:
+def test_on_send_gets_the_topic_of_each_row_also_an_unknown_one(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     fake_cluster.create_topic("u")
     watching = Watching()
@@ -315,22 +315,22 @@ def test_interceptors_are_told_the_topic_of_each_row_also_of_those_that_are_not_
     assert sorted(type(error).__name__ for _, error in watching.outcomes) == ["InvalidTopicError", "NoneType", "NoneType"]
 
 
-def test_P23_every_record_of_a_bulk_is_told_once_in_the_order_of_its_partition_and_before_the_bulk(fake_cluster: FakeCluster) -> None:
+def test_P23_every_record_of_a_bulk_is_acknowledged_once_in_order_and_before_the_bulk(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t", partitions=3)
-    watching, told = Watching(), list[int]()
+    watching, counts = Watching(), list[int]()
     keys = [b"%d" % number for number in range(3000)]
     with producing(fake_cluster, watching, batch_size=1000) as producer:
         bulk = producer.send_many("t", range(3000), keys=keys, timestamps=range(3000))
-        bulk.add_done_callback(lambda _: told.append(len(watching.outcomes)))
+        bulk.add_done_callback(lambda _: counts.append(len(watching.outcomes)))
         expected = list(bulk.result(20))
-    assert told == [3000]
+    assert counts == [3000]
     acknowledged = [metadata for metadata, error in watching.outcomes if metadata is not None and error is None]
     for partition in range(3):
         assert [each for each in acknowledged if each.partition == partition] == [each for each in expected if each.partition == partition]
     assert watching.threads == {"pyclient-callbacks"}
 
 
-def test_a_record_of_a_bulk_that_is_refused_is_told_with_its_error_once(fake_cluster: FakeCluster) -> None:
+def test_a_refused_record_of_a_bulk_is_reported_once_with_its_error(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     watching = Watching()
     with producing(fake_cluster, watching) as producer:
@@ -343,7 +343,7 @@ def test_a_record_of_a_bulk_that_is_refused_is_told_with_its_error_once(fake_clu
     assert len(watching.outcomes) == 3
 
 
-def test_P04_records_of_a_bulk_that_find_no_memory_in_time_are_told_once_if_they_were_shown(fake_cluster: FakeCluster) -> None:
+def test_P04_records_of_a_bulk_without_memory_are_reported_once_if_on_send_saw_them(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     watching = Watching()
     with producing(fake_cluster, watching, buffer_memory=40_000, batch_size=10_000, max_block_ms=100) as producer:
@@ -356,10 +356,10 @@ def test_P04_records_of_a_bulk_that_find_no_memory_in_time_are_told_once_if_they
     refused = [error for _, error in watching.outcomes if isinstance(error, BufferExhaustedError)]
     assert len(watching.outcomes) == len(watching.log) - 1  # the last is the close
     assert len(watching.outcomes) - len(refused) == 5_000 - len(failed.errors)
-    assert 0 < len(refused) < len(failed.errors)  # what is behind them was neither shown nor queued
+    assert 0 < len(refused) < len(failed.errors)  # the records after them were neither intercepted nor queued
 
 
-def test_a_bulk_that_is_cancelled_tells_what_was_shown_and_not_queued(fake_cluster: FakeCluster) -> None:
+def test_a_cancelled_bulk_reports_the_records_that_on_send_saw_and_that_are_not_queued(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     watching = Watching()
 
@@ -380,10 +380,10 @@ def test_a_bulk_that_is_cancelled_tells_what_was_shown_and_not_queued(fake_clust
     assert sum("nothing was queued" in str(error) for _, error in watching.outcomes) == 500 - len(stored(fake_cluster))
 
 
-def test_P20_P24_each_record_of_a_batch_is_told_its_own_fate_also_when_it_travelled_in_parts() -> None:
-    told: list[Outcome] = []
+def test_P20_P24_each_record_of_a_split_batch_is_reported_with_its_own_outcome() -> None:
+    outcomes: list[Outcome] = []
     buffers = accumulator(Clock(), topic="t")
-    buffers.on_outcome = lambda metadata, error: told.append((metadata, error))
+    buffers.on_outcome = lambda metadata, error: outcomes.append((metadata, error))
     queues = buffers.topic("t")
     assert queues is not None
     for _ in range(3):
@@ -392,5 +392,5 @@ def test_P20_P24_each_record_of_a_batch_is_told_its_own_fate_also_when_it_travel
     first, rest = batch.result.split([1, 2])
     rest.fail(KafkaError("its batch's"), {1: KafkaError("its own")})
     first.complete(40)
-    assert told[0] == (RecordMetadata("t", 0, 40, 7), None)
-    assert [(metadata, str(error)) for metadata, error in told[1:]] == [(None, "its batch's"), (None, "its own")]
+    assert outcomes[0] == (RecordMetadata("t", 0, 40, 7), None)
+    assert [(metadata, str(error)) for metadata, error in outcomes[1:]] == [(None, "its batch's"), (None, "its own")]

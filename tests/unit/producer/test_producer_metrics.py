@@ -1,4 +1,4 @@
-"""A producer's figures are what was sent: compared with the requests that a fake cluster got."""
+"""A producer's metrics, compared with the requests that a fake cluster received."""
 from __future__ import annotations
 
 import threading
@@ -24,11 +24,11 @@ def producing(cluster: FakeCluster, **options: Any) -> Producer:
 
 
 def batch_sizes(cluster: FakeCluster) -> list[int]:
-    """The size of every batch that the brokers were sent."""
+    """The size of every batch that the brokers received."""
     return [len(part.records) for asked in cluster.requests("Produce") for topic in asked.body.topic_data for part in topic.partition_data]
 
 
-def test_after_known_traffic_every_total_is_what_the_brokers_got(fake_cluster: FakeCluster) -> None:
+def test_every_total_equals_what_the_brokers_received(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("a", partitions=2)
     fake_cluster.create_topic("b")
     with producing(fake_cluster) as producer:
@@ -59,7 +59,7 @@ def test_after_known_traffic_every_total_is_what_the_brokers_got(fake_cluster: F
     assert 0 <= figures["metadata-age"] < 60
 
 
-def test_rates_are_those_of_the_totals(fake_cluster: FakeCluster) -> None:
+def test_rates_follow_the_totals(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     with producing(fake_cluster, metrics_sample_window_ms=100_000) as producer:
         for _ in range(1000):
@@ -105,7 +105,7 @@ def expiring(producer: Producer, cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("end", [failing, closing, expiring])
-def test_every_record_that_failed_is_counted_whoever_gave_it_up(
+def test_every_failed_record_is_counted_however_it_failed(
         fake_cluster: FakeCluster, end: Callable[[Producer, FakeCluster], None]) -> None:
     fake_cluster.create_topic("t")
     producer = producing(fake_cluster, linger_ms=100, request_timeout_ms=400, delivery_timeout_ms=500)
@@ -119,7 +119,7 @@ def test_every_record_that_failed_is_counted_whoever_gave_it_up(
     producer.close(0)
 
 
-def test_the_compression_rate_is_told_by_topic(fake_cluster: FakeCluster) -> None:
+def test_the_compression_rate_is_measured_by_topic(fake_cluster: FakeCluster) -> None:
     for name in ("zeros", "plain"):
         fake_cluster.create_topic(name)
     with producing(fake_cluster, compression_by_topic={"zeros": "zstd"}) as producer:
@@ -133,7 +133,7 @@ def test_the_compression_rate_is_told_by_topic(fake_cluster: FakeCluster) -> Non
 
 
 @pytest.mark.fake_kafka(message_max_bytes=20_000)
-def test_P20_a_batch_that_travelled_on_in_parts_is_counted_and_its_records_once(fake_cluster: FakeCluster) -> None:
+def test_P20_a_split_batch_is_counted_and_its_records_are_counted_once(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     with producing(fake_cluster) as producer:
         for _ in range(30):
@@ -145,7 +145,7 @@ def test_P20_a_batch_that_travelled_on_in_parts_is_counted_and_its_records_once(
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_the_buffers_figures_are_back_to_all_of_it_when_the_producer_is_idle(fake_cluster: FakeCluster, codec: str) -> None:
+def test_all_buffer_memory_is_available_again_when_the_producer_is_idle(fake_cluster: FakeCluster, codec: str) -> None:
     fake_cluster.create_topic("t", partitions=4)
     with producing(fake_cluster, buffer_memory=MIB, compression_type=codec, linger_ms=0) as producer:
         assert producer.metrics()["buffer-available-bytes"] == MIB
@@ -193,7 +193,7 @@ def test_blocked_senders_are_counted_and_their_waits_add_up(fake_cluster: FakeCl
     assert figures["buffer-exhausted-total"] == 0
 
 
-def test_a_record_that_finds_no_room_is_counted_and_nobody_waits_any_more(fake_cluster: FakeCluster) -> None:
+def test_a_record_without_memory_is_counted_and_leaves_no_waiter(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     with producing(fake_cluster, buffer_memory=MIB, linger_ms=0, max_block_ms=50) as producer:
         producer.partitions_for("t")
@@ -252,7 +252,7 @@ def test_P04_each_record_of_a_bulk_that_found_no_memory_is_counted(fake_cluster:
     assert figures["waiting-threads"] == 0
 
 
-def test_M09_the_silence_that_brokers_ask_for_is_told(fake_cluster: FakeCluster) -> None:
+def test_M09_the_throttle_time_of_brokers_is_measured(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     with producing(fake_cluster) as producer:
         producer.send("t", b"x")
@@ -262,7 +262,7 @@ def test_M09_the_silence_that_brokers_ask_for_is_told(fake_cluster: FakeCluster)
     assert figures["produce-throttle-time-avg"] == figures["produce-throttle-time-max"] == 40
 
 
-def test_the_latency_of_a_slow_broker_is_told_in_milliseconds(fake_cluster: FakeCluster) -> None:
+def test_the_latency_of_a_slow_broker_is_measured_in_milliseconds(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     with producing(fake_cluster) as producer:
         with fake_cluster.intercept(Delay(0.1), "Produce", times=1):
@@ -272,7 +272,7 @@ def test_the_latency_of_a_slow_broker_is_told_in_milliseconds(fake_cluster: Fake
     assert 100 <= figures["request-latency-max{node=1}"] < 30_000
 
 
-def test_figures_cost_the_same_for_one_record_as_for_a_thousand(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_cost_the_same_for_one_record_as_for_a_thousand(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_cluster.create_topic("t")
     updates: list[object] = []
     for name in ("add", "samples"):

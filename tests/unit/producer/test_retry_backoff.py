@@ -1,4 +1,4 @@
-"""`retry_backoff` takes any tenacity wait, and the producer waits as it says (P13)."""
+"""`retry_backoff` takes any tenacity wait, and the producer waits that long (P13)."""
 from __future__ import annotations
 
 import time
@@ -20,7 +20,7 @@ NOT_ENOUGH_REPLICAS = 19
 
 
 class Request(wait_base):
-    """Remembers what it was asked and gives what it was told to."""
+    """Records its calls and returns the given seconds."""
 
     def __init__(self, *seconds: float) -> None:
         self.seconds = seconds
@@ -62,7 +62,7 @@ def test_P13_the_producer_waits_as_long_as_the_users_wait_says_by_attempt_and_er
     wait_random_exponential(0.001, 0.01), wait_exponential_jitter(max=0.01), wait_chain(wait_fixed(0.01), wait_none()),
     wait_fixed(0.005) + wait_random(0, 0.005), wait_exception(lambda error: 0.001 if isinstance(error, NotEnoughReplicasError) else 0.01),
 ], ids=lambda wait: type(wait).__name__)
-def test_P13_any_wait_of_tenacity_will_do(fake_cluster: FakeCluster, wait: wait_base, caplog: pytest.LogCaptureFixture) -> None:
+def test_P13_every_wait_of_tenacity_is_accepted(fake_cluster: FakeCluster, wait: wait_base, caplog: pytest.LogCaptureFixture) -> None:
     assert len(tries(fake_cluster, wait, 2)) == 3
     assert not [record for record in caplog.records if "retry_backoff" in record.getMessage()]
 

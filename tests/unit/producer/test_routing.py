@@ -1,4 +1,4 @@
-"""From a record to its partition: what a partitioner may say, and what is refused; and what a topic's state means for its memory."""
+"""A partitioner's choices: accepted, refused, STICKY; and the memory limit of partitions without a leader."""
 from __future__ import annotations
 
 import pytest
@@ -16,8 +16,8 @@ from pyclient.codec.apis import Api
 UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
-class Says:
-    """A partitioner with one answer."""
+class Constant:
+    """A partitioner that always returns *number*."""
 
     def __init__(self, number: object) -> None:
         self.number = number
@@ -33,29 +33,29 @@ def route(partitioner: object, key: bytes | None = b"key") -> int:
     return router.partition(queues, key, None, None)
 
 
-def test_a_partitioner_leaves_the_choice_by_STICKY() -> None:
-    assert route(Says(2)) == 2
-    assert route(Says(STICKY)) == STICKY
+def test_STICKY_leaves_the_choice_to_the_client() -> None:
+    assert route(Constant(2)) == 2
+    assert route(Constant(STICKY)) == STICKY
     assert route("murmur3", None) == STICKY
 
 
 @pytest.mark.parametrize("number", [-1, 3, None, 1.0, "1"])
-def test_what_is_no_partition_is_refused_also_a_minus_one_that_nobody_called_STICKY(number: object) -> None:
-    with pytest.raises(ValueError, match=r"Says chose partition .* of topic 'orders', which has 3"):
-        route(Says(number))
+def test_a_number_out_of_range_is_refused_also_a_minus_one_that_is_not_STICKY(number: object) -> None:
+    with pytest.raises(ValueError, match=r"Constant chose partition .* of topic 'orders', which has 3"):
+        route(Constant(number))
 
 
-def test_the_partitions_of_a_deleted_topic_have_no_leader_to_count_on() -> None:
-    """Else what waits for them could take all of the memory, until it expires."""
+def test_partitions_of_a_deleted_topic_hold_at_most_half_of_the_memory() -> None:
+    """Otherwise their batches could fill the buffer until they expire."""
     core = ProducerCore(ProducerConfig.parse(None, {"bootstrap_servers": "host:1", "buffer_memory": 8192, "batch_size": 1024}), LoopObserver())
 
-    def tell(error: int) -> None:
-        told = topic("t", error=error) if error else topic("t", 1)
-        clusters.append(clusters[-1].updated(answer(Api.METADATA, 13, **view(told))))
+    def update_metadata(error: int) -> None:
+        metadata = topic("t", error=error) if error else topic("t", 1)
+        clusters.append(clusters[-1].updated(answer(Api.METADATA, 13, **view(metadata))))
         core.on_cluster(clusters[-1])
 
     clusters = [Cluster()]
-    tell(0)
+    update_metadata(0)
     queues = core.accumulator.topic("t")
     assert queues is not None
 
@@ -64,7 +64,7 @@ def test_the_partitions_of_a_deleted_topic_have_no_leader_to_count_on() -> None:
             pass
         return core.accumulator.pool.used
 
-    tell(UNKNOWN_TOPIC_OR_PARTITION)
+    update_metadata(UNKNOWN_TOPIC_OR_PARTITION)
     assert fill() <= 8192 // 2
-    tell(0)
+    update_metadata(0)
     assert fill() > 8192 // 2

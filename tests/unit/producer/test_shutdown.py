@@ -1,4 +1,4 @@
-"""How a producer ends, whatever goes on meanwhile: what flush and close wait for, whom they wake, what is said."""
+"""How a producer ends: what flush and close wait for, which waiters they wake, forks, and what is logged."""
 from __future__ import annotations
 
 import asyncio
@@ -46,7 +46,7 @@ def apart(fake_cluster: FakeCluster) -> FakeCluster:
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
-    """Threads for what blocks."""
+    """Threads for blocking calls."""
     with ThreadPoolExecutor(8) as made:
         yield made
 
@@ -55,7 +55,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 @two_brokers
-def test_flush_waits_for_what_was_sent_before_it_and_not_for_what_came_later(apart: FakeCluster, pool: ThreadPoolExecutor) -> None:
+def test_flush_waits_for_earlier_records_and_not_for_later_ones(apart: FakeCluster, pool: ThreadPoolExecutor) -> None:
     with producing(apart) as producer:
         apart.pause(1)
         apart.pause(2)
@@ -85,7 +85,7 @@ def test_flush_waits_for_every_partition_and_for_retries(apart: FakeCluster) -> 
 
 
 @two_brokers
-def test_close_delivers_within_its_timeout_and_fails_the_rest_with_what_to_do(apart: FakeCluster) -> None:
+def test_close_delivers_within_its_timeout_and_the_error_of_the_rest_names_the_cure(apart: FakeCluster) -> None:
     producer = producing(apart, linger_ms=60_000)
     apart.pause(2)
     fine, stuck = (producer.send("t", b"x", partition=partition) for partition in (0, 1))
@@ -102,7 +102,7 @@ def test_close_delivers_within_its_timeout_and_fails_the_rest_with_what_to_do(ap
 
 
 def blocked_senders(producer: Producer, pool: ThreadPoolExecutor, count: int) -> list[Future[Delivery]]:
-    """Fill the buffer; then so many threads wait for room, and one for a topic."""
+    """Fill the buffer; then *count* threads wait for memory, and one for a topic."""
     while producer.metrics()["buffer-available-bytes"] > 200_000:
         producer.send("t", bytes(200_000))
     waiting = [pool.submit(producer.send, "t", bytes(200_000)) for _ in range(count)]
@@ -112,7 +112,7 @@ def blocked_senders(producer: Producer, pool: ThreadPoolExecutor, count: int) ->
 
 
 @pytest.mark.parametrize("timeout", [0, 0.2])
-def test_P08_close_wakes_senders_that_wait_for_room_or_for_a_topic_and_says_closed(
+def test_P08_close_wakes_senders_that_wait_for_memory_or_a_topic_with_ClientClosedError(
         fake_cluster: FakeCluster, pool: ThreadPoolExecutor, timeout: float) -> None:
     fake_cluster.create_topic("t")
     producer = producing(fake_cluster, buffer_memory=MIB)
@@ -127,7 +127,7 @@ def test_P08_close_wakes_senders_that_wait_for_room_or_for_a_topic_and_says_clos
     eventually(lambda: producer.metrics()["buffer-available-bytes"] == MIB)
 
 
-def test_P08_closing_an_async_producer_wakes_tasks_that_wait_for_room(fake_cluster: FakeCluster) -> None:
+def test_P08_closing_an_async_producer_wakes_tasks_that_wait_for_memory(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
 
     async def main() -> None:
@@ -160,7 +160,7 @@ def test_close_ends_a_flush_of_another_thread(fake_cluster: FakeCluster, pool: T
     assert isinstance(flushing.exception(LIMIT_S), ClientClosedError)
 
 
-def test_of_many_that_close_at_once_one_is_told_what_failed_and_all_come_back(fake_cluster: FakeCluster, pool: ThreadPoolExecutor) -> None:
+def test_of_several_concurrent_closes_one_raises_the_failures_and_all_return(fake_cluster: FakeCluster, pool: ThreadPoolExecutor) -> None:
     fake_cluster.create_topic("t")
     producer = producing(fake_cluster)
     fake_cluster.pause(1)
@@ -175,7 +175,7 @@ def test_of_many_that_close_at_once_one_is_told_what_failed_and_all_come_back(fa
 
 
 @pytest.mark.parametrize("call", ["flush", "close"])
-def test_a_delivery_callback_may_neither_flush_nor_close_with_waiting_and_others_still_run(fake_cluster: FakeCluster, call: str) -> None:
+def test_a_delivery_callback_may_not_wait_in_flush_or_close_and_other_callbacks_still_run(fake_cluster: FakeCluster, call: str) -> None:
     fake_cluster.create_topic("t")
     raised: list[BaseException] = []
 
@@ -191,7 +191,7 @@ def test_a_delivery_callback_may_neither_flush_nor_close_with_waiting_and_others
         eventually(lambda: len(raised) == 3)
 
 
-def test_a_delivery_callback_that_closes_at_once_ends_senders_that_wait(fake_cluster: FakeCluster, pool: ThreadPoolExecutor) -> None:
+def test_close_0_in_a_delivery_callback_ends_senders_that_wait(fake_cluster: FakeCluster, pool: ThreadPoolExecutor) -> None:
     fake_cluster.create_topic("t", partitions=1)
     producer = producing(fake_cluster, buffer_memory=MIB)
     gate = threading.Event()
@@ -217,15 +217,15 @@ from pyclient import Producer
 from pyclient.errors import ClientForkedError
 from pyclient.testing import FakeCluster
 
-class Told:
+class Closing:
     def on_send(self, topic, key, value, headers): return key, value, headers
     def on_acknowledgement(self, metadata, error): assert os.getpid() == parent
-    def close(self): print("told of the end in", "the parent" if os.getpid() == parent else "the child", flush=True)
+    def close(self): print("closed in", "the parent" if os.getpid() == parent else "the child", flush=True)
 
 parent = os.getpid()
 with FakeCluster() as cluster:
     cluster.create_topic("t")
-    producer = Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=1 << 20, linger_ms=0, interceptors=[Told()])
+    producer = Producer(bootstrap_servers=cluster.bootstrap_servers, buffer_memory=1 << 20, linger_ms=0, interceptors=[Closing()])
     producer.send("t", b"x").result(20)
     cluster.pause(1)
     while producer.metrics()["buffer-available-bytes"] > 200_000:
@@ -254,10 +254,10 @@ with FakeCluster() as cluster:
 
 
 @linux_only
-def test_a_child_forked_while_senders_wait_is_refused_and_the_parents_go_on() -> None:
+def test_a_forked_child_is_refused_and_the_parents_waiting_senders_continue() -> None:
     ended = subprocess.run([sys.executable, "-W", "error::ResourceWarning", "-c", FORKS], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.split("\n") == ["refused"] * 5 + ["told of the end in the parent", "stored", ""]
+    assert ended.stdout.split("\n") == ["refused"] * 5 + ["closed in the parent", "stored", ""]
 
 
 # ---- what is logged -------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name.startswith("pyclient.") and "testing" not in record.name]
 
 
-def test_a_run_without_trouble_logs_nothing(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_without_failures_logs_nothing(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     fake_cluster.create_topic("t", partitions=4)
     with caplog.at_level(logging.INFO, "pyclient"), producing(fake_cluster) as producer:
         for number in range(2000):
@@ -277,7 +277,7 @@ def test_a_run_without_trouble_logs_nothing(fake_cluster: FakeCluster, caplog: p
     assert lines(caplog) == []
 
 
-def test_a_broker_that_is_gone_is_logged_when_it_goes_and_when_it_comes_back_however_often_it_is_tried(
+def test_a_lost_broker_is_logged_when_it_goes_and_when_it_returns_however_often_it_is_tried(
         fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     fake_cluster.create_topic("t")
     with caplog.at_level(logging.INFO, "pyclient"), producing(
@@ -317,10 +317,10 @@ def test_a_failed_batch_gets_one_line_and_its_records_none(fake_cluster: FakeClu
     assert [line for line in lines(caplog) if "500 records are given up" in line] == lines(caplog)[1:]
 
 
-# ---- connections --------------------------------------------------------------------------------------------------------
+# ---- connections -----------------------------------------------------------------------------------------------------
 
 
-def test_M13_a_connection_is_idle_from_its_last_answer_on_and_is_not_opened_again_for_nothing(fake_cluster: FakeCluster) -> None:
+def test_M13_a_connection_is_idle_from_its_last_response_on_and_is_reopened_only_when_needed(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("t")
     with producing(fake_cluster, connections_max_idle_ms=300, request_timeout_ms=60_000) as producer:
         producer.send("t", b"x").result(LIMIT_S)
