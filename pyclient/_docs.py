@@ -18,7 +18,7 @@ from pyclient.config.declaration import Config
 from pyclient.config.security import SecurityConfig
 from pyclient.errors import KafkaError
 from pyclient.metrics import DECLARED, Metric
-from pyclient.plugins import KINDS
+from pyclient.plugin_loading import KINDS
 
 CLIENTS: Final[Mapping[str, type[Config]]] = {
     "Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig,

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from pyclient.plugins import available_plugins
+from pyclient.plugin_loading import available_plugins
 from pyclient.testing import FakeCluster
 from tests.distribution import ROOT, run
 from tests.pages import WRITTEN_ADDRESS, Block, Page, extras, strictly_typed

@@ -216,8 +216,8 @@ def public_definitions(body: list[ast.stmt], inside: str = "") -> Iterator[tuple
 
 
 PUBLIC_MODULES = (
-    "__init__", "admin/facade", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugins",
-    "producer/facade", "records",
+    "__init__", "admin/facade", "consumer/facade", "consumer/facade_base", "errors/base", "errors/broker", "errors/client", "plugin_loading",
+    "plugins", "producer/facade", "records",
 )
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from pyclient.buffers.records_view import Records
 from pyclient.errors import ConfigurationError, KafkaError
-from pyclient.plugins import ConsumerInterceptor, ProducerInterceptor, SeesClose, load_plugin
+from pyclient.plugin_loading import load_plugin
+from pyclient.plugins import ConsumerInterceptor, ProducerInterceptor, SeesClose
 from pyclient.records import Headers, OffsetAndMetadata, RecordMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)

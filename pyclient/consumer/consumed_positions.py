@@ -15,7 +15,7 @@ from pyclient.config import ConsumerConfig
 from pyclient.consumer.core import ConsumerCore
 from pyclient.errors import SerializationError
 from pyclient.metrics import RECORDS_CONSUMED
-from pyclient.plugins import as_deserializer
+from pyclient.plugin_loading import as_deserializer
 from pyclient.records import Headers, OffsetAndMetadata, TopicPartition
 
 

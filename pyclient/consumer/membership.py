@@ -11,7 +11,7 @@ from pyclient.core.group.leader import GroupLeader
 from pyclient.core.group.coordinator import GroupOptions
 from pyclient.core.group.membership import Membership
 from pyclient.core.group.assignors import GroupAssignors
-from pyclient.plugins import load_plugin
+from pyclient.plugin_loading import load_plugin
 from pyclient.client.core import ClientCore
 from pyclient.runtime.offload import Offload
 

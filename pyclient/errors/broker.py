@@ -1,6 +1,7 @@
 """The error codes of brokers: one class each, in the order of the codes, and `error_for`, which finds it.
 
-A class is one row of a table: code, Kafka's name, what happened and the way out. Codes 40 and 120 are groups, in `base`.
+A class is one row of a table: code, Kafka's name, what happened and the way out. Codes 40 and 120 are groups, in
+`base`.
 """
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from pyclient.config.declaration import Config
 from pyclient.core.handshake import Versions
 from pyclient.core.sasl import Credentials, LoginExchange, log_in
 from pyclient.errors import ConfigurationError
-from pyclient.plugins import ChecksOptions, RenewsCredentials, SaslMechanism, SeesClose, Surroundings, TakesSurroundings, load_plugin
+from pyclient.plugin_loading import load_plugin
+from pyclient.plugins import ChecksOptions, RenewsCredentials, SaslMechanism, SeesClose, Surroundings, TakesSurroundings
 from pyclient.redaction import without
 from pyclient.runtime.environment import Environment
 from pyclient.runtime.offload import Offload

@@ -13,7 +13,8 @@ from pyclient.buffers.accumulator import Accumulator
 from pyclient.buffers.fast_send import SendPath
 from pyclient.buffers.partition_choice import PartitionChoice
 from pyclient.config import ProducerConfig
-from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches, as_serializer, load_plugin
+from pyclient.plugin_loading import as_serializer, load_plugin
+from pyclient.plugins import HashesKeys, Partitioner, SeesNewBatches
 from pyclient.producer.arguments import as_bytes
 from pyclient.records import Headers
 

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Generator, Mapping
 from typing import Any, Final
 
 from pyclient.errors import ConfigurationError, SaslAuthenticationError
-from pyclient.plugins import OAuthToken, Surroundings, load_function
+from pyclient.plugin_loading import load_function
+from pyclient.plugins import OAuthToken, Surroundings
 from pyclient.redaction import in_one_line, without
 from pyclient.sasl.tokens import RefreshPolicy, TokenCache, TokenSource
 

@@ -13,7 +13,8 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn
 
-from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView, SeesAssignment, SendsUserData, load_plugin
+from pyclient.plugin_loading import load_plugin
+from pyclient.plugins import Assignment, Assignor, ClusterView, MemberView, SeesAssignment, SendsUserData
 from pyclient.records import Node, PartitionDescription, TopicPartition
 
 PROTOCOLS: Final = frozenset({"eager", "cooperative"})

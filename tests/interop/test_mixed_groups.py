@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from pyclient import TopicPartition
-from pyclient.plugins import Assignment, ClusterView, MemberView, load_plugin
+from pyclient.plugin_loading import load_plugin
+from pyclient.plugins import Assignment, ClusterView, MemberView
 from pyclient.testing import LocalCluster
 from tests.broker.durability.load import load
 from tests.broker.durability.numbering import Found, Verdict, judge

@@ -10,7 +10,8 @@ from pyclient.core.connection import State
 from pyclient.core.handshake import ClientInfo
 from pyclient.core.manager import Outcome, Reply, Request, Use
 from pyclient.errors import KafkaError
-from pyclient.plugins import Surroundings, load_plugin
+from pyclient.plugin_loading import load_plugin
+from pyclient.plugins import Surroundings
 from pyclient.net.connection import Connection
 from pyclient.net.sasl_login import SaslClient
 from pyclient.runtime.transport import Endpoint, SocketOptions

@@ -118,6 +118,6 @@ def test_the_installed_package_is_found_by_its_name(tmp_path: Path) -> None:
         (copy / name).write_bytes((PACKAGE / name).read_bytes())
     target = tmp_path / "site"
     run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(target), str(copy))
-    program = (f"import sys; sys.path.insert(0, {os.fspath(target)!r}); from pyclient.plugins import load_plugin; "
+    program = (f"import sys; sys.path.insert(0, {os.fspath(target)!r}); from pyclient.plugin_loading import load_plugin; "
                "print(type(load_plugin('consumer interceptor', 'ttl')).__name__)")
     assert run(sys.executable, "-c", program).strip().endswith("TtlInterceptor")

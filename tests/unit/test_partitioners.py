@@ -28,7 +28,8 @@ from pyclient.partitioners import (
     murmur2,
     murmur2_partition,
 )
-from pyclient.plugins import STICKY, Partitioner, load_plugin
+from pyclient.plugin_loading import load_plugin
+from pyclient.plugins import STICKY, Partitioner
 from tests.data.partition_vectors import KEYS, answers
 
 ROOT = Path(__file__).parents[2]

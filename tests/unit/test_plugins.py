@@ -14,18 +14,8 @@ from pyclient.partitioners import (
     ConsistentPartitioner, ConsistentRandomPartitioner, ExplicitPartitioner, Fnv1aPartitioner, Murmur2Partitioner, Murmur3Partitioner,
     RandomPartitioner, RoundRobinPartitioner, StickyPartitioner,
 )
-from pyclient.plugins import (
-    KINDS,
-    AsyncRebalanceListener,
-    ClusterView,
-    Partitioner,
-    RebalanceListener,
-    SeesNewBatches,
-    as_deserializer,
-    as_serializer,
-    available_plugins,
-    load_plugin,
-)
+from pyclient.plugin_loading import KINDS, as_deserializer, as_serializer, available_plugins, load_plugin
+from pyclient.plugins import AsyncRebalanceListener, ClusterView, Partitioner, RebalanceListener, SeesNewBatches
 from pyclient.records import Node, PartitionDescription, TopicPartition
 
 

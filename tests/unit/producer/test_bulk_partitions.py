@@ -14,7 +14,8 @@ from pyclient.buffers.queues import TopicQueues
 from pyclient.codec.arrow_input import Names
 from pyclient.config import ProducerConfig
 from pyclient.partitioners import Murmur2Partitioner, RandomPartitioner
-from pyclient.plugins import KINDS, Partitions
+from pyclient.plugin_loading import KINDS
+from pyclient.plugins import Partitions
 from pyclient.producer.bulk import BulkSend, BulkSteps
 from pyclient.producer.callbacks import LoopObserver
 from pyclient.producer.core import ProducerCore

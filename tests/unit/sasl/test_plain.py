@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyclient.errors import ConfigurationError
-from pyclient.plugins import available_plugins, load_plugin
+from pyclient.plugin_loading import available_plugins, load_plugin
 from pyclient.sasl.plain import Plain
 from tests.unit.sasl.exchanges import exchanged, options
 

@@ -1,0 +1,189 @@
+"""Finds plugins by name, and makes one kind of function of everything that serves as a serializer.
+
+A plugin is given as an object, a class, a registered name (an entry point) or ``"package.module:Class"``; `load_plugin`
+turns each into the object. Knows no client. What a plugin must have is in `pyclient.plugins`.
+"""
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, NamedTuple
+
+from pyclient.errors import ConfigurationError, SerializationError
+from pyclient.plugins import Deserialize, Serialize
+from pyclient.records import Headers
+
+
+class PluginKind(NamedTuple):
+    """A kind of plugin: the entry point group of its names, and the method that every plugin has."""
+
+    group: str
+    method: str
+
+
+KINDS: Final[Mapping[str, PluginKind]] = {
+    "partitioner": PluginKind("pyclient.partitioners", "partition"),
+    "assignor": PluginKind("pyclient.assignors", "assign"),
+    "serializer": PluginKind("pyclient.serializers", "serialize"),
+    "deserializer": PluginKind("pyclient.serializers", "deserialize"),
+    "producer interceptor": PluginKind("pyclient.producer_interceptors", "on_send"),
+    "consumer interceptor": PluginKind("pyclient.consumer_interceptors", "on_consume"),
+    "sasl mechanism": PluginKind("pyclient.sasl_mechanisms", "exchange"),
+}
+
+
+def load_plugin(kind: str, spec: object) -> Any:
+    """The plugin for *spec*: an object, a class (called without arguments), a registered name or
+    "package.module:Class".
+
+    Serializers and deserializers may also be plain functions, or types such as int.
+
+    Raises:
+        ConfigurationError: no such name, several packages register it, or the object lacks the kind's method.
+    """
+    wanted = KINDS[kind]
+    found = _named(kind, wanted, spec) if isinstance(spec, str) else spec
+    plugin = _made(kind, found) if inspect.isclass(found) and hasattr(found, wanted.method) else found
+    if callable(getattr(plugin, wanted.method, None)) or (kind in ("serializer", "deserializer") and callable(plugin)):
+        return plugin
+    raise ConfigurationError(f"{spec!r} is not a {kind}: it has no method {wanted.method!r}", option=kind)
+
+
+def load_function(option: str, spec: object) -> Any:
+    """The function for *spec*: a callable, or "package.module:function".
+
+    Raises:
+        ConfigurationError: it cannot be imported, or is not callable.
+    """
+    found = _function(option, spec) if isinstance(spec, str) else spec
+    if not callable(found):
+        raise ConfigurationError(f"{option}: expected a function, got {type(found).__name__}", option=option)
+    return found
+
+
+def _function(option: str, spec: str) -> object:
+    """Errors do not show *spec*: it may be a token, given by mistake."""
+    module = spec.partition(":")[0]
+    try:
+        return _imported(spec)
+    except AttributeError:
+        raise ConfigurationError(f"{option}: the module {module!r} has no function of that name", option=option) from None
+    except (ImportError, ValueError) as error:
+        raise ConfigurationError(f"{option}: the module {module!r} cannot be imported: {error}", option=option) from error
+
+
+def available_plugins(kind: str) -> tuple[str, ...]:
+    """The registered names of a kind, sorted."""
+    return tuple(sorted({point.name for point in entry_points(group=KINDS[kind].group)}))
+
+
+def _named(kind: str, wanted: PluginKind, spec: str) -> object:
+    registered = None if ":" in spec else _registered(kind, wanted, spec)
+    try:
+        if registered is not None:
+            return registered.load()
+        if ":" in spec:
+            return _imported(spec)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(f"{kind} {spec!r} cannot be loaded: {error}", option=kind) from error
+    names = ", ".join(available_plugins(kind)) or "none is registered"
+    raise ConfigurationError(
+        f"no {kind} is called {spec!r}; registered: {names}. "
+        f"Or give an object, 'package.module:Class', or register the name as an entry point of {wanted.group!r}.",
+        option=kind,
+    )
+
+
+def _registered(kind: str, wanted: PluginKind, name: str) -> EntryPoint | None:
+    """The entry point *name*. Two that differ are an error: the order of installed packages would choose one."""
+    points = list(entry_points(group=wanted.group, name=name))
+    if len({point.value for point in points}) > 1:
+        owners = " and ".join(sorted(f"{_distribution(point)} ({point.value})" for point in points))
+        raise ConfigurationError(
+            f"{kind} {name!r} is registered by {len(points)} installed packages: {owners}. "
+            f"Give the one you want as 'package.module:Class' (such as {points[0].value!r}), or uninstall the other.", option=kind)
+    return points[0] if points else None
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "a package without a name"
+
+
+def _imported(spec: str) -> object:
+    module, _, path = spec.partition(":")
+    if not module or not path:
+        raise ValueError("write it as 'package.module:Class'")
+    found: object = importlib.import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _made(kind: str, cls: type) -> object:
+    try:
+        return cls()
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{kind} {cls.__qualname__} cannot be made without arguments ({error}): pass an object of it", option=kind
+        ) from error
+
+
+# ── calling serializers ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_serializer(spec: object) -> Serialize:
+    """``f(topic, value, headers) -> bytes | None`` of anything that serves as a serializer.
+
+    That is a `Serializer` (with or without ``headers``), a function of the value, or a name (`load_plugin`). Its errors
+    are raised as SerializationError, with the cause.
+    """
+    serialize = _guarded("serialize", _called(load_plugin("serializer", spec), "serialize"))
+    return lambda topic, value, headers: _bytes_or_none(topic, serialize(topic, value, headers))
+
+
+def as_deserializer(spec: object) -> Deserialize:
+    """``f(topic, data, headers) -> value``, as `as_serializer`."""
+    return _guarded("deserialize", _called(load_plugin("deserializer", spec), "deserialize"))
+
+
+def _called(plugin: Any, method: str) -> Callable[[str, Any, Headers], Any]:
+    function = getattr(plugin, method, None)
+    if function is None:
+        return lambda topic, value, headers: plugin(value)
+    if _takes(function, 3):
+        return function  # type: ignore[no-any-return]
+    return lambda topic, value, headers: function(topic, value)
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # compiled functions may have no signature; ours do
+        return True
+    return True
+
+
+def _guarded(verb: str, function: Callable[[str, Any, Headers], Any]) -> Callable[[str, Any, Headers], Any]:
+    def guarded(topic: str, value: Any, headers: Headers) -> Any:
+        try:
+            return function(topic, value, headers)
+        except SerializationError:
+            raise
+        except Exception as error:
+            raise SerializationError(
+                f"cannot {verb} a {type(value).__name__} of topic {topic!r}: {type(error).__name__}: {error}"
+            ) from error
+
+    return guarded
+
+
+def _bytes_or_none(topic: str, data: Any) -> bytes | None:
+    if data is None or type(data) is bytes:
+        return data
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise SerializationError(f"the serializer for topic {topic!r} gave a {type(data).__name__}; it must give bytes or None")
