@@ -40,6 +40,10 @@ EXTENDED: Final[Mapping[str, str]] = {
     "tests/fuzz": "thousands of damaged inputs",
     "tests/threads": "threads that change places by a seed",
     "tests/simulation/test_seeds.py": "150 seeds of the whole client",
+    "tests/simulation/test_broken_logins.py": "logins that break at every byte",
+    "tests/simulation/test_errors_in_peace.py": "every error of every request",
+    "tests/unit/testing/simulation/test_tls_world.py": "handshakes that break at every byte",
+    "tests/unit/test_example_offsets.py": "an example that is killed at every line",
 }
 """A folder, a file or ``file::function`` → the reason."""
 

@@ -356,7 +356,7 @@ def test_a_poll_returns_at_most_max_records(kafka_cluster: LocalCluster, topic: 
     with reading(kafka_cluster, topic, max_poll_records=7) as (reader, _):
         assert len(reader.poll(20)) == 7
         assert len(reader.poll(20, max_records=3)) == 3
-        with pytest.raises(ValueError, match="max_records 0"):
+        with pytest.raises(ValueError, match="max_records must be at least 1, got 0"):
             reader.poll(1, max_records=0)
 
 

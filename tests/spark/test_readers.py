@@ -266,7 +266,7 @@ def test_a_topic_created_again_is_data_loss(kafka_cluster: LocalCluster, topic: 
     make_topic(kafka_cluster, topic)
     create_again(kafka_cluster, topic)
     fill(kafka_cluster, topic, 2)
-    with stream_reader(kafka_cluster, topic) as reader, pytest.raises(OffsetOutOfRangeError, match="up to offset 5, and now ends at 2.*failOnDataLoss"):
+    with stream_reader(kafka_cluster, topic) as reader, pytest.raises(OffsetOutOfRangeError, match="up to offset 5 and now ends at 2.*failOnDataLoss"):
         reader.latestOffset({topic: {"0": 5}}, ReadAllAvailable())
 
 
