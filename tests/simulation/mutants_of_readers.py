@@ -7,7 +7,9 @@ from tests.simulation.mutation import Museum, Target, nothing, returns
 
 MUSEUM: Final = Museum()
 bug = MUSEUM.bug
-FETCHER: Final = "pyclient.core.fetching.fetcher:Fetcher"
+LOOKUPS: Final = "pyclient.core.fetching.position_lookups:PositionLookups"
+PLACEMENT: Final = "pyclient.core.fetching.placement:Placement"
+RESPONSES: Final = "pyclient.core.fetching.responses:FetchResponses"
 POSITION: Final = "pyclient.core.fetching.positions:Position"
 SESSION: Final = "pyclient.core.fetching.sessions:Session"
 METADATA: Final = "pyclient.core.metadata:Metadata"
@@ -24,66 +26,65 @@ def _(original: Target) -> Target:
     return lambda self, batches, next_offset: original(self, batches, next_offset + 1)
 
 
-@bug("positions", "a position that the log lost is kept", "C10", f"{FETCHER}._out_of_range")
+@bug("positions", "a position that the log lost is kept", "C10", f"{LOOKUPS}.on_out_of_range")
 def _(_original: Target) -> Target:
-    return lambda self, now, position, *_: self._pause_after_failure(now, position)
+    return lambda self, now, position, *_: self._placement.rest(position, now)
 
 
-@bug("positions", "a truncated log is not noticed", "C11: KIP-320", f"{FETCHER}._diverged")
+@bug("positions", "a truncated log is not noticed", "C11: KIP-320", f"{RESPONSES}._on_divergence")
 def _(_original: Target) -> Target:
-    return lambda self, now, position, *_: self._pause_after_failure(now, position)
+    return lambda self, now, position, *_: self._placement.rest(position, now)
 
 
 # --- fetches and sessions --------------------------------------------------------------------------------------------
 
-bug("fetch", "a partition is not fetched again after an error", "franz-go: stuck partitions", f"{FETCHER}._wake")(nothing)
+bug("fetch", "a partition is not fetched again after an error", "franz-go: stuck partitions", f"{PLACEMENT}.end_rests")(returns([]))
 bug("fetch", "a drained partition is not fetched again", "Java 20780: stuck poll", "pyclient.buffers.fetch_buffer:FetchBuffer.take_drained")(returns(()))
 bug("sessions", "a session goes on after a lost response", "C07: KIP-227", f"{SESSION}.renew")(nothing)
-bug("sessions", "a session that the broker forgot is used again and again", "C07: KIP-227", f"{SESSION}.refused")(returns(True))
+bug("sessions", "a session that the broker forgot is used again and again", "C07: KIP-227", f"{SESSION}.on_error")(returns(True))
 
 
-@bug("fetch", "fetches stay with the old leader", "C12", f"{FETCHER}._follow_leaders")
+@bug("fetch", "fetches stay with the old leader", "C12", f"{PLACEMENT}.follow_metadata")
 def _(original: Target) -> Target:
-    def follow_leaders(self: Any, *rest: Any) -> None:
-        if not self._view:
+    def follow_metadata(self: Any, *rest: Any) -> None:
+        if not self._cluster_version:
             original(self, *rest)
-    return follow_leaders
+    return follow_metadata
 
 
-@bug("fetch", "a response from before a seek is accepted", "franz-go: a seek undone by a late answer", f"{FETCHER}._read")
+@bug("fetch", "a response from before a seek is accepted", "franz-go: a seek undone by a late answer", f"{RESPONSES}._on_response")
 def _(original: Target) -> Target:
-    def read(self: Any, now: float, node: int, message: Any) -> None:
-        session = self._sources.session(node)
-        positions = self.positions
+    def read(self: Any, now: float, node: int, session: Any, message: Any) -> None:
+        positions = self._positions.by_partition
 
-        def answered(message: Any) -> list[Any]:
-            found = type(session).answered(session, message)
-            return [(tp, wish._replace(generation=positions[tp].generation, offset=positions[tp].offset) if tp in positions else wish, part)
-                    for tp, wish, part in found]
+        def on_response(message: Any) -> list[Any]:
+            found = type(session).on_response(session, message)
+            return [(tp, each._replace(generation=positions[tp].generation, offset=positions[tp].offset) if tp in positions else each, data)
+                    for tp, each, data in found]
 
-        session.answered = answered
+        session.on_response = on_response
         try:
-            original(self, now, node, message)
+            original(self, now, node, session, message)
         finally:
-            del session.answered
+            del session.on_response
     return read
 
 
-@bug("fetch", "errors are retried at the network's speed", "Java 20426: busy loops", f"{FETCHER}._pause_after_failure")
+@bug("fetch", "errors are retried at the network's speed", "Java 20426: busy loops", f"{PLACEMENT}.rest")
 def _(_original: Target) -> Target:
-    def pause_after_failure(self: Any, now: float, position: Any) -> None:
+    def rest(_self: Any, position: Any, _now: float) -> None:
         position.failures += 1
-    return pause_after_failure
+    return rest
 
 
-@bug("sessions", "a session does not send a changed offset", "C07: KIP-227", f"{SESSION}._news")
+@bug("sessions", "a session does not send a changed offset", "C07: KIP-227", f"{SESSION}._changes")
 def _(original: Target) -> Target:
-    return lambda self, wish: {tp: new for tp, new in original(self, wish).items() if tp not in self.partitions}
+    return lambda self, request_of: {tp: new for tp, new in original(self, request_of).items() if tp not in self.partitions}
 
 
-@bug("sessions", "a partition that is no longer read stays in the session", "C07: KIP-227", f"{SESSION}.leave")
+@bug("sessions", "a partition that is no longer read stays in the session", "C07: KIP-227", f"{SESSION}.remove")
 def _(_original: Target) -> Target:
-    return lambda self, tp: self._wanted.pop(tp, None)
+    return lambda self, tp: self._added.pop(tp, None)
 
 
 # --- metadata --------------------------------------------------------------------------------------------------------
