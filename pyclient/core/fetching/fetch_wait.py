@@ -8,7 +8,7 @@ SHORT_WAIT: Final = 0.02
 SHARE_OF_PACE: Final = 0.25
 """Or this share of the time between two drains: a slow user is not worth fifty requests a second."""
 SHARE_OF_HOLDING: Final = 0.1
-"""Or this share of the time since the last drain."""
+"""Or this share of the time since data came or was drained last."""
 
 
 class FetchWait:
