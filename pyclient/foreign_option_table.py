@@ -1,7 +1,7 @@
 """The table of other clients' option names and values: what each is here, or why it has no effect or is refused.
 
-For Kafka 0.8 … 4.3 (Java and the old Scala clients), librdkafka (confluent-kafka), kafka-python and aiokafka. Names with
-the same meaning in this client are not in the table: they are its own options. `foreign_options` applies it.
+For Kafka 0.8 … 4.3 (Java and the old Scala clients), librdkafka (confluent-kafka), kafka-python and aiokafka. Names
+with the same meaning in this client are not in the table: they are its own options. `foreign_options` applies it.
 """
 from __future__ import annotations
 
