@@ -20,9 +20,8 @@ class Murmur3Partitioner:
 
 
 class ConsistentPartitioner:
-    """CRC-32 of the key, as librdkafka's ``consistent``.
-
-    All records without a key go to one partition: the empty key's.
+    """CRC-32 of the key, as librdkafka's ``consistent``. All records without a key go to one partition: the empty
+    key's.
     """
 
     def partition(self, topic: str, key: bytes | None, value: bytes | None, partitions: Partitions) -> int:

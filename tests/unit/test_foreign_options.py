@@ -16,7 +16,10 @@ from pyclient import foreign_options
 from pyclient.config import AdminConfig, ConsumerConfig, OptionWarning, ProducerConfig
 from pyclient.config.declaration import Config, _catalog
 from pyclient.errors import ConfigurationError, UnknownOptionError
-from pyclient.foreign_options import NAMES, ROLES, VALUES, ByValue, Fate, Ignored, Refused, Renamed, settle
+from pyclient.foreign_option_table import (
+    JAVA, LIBRDKAFKA, NAMES, PYTHON, ROLES, SCALA, VALUES, ByValue, Fate, Ignored, Refused, Renamed,
+)
+from pyclient.foreign_options import settle
 
 DATA = Path(__file__).parents[1] / "data" / "options"
 CLIENTS: dict[str, type[Config]] = {"producer": ProducerConfig, "consumer": ConsumerConfig, "admin": AdminConfig}
@@ -95,8 +98,7 @@ def test_every_row_leads_somewhere_and_says_why() -> None:
 
 def test_no_row_hides_an_option_of_ours() -> None:
     ours = {way for config in CLIENTS.values() for way in spelled(config)}
-    assert not ours & {name for table in (foreign_options.JAVA, foreign_options.SCALA, foreign_options.LIBRDKAFKA,
-                                          foreign_options.PYTHON) for name in table}
+    assert not ours & {name for table in (JAVA, SCALA, LIBRDKAFKA, PYTHON) for name in table}
 
 
 def test_values_are_translated_for_options_that_exist() -> None:
