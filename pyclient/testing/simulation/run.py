@@ -20,7 +20,7 @@ from pyclient.core.transitions import TABLES
 from pyclient.errors import IllegalTransitionError
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.model.batch import Batch
-from pyclient.testing.fake.model.partition import NO_LEADER
+from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.simulation import protection
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
 from pyclient.testing.simulation.faults import LOGIN_FAULTS, MEMBER_FAULTS, KINDS, Fault, Strike, planned
