@@ -140,9 +140,9 @@ def half_open(strike: Strike) -> None:
     strike.on_next_write(freeze)
 
 
-def _cut(world: World, link: Link, tp: Cut) -> str:
-    world.loop.call_soon(link.cut, tp)
-    return f"{link!r}: {tp.value}"
+def _cut(world: World, link: Link, at: Cut) -> str:
+    world.loop.call_soon(link.cut, at)
+    return f"{link!r}: {at.value}"
 
 
 # --- brokers ----------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def dns_change(strike: Strike) -> None:
     if broker is None:
         return
     links = network.of_broker(broker)
-    network.place(broker, f"10.0.{1 + strike.digit(200)}.{broker}")
+    network.set_addresses(broker, f"10.0.{1 + strike.digit(200)}.{broker}")
     for link in links:
         link.cut(Cut.BEFORE_WRITE)
     if links:

@@ -53,10 +53,10 @@ class Reader(ConsumingService):
         self._seeks = self._restless = False
         self.view: dict[int, bytes] = {}
 
-    def _took(self, record: Record) -> None:
+    def _on_record(self, record: Record) -> None:
         if self.policy == "none" and record.offset < self.next:
             raise InvariantError("C11 truncation_is_reported", f"{self.name} got no error, and reads {record.offset} behind {self.next}")
-        super()._took(record)
+        super()._on_record(record)
         self.view[record.offset] = (record.value or b"").split(SEPARATOR)[0]
 
     @property
@@ -91,7 +91,7 @@ class Scene(Run):
         assert found is not None
         return found
 
-    async def _play(self) -> None:
+    async def _simulate(self) -> None:
         self._watch()
         self.world.kafka.create_topic(LOG.topic, replicas=[[1, 2, 3]])
         done = asyncio.Event()
