@@ -335,14 +335,14 @@ class EmbeddedCluster:
         self._brokers[node_id].resume()
 
     def disconnect(self, node_id: int) -> None:
-        """Refused: processes of one machine share its network."""
+        """Not supported: processes of one machine share its network."""
         raise NotControllableError(
             f"broker {node_id} is a process of this machine and cannot be taken off its network. Use pause(), a "
             "FaultProxy, or brokers in containers (PYCLIENT_BROKERS=container)."
         )
 
     def connect(self, node_id: int) -> None:
-        """Refused, as `disconnect`."""
+        """Not supported, as `disconnect`."""
         self.disconnect(node_id)
 
     def logs(self, node_id: int) -> str:

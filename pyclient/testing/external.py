@@ -33,7 +33,7 @@ class ExternalCluster:
         return {node.id: (node.host, node.port) for node in self._nodes}
 
     def addresses_of(self, listener: str) -> dict[int, Address]:
-        """Refused: nothing is known of its listeners."""
+        """Not supported: nothing is known of its listeners."""
         raise NotControllableError(
             f"the listener {listener} is not known: the cluster at {self._bootstrap} was not started by LocalCluster. Unset "
             "PYCLIENT_BOOTSTRAP to have brokers started here.")

@@ -115,8 +115,8 @@ OF_PRODUCERS: Final[list[tuple[str, Use, dict[str, Any]]]] = [
     ("producer", send, {}), ("producer", send_to, {"acks": 0, "enable_idempotence": False}), ("producer", partitions_for, {})]
 OF_CONSUMERS: Final[list[tuple[str, Use, dict[str, Any]]]] = [
     ("consumer", each, {"group_id": "g"}) for each in (poll, poll_in_a_group, iterate, end_offsets, committed, commit)]
-NEXT_GENERATION: Final[tuple[str, Use, dict[str, Any]]] = ("consumer", poll_in_a_group, {"group_id": "g", "group_protocol": "consumer"})
-USES: Final = [*OF_PRODUCERS, *OF_CONSUMERS, NEXT_GENERATION]
+KIP_848: Final[tuple[str, Use, dict[str, Any]]] = ("consumer", poll_in_a_group, {"group_id": "g", "group_protocol": "consumer"})
+USES: Final = [*OF_PRODUCERS, *OF_CONSUMERS, KIP_848]
 
 
 def tries(place: World) -> int:

@@ -165,7 +165,7 @@ class Controls(abc.ABC):
             ValueError: there is no such partition or broker.
             IllegalStateError: the broker has no replica in sync, or does not run.
         """
-        self._do(lambda kafka: _partition(kafka, topic, partition).move_leader(_known_broker(kafka, to)))
+        self._do(lambda kafka: _partition(kafka, topic, partition).elections.move_leader(_known_broker(kafka, to)))
 
     def coordinator(self, group: str) -> int:
         """The broker that coordinates a group; -1 when none runs."""

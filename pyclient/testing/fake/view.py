@@ -17,7 +17,8 @@ from pyclient.testing.fake.model.group import Member
 from pyclient.testing.fake.model.heartbeats import ConsumerMembership
 from pyclient.testing.fake.model.membership import Membership
 from pyclient.testing.fake.model.kafka import Kafka, Topic
-from pyclient.testing.fake.model.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.elections import NO_LEADER
+from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.fake.model.reconciliation import ConsumerMember, Place
 from pyclient.testing.fake.model.refusal import RefusalError
 from pyclient.testing.fake.model.subscription import Malformed, assigned

@@ -15,7 +15,8 @@ from pyclient.testing.fake import view
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.control import Answer, Drop, Fail, Silence, Throttle, Verdict
 from pyclient.testing.fake.model.coordinator import Coordinator
-from pyclient.testing.fake.model.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.elections import NO_LEADER
+from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.simulation.network import Cut, Link
 
 if TYPE_CHECKING:
@@ -139,9 +140,9 @@ def half_open(strike: Strike) -> None:
     strike.on_next_write(freeze)
 
 
-def _cut(world: World, link: Link, tp: Cut) -> str:
-    world.loop.call_soon(link.cut, tp)
-    return f"{link!r}: {tp.value}"
+def _cut(world: World, link: Link, at: Cut) -> str:
+    world.loop.call_soon(link.cut, at)
+    return f"{link!r}: {at.value}"
 
 
 # --- brokers ----------------------------------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ def dns_change(strike: Strike) -> None:
     if broker is None:
         return
     links = network.of_broker(broker)
-    network.place(broker, f"10.0.{1 + strike.digit(200)}.{broker}")
+    network.set_addresses(broker, f"10.0.{1 + strike.digit(200)}.{broker}")
     for link in links:
         link.cut(Cut.BEFORE_WRITE)
     if links:
@@ -292,7 +293,7 @@ def leader_move(strike: Strike) -> None:
         strike.hit(f"{partition!r} is to be led by {to}")
         if strike.digit(2):
             _slow_down(strike, partition.leader)
-        partition.move_leader(to)
+        partition.elections.move_leader(to)
 
 
 def unclean_truncation(strike: Strike) -> None:
@@ -308,7 +309,7 @@ def unclean_truncation(strike: Strike) -> None:
         if behind and partition.leader != NO_LEADER:
             to = behind[strike.digit(len(behind))]
             strike.hit(f"{partition!r} is to be led by {to}, which is not in sync")
-            partition.elect_unclean(to)
+            partition.elections.elect_unclean(to)
         partition.set_lag(strike.world.kafka.settings.replica_lag_ms)
 
     strike.later(elect)

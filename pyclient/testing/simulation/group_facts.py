@@ -33,46 +33,46 @@ class Member:
 
 
 class GroupFacts(Facts):
-    """Those of a run whose readers share a group."""
+    """The facts of a run whose consumers share a group."""
 
     def __init__(self) -> None:
         super().__init__()
         self.members: dict[str, Member] = {}
-        """Those that live now."""
+        """The members that live now."""
         self.done: dict[Key, int] = defaultdict(int)
         """Up to there, every record of a partition was processed by some member."""
         self.highest: dict[Key, int] = {}
         """The highest offset that the group has ever committed."""
         self.finished = False
-        """All that there is was processed and committed: members may go."""
-        self.generation_at_rest = 0
-        """The one in which the group came to rest."""
+        """All records were processed and committed: members may leave."""
+        self.stable_generation = 0
+        """The generation in which the group became stable."""
         self.settled_from = float("inf")
-        """From when on the group must have come to rest."""
+        """From when on the group must be stable."""
         self.joined_from = float("inf")
-        """When newcomers begin to come to the group at rest."""
+        """When newcomers begin to join the stable group."""
         self.settled_again = float("inf")
-        """From when on it must have come to rest with them."""
+        """From when on it must be stable with them."""
 
-    def at_rest(self, now: float) -> bool:
-        """Whether nothing must happen to the group now."""
+    def must_be_stable(self, now: float) -> bool:
+        """Whether the group must be stable now."""
         return self.settled_from < now < self.joined_from or (now > self.settled_again and not self.finished)
 
     def generations(self) -> set[int]:
-        """Those that members believe to be in."""
+        """The members' generations, as they know them."""
         return {member.group.identity.generation for member in self.members.values()}
 
     def tainted(self, tp: Key) -> bool:
-        """Whether an unclean election took something of it: offsets mean something else since then."""
+        """Whether an unclean election truncated it: its offsets mean other records since then."""
         return bool(self.cuts[tp])
 
     def process(self, tp: Key, offset: int) -> None:
-        """Some member is done with a record."""
+        """Some member has processed a record."""
         if self.reached(tp) >= offset:
             self.done[tp] = max(self.done[tp], offset + 1)
 
     def reached(self, tp: Key) -> int:
-        """Up to where nothing is left to do."""
+        """The offset up to which every record was processed or deleted."""
         return max(self.done[tp], self.latest_start[tp])
 
     def read_to_the_end(self) -> bool:

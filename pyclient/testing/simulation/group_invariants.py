@@ -13,7 +13,7 @@ from pyclient.testing.simulation.group_facts import GroupFacts, Member
 from pyclient.testing.simulation.invariants import GROUPS, INVARIANTS, Judge, breach, holds
 
 POLLS: Final = frozenset({"poll", "close", "unsubscribe"})
-"""The methods of a listener."""
+"""The calls within which a listener's methods run."""
 
 
 def _facts(judge: Judge) -> GroupFacts:
@@ -26,7 +26,7 @@ def _facts(judge: Judge) -> GroupFacts:
 
 @holds("listener_called", "G10", GROUPS)
 def callbacks_are_well_nested(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
-    """One at a time, inside a call of the user; what is assigned was not owned, what is revoked or lost was."""
+    """One at a time, within a call of the user; assigned partitions were not owned, revoked or lost ones were."""
     if member.in_listener:
         raise breach(callbacks_are_well_nested, f"{member.name}: {what} is called while {member.in_listener} runs")
     if member.inside not in POLLS:
@@ -50,21 +50,21 @@ def a_partition_has_one_owner_in_a_generation(judge: Judge, member: Member, what
                          f"where {other.name} has them")
 
 
-@holds("lives on", "G06", GROUPS)
-def a_member_reads_what_its_listener_was_given(judge: Judge, member: Member) -> None:
-    """Between two calls, the assignment is what the listener was given."""
+@holds("step", "G06", GROUPS)
+def the_assignment_is_what_the_listener_was_given(judge: Judge, member: Member) -> None:
+    """Between two calls, `assignment` is what the listener was given."""
     if set(member.owned) != member.consumer.assignment():
-        raise breach(a_member_reads_what_its_listener_was_given, f"{member.name} was given {sorted(member.owned)}, and has {sorted(member.consumer.assignment())}")
+        raise breach(the_assignment_is_what_the_listener_was_given, f"{member.name} was given {sorted(member.owned)}, and has {sorted(member.consumer.assignment())}")
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
 @holds("delivered", "G06", GROUPS)
-def only_owners_are_handed_records(judge: Judge, member: Member, record: Record) -> None:
-    """A partition that was revoked or lost gives no record any more, and one that is new none before its callback."""
+def only_owners_get_records(judge: Judge, member: Member, record: Record) -> None:
+    """No record of a partition is returned before its assigned callback, or after its revoked or lost one."""
     if TopicPartition(record.topic, record.partition) not in member.owned:
-        raise breach(only_owners_are_handed_records, f"{member.name} got offset {record.offset} of {record.topic}-{record.partition}, which it does not have")
+        raise breach(only_owners_get_records, f"{member.name} got offset {record.offset} of {record.topic}-{record.partition}, which it does not have")
 
 
 @holds("delivered", "C21", GROUPS)
@@ -89,7 +89,7 @@ def no_record_of_a_group_is_skipped(judge: Judge, member: Member, record: Record
 
 @holds("group committed", "C21", GROUPS)
 def only_what_was_processed_is_committed(judge: Judge, tp: Key, offset: int) -> None:
-    """What is committed will not be read again: it must have been processed."""
+    """Committed records are not read again, so they must have been processed."""
     facts = _facts(judge)
     if not facts.tainted(tp) and offset > facts.reached(tp):
         raise breach(only_what_was_processed_is_committed, f"offset {offset} of {tp} is committed, and only what is before {facts.reached(tp)} was processed")
@@ -97,7 +97,7 @@ def only_what_was_processed_is_committed(judge: Judge, tp: Key, offset: int) -> 
 
 @holds("group committed", "C24", GROUPS)
 def a_committed_offset_never_goes_back(judge: Judge, tp: Key, offset: int) -> None:
-    """No late commit of a former owner undoes what the new one has committed."""
+    """No late commit of a former owner replaces the new owner's."""
     facts = _facts(judge)
     if not facts.tainted(tp) and offset < facts.highest.get(tp, -1):
         raise breach(a_committed_offset_never_goes_back, f"offset {offset} of {tp} is committed after {facts.highest[tp]}")
@@ -106,50 +106,50 @@ def a_committed_offset_never_goes_back(judge: Judge, tp: Key, offset: int) -> No
 # --- coming to rest ---------------------------------------------------------------------------------------------------
 
 
-@holds("at rest", "G01", GROUPS)
-def a_group_comes_to_rest(judge: Judge) -> None:
+@holds("stable", "G01", GROUPS)
+def a_group_becomes_stable(judge: Judge) -> None:
     """Two session timeouts after the last fault, each partition has one owner and all members share one generation."""
     facts = _facts(judge)
     owners = Counter(tp for member in facts.members.values() for tp in member.owned)
     wrong = [tp for tp in facts.stored if owners[TopicPartition(*tp)] != 1]
     if wrong or len(facts.generations()) != 1:
         members = {member.name: (member.group.identity, member.group.state.name, sorted(member.owned)) for member in facts.members.values()}
-        raise breach(a_group_comes_to_rest, f"{wrong} have not one owner each: {members}")
-    (facts.generation_at_rest,) = facts.generations()
+        raise breach(a_group_becomes_stable, f"{wrong} have not one owner each: {members}")
+    (facts.stable_generation,) = facts.generations()
 
 
-@holds("rested", "G01", GROUPS)
-def a_group_at_rest_stays_at_rest(judge: Judge) -> None:
-    """While nothing happens to it, no generation follows the one in which it came to rest."""
+@holds("still stable", "G01", GROUPS)
+def a_stable_group_stays_stable(judge: Judge) -> None:
+    """Without an event, a stable group begins no new generation."""
     facts = _facts(judge)
-    if facts.generations() != {facts.generation_at_rest}:
-        raise breach(a_group_at_rest_stays_at_rest, f"it came to rest in generation {facts.generation_at_rest}, and its members are in {facts.generations()} now")
+    if facts.generations() != {facts.stable_generation}:
+        raise breach(a_stable_group_stays_stable, f"it came to rest in generation {facts.stable_generation}, and its members are in {facts.generations()} now")
 
 
 @holds("listener_called", "N05", GROUPS)
-def no_member_is_put_out_in_peace(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
+def no_member_loses_partitions_after_the_last_fault(judge: Judge, member: Member, what: str, partitions: Sequence[TopicPartition]) -> None:
     """After the last fault, members revoke in time what new members are assigned: no member loses a partition."""
     if what == "lost" and judge.world.loop.time() > _facts(judge).settled_from:
-        raise breach(no_member_is_put_out_in_peace, f"{member.name} has lost {partitions}")
+        raise breach(no_member_loses_partitions_after_the_last_fault, f"{member.name} has lost {partitions}")
 
 
 @holds("refused a member", "C25", GROUPS)
-def a_member_in_peace_is_refused_nothing(judge: Judge, member: Member, error: BaseException) -> None:
-    """While a group is at rest, polls and commits raise nothing."""
-    if _facts(judge).at_rest(judge.world.loop.time()):
-        raise breach(a_member_in_peace_is_refused_nothing, f"{member.name} gets {error!r}")
+def a_stable_group_raises_no_error(judge: Judge, member: Member, error: BaseException) -> None:
+    """While a group is stable, polls and commits raise nothing."""
+    if _facts(judge).must_be_stable(judge.world.loop.time()):
+        raise breach(a_stable_group_raises_no_error, f"{member.name} gets {error!r}")
 
 
 @holds("refused a member", "C25", GROUPS)
-def only_members_of_the_past_are_refused_commits(judge: Judge, member: Member, error: BaseException) -> None:
+def an_owners_commit_does_not_fail_because_of_the_group(judge: Judge, member: Member, error: BaseException) -> None:
     """A commit of the current owner does not fail because of the group."""
     if isinstance(error, CommitFailedError) and error.topic_partition in member.group.owned and member.group.identity.joined:
-        raise breach(only_members_of_the_past_are_refused_commits, f"{member.name} owns {error.topic_partition} and gets {error!r}")
+        raise breach(an_owners_commit_does_not_fail_because_of_the_group, f"{member.name} owns {error.topic_partition} and gets {error!r}")
 
 
 @holds("group end", "C14", GROUPS)
 def a_group_has_read_everything(judge: Judge) -> None:
-    """When nothing is wrong any more, every record was processed, and committed."""
+    """After the last fault, every record is processed and committed."""
     facts = _facts(judge)
     for tp in facts.stored:
         if facts.reached(tp) < facts.end(tp):

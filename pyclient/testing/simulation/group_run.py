@@ -1,4 +1,4 @@
-"""One seed of a group: producers, members that share what they write, and faults."""
+"""One seed of a group: producers, members that consume their records, and faults."""
 from __future__ import annotations
 
 import asyncio
@@ -12,19 +12,19 @@ from pyclient.testing.simulation.faults import LOGIN_FAULTS, KINDS, Fault
 from pyclient.testing.simulation.group_facts import GroupFacts
 from pyclient.testing.simulation.group_invariants import RULES_OF_GROUPS
 from pyclient.testing.simulation.invariants import RECOVERY_S, Invariant
-from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, LATEST_S, SESSIONS_MS, MemberService, committed, group_options, member_options
+from pyclient.testing.simulation.members import GROUP, HEARTBEATS_MS, LATEST_START_S, SESSIONS_MS, MemberService, committed, group_options, member_options
 from pyclient.testing.simulation.run import Outcome, Run
 from pyclient.testing.simulation.workload import Plan, producer_options
 
 NOT_FOR_GROUPS: Final = LOGIN_FAULTS | {"callback_raises", "rejection", "clock_jump"}
-"""What is of no matter to members, or drawn apart."""
+"""Faults that do not concern members, or have a generator of their own."""
 
-RESTING_S: Final = 5.0
-"""How long a group at rest is looked at."""
+STABLE_S: Final = 5.0
+"""How long a stable group is observed."""
 NEWCOMERS: Final = (1, 1, 2)
-"""How many members come to the group at rest."""
-READING_S: Final = 60.0
-"""How long a group at rest may take to come to the end."""
+"""How many members join the stable group."""
+READ_TO_THE_END_S: Final = 60.0
+"""How long a stable group may take to read to the end."""
 STABLE: Final = "STABLE"
 GROWS: Final = 0.3
 """How many runs give a topic more partitions."""
@@ -42,7 +42,7 @@ class GroupRun(Run):
         super().__init__(seed, faults)
         self.world.next_generation = "session_timeout_ms" not in self.plan.consumers[0]
         self._commits = asyncio.Event()
-        self._rested = asyncio.Event()
+        self._stable = asyncio.Event()
 
     def _settings(self, random: Random) -> dict[str, object]:
         return {**super()._settings(random), "group.consumer.session.timeout.ms": random.choice(SESSIONS_MS),
@@ -68,12 +68,12 @@ class GroupRun(Run):
         longest = max(*SESSIONS_MS, *(each["max_poll_interval_ms"] for each in self.plan.consumers))
         noticed = self._plan_growth()
         self.facts.settled_from = max(self.facts.calm_from, noticed) + RECOVERY_S + 2 * longest / 1000
-        begins = [None] * (len(self.plan.consumers) - self._newcomers) + [self._rested] * self._newcomers
+        begins = [None] * (len(self.plan.consumers) - self._newcomers) + [self._stable] * self._newcomers
         services = [MemberService(self.world, self.facts, self.judge, self.plan, number, after) for number, after in enumerate(begins)]
         return {each.name: each.run() for each in services}
 
     def _plan_growth(self) -> float:
-        """Perhaps a topic gets more partitions on the way (G08); until when everybody must have noticed."""
+        """In some runs a topic gets more partitions (G08). Returns when every member must have noticed."""
         random = self.world.random("growth")
         if random.random() >= GROWS:
             return 0.0
@@ -88,30 +88,30 @@ class GroupRun(Run):
         kafka.add_partitions(topic, kafka.placed(0, more, kafka.settings.default_replication_factor))
         kafka.report("partitions added", topic=name, partitions=len(topic.partitions))
 
-    async def _see_it_end(self, done: asyncio.Event) -> None:
-        """Members stay from the last fault on; the group comes to rest, and reads to the end."""
+    async def _finish(self, done: asyncio.Event) -> None:
+        """After the last fault members stay; the group becomes stable, and reads to the end."""
         done.set()
         await asyncio.sleep(max(0.0, self.facts.settled_from - self.world.loop.time()))
-        self.judge.after("at rest")
-        await asyncio.sleep(RESTING_S)
-        self.judge.after("rested")
-        await self._grow_in_peace()
-        self.judge.after("at rest")
+        self.judge.after("stable")
+        await asyncio.sleep(STABLE_S)
+        self.judge.after("still stable")
+        await self._add_newcomers()
+        self.judge.after("stable")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(READING_S):
+            async with asyncio.timeout(READ_TO_THE_END_S):
                 while not self._all_is_committed():
                     self._commits.clear()
                     await self._commits.wait()
         self.facts.finished = True
         self.judge.after("group end")
 
-    async def _grow_in_peace(self) -> None:
-        """Newcomers join; the slowest assignors could not end in time, and would be put out."""
-        settling = LATEST_S + 2 * max(SESSIONS_MS) / 1000
+    async def _add_newcomers(self) -> None:
+        """Newcomers join, with fast assignors: the slowest would exceed the rebalance timeout."""
+        settling = LATEST_START_S + 2 * max(SESSIONS_MS) / 1000
         self.world.assignments_per_s = max(ASSIGNMENTS_PER_S)
         self.facts.joined_from = self.world.loop.time()
         self.facts.settled_again = self.facts.joined_from + settling
-        self._rested.set()
+        self._stable.set()
         await asyncio.sleep(settling)
 
     def _in_flight(self) -> bool:

@@ -19,7 +19,7 @@ from pyclient.testing.simulation.network import Link
 from pyclient.testing.simulation.world import World
 
 SLACK_S: Final = 0.25
-"""What a timer and the network may add to a time-out."""
+"""What timers and the network may add to a timeout."""
 RECOVERY_S: Final = 10.0
 """How long a client may take to recover after the last fault: its own timeouts and backoffs, and one more attempt."""
 TURNS_PER_SECOND: Final = 6000
@@ -31,15 +31,15 @@ REQUESTS_PER_SECOND: Final = 300
 CONTROL_PER_SECOND: Final = 30
 """Metadata, ApiVersions and coordinator look-ups of one client."""
 CALM_REFRESHES: Final = 4
-"""Metadata requests of a client, beyond those for age, while nothing is wrong: it may begin then, and end."""
+"""Metadata requests of a client without faults, beyond those for age: for its start and its close."""
 INSTANT_S: Final = 0.001
-"""What happens at the same moment as an answer arrives may have begun before."""
+"""A write at the time of a response's arrival may have begun before."""
 CONNECTS_PER_SECOND: Final = 60
-"""Of one client: every broker and use, and what breaks at once again."""
+"""Of one client: each broker and use, and connections that break again at once."""
 
 
 class InvariantError(AssertionError):
-    """An invariant does not hold."""
+    """An invariant was violated."""
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")
@@ -55,12 +55,12 @@ class Invariant:
     event: str
     check: Callable[..., None]
     family: str
-    """The runs that must evaluate it."""
+    """The family of runs that must evaluate it."""
 
 
 INVARIANTS: Final[dict[str, Invariant]] = {}
 ALONE: Final = "alone"
-"""Runs whose consumers have a group each, and all partitions."""
+"""Runs whose consumers have a group each, with all partitions."""
 GROUPS: Final = "groups"
 """Runs whose consumers share one group."""
 
@@ -74,7 +74,7 @@ def holds(event: str, rule: str, family: str = ALONE) -> Callable[[Callable[...,
 
 
 class Judge:
-    """Evaluates the invariants of a run, *rules*; counts how often each was."""
+    """Evaluates a run's invariants (*rules*) after their events, and counts the evaluations."""
 
     def __init__(self, world: World, facts: Facts, rules: Iterable[Invariant]) -> None:
         self.world = world
@@ -89,7 +89,7 @@ class Judge:
             self._by_event.setdefault(each.event, []).append(each.check)
 
     def after(self, event: str, *about: Any) -> None:
-        """Evaluate what belongs to an event. The first breach is kept and raised."""
+        """Evaluate the invariants of an event. The first violation is kept in `broken` and raised."""
         check: Callable[..., None] | None = None
         try:
             for check in self._by_event.get(event, ()):
@@ -104,7 +104,7 @@ class Judge:
 
     @property
     def evaluated(self) -> Counter[str]:
-        """How often each invariant was."""
+        """Invariant → number of evaluations."""
         held = {check.__name__: self._completed[event] for event, checks in self._by_event.items() for check in checks}
         return self._until_violation + Counter(held)
 
@@ -139,7 +139,7 @@ def a_record_is_settled_in_time(judge: Judge, sent: Sent) -> None:
 
 @holds("second", "P18")
 def no_record_is_overdue(judge: Judge) -> None:
-    """The same, for those that would never be settled."""
+    """The same for records that are never settled."""
     now = judge.world.loop.time()
     late = next((each for each in judge.facts.unsettled.values() if now > each.due + 1.0), None)
     if late is not None:
@@ -147,23 +147,23 @@ def no_record_is_overdue(judge: Judge) -> None:
 
 
 @holds("failed", "P12")
-def what_could_be_delivered_was(judge: Judge, sent: Sent) -> None:
+def records_fail_only_because_of_faults(judge: Judge, sent: Sent) -> None:
     """A record fails only by a delivery timeout during faults, a wrong clock's timestamp, or a broker's policy."""
     if isinstance(sent.error, InvalidTimestampError | PolicyViolationError):
         return
     calm = judge.facts.calm_from + RECOVERY_S
     if not isinstance(sent.error, DeliveryTimeoutError) or sent.due_from > calm:
-        raise breach(what_could_be_delivered_was, f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due_from:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
+        raise breach(records_fail_only_because_of_faults, f"{sent.name!r} failed at {judge.world.loop.time():.3f}, was due at {sent.due_from:.3f}, and all was well from {calm:.3f} on: {sent.error!r}")
 
 
 @holds("refused", "P04")
-def what_can_be_taken_is_taken(judge: Judge, who: str, error: BaseException) -> None:
+def records_are_refused_only_when_memory_is_full(judge: Judge, who: str, error: BaseException) -> None:
     """Before the first fault and after the last one, a producer refuses records only when its memory is full."""
     facts, now = judge.facts, judge.world.loop.time()
     if who in facts.patience and not isinstance(error, BufferExhaustedError):
         wrong = facts.troubled_from <= now and now - facts.patience[who] <= facts.calm_from + RECOVERY_S
         if not wrong:
-            raise breach(what_can_be_taken_is_taken, f"{who} refuses a record at {now:.3f} while all is well: {error!r}")
+            raise breach(records_are_refused_only_when_memory_is_full, f"{who} refuses a record at {now:.3f} while all is well: {error!r}")
 
 
 @holds("acked", "S06")
@@ -181,19 +181,19 @@ def an_acknowledged_record_is_stored_at_its_offset(judge: Judge, sent: Sent) -> 
 
 
 @holds("end", "S06")
-def what_was_acknowledged_stays(judge: Judge) -> None:
-    """Unless an unclean election took it, it is there in the end."""
+def acknowledged_records_stay_stored(judge: Judge) -> None:
+    """At the end of the run the logs hold every acknowledged record that no unclean election lost."""
     facts = judge.facts
     present = {entry.name for log in facts.stored.values() for entry in log.values()}
     for sent in facts.sent.values():
         should = sent.offset is not None and sent.name not in facts.lost and sent.offset >= facts.log_start[sent.tp]
         if should and sent.name not in present:
-            raise breach(what_was_acknowledged_stays, f"{sent.name!r}, acknowledged at {sent.offset}, is gone")
+            raise breach(acknowledged_records_stay_stored, f"{sent.name!r}, acknowledged at {sent.offset}, is gone")
 
 
 @holds("stored", "P17")
-def records_keep_the_order_of_their_sending(judge: Judge, tp: Key, names: list[bytes]) -> None:
-    """Of one producer and partition, a record is stored for the first time after all that were sent before it."""
+def records_keep_their_order(judge: Judge, tp: Key, names: list[bytes]) -> None:
+    """A producer's records are first stored in the order in which they were sent to a partition."""
     facts = judge.facts
     for name in names:
         sent = facts.sent.get(name)
@@ -201,12 +201,12 @@ def records_keep_the_order_of_their_sending(judge: Judge, tp: Key, names: list[b
             continue
         key = (sent.producer, tp)
         if sent.order <= facts.first_stored.get(key, -1):
-            raise breach(records_keep_the_order_of_their_sending, f"{name!r} comes to {tp} after a record that was sent later (order {facts.first_stored.get(key)})")
+            raise breach(records_keep_their_order, f"{name!r} comes to {tp} after a record that was sent later (order {facts.first_stored.get(key)})")
 
 
 @holds("stored", "I04")
 def an_idempotent_producers_record_is_stored_once(judge: Judge, tp: Key, names: list[bytes]) -> None:
-    """A record comes a second time only where the log has lost the first."""
+    """A record is appended again only where the log has lost it."""
     facts = judge.facts
     for name in names:
         sent = facts.sent.get(name)
@@ -218,7 +218,7 @@ def an_idempotent_producers_record_is_stored_once(judge: Judge, tp: Key, names: 
 
 @holds("stored", "P07")
 def only_what_was_sent_is_stored(judge: Judge, tp: Key, names: list[bytes]) -> None:
-    """No damaged and no invented record: memory was not used again while it was being written (P07)."""
+    """No record is damaged or invented: memory was not reused while it was being written."""
     unknown = next((name for name in names if name not in judge.facts.sent), None)
     if unknown is not None:
         raise breach(only_what_was_sent_is_stored, f"{tp} holds {unknown!r}, which no producer sent")
@@ -226,16 +226,16 @@ def only_what_was_sent_is_stored(judge: Judge, tp: Key, names: list[bytes]) -> N
 
 @holds("produced", "P03")
 def memory_is_accounted(judge: Judge, name: str, used: int, total: int) -> None:
-    """What is in use never exceeds buffer_memory, and is never negative."""
+    """Memory in use is between 0 and buffer_memory."""
     if not 0 <= used <= total:
         raise breach(memory_is_accounted, f"{name} has {used} of {total} B in use")
 
 
 @holds("idle", "P07")
-def memory_is_given_back(judge: Judge, name: str, used: int) -> None:
-    """When nothing is pending, nothing is in use."""
+def memory_is_returned(judge: Judge, name: str, used: int) -> None:
+    """A closed producer has no memory in use."""
     if used != 0:
-        raise breach(memory_is_given_back, f"{name} is idle and has {used} B in use")
+        raise breach(memory_is_returned, f"{name} is idle and has {used} B in use")
 
 
 # --- consuming --------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def memory_is_given_back(judge: Judge, name: str, used: int) -> None:
 
 @holds("consumed", "C04")
 def a_record_is_what_the_log_holds(judge: Judge, got: Handed) -> None:
-    """Offset and content belong together; what was truncated may be returned until the consumer learns of it."""
+    """Offset and content match; truncated records may be returned until the consumer learns of the truncation."""
     found = judge.facts.stored[got.tp].get(got.offset)
     held = found == got.entry or any(log.get(got.offset) == got.entry for _, log, _ in got.logs)
     if not held:
@@ -252,7 +252,7 @@ def a_record_is_what_the_log_holds(judge: Judge, got: Handed) -> None:
 
 @holds("consumed", "S07")
 def nothing_above_the_high_watermark_is_returned(judge: Judge, got: Handed) -> None:
-    """What may still be lost is not shown."""
+    """Records that may still be lost are not returned."""
     highest = judge.facts.shown(got.tp, got.entry.epoch)
     if got.offset >= highest:
         raise breach(nothing_above_the_high_watermark_is_returned, f"{got.reader} got {got.entry.name!r} at {got.tp} offset {got.offset}; the high watermark never was above {highest}")
@@ -283,8 +283,8 @@ def a_position_never_goes_back(judge: Judge, reader: str, tp: Key, before: Readi
 
 
 @holds("truncated", "C11")
-def only_what_was_cut_off_is_reported(judge: Judge, reader: str, error: LogTruncationError) -> None:
-    """A loss is reported where there is one, at the point of divergence, to who read beyond it."""
+def only_real_truncations_are_reported(judge: Judge, reader: str, error: LogTruncationError) -> None:
+    """LogTruncationError names the point of divergence, and is raised only for a consumer that read beyond it."""
     assert error.topic_partition is not None
     tp = (error.topic_partition.topic, error.topic_partition.partition)
     reading = judge.facts.readings[reader, tp]
@@ -292,51 +292,51 @@ def only_what_was_cut_off_is_reported(judge: Judge, reader: str, error: LogTrunc
         return
     cuts = [at for _, _, at in judge.facts.logs(reading, tp) if at is not None and at < reading.next]
     if error.divergent_offset not in cuts:
-        raise breach(only_what_was_cut_off_is_reported, f"{reader} reads {tp} at {reading.next} and gets {error}; what it read differs from newer logs at {cuts}")
+        raise breach(only_real_truncations_are_reported, f"{reader} reads {tp} at {reading.next} and gets {error}; what it read differs from newer logs at {cuts}")
 
 
 @holds("committed", "S08")
-def no_commit_is_ahead_of_what_was_handed_out(judge: Judge, reader: str, tp: Key, committed: int) -> None:
-    """What is committed was handed out."""
+def no_commit_is_ahead_of_the_returned_records(judge: Judge, reader: str, tp: Key, committed: int) -> None:
+    """Only offsets of returned records are committed."""
     handed = max(judge.facts.readings[reader, tp].handed, judge.facts.latest_start[tp])  # to where retention may have moved it
     if committed > handed:
-        raise breach(no_commit_is_ahead_of_what_was_handed_out, f"{reader} committed {committed} of {tp}, and was handed what is before {handed}")
+        raise breach(no_commit_is_ahead_of_the_returned_records, f"{reader} committed {committed} of {tp}, and was handed what is before {handed}")
 
 
 @holds("end", "C14")
-def every_consumer_has_come_to_the_end(judge: Judge) -> None:
-    """When nothing is wrong any more, reading goes on to the end of every log."""
+def every_consumer_has_read_to_the_end(judge: Judge) -> None:
+    """After the last fault every consumer reads to the end of every log."""
     for (reader, tp), reading in judge.facts.readings.items():
         end = judge.facts.end(tp)
         if reading.position != end:
-            raise breach(every_consumer_has_come_to_the_end, f"{reader} stands at {reading.position} of {tp}, whose log ends at {end}")
+            raise breach(every_consumer_has_read_to_the_end, f"{reader} stands at {reading.position} of {tp}, whose log ends at {end}")
 
 
 @holds("refused", "C10")
-def where_to_go_on_is_decided_by_the_policy(judge: Judge, who: str, error: BaseException) -> None:
-    """A position that the log has lost is reported to those only who have no auto_offset_reset."""
+def auto_offset_reset_decides_on_lost_positions(judge: Judge, who: str, error: BaseException) -> None:
+    """OffsetOutOfRangeError is raised only without auto_offset_reset."""
     lost = isinstance(error, OffsetOutOfRangeError) and judge.facts.resets.get(who, "none") != "none"
     if lost:
-        raise breach(where_to_go_on_is_decided_by_the_policy, f"{who} has auto_offset_reset={judge.facts.resets.get(who)} and gets {error!r}")
+        raise breach(auto_offset_reset_decides_on_lost_positions, f"{who} has auto_offset_reset={judge.facts.resets.get(who)} and gets {error!r}")
 
 
 # --- the cluster and connections --------------------------------------------------------------------------------------
 
 
 @holds("view", "M02")
-def a_view_never_grows_older(judge: Judge, who: str, before: Any, after: Any) -> None:
-    """Leader epochs never go back, and no answer takes away brokers or topics that it is not about."""
+def metadata_never_goes_back(judge: Judge, who: str, before: Any, after: Any) -> None:
+    """Leader epochs never go back, and no response removes brokers or topics that it does not cover."""
     if not after.nodes and before.nodes:
-        raise breach(a_view_never_grows_older, f"{who} knows no broker any more")
+        raise breach(metadata_never_goes_back, f"{who} knows no broker any more")
     for name, known in before.topics.items():
         now = after.topics.get(name)
         if now is None and name in judge.facts.wanted[who]:
-            raise breach(a_view_never_grows_older, f"{who} does not know topic {name} any more")
+            raise breach(metadata_never_goes_back, f"{who} does not know topic {name} any more")
         if now is None:
             continue
         for old, new in zip(known.partitions, now.partitions, strict=False):
             if new.epoch < old.epoch and now.id == known.id:
-                raise breach(a_view_never_grows_older, f"{who} knew epoch {old.epoch} of {name}-{old.number}, and believes {new.epoch} now")
+                raise breach(metadata_never_goes_back, f"{who} knew epoch {old.epoch} of {name}-{old.number}, and believes {new.epoch} now")
 
 
 @holds("leaves", "I09")
@@ -350,15 +350,15 @@ def a_partition_is_sent_to_one_broker_at_a_time(judge: Judge, who: str, batch: A
 
 
 @holds("leaves", "P21")
-def what_may_be_stored_already_goes_alone(judge: Judge, who: str, batch: Any, _node: int, beside: list[int], state: str) -> None:
-    """Beside others leaves only what was never sent before, to a broker that has stored what came before."""
+def a_retried_batch_is_sent_alone(judge: Judge, who: str, batch: Any, _node: int, beside: list[int], state: str) -> None:
+    """Only batches that were never sent before are sent beside others, and only to a broker that has stored one."""
     if beside and (batch.stamped or state != "FLOWING"):
-        raise breach(what_may_be_stored_already_goes_alone, f"{who} sends {batch!r} beside {len(beside)} others; it {'was' if batch.stamped else 'was not'} sent before, and its partition is {state}")
+        raise breach(a_retried_batch_is_sent_alone, f"{who} sends {batch!r} beside {len(beside)} others; it {'was' if batch.stamped else 'was not'} sent before, and its partition is {state}")
 
 
 @holds("written", "C14")
 def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
-    """No two answers with the same records are under way."""
+    """No two fetches in flight cover the same partition."""
     fetcher = judge.facts.fetchers.get(link.client)
     wanted = fetcher.under_way if fetcher is not None else []
     if len(wanted) != len(set(wanted)):
@@ -367,7 +367,7 @@ def a_partition_is_fetched_once_at_a_time(judge: Judge, link: Link) -> None:
 
 @holds("written", "P17")
 def pipelines_are_bounded(judge: Judge, link: Link) -> None:
-    """max.in.flight.requests.per.connection for Produce, one Fetch a connection, one Metadata a client."""
+    """max.in.flight.requests.per.connection for Produce, one Fetch per connection, one Metadata per client."""
     waiting = [each.api for each in _unanswered(link)]
     if waiting.count(Api.PRODUCE) > judge.facts.pipelines.get(link.client, 1):
         raise breach(pipelines_are_bounded, f"{link!r} has {waiting.count(Api.PRODUCE)} Produce requests in flight")
@@ -384,24 +384,24 @@ def _unanswered(link: Link) -> list[Any]:
 
 
 @holds("written", "M09")
-def the_throttled_are_silent(judge: Judge, link: Link) -> None:
-    """Who was asked for silence sends nothing on that connection before its time."""
+def a_throttled_connection_is_silent(judge: Judge, link: Link) -> None:
+    """A throttled client sends nothing on that connection until the throttle time is over."""
     since, until = link.silent
     now = judge.world.loop.time()
     if since + INSTANT_S < now < until:
-        raise breach(the_throttled_are_silent, f"{link!r} was asked for silence from {since:.3f} to {until:.3f}, and writes at {now:.3f}")
+        raise breach(a_throttled_connection_is_silent, f"{link!r} was asked for silence from {since:.3f} to {until:.3f}, and writes at {now:.3f}")
 
 
 @holds("view", "M01")
-def the_clusters_state_is_not_asked_for_in_vain(judge: Judge, who: str, before: Any, after: Any) -> None:
-    """While nothing is wrong, metadata is fetched at its age."""
+def metadata_is_not_refreshed_needlessly(judge: Judge, who: str, before: Any, after: Any) -> None:
+    """After the last fault, metadata is fetched only when it reaches metadata_max_age_ms."""
     facts, now = judge.facts, judge.world.loop.time()
     calm = now - facts.calm_from - RECOVERY_S
     if calm > 0:
         facts.views[who] += 1
         allowed = CALM_REFRESHES + 1.5 * calm / facts.max_age[who]
         if facts.views[who] > allowed:
-            raise breach(the_clusters_state_is_not_asked_for_in_vain, f"{who} got {facts.views[who]} views of the cluster in {calm:.1f} s in which all was well; its metadata_max_age_ms is {1000 * facts.max_age[who]:.0f}")
+            raise breach(metadata_is_not_refreshed_needlessly, f"{who} got {facts.views[who]} views of the cluster in {calm:.1f} s in which all was well; its metadata_max_age_ms is {1000 * facts.max_age[who]:.0f}")
 
 
 # --- effort, and the end ----------------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ def the_clusters_state_is_not_asked_for_in_vain(judge: Judge, who: str, before: 
 
 @holds("second", "S02")
 def no_loop_is_busy(judge: Judge) -> None:
-    """Callbacks in a virtual second are bounded by what there is to do."""
+    """Callbacks per virtual second are bounded by its requests and records."""
     facts = judge.facts
     allowed = TURNS_PER_SECOND + TURNS_PER_REQUEST * facts.second.requests + TURNS_PER_RECORD * facts.second.records
     if facts.second.turns > allowed:
@@ -418,7 +418,7 @@ def no_loop_is_busy(judge: Judge) -> None:
 
 @holds("second", "M01")
 def requests_are_bounded(judge: Judge) -> None:
-    """No client asks the brokers at the network's speed, whatever they answer."""
+    """No client sends requests at the network's speed, whatever the brokers answer."""
     for name, count in judge.facts.second.by_client.items():
         if count > REQUESTS_PER_SECOND + judge.facts.second.records:
             raise breach(requests_are_bounded, f"{name} made {count} requests in one second")
@@ -436,28 +436,28 @@ def connects_are_bounded(judge: Judge) -> None:
 
 
 @holds("turn", "S03")
-def nothing_fails_unseen(judge: Judge) -> None:
+def no_error_is_hidden(judge: Judge) -> None:
     """No exception is left to the loop, no error is logged, and the model has no defect."""
     for context in judge.world.loop.defects:
-        raise InvariantError("S03 nothing_fails_unseen", f"{context.get('message')}: {context.get('exception')!r}")
+        raise InvariantError("S03 no_error_is_hidden", f"{context.get('message')}: {context.get('exception')!r}")
     for line in judge.facts.errors:
-        raise InvariantError("S03 nothing_fails_unseen", line)
+        raise InvariantError("S03 no_error_is_hidden", line)
 
 
 @holds("closed", "S04")
-def nothing_is_left(judge: Judge, left: Mapping[str, list[str]]) -> None:
-    """After every client was closed there is no task, no connection and no timer."""
+def nothing_is_left_after_close(judge: Judge, left: Mapping[str, list[str]]) -> None:
+    """After every client was closed, no task, connection or timer is left."""
     for what, items in left.items():
         if items:
-            raise breach(nothing_is_left, f"{what} left after close: {', '.join(items[:5])}")
+            raise breach(nothing_is_left_after_close, f"{what} left after close: {', '.join(items[:5])}")
 
 
 @holds("refused", "S05")
-def only_kafkas_errors_are_raised(judge: Judge, who: str, error: BaseException) -> None:
-    """Whatever a broker or the network does, users see a KafkaError, and none that shows a defect."""
+def only_kafka_errors_are_raised(judge: Judge, who: str, error: BaseException) -> None:
+    """Whatever a broker or the network does, users get a KafkaError, and not IllegalTransitionError."""
     if not isinstance(error, KafkaError) or isinstance(error, IllegalTransitionError):
-        raise breach(only_kafkas_errors_are_raised, f"{who} was raised {error!r}")
+        raise breach(only_kafka_errors_are_raised, f"{who} was raised {error!r}")
 
 
 RULES_OF_ALL: Final = tuple(INVARIANTS.values())
-"""Those of this module: runs of every family obey them."""
+"""The invariants of this module: every family has them."""

@@ -15,19 +15,19 @@ from pyclient.testing.simulation.network import Link
 
 LOGIN: Final = frozenset({Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
 RENEWED_BY: Final = 0.95
-"""Of a session's life: when the last connection is renewed."""
+"""The latest renewal, as a share of the session's lifetime."""
 COMPUTING_S: Final = 0.05
-"""What a mechanism may take for its first message, while requests go on."""
+"""What a mechanism may take to create its first message, while requests go on."""
 WAITED_S: Final = 0.1
 """A login that comes so soon after an answer may have waited for it, with its token already chosen."""
 ON_ITS_WAY_S: Final = 0.05
-"""What a token may be over when it arrives: it was good when it left."""
+"""How long a token may be expired on arrival: it was valid when it was sent."""
 TOO_SHORT_S: Final = 1.3
 """Sessions so short end before they may be renewed."""
 LOGINS_PER_SECOND: Final = 12
-"""Of one client: some connections to each broker, and what fails is tried again after a pause."""
+"""Of one client: some connections to each broker, and retries after a backoff."""
 TOKENS_PER_SECOND: Final = 12
-"""Asked for by one client: each of up to six addresses, for some uses, after pauses of 50 ms and more."""
+"""Of one client: up to six addresses, some uses each, with backoffs from 50 ms on."""
 
 
 def session_of(link: Link) -> Session:
@@ -39,7 +39,7 @@ def session_of(link: Link) -> Session:
 
 @holds("written", "M11")
 def a_login_is_alone(judge: Judge, link: Link) -> None:
-    """From its first message to its end nothing else is written, and nothing else is in flight."""
+    """During a login no other request is written or in flight on its connection."""
     waiting = list(link.client_protocol._in_flight)
     now = judge.world.loop.time()
     if any(each.api in LOGIN for each in waiting) and len(waiting) > 1:
@@ -65,33 +65,33 @@ def a_session_is_renewed_in_time(judge: Judge, link: Link) -> None:
 
 
 @holds("reached", "M11")
-def what_is_written_is_admitted(judge: Judge, asked: Request | None, link: Link | None) -> None:
+def every_request_is_admitted(judge: Judge, asked: Request | None, link: Link | None) -> None:
     """No broker closes a connection because of a request: none arrives before or within a login, and after the
     session's end only those written long before."""
     if asked is None and link is not None and not session_of(link).logged_in:
-        raise breach(what_is_written_is_admitted, f"a request on {link!r} is not admitted: {session_of(link)!r}")
+        raise breach(every_request_is_admitted, f"a request on {link!r} is not admitted: {session_of(link)!r}")
 
 
 @holds("login begins", "M11")
-def a_login_is_not_begun_again_at_once(judge: Judge, asked: Request) -> None:
-    """On one connection."""
+def logins_of_a_connection_are_spaced(judge: Judge, asked: Request) -> None:
+    """A connection does not log in again within `SHORTEST_S`: brokers refuse that."""
     begun, now = judge.facts.logins, judge.world.loop.time()
     before = begun.get(asked.connection, float("-inf"))
     begun[asked.connection] = now
     if now - before < SHORTEST_S:
-        raise breach(a_login_is_not_begun_again_at_once, f"{asked.client_id} logs in again {now - before:.3f} s after it did, on the same connection")
+        raise breach(logins_of_a_connection_are_spaced, f"{asked.client_id} logs in again {now - before:.3f} s after it did, on the same connection")
 
 
 @holds("login answered", "M11")
-def who_is_right_is_let_in(judge: Judge, asked: Request, fields: Mapping[str, Any]) -> None:
-    """No broker has a reason of its own to refuse a login: no token is shown that has ended, no step is left out."""
+def valid_credentials_are_accepted(judge: Judge, asked: Request, fields: Mapping[str, Any]) -> None:
+    """No broker has a reason to refuse a login: no expired token is shown, and no step is left out."""
     ended = _ended_for(judge, asked) if asked.api is Api.SASL_AUTHENTICATE else None
     if ended is not None and not _may_be_late(judge, asked):
-        raise breach(who_is_right_is_let_in, f"{asked.client_id} shows broker {asked.broker} a token that ended {ended:.3f} s ago")
+        raise breach(valid_credentials_are_accepted, f"{asked.client_id} shows broker {asked.broker} a token that ended {ended:.3f} s ago")
     session = getattr(asked.connection, "session", None)
     refused = fields["error_code"] and (asked.api is Api.SASL_HANDSHAKE or (isinstance(session, Session) and session.over))
     if refused and (asked.api is Api.SASL_HANDSHAKE or bytes(asked.body.auth_bytes) != ACKNOWLEDGE_ERROR):  # it is right, and late
-        raise breach(who_is_right_is_let_in, f"broker {asked.broker} refuses {asked.api.title} of {asked.client_id} with error {fields['error_code']}")
+        raise breach(valid_credentials_are_accepted, f"broker {asked.broker} refuses {asked.api.title} of {asked.client_id} with error {fields['error_code']}")
 
 
 def _ended_for(judge: Judge, asked: Request) -> float | None:
@@ -113,7 +113,7 @@ def _may_be_late(judge: Judge, asked: Request) -> bool:
 
 @holds("ended", "M11")
 def a_session_outlives_a_failed_renewal(judge: Judge, link: Link) -> None:
-    """While there is no token, what the last one has opened stays open."""
+    """While no token is available, the session of the last one stays open."""
     session, cause = session_of(link), link.client_protocol._cause
     if isinstance(cause, TokenUnavailableError) and session.logged_in and session.ends_at is not None and judge.world.loop.time() < session.ends_at:
         raise breach(a_session_outlives_a_failed_renewal, f"{link!r} ends, though its session lives until {session.ends_at:.3f}: {cause}")
@@ -133,6 +133,6 @@ def logins_are_bounded(judge: Judge) -> None:
 
 
 RULES_OF_LOGINS: Final = tuple(INVARIANTS[each.__name__] for each in (
-    a_login_is_alone, a_session_is_renewed_in_time, what_is_written_is_admitted, a_login_is_not_begun_again_at_once, who_is_right_is_let_in,
+    a_login_is_alone, a_session_is_renewed_in_time, every_request_is_admitted, logins_of_a_connection_are_spaced, valid_credentials_are_accepted,
     a_session_outlives_a_failed_renewal, logins_are_bounded))
 """For runs in which clients log in."""

@@ -14,42 +14,42 @@ from pyclient.records import SubscriptionPattern, TopicPartition
 from pyclient.testing.simulation.facts import Key
 from pyclient.testing.simulation.group_facts import GroupFacts, Member
 from pyclient.testing.simulation.invariants import Judge
-from pyclient.testing.simulation.workload import FAREWELL_S, Plan, show_views
+from pyclient.testing.simulation.workload import READ_TO_THE_END_S, Plan, observe_metadata
 from pyclient.testing.simulation.world import World
 
 GROUP: Final = "group"
 SESSIONS_MS: Final = (6000, 9000)
 POLL_INTERVALS_MS: Final = (6000, 12_000)
 HEARTBEATS_MS: Final = (500, 2000)
-NEXT_GENERATION: Final = 0.4
-"""How many groups are of it (KIP-848)."""
-LATEST_S: Final = 3.0
-"""How long after the first moment a newcomer comes, at most."""
-ASKS_ITS_USER_S: Final = 0.3
-"""What it takes before it subscribes again."""
-CHANGES_ITS_MIND: Final = 0.005
-"""How likely a step subscribes again for no reason."""
-COMMON: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+KIP_848_SHARE: Final = 0.4
+"""The share of groups that use KIP-848."""
+LATEST_START_S: Final = 3.0
+"""The latest start of a newcomer after *after* is set."""
+RESUBSCRIBE_AFTER_S: Final = 0.3
+"""The pause before a member subscribes again."""
+RESUBSCRIBES_SHARE: Final = 0.005
+"""The probability that a step subscribes again without a reason."""
+ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
 class ListenerFailedError(Exception):
-    """Raised by a rebalance listener, on purpose."""
+    """Raised by a rebalance listener on purpose."""
 
 
 def group_options(random: Random) -> dict[str, Any]:
-    """What all members of a group have in common."""
+    """The options that all members of a group share."""
     shared = {
         "group_id": GROUP, "max_poll_interval_ms": random.choice(POLL_INTERVALS_MS), "auto_offset_reset": "earliest",
         "enable_auto_commit": random.random() < 0.5, "auto_commit_interval_ms": random.choice((0, 1000, 4000)),
     }
-    if random.random() < NEXT_GENERATION:
+    if random.random() < KIP_848_SHARE:
         return {**shared, "group_protocol": "consumer", "group_remote_assignor": random.choice(("uniform", "range", None))}
     return {**shared, "session_timeout_ms": random.choice(SESSIONS_MS), "heartbeat_interval_ms": random.choice(HEARTBEATS_MS),
-            "assignors": (random.choice(COMMON),)}
+            "assignors": (random.choice(ASSIGNORS),)}
 
 
 def member_options(random: Random, shared: dict[str, Any]) -> dict[str, Any]:
-    """One member's own: it may know more assignors than the common one, as long as they rebalance alike."""
+    """One member's options: it may have another assignor besides the common one, with the same protocol."""
     own = {"assignors": _with_others(random, *shared["assignors"])} if "assignors" in shared else {}
     return {
         **shared, **own,
@@ -61,13 +61,13 @@ def member_options(random: Random, shared: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_others(random: Random, common: str) -> tuple[str, ...]:
-    others = [name for name in COMMON if name != common and (name == "cooperative-sticky") == (common == "cooperative-sticky")]
+    others = [name for name in ASSIGNORS if name != common and (name == "cooperative-sticky") == (common == "cooperative-sticky")]
     more = random.sample(others, random.choice((0, 0, 1))) if others else []
     return (common, *more) if random.random() < 0.5 else (*more, common)
 
 
 class MemberService:
-    """One service that is a member of the group, over all its lives, which begin *after* something."""
+    """A service that is a member of the group, over all its lives; the first begins when *after* is set."""
 
     def __init__(self, world: World, facts: GroupFacts, judge: Judge, plan: Plan, number: int, after: asyncio.Event | None = None) -> None:
         self.name = f"member-{number}"
@@ -78,13 +78,13 @@ class MemberService:
         if self._random.random() < 0.2:
             self._options["group_instance_id"] = self.name
         self._restless = self._random.choice((0.0, 0.01, 0.03))
-        """How likely each step is its last one for now."""
+        """The probability that a step is the last one of this life."""
         self._stalls = self._random.choice((0.0, 0.0, 0.02))
         self._pause = self._random.choice((0.0, 0.2, 0.6))
         self._careless = self._random.random() < 0.3
-        """Its listener raises, or takes its time."""
+        """Its listener may raise or be slow."""
         self._commits = self._random.choice((0.1, 0.5, 1.0))
-        """How often it commits, if that is its own business."""
+        """The probability of a commit per step, without automatic commits."""
         self._member: Member
 
     # ---- lives -------------------------------------------------------------------------------------------------------
@@ -93,25 +93,25 @@ class MemberService:
         """Live until everything was read; restless members die or leave and rejoin until the last fault is over."""
         if self._after is not None:
             await self._after.wait()
-            await asyncio.sleep(self._random.uniform(0.0, LATEST_S))
+            await asyncio.sleep(self._random.uniform(0.0, LATEST_START_S))
         await self._idle(self._random.choice((0.0, 0.0, 3.0, 15.0)))
         while True:
-            self._member = self._born()
+            self._member = self._new_member()
             ending = await self._life()
             self._world.journal.note(self.name, ending)
             if ending == "is done":
                 return
             await self._idle(self._random.choice((0.0, 1.0, 8.0)))
 
-    def _born(self) -> Member:
-        consumer = self._world.consumer(self.name, topics=self._wants(), rebalance_listener=self, **self._options)
-        show_views(self.name, consumer._core.metadata, self._judge)
+    def _new_member(self) -> Member:
+        consumer = self._world.consumer(self.name, topics=self._topics_or_pattern(), rebalance_listener=self, **self._options)
+        observe_metadata(self.name, consumer._core.metadata, self._judge)
         self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
         self._facts.fetchers[self.name] = consumer._core.fetcher
         self._facts.views[self.name] = 0
         return Member(self.name, consumer)
 
-    def _wants(self) -> Any:
+    def _topics_or_pattern(self) -> Any:
         if self._random.random() < 0.2:
             if "group_protocol" in self._options and self._random.random() < 0.5:
                 return SubscriptionPattern("topic-.*")
@@ -137,23 +137,23 @@ class MemberService:
         return ending
 
     async def _live(self) -> str:
-        while not self._facts.finished and self._world.loop.time() < self._facts.settled_again + FAREWELL_S:
+        while not self._facts.finished and self._world.loop.time() < self._facts.settled_again + READ_TO_THE_END_S:
             await self._step()
-            if not self._staying and self._random.random() < self._restless:
+            if not self._faults_are_over and self._random.random() < self._restless:
                 return self._random.choice(("dies", "leaves"))
             await self._rest()
         return "is done"
 
     @property
-    def _staying(self) -> bool:
+    def _faults_are_over(self) -> bool:
         return self._world.loop.time() >= self._facts.calm_from
 
     async def _idle(self, seconds: float) -> None:
-        """Do nothing for so long, but behave from the last fault on."""
+        """Do nothing for *seconds*, at most until the last fault is over."""
         await asyncio.sleep(min(seconds, max(0.0, self._facts.calm_from - self._world.loop.time())))
 
     async def _rest(self) -> None:
-        if not self._staying and self._random.random() < self._stalls:
+        if not self._faults_are_over and self._random.random() < self._stalls:
             self._world.journal.note(self.name, "does not poll for long")
             await self._idle(self._random.uniform(0.5, 2.0) * self._options["max_poll_interval_ms"] / 1000)
         await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.5))
@@ -162,11 +162,11 @@ class MemberService:
 
     async def _step(self) -> None:
         await self._try(self._poll)
-        if not self._options["enable_auto_commit"] and (self._staying or self._random.random() < self._commits):
+        if not self._options["enable_auto_commit"] and (self._faults_are_over or self._random.random() < self._commits):
             await self._try(self._commit)
-        if self._member.group.failure is not None or (not self._staying and self._random.random() < CHANGES_ITS_MIND):
+        if self._member.group.failure is not None or (not self._faults_are_over and self._random.random() < RESUBSCRIBES_SHARE):
             await self._try(self._subscribe_again)
-        self._judge.after("lives on", self._member)
+        self._judge.after("step", self._member)
 
     async def _try(self, step: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -175,27 +175,27 @@ class MemberService:
             self._on_error(error)
 
     async def _subscribe_again(self) -> None:
-        """What keeps it out of the group lasts until then."""
+        """An error that keeps the member out of the group lasts until it subscribes again."""
         consumer = self._member.consumer
-        await asyncio.sleep(ASKS_ITS_USER_S)
+        await asyncio.sleep(RESUBSCRIBE_AFTER_S)
         with self._inside("unsubscribe"):
             try:
                 if self._random.random() < 0.5:
                     await consumer.unsubscribe()
             finally:
-                consumer.subscribe(self._wants(), rebalance_listener=self)
+                consumer.subscribe(self._topics_or_pattern(), rebalance_listener=self)
 
     async def _poll(self) -> None:
         with self._inside("poll"):
             records = await self._member.consumer.poll(self._random.choice((0.0, 0.3, 2.0)))
         for record in records:
-            self._took(record)
+            self._on_record(record)
         if self._random.random() < 0.3:
             await asyncio.sleep(0.01)  # it works on them
         for record in records:
             self._facts.process((record.topic, record.partition), record.offset)
 
-    def _took(self, record: Record) -> None:
+    def _on_record(self, record: Record) -> None:
         member, tp = self._member, TopicPartition(record.topic, record.partition)
         self._facts.consumed += 1
         self._facts.second.records += 1
@@ -227,18 +227,18 @@ class MemberService:
     # ---- the listener ------------------------------------------------------------------------------------------------
 
     async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """It has these from now on."""
+        """The member owns these partitions now."""
         before = {tp: self._facts.highest.get((tp.topic, tp.partition), -1) for tp in partitions}
         try:
             async with self._callback("assigned", partitions):
                 self._member.owned.update(before)
         except BaseException:
             if "group_protocol" in self._options:
-                self._gone(partitions)  # N06: they are given to it again
+                self._forget(partitions)  # N06: they are given to it again
             raise
 
     async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """It has these no longer; it may commit once more."""
+        """The member no longer owns these partitions; it may commit once more."""
         async with self._callback("revoked", partitions):
             try:
                 if not self._options["enable_auto_commit"] and self._random.random() < 0.5:
@@ -246,14 +246,14 @@ class MemberService:
             except KafkaError as error:
                 self._on_error(error)
             finally:
-                self._gone(partitions)
+                self._forget(partitions)
 
     async def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """It had these."""
+        """The member lost these partitions."""
         async with self._callback("lost", partitions):
-            self._gone(partitions)
+            self._forget(partitions)
 
-    def _gone(self, partitions: Sequence[TopicPartition]) -> None:
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         for tp in partitions:
             self._member.owned.pop(tp, None)
             self._member.next.pop(tp, None)
@@ -266,11 +266,11 @@ class MemberService:
         member.in_listener = what
         try:
             yield
-            if self._careless and not self._staying and self._random.random() < 0.3:
+            if self._careless and not self._faults_are_over and self._random.random() < 0.3:
                 await self._idle(self._random.choice((0.1, 3.0, 20.0)))
         finally:
             member.in_listener = ""
-        if self._careless and not self._staying and self._random.random() < 0.2:
+        if self._careless and not self._faults_are_over and self._random.random() < 0.2:
             raise ListenerFailedError("on purpose")
 
 

@@ -26,7 +26,7 @@ LOW_WATER: Final = 16 * 1024
 SPLIT: Final = 0.1
 """How often what was written arrives in pieces."""
 SLOW_S: Final = 0.05
-"""What takes longer is no usual delay."""
+"""Longer delays count as unusual (`Link.late_until`)."""
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -75,11 +75,11 @@ class SimulatedTransport(asyncio.Transport):
     # ---- out ---------------------------------------------------------------------------------------------------------
 
     def write(self, data: Bytes) -> None:
-        """Take bytes; they arrive later."""
+        """Send bytes; they arrive later."""
         self.writelines([data])
 
     def writelines(self, list_of_data: Iterable[Bytes]) -> None:
-        """Take bytes; the buffers are read when they arrive."""
+        """Send bytes; the buffers are read only on arrival."""
         pieces = list(list_of_data)
         if self._closing:
             return
@@ -87,7 +87,7 @@ class SimulatedTransport(asyncio.Transport):
         self._unsent += sum(map(len, pieces))
         self._in_order(self._deliver)
         if self is self.link.near:
-            if not self._says_goodbye:
+            if not self._is_closing_tls:
                 self.link.network.written(self.link)
         elif self.link.throttled_for:
             self.link.be_silent(self._arrives)
@@ -96,8 +96,8 @@ class SimulatedTransport(asyncio.Transport):
             self._protocol.pause_writing()
 
     @property
-    def _says_goodbye(self) -> bool:
-        """Whether what is written is TLS's own end, which asks for nothing."""
+    def _is_closing_tls(self) -> bool:
+        """Whether the bytes are TLS's close_notify, not a request."""
         return isinstance(self._protocol, ClientTls) and bool(self._protocol.transport.is_closing())
 
     def _in_order(self, event: Callable[[], None]) -> None:
@@ -126,7 +126,7 @@ class SimulatedTransport(asyncio.Transport):
             self._paused = False
             self._protocol.resume_writing()
 
-    def _deliver_end(self) -> None:
+    def _deliver_eof(self) -> None:
         if not self.link.frozen and self._other is not None:
             self.deliver_now()
             self._other.receive_end()
@@ -142,14 +142,14 @@ class SimulatedTransport(asyncio.Transport):
             self._other.receive(data)
 
     def lose_written(self) -> None:
-        """What has not arrived never does."""
+        """Drop everything that has not arrived."""
         self._written.clear()
         self._unsent = 0
 
     # ---- in ----------------------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Pass arrived bytes to the protocol."""
         if self._gone or self._closing:
             return
         if isinstance(self._protocol, asyncio.BufferedProtocol):
@@ -167,24 +167,24 @@ class SimulatedTransport(asyncio.Transport):
             protocol.buffer_updated(count)
 
     def receive_end(self) -> None:
-        """The peer says no more: as asyncio does, close unless the protocol wants to keep writing."""
+        """Pass EOF to the protocol and, as asyncio does, close unless the protocol keeps its side open."""
         if not self._gone and not self._closing and not self._protocol.eof_received():  # type: ignore[union-attr]
             self.close()
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Write out, then end."""
+        """Close after everything written has arrived."""
         if not self._closing:
             self._closing = True
-            self._in_order(self._deliver_end)
+            self._in_order(self._deliver_eof)
 
     def abort(self) -> None:
-        """End at once; what is not written out is lost."""
+        """Close at once; bytes that have not arrived are lost."""
         self._force_close(None)
 
     def _force_close(self, error: Exception | None) -> None:
-        """The same for a cause, as asyncio's TLS asks its transport."""
+        """The same with a cause; asyncio's TLS calls it on its transport."""
         if not self._gone:
             self.lose_written()
             self.lost(error)
@@ -203,11 +203,11 @@ class SimulatedTransport(asyncio.Transport):
                 self.link.network.loop.call_soon(self._protocol.connection_lost, error)
 
     def stop_reading(self) -> None:
-        """Hear no more of the peer, as if it had ended; what is written still goes out."""
+        """Read nothing more, as after the peer's EOF; written bytes are still delivered."""
         self.link.network.loop.call_soon(self.receive_end)
 
     def is_closing(self) -> bool:
-        """Whether nothing is written any more."""
+        """Whether `close` or `abort` was called, or the connection was lost."""
         return self._closing
 
     def get_write_buffer_size(self) -> int:
@@ -219,7 +219,7 @@ class SimulatedTransport(asyncio.Transport):
         return self._other._name if name == "peername" and self._other is not None else default
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who hears what happens here."""
+        """The protocol of this end."""
         assert self._protocol is not None
         return self._protocol
 
@@ -237,15 +237,15 @@ class Link:
         self.client = client
         self.broker = broker
         self.served: asyncio.BaseProtocol | None = None
-        """Who hears what the client says, behind TLS if there is any."""
+        """The broker's protocol, behind TLS if there is any."""
         self.frozen = False
         """Half-open: nothing arrives any more, and neither side notices."""
         self.throttled_for = 0.0
-        """The next answer asks the client for so many seconds of silence."""
+        """Throttle time of the next response, in seconds."""
         self.late_until = 0.0
-        """When what was on its way for long arrived, or will."""
+        """When the last delayed bytes arrived, or will arrive."""
         self.silent = (0.0, 0.0)
-        """From when to when the client was last asked to be silent."""
+        """Begin and end of the client's last throttle."""
         self.near = SimulatedTransport(self, ("10.1.0.1", 50_000))
         self.far = SimulatedTransport(self, address)
 
@@ -260,18 +260,18 @@ class Link:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is on its way."""
+        """Whether bytes are in transit."""
         return bool(self.near.unsent or self.far.unsent)
 
     def delay(self) -> float:
-        """Seconds one way, now."""
+        """One-way latency in seconds, drawn for each use."""
         return self.network.latency.draw(self.network.random) * self.network.slowness.get(self.broker, 1.0)
 
-    def cut(self, tp: Cut) -> None:
-        """Break it: both ends learn of it."""
-        if tp is Cut.BEFORE_ANSWER:
+    def cut(self, at: Cut) -> None:
+        """Break the connection: both ends are notified."""
+        if at is Cut.BEFORE_ANSWER:
             self.near.deliver_now()
-        elif tp is Cut.MID_FRAME:
+        elif at is Cut.MID_FRAME:
             self.near.deliver_now(half=True)
             self.far.deliver_now(half=True)
         error = ConnectionResetError("Connection reset by peer")
@@ -279,7 +279,7 @@ class Link:
         self.near.lost(error)
 
     def be_silent(self, since: float) -> None:
-        """The answer that asks for it arrives then."""
+        """The throttling response arrives at this time."""
         self.silent, self.throttled_for = (since, since + self.throttled_for), 0.0
 
     def freeze(self) -> None:
@@ -287,11 +287,11 @@ class Link:
         self.frozen = True
 
     def ended(self) -> None:
-        """One end is gone."""
+        """One end has closed."""
         if self.network.links.pop(self, self) is None:
             self.network.on_ended(self)
             if self.frozen:
-                self.network.half_gone.append(self)
+                self.network.half_closed.append(self)
 
 
 class SimulatedNetwork:
@@ -300,37 +300,37 @@ class SimulatedNetwork:
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, front: Front, tls: ssl.SSLContext | None = None) -> None:
         self.loop = loop
         self.tls = tls
-        """With what the brokers' listeners speak TLS."""
+        """The TLS context of the brokers' listeners, or None."""
         self.random = random
         self.front = front
         self.latency = Latency()
         self.links: dict[Link, None] = {}
         self.slowness: dict[int, float] = {}
-        """Broker → how many times slower it is than it should be."""
+        """Broker → factor by which its network is slower."""
         self.unreachable: set[int] = set()
-        """Brokers that new connections wait for without end."""
+        """Brokers to which new connections are never answered."""
         self.names: dict[str, list[str]] = {}
-        """NodeConnections → addresses; a host that is missing here cannot be resolved."""
+        """Host → addresses; a host that is missing here cannot be resolved."""
         self.addresses: dict[tuple[str, int], int] = {}
         """(Address, port) → broker."""
         self.armed: list[Callable[[Link], bool]] = []
-        """Called at each write of a client; one that returns True has struck and is not called again."""
+        """Called at each write of a client, until they return True."""
         self.throttled: dict[Request, float] = {}
-        """Requests whose answers will ask for so many seconds of silence."""
-        self.half_gone: list[Link] = []
-        """Connections of which one end is gone, and the other will never hear of it."""
+        """Request → throttle time of its response, in seconds."""
+        self.half_closed: list[Link] = []
+        """Connections with one end closed, of which the other end is never notified."""
         self.on_ended: Callable[[Link], object] = lambda _: None
-        """Called when the first end of a connection is gone."""
+        """Called when the first end of a connection closes."""
         self.connects = 0
         self.look_ups = 0
         front.kafka.listeners.append(self._on_event)
         for broker in front.kafka.brokers.values():
-            self.place(broker.id, f"10.0.0.{broker.id}")
+            self.set_addresses(broker.id, f"10.0.0.{broker.id}")
 
-    def place(self, broker: int, *addresses: str) -> None:
-        """Give a broker these addresses, and its name the same; the ones it had are dead."""
+    def set_addresses(self, broker: int, *addresses: str) -> None:
+        """Give a broker and its host name these addresses; its old addresses no longer answer."""
         node = self.front.kafka.brokers[broker]
-        self.addresses = {tp: who for tp, who in self.addresses.items() if who != broker}
+        self.addresses = {address: owner for address, owner in self.addresses.items() if owner != broker}
         self.addresses.update(((address, node.port), broker) for address in addresses)
         self.names[node.host] = list(addresses)
 
@@ -346,28 +346,28 @@ class SimulatedNetwork:
                 link.throttled_for = seconds
 
     def served_by(self, connection: object) -> Link | None:
-        """The connection whose broker's side this is, while it is there."""
+        """The open connection whose broker side this is."""
         return next((link for link in self.links if link.served is connection), None)
 
     def disarm(self, strike: Callable[[Link], bool]) -> None:
-        """Ask it no more."""
+        """Remove it from `armed`."""
         self.armed = [each for each in self.armed if each is not strike]
 
     def of(self, client: str) -> ClientNetwork:
         """The network as one client sees it."""
         return ClientNetwork(self, client)
 
-    def thaw(self) -> None:
-        """End half-open connections: a device between the two ends has forgotten them, and resets them."""
+    def reset_half_open(self) -> None:
+        """Reset half-open connections, as a device between the two ends that has no state for them."""
         for link in list(self.links):
             if link.frozen:
                 link.cut(Cut.BEFORE_WRITE)
 
-    def bury(self) -> None:
-        """Close the connections that are left."""
-        for link in [*self.links, *self.half_gone]:
+    def close_remaining(self) -> None:
+        """Close all remaining connections."""
+        for link in [*self.links, *self.half_closed]:
             link.cut(Cut.BEFORE_WRITE)
-        self.half_gone.clear()
+        self.half_closed.clear()
 
     def of_broker(self, broker: int) -> list[Link]:
         """The connections to a broker, in the order they were made."""
@@ -404,7 +404,7 @@ class ClientNetwork:
         address = (str(endpoint.address[0]), int(endpoint.address[1]))
         broker = network.addresses.get(address)
         if broker in network.unreachable or broker is None:
-            await network.loop.create_future()  # no answer comes: the client gives up at some time
+            await network.loop.create_future()  # no answer: the client's set-up timeout ends it
         node = network.front.kafka.brokers[broker]  # type: ignore[index]
         if not node.alive:
             raise ConnectionRefusedError(111, "Connection refused")

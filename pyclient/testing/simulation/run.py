@@ -1,4 +1,4 @@
-"""One seed: a world, its users and its faults, from the first callback to the last, judged all the way."""
+"""One seed: a world, its services and its faults; the invariants are evaluated throughout."""
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +20,7 @@ from pyclient.core.transitions import TABLES
 from pyclient.errors import IllegalTransitionError
 from pyclient.testing.fake.model.request import Request
 from pyclient.testing.fake.model.batch import Batch
-from pyclient.testing.fake.model.partition import NO_LEADER
+from pyclient.testing.fake.model.elections import NO_LEADER
 from pyclient.testing.simulation import protection
 from pyclient.testing.simulation.facts import Entry, Facts, Key, Second
 from pyclient.testing.simulation.faults import LOGIN_FAULTS, MEMBER_FAULTS, KINDS, Fault, Strike, planned
@@ -40,11 +40,11 @@ SEALED_INLINE_BYTES: Final = (200, 65_536)
 FAULTS_BEGIN_S: Final = 0.0
 FAULTS_END_S: Final = 25.0
 SHORTEST_S: Final = 60.0
-"""Every run lasts at least so long, in virtual time."""
+"""The shortest run, in virtual time."""
 LONGEST_S: Final = 600.0
-ASKS_FOR_STATE: Final = frozenset({Api.METADATA, Api.API_VERSIONS, Api.FIND_COORDINATOR})
+CONTROL_APIS: Final = frozenset({Api.METADATA, Api.API_VERSIONS, Api.FIND_COORDINATOR})
 ON_PURPOSE: Final = "a delivery callback raised"
-"""What the client logs when a user's callback raises: a fault makes them."""
+"""The begin of the client's log message when a user's callback raises; the fault `callback_raises` causes it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,14 +54,14 @@ class Outcome:
     seed: int
     digest: str
     broken: str | None
-    """The breach, or None."""
+    """The violated invariant's message, or None."""
     invariant: str | None
     timeline: str
     faults: Sequence[Fault]
     hits: Mapping[str, int]
     """Fault kind → how often it had an effect."""
     hit_in_flight: bool
-    """Whether some fault hit while records were in flight, or a group was rebalancing."""
+    """Whether a fault hit while records were in flight, or a group was rebalancing."""
     evaluated: Mapping[str, int]
     transitions: Mapping[tuple[str, str, str], int]
     sent: int
@@ -77,7 +77,7 @@ class Run:
     """The state of one run."""
 
     KINDS: Sequence[str] = tuple(kind for kind in KINDS if kind not in MEMBER_FAULTS | LOGIN_FAULTS)
-    """The faults that it draws from; those of logins are drawn apart, so that others' seeds stay what they are."""
+    """The kinds it draws from. Login faults have their own generator, so that they change no other run."""
 
     def __init__(self, seed: int, faults: Sequence[Fault] | None = None, *, config: Mapping[str, object] | None = None) -> None:
         self.protection = protection.drawn(seed, logs_in=config is None)
@@ -91,7 +91,7 @@ class Run:
         self.faults = self._planned() if faults is None else list(faults)
         for broker in self.world.kafka.brokers:
             if self.world.random(f"address {broker}").random() < TWO_ADDRESSES:
-                self.world.network.place(broker, f"10.0.0.{broker}", f"10.9.0.{broker}")
+                self.world.network.set_addresses(broker, f"10.0.0.{broker}", f"10.9.0.{broker}")
         self.facts.troubled_from = min((each.at for each in self.faults), default=0.0)
         self.facts.calm_from = max((each.over for each in self.faults), default=0.0)
         self.hits: Counter[str] = Counter()
@@ -106,18 +106,18 @@ class Run:
     # ---- from the first callback to the last -------------------------------------------------------------------------
 
     def go(self) -> Outcome:
-        """Run it."""
+        """Run the seed."""
         broken: InvariantError | None = None
-        with _quiet_collector(), _errors_to(self.facts.errors), _observed(self.transitions):
+        with _collector_off(), _errors_to(self.facts.errors), _observed(self.transitions):
             try:
-                self.world.run(self._play())
-                self._check_what_is_left()
+                self.world.run(self._simulate())
+                self._check_leftovers()
             except InvariantError as found:
                 broken = found
             except BusyLoopError as found:
                 broken = InvariantError("S02 no_loop_is_busy", str(found))
             except (SimulationStuckError, TimeoutError) as found:
-                broken = InvariantError("S09 no_call_waits_for_ever", str(found) or f"not all are done after {LONGEST_S} s")
+                broken = InvariantError("S09 no_call_waits_forever", str(found) or f"not all are done after {LONGEST_S} s")
             except KeyboardInterrupt:
                 self._abandon()
                 raise
@@ -127,24 +127,24 @@ class Run:
             self._abandon()
         return self._outcome(broken)
 
-    async def _play(self) -> None:
+    async def _simulate(self) -> None:
         world, loop = self.world, self.world.loop
         self._watch()
         for name, partitions in self.plan.topics.items():
             world.kafka.create_topic(name, partitions, config={"max.message.bytes": str(self.plan.largest_batch)})
         for fault in self.faults:
             loop.call_at(fault.at, self._strike, fault)
-        loop.call_at(self.facts.calm_from, world.network.thaw)
+        loop.call_at(self.facts.calm_from, world.network.reset_half_open)
         producers = [ProducingService(world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.producers))]
         done = asyncio.Event()
-        async with asyncio.timeout(LONGEST_S), asyncio.TaskGroup() as everybody:
+        async with asyncio.timeout(LONGEST_S), asyncio.TaskGroup() as services:
             for name, life in self._consumers(done).items():
-                everybody.create_task(life, name=name)
+                services.create_task(life, name=name)
             async with asyncio.TaskGroup() as producing:
                 for producer in producers:
                     producing.create_task(producer.run(), name=producer.name)
             await asyncio.sleep(max(0.0, self.facts.calm_from - loop.time()))
-            await self._see_it_end(done)
+            await self._finish(done)
         self.judge.after("end")
         await asyncio.sleep(max(2.0, SHORTEST_S - loop.time()))
 
@@ -161,14 +161,14 @@ class Run:
         return Facts()
 
     def _rules(self) -> Sequence[Invariant]:
-        """What is judged."""
+        """The invariants to evaluate."""
         return RULES_OF_ALL if self.protection.mechanism is None else (*RULES_OF_ALL, *RULES_OF_LOGINS)
 
     def _plan(self, random: Random) -> Plan:
         return drawn(random)
 
     def _planned(self) -> list[Fault]:
-        """What goes wrong, with whatever goes wrong with logins."""
+        """The planned faults, those of logins included."""
         kinds = [kind for kind in self.KINDS if kind not in self.protection.spares]
         faults = planned(self.world.random("faults"), fewest=FEWEST_FAULTS, most=MOST_FAULTS, begin=FAULTS_BEGIN_S, end=FAULTS_END_S, kinds=kinds)
         if self.protection.login_faults:
@@ -177,16 +177,16 @@ class Run:
         return sorted(faults, key=lambda each: each.at)
 
     def _consumers(self, done: asyncio.Event) -> Mapping[str, Coroutine[Any, Any, None]]:
-        """The lives of those who read, by name; they end after *done*."""
+        """The coroutines of the consumers, by name; they end after *done*."""
         services = [ConsumingService(self.world, self.facts, self.judge, self.plan, number) for number in range(len(self.plan.consumers))]
         return {each.name: each.run(done) for each in services}
 
     def _in_flight(self) -> bool:
-        """Whether a fault that hits now hits something that matters."""
+        """Whether a fault would hit work in progress."""
         return bool(self.facts.unsettled)
 
-    async def _see_it_end(self, done: asyncio.Event) -> None:
-        """All is produced, and nothing is wrong any more."""
+    async def _finish(self, done: asyncio.Event) -> None:
+        """Everything was produced, and the last fault is over."""
         done.set()
 
     # ---- on the way --------------------------------------------------------------------------------------------------
@@ -205,16 +205,16 @@ class Run:
         self.hits[fault.kind] += 1
         self.hit_in_flight = self.hit_in_flight or self._in_flight()
 
-    def _check_what_is_left(self) -> None:
+    def _check_leftovers(self) -> None:
         loop = self.world.loop
         self.judge.after("closed", {
-            "tasks": [repr(each) for each in asyncio.all_tasks(loop) if not _is_the_brokers(each)],
+            "tasks": [repr(each) for each in asyncio.all_tasks(loop) if not _belongs_to_a_broker(each)],
             "connections": [repr(each) for each in self.world.network.links if not each.frozen],
-            "timers": [repr(each) for each in loop.timers() if _is_the_clients(each)],
+            "timers": [repr(each) for each in loop.timers() if _belongs_to_a_client(each)],
         })
 
     def _abandon(self) -> None:
-        """Let go of everything: the next run begins with nothing of this one."""
+        """Cancel all tasks: nothing is left for the next run."""
         loop = self.world.loop
         loop.after_turn = None
         for task in asyncio.all_tasks(loop):
@@ -256,11 +256,11 @@ class Run:
 
     def _on_event(self, event: str, facts: Mapping[str, Any]) -> None:
         if event == "request":
-            self._on_asked(facts["request"])
+            self._on_request(facts["request"])
         elif event == "appended":
             self._on_appended((facts["topic"], facts["partition"]), facts["batch"])
         elif event == "response":
-            self._on_answered(facts["request"], facts["fields"])
+            self._on_response(facts["request"], facts["fields"])
         elif event == "not admitted":
             self.judge.after("reached", None, self.world.network.served_by(facts["connection"]))
         elif event == "leader" and facts["broker"] != NO_LEADER:
@@ -276,24 +276,24 @@ class Run:
         elif event == "defect":
             self.facts.errors.append(f"the fake cluster: {facts['error']!r}")
 
-    def _on_asked(self, asked: Request) -> None:
+    def _on_request(self, asked: Request) -> None:
         self._requests += 1
         second, name = self.facts.second, asked.client_id or "?"
         second.requests += 1
         second.by_client[name] += 1
-        if asked.api in ASKS_FOR_STATE and not (asked.api is Api.API_VERSIONS and self._without_tokens()):
+        if asked.api in CONTROL_APIS and not (asked.api is Api.API_VERSIONS and self._lacks_tokens()):
             second.control[name] += 1
         self.judge.after("reached", asked, None)
         if asked.api is Api.SASL_HANDSHAKE:
             second.logins[name] += 1
             self.judge.after("login begins", asked)
 
-    def _without_tokens(self) -> bool:
+    def _lacks_tokens(self) -> bool:
         """Whether a missing token makes connecting fail after ApiVersions: then `connects_are_bounded` bounds them."""
         tokens = self.world.tokens
         return tokens is not None and tokens.failed_at > self.world.loop.time() - 1.0
 
-    def _on_answered(self, asked: Request, fields: Mapping[str, Any]) -> None:
+    def _on_response(self, asked: Request, fields: Mapping[str, Any]) -> None:
         if asked.api in LOGIN:
             self.judge.after("login answered", asked, fields)
         elif self.protection.mechanism is not None:
@@ -328,20 +328,20 @@ def run_seed(seed: int, faults: Sequence[Fault] | None = None) -> Outcome:
     return Run(seed, faults).go()
 
 
-def _is_the_clients(handle: asyncio.Handle) -> bool:
-    callback: Any = handle._callback  # type: ignore[attr-defined] # whose it is stands nowhere else
+def _belongs_to_a_client(handle: asyncio.Handle) -> bool:
+    callback: Any = handle._callback  # type: ignore[attr-defined] # nothing else names its owner
     owner = getattr(callback, "__self__", callback)
     module = getattr(type(owner) if owner is not callback else callback, "__module__", "") or ""
     return module.startswith("pyclient.") and not module.startswith("pyclient.testing.")
 
 
-def _is_the_brokers(task: asyncio.Task[Any]) -> bool:
+def _belongs_to_a_broker(task: asyncio.Task[Any]) -> bool:
     return "fake" in getattr(task.get_coro(), "__qualname__", "") or "BrokerConnection" in repr(task.get_coro()) or "_forever" in repr(task.get_coro())
 
 
 @contextlib.contextmanager
-def _quiet_collector() -> Iterator[None]:
-    """When objects die must not depend on what the process did before."""
+def _collector_off() -> Iterator[None]:
+    """Garbage collection must not depend on what the process did before."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -353,7 +353,7 @@ def _quiet_collector() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _observed(taken: Counter[tuple[str, str, str]]) -> Iterator[None]:
-    """Count the rows that state tables take."""
+    """Count the rows of the state tables that are taken."""
     def watch(name: str) -> Any:
         def count(state: enum.Enum, event: enum.Enum) -> None:
             taken[name, state._name_, event._name_] += 1

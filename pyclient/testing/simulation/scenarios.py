@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from pyclient.codec.record import Record
 from pyclient.records import TopicPartition
-from pyclient.testing.fake.model.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.elections import NO_LEADER
+from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.simulation.facts import Cut, Facts
 from pyclient.testing.simulation.invariants import InvariantError, Judge
 from pyclient.testing.simulation.run import LONGEST_S, Outcome, Run
@@ -52,10 +53,10 @@ class Reader(ConsumingService):
         self._seeks = self._restless = False
         self.view: dict[int, bytes] = {}
 
-    def _took(self, record: Record) -> None:
+    def _on_record(self, record: Record) -> None:
         if self.policy == "none" and record.offset < self.next:
             raise InvariantError("C11 truncation_is_reported", f"{self.name} got no error, and reads {record.offset} behind {self.next}")
-        super()._took(record)
+        super()._on_record(record)
         self.view[record.offset] = (record.value or b"").split(SEPARATOR)[0]
 
     @property
@@ -90,7 +91,7 @@ class Scene(Run):
         assert found is not None
         return found
 
-    async def _play(self) -> None:
+    async def _simulate(self) -> None:
         self._watch()
         self.world.kafka.create_topic(LOG.topic, replicas=[[1, 2, 3]])
         done = asyncio.Event()
@@ -136,7 +137,7 @@ class Scene(Run):
         """Let a replica lead that does not have everything; gives what that cut off."""
         before = len(self.facts.cuts[LOG])
         if self.partition.leader != broker:
-            self.partition.elect_unclean(broker)
+            self.partition.elections.elect_unclean(broker)
         self.require(len(self.facts.cuts[LOG]) > before, f"the log of broker {broker} holds all that was there")
         return self.facts.cuts[LOG][-1]
 
@@ -225,7 +226,7 @@ async def _other_log_is_shorter(scene: Scene) -> None:
     if behind < HISTORY:
         kafka.kill(3)
         await scene.writer.write(HISTORY - behind)
-    partition.move_leader(2)
+    partition.elections.move_leader(2)
     if behind > HISTORY:
         await scene.writer.write(behind - HISTORY)
         kafka.kill(3)

@@ -25,22 +25,22 @@ from pyclient.testing.simulation.world import World
 
 SEPARATOR: Final = b"|"
 REMEMBERED: Final = 5
-"""Batches of a producer and partition that a broker knows again."""
+"""How many batches of a producer and partition a broker recognizes when they are repeated."""
 NO_POSITION: Final = (NoOffsetForPartitionError, OffsetOutOfRangeError)
-CLOSES_EARLY: Final = 0.2
-ANYWHERE: Final = 2**63
-"""An end of a log that is not known."""
-FAREWELL_S: Final = 60.0
-"""How long a consumer may take to come to the end once everything works."""
+CLOSES_EARLY_SHARE: Final = 0.2
+UNKNOWN_END: Final = 2**63
+"""In place of a log end that is not known."""
+READ_TO_THE_END_S: Final = 60.0
+"""How long a consumer may take to read to the end after the last fault."""
 
 
 class CallbackFailedError(Exception):
-    """Raised by a delivery callback, on purpose."""
+    """Raised by a delivery callback on purpose."""
 
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """What a run's users do."""
+    """What a run's services do."""
 
     topics: Mapping[str, int]
     """Topic → partitions."""
@@ -51,16 +51,16 @@ class Plan:
     working_s: float
     """Producers spread their records over this time."""
     largest_batch: int
-    """The topics' max.message.bytes: what producers make larger is split."""
+    """The topics' max.message.bytes: producers split larger batches."""
     closes_at: float | None
-    """Then the first producer is closed in the middle of its work; it is one more than the others."""
+    """When the first producer is closed in the middle of its work; it exists in addition to the others."""
 
 
 def drawn(random: Random) -> Plan:
-    """A plan of this seed."""
+    """Draw a plan."""
     topics = {f"topic-{number}": random.choice((1, 2, 3, 5)) for number in range(random.choice((1, 1, 2)))}
     producers = random.choice((1, 1, 2))
-    closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY else None
+    closes_at = random.uniform(2.0, 40.0) if random.random() < CLOSES_EARLY_SHARE else None
     return Plan(
         topics=topics, largest_batch=random.choice((1_048_588, 1_048_588, 2000)),
         producers=[producer_options(random) for _ in range(producers + (closes_at is not None))],
@@ -69,7 +69,7 @@ def drawn(random: Random) -> Plan:
 
 
 def producer_options(random: Random) -> dict[str, Any]:
-    """A producer's, as a seed has it."""
+    """Draw a producer's options."""
     request_timeout = random.choice((1500, 3000))
     linger = random.choice((0, 5, 50))
     batch_size = random.choice((1000, 4096, 4096, 16_384, 16_384))
@@ -98,7 +98,7 @@ def _consumer_options(random: Random) -> dict[str, Any]:
 
 
 class ProducingService:
-    """Sends records with all their habits: bursts, keys, flushes, callbacks; and keeps the books."""
+    """Sends records in bursts, with keys, flushes and callbacks, and records every outcome."""
 
     def __init__(self, world: World, facts: Facts, judge: Judge, plan: Plan, number: int) -> None:
         self.name = f"producer-{number}"
@@ -106,16 +106,16 @@ class ProducingService:
         self._random = world.random(self.name)
         self._bulks = world.random(f"{self.name} in bulks")
         self._bulky = self._bulks.choice((0.0, 0.0, 0.5))
-        """How many of its bursts are one call."""
+        """The share of bursts that are one `send_many`."""
         self._options = plan.producers[number]
         self._topics = list(plan.topics)
         self._producer: AsyncProducer = world.producer(self.name, **self._options)
         self._accepted = 0
         self._asked = 0
         self._closing = False
-        _poison_what_returns(self._producer._core.accumulator.pool)
-        show_views(self.name, self._producer._core.metadata, judge)
-        _show_batches(self.name, self._producer._core.sender, judge)
+        _poison_returned_buffers(self._producer._core.accumulator.pool)
+        observe_metadata(self.name, self._producer._core.metadata, judge)
+        _observe_batches(self.name, self._producer._core.sender, judge)
         self._due_s = self._options["delivery_timeout_ms"] / 1000
         config = self._producer._core.config
         facts.patience[self.name] = config.max_block_ms / 1000
@@ -158,10 +158,10 @@ class ProducingService:
             self._refused(sent, error)
         else:
             self._take(sent)
-            self._follow(sent, delivery)
+            self._observe_delivery(sent, delivery)
 
     async def _send_many(self, count: int) -> None:
-        """Taken as they are asked for: some may be stored before all are taken."""
+        """Accept all records before the call: some may be stored before it returns."""
         topic = self._random.choice(self._topics)
         made = [self._made() for _ in range(count)]
         keys = [key for _, key in made] if self._bulks.random() < 0.5 else None
@@ -184,13 +184,13 @@ class ProducingService:
     def _take_or_refuse(self, sent: Sent, delivery: Delivery) -> None:
         error = delivery.exception() if delivery.partition == NO_PARTITION else None
         if error is None:
-            self._follow(sent, delivery)
+            self._observe_delivery(sent, delivery)
         else:
             self._facts.refuse(sent)
             self._refused(sent, error)
 
     def _made(self) -> tuple[Sent, bytes | None]:
-        """A record that was not sent yet, and a key for it."""
+        """A new record, and a key for it."""
         name = f"{self.name}.{self._asked}".encode()
         value = name + SEPARATOR + b"x" * self._random.choice((0, 10, 100, 100, 700))
         key = f"key-{self._random.randrange(20)}".encode() if self._random.random() < 0.5 else None
@@ -208,14 +208,14 @@ class ProducingService:
         self._accepted += 1
         self._facts.accept(sent)
 
-    def _follow(self, sent: Sent, delivery: Delivery) -> None:
+    def _observe_delivery(self, sent: Sent, delivery: Delivery) -> None:
         sent.delivery = delivery
         sent.due = self._world.loop.time() + self._due_s
         self._facts.second.records += 1
         self._world.journal.note(self.name, f"sent {sent.name!r} to {delivery.topic}-{delivery.partition}")
-        delivery.add_done_callback(lambda _delivery: self._settled(sent))
+        delivery.add_done_callback(lambda _delivery: self._on_settled(sent))
 
-    def _settled(self, sent: Sent) -> None:
+    def _on_settled(self, sent: Sent) -> None:
         sent.settled += 1
         sent.settled_at = self._world.loop.time()
         self._facts.unsettled.pop(sent.name, None)
@@ -257,8 +257,8 @@ class ProducingService:
         self._world.journal.note(self.name, "closed")
 
 
-def _poison_what_returns(pool: Pool) -> None:
-    """Memory that is given back is overwritten at once: a late reader of it gets no record (P07)."""
+def _poison_returned_buffers(pool: Pool) -> None:
+    """Overwrite memory when it is returned: a late reader gets no valid record (P07)."""
     give = pool.give
 
     def poison(buffer: bytearray) -> None:
@@ -268,8 +268,8 @@ def _poison_what_returns(pool: Pool) -> None:
     pool.give = poison  # type: ignore[method-assign] # of this pool only
 
 
-def show_views(name: str, metadata: Any, judge: Judge) -> None:
-    """Let each view of the cluster that a client adopts be judged."""
+def observe_metadata(name: str, metadata: Any, judge: Judge) -> None:
+    """Evaluate the invariants of each view of the cluster that a client adopts."""
     adopt = metadata._on_update
     judge.facts.wanted[name] = metadata.interest.used
     views = [metadata.cluster]
@@ -282,8 +282,8 @@ def show_views(name: str, metadata: Any, judge: Judge) -> None:
     metadata._on_update = adopted
 
 
-def _show_batches(name: str, sender: Any, judge: Judge) -> None:
-    """Let each batch that leaves be judged, with those of its partition that are under way."""
+def _observe_batches(name: str, sender: Any, judge: Judge) -> None:
+    """Evaluate the invariants of each batch that is sent, with its partition's batches in flight."""
     start = sender._start
     nodes: dict[Any, int] = {}
 
@@ -297,7 +297,7 @@ def _show_batches(name: str, sender: Any, judge: Judge) -> None:
 
 
 class ConsumingService:
-    """Polls every partition, commits, seeks, leaves and comes back, and reports its records."""
+    """Polls every partition, commits, seeks, closes and starts again; evaluates each record."""
 
     def __init__(self, world: World, facts: Facts, judge: Judge, plan: Plan, number: int) -> None:
         self.name = f"consumer-{number}"
@@ -308,7 +308,7 @@ class ConsumingService:
         world.groups.append(self._group)
         self._partitions = [TopicPartition(topic, each) for topic, count in plan.topics.items() for each in range(count)]
         self._seeks = self._random.choice((0, 1, 3, 6))
-        """How often it still jumps somewhere: each time it may read all it has read again."""
+        """How many seeks are left; each may repeat everything read so far."""
         self._restless = self._random.random() < 0.3
         self._pause = self._random.choice((0.0, 0.2, 0.6))
         self._rack = world.random(f"{self.name} in a rack").choice(("", "", "rack-1", "rack-2", "rack-3"))
@@ -317,7 +317,7 @@ class ConsumingService:
 
     def _made(self) -> AsyncConsumer:
         consumer = self._world.consumer(self.name, group_id=self._group, client_rack=self._rack, **self._options)
-        show_views(self.name, consumer._core.metadata, self._judge)
+        observe_metadata(self.name, consumer._core.metadata, self._judge)
         self._facts.resets[self.name] = consumer._core.config.auto_offset_reset
         self._facts.max_age[self.name] = consumer._core.config.metadata_max_age_ms / 1000
         self._facts.fetchers[self.name] = consumer._core.fetcher
@@ -325,7 +325,7 @@ class ConsumingService:
         return consumer
 
     async def run(self, done: asyncio.Event) -> None:
-        """Read until the producers are done and everything was read; restless ones leave and come back meanwhile."""
+        """Read until the producers are done and everything was read; restless ones restart meanwhile."""
         while not self._leaving:
             async with self._consumer:
                 await self._begin()
@@ -344,7 +344,7 @@ class ConsumingService:
             else:
                 self._facts.resumed(self.name, (each.topic, each.partition), *place)
             if self._options["auto_offset_reset"] == "latest":
-                reading.handed = ANYWHERE
+                reading.handed = UNKNOWN_END
         if self._jumps(0.5):
             await self._seek()
 
@@ -354,7 +354,7 @@ class ConsumingService:
         while self._world.loop.time() < until and not (self._leaving and self._at_the_end()):
             if done.is_set() and not self._leaving:
                 self._leaving = True
-                until = self._world.loop.time() + FAREWELL_S
+                until = self._world.loop.time() + READ_TO_THE_END_S
             if not self._leaving and self._world.loop.time() >= leaves_at:
                 return
             await self._step()
@@ -362,28 +362,28 @@ class ConsumingService:
     async def _step(self) -> None:
         try:
             for record in await self._consumer.poll(self._random.choice((0.0, 0.3, 2.0))):
-                self._took(record)
-            await self._look()
+                self._on_record(record)
+            await self._check_positions()
             if self._random.random() < 0.1:
                 await self._commit()
             if not self._leaving and self._jumps(0.02):
                 await self._seek()
         except LogTruncationError as error:
-            await self._go_back(error)
+            await self._seek_to_the_divergence(error)
         except NO_POSITION as error:
             self._judge.after("refused", self.name, error)
             self._world.journal.note(self.name, f"gets {type(error).__name__} and starts at the beginning")
             if self._random.random() < 0.5:
-                await self._to_an_end(begin=True)
+                await self._seek_to_an_end(begin=True)
             else:
-                await self._to_where_logs_begin()
+                await self._seek_to_log_starts()
         except KafkaError as error:
             self._world.journal.note(self.name, f"gets {type(error).__name__}")
             self._judge.after("refused", self.name, error)
         if not self._leaving:
             await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.5))
 
-    def _took(self, record: Record) -> None:
+    def _on_record(self, record: Record) -> None:
         name = (record.value or b"").split(SEPARATOR)[0]
         tp = record.topic, record.partition
         self._facts.consumed += 1
@@ -393,8 +393,8 @@ class ConsumingService:
         self._judge.after("consumed", handed)
         self._facts.read(handed)
 
-    async def _look(self) -> None:
-        """Positions, as users see them."""
+    async def _check_positions(self) -> None:
+        """Evaluate the positions, as users see them."""
         for each in self._partitions:
             reading = self._reading(each)
             position = self._consumer._consumed_positions.position(each)
@@ -427,26 +427,26 @@ class ConsumingService:
         else:
             begin = self._random.random() < 0.7
             if self._random.random() < 0.3:
-                await self._to_an_end(begin=not begin)  # and changes its mind
-            await self._to_an_end(begin=begin)
+                await self._seek_to_an_end(begin=not begin)  # and changes its mind
+            await self._seek_to_an_end(begin=begin)
 
-    async def _to_where_logs_begin(self) -> None:
+    async def _seek_to_log_starts(self) -> None:
         for each in self._partitions:
             start = self._facts.log_start[each.topic, each.partition]
             self._consumer.seek(each, start)
             self._reading(each).begin(start, self._cuts(each))
 
-    async def _to_an_end(self, *, begin: bool) -> None:
+    async def _seek_to_an_end(self, *, begin: bool) -> None:
         self._world.journal.note(self.name, f"seeks to the {'beginning' if begin else 'end'}")
         self._consumer.seek_to_beginning() if begin else self._consumer.seek_to_end()
         for each in self._partitions:
             reading = self._reading(each)
             reading.begin(None, self._cuts(each))
             if not begin:
-                reading.handed = ANYWHERE
+                reading.handed = UNKNOWN_END
 
-    async def _go_back(self, error: LogTruncationError) -> None:
-        """What the error requires when it has no policy of its own."""
+    async def _seek_to_the_divergence(self, error: LogTruncationError) -> None:
+        """Seek to the divergence, as users must without auto_offset_reset."""
         assert error.topic_partition is not None
         self._world.journal.note(self.name, f"gets {error}")
         self._judge.after("truncated", self.name, error)

@@ -33,13 +33,13 @@ P = ParamSpec("P")
 EPOCH_MS: Final = 1_767_225_600_000
 """The wall clock when a world begins: 2026-01-01."""
 PORT: Final = 9092
-ENDING_S: Final = 1.0
-"""Virtual time that what is cancelled has to end."""
+CLOSE_S: Final = 1.0
+"""Virtual time for cancelled tasks to end."""
 QUIET: Final = frozenset({"request", "response", "high watermark"})
-"""Events that are too many for lines of their own text."""
+"""Events that the journal does not describe: there are too many."""
 
 WORK_PER_S: Final = 1000.0
-"""How much work a client's workers get done in a second, each piece by chance sooner or later."""
+"""Average number of jobs that a client's workers finish per second."""
 
 
 class World:
@@ -61,7 +61,7 @@ class World:
         self.loop = SimulationLoop(self.random("order"))  # type: ignore[abstract] # no loop is abstract when it runs
         self.journal = Journal(self.loop.time)
         self.wall_skew_ms = 0
-        """What the wall clock is ahead by."""
+        """How far the wall clock is ahead."""
         nodes = [Broker(number, f"broker-{number}", PORT, rack=f"rack-{number}") for number in range(1, brokers + 1)]
         self.kafka = Kafka(nodes, clock=self.loop.time, wall=self.wall, random=self.random("cluster"),
                            settings=Settings.parse(config or {}), profile=PROFILES[version], users=sasl)
@@ -72,35 +72,35 @@ class World:
         self.network = SimulatedNetwork(self.loop, self.random("network"), self.front, tls)
         self.kafka.listeners.append(self._on_event)
         self.seal_inline_bytes = SEAL_INLINE_BYTES
-        """Larger batches are compressed by the clients' workers."""
+        """Larger batches are compressed by the clients' worker threads."""
         self.assignments_per_s = WORK_PER_S
-        """How fast leaders of groups share partitions out."""
+        """Average number of assignments that group leaders compute per second."""
         self.security: Mapping[str, Any] = {}
-        """Options that clients of this world are made with, for brokers with TLS."""
+        """Security options of this world's clients."""
         self.tokens: TokenService | None = None
         """The token service, if clients log in with tokens and faults may hit it."""
         self.clients: list[str] = []
         """Names of the clients made so far."""
         self.groups: list[str] = []
-        """Consumer groups that faults choose from; while none is named, all there are."""
+        """Consumer groups that faults choose from; empty: all."""
         self.next_generation = False
-        """Whether its groups are of the next generation (KIP-848)."""
+        """Whether its groups use the consumer protocol (KIP-848)."""
         self.raising: list[Callable[[], None]] = []
-        """The next delivery callbacks raise, one for each of these, after calling it."""
+        """Each entry makes one of the next delivery callbacks raise, after calling the entry."""
 
     def random(self, part: str) -> Random:
         """A generator that only this part of the world draws from."""
         return Random(f"{self.seed}/{part}")
 
     def wall(self) -> int:
-        """Ms since the epoch, as everybody in this world believes."""
+        """Milliseconds since the epoch, by this world's wall clock."""
         return EPOCH_MS + round(self.loop.time() * 1000) + self.wall_skew_ms
 
     def run(self, steps: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end in virtual time, and give its result.
+        """Run a coroutine to its end in virtual time; returns its result.
 
         Raises:
-            SimulationStuckError: nothing can happen any more, and it still waits.
+            SimulationStuckError: it still waits, but no callback or timer is left.
             BusyLoopError: callbacks follow each other without end while time stands still.
         """
         result: T = self.loop.run_until_complete(steps)
@@ -113,19 +113,19 @@ class World:
         self.close()
 
     def close(self) -> None:
-        """End it: tasks that are left are cancelled. Calling again does nothing."""
+        """Close the world: remaining tasks are cancelled. Calling again does nothing."""
         if self.loop.is_closed():
             return
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
-        self.loop.run_until(self.loop.time() + ENDING_S)
-        self.network.bury()
+        self.loop.run_until(self.loop.time() + CLOSE_S)
+        self.network.close_remaining()
         self.loop.run_until(self.loop.time())
         self.loop.close()
 
     @property
     def bootstrap_servers(self) -> str:
-        """What this world's clients begin with."""
+        """The addresses of all brokers."""
         return ",".join(f"{each.host}:{each.port}" for each in self.kafka.brokers.values())
 
     @functools.cached_property
@@ -140,9 +140,9 @@ class World:
         return planned(self.random("faults"), fewest=count, most=count, begin=begin, end=end, kinds=kinds)
 
     def strike(self, faults: Sequence[Fault]) -> list[str]:
-        """Let these faults come, each at its time. The list that is returned grows by a line for each effect they have.
+        """Schedule these faults. The returned list grows by a line for each effect they have.
 
-        A fault that finds nothing to hit does nothing. Connections they silenced break when the last one is over.
+        A fault without a target does nothing. Half-open connections are reset when the last fault is over.
 
         Raises:
             ValueError: there is no such kind of fault.
@@ -153,13 +153,13 @@ class World:
                 raise ValueError(f"there is no fault {fault.kind!r}; known are {', '.join(KINDS)}")
             strike = Strike(self, fault, lambda fault, what: hits.append(f"{self.loop.time():.3f} s  {fault.kind}: {what}"))
             self.loop.call_at(fault.at, KINDS[fault.kind], strike)
-        self.loop.call_at(max((each.over for each in faults), default=0.0), self.network.thaw)
+        self.loop.call_at(max((each.over for each in faults), default=0.0), self.network.reset_half_open)
         return hits
 
     # ---- clients -----------------------------------------------------------------------------------------------------
 
     def environment(self, client: str) -> Environment:
-        """What a client of this world is made in."""
+        """The environment of a client of this world."""
         return Environment(
             network=lambda: self.network.of(client), clock=self.loop.time, wall=self.wall,
             random=lambda: self.random(f"client {client}"), token_bytes=self.random(f"logins {client}").randbytes,
@@ -169,7 +169,7 @@ class World:
 
     @contextlib.contextmanager
     def inside(self, client: str) -> Iterator[None]:
-        """Clients made within the block live in this world: also those that a service under test makes itself."""
+        """Clients created in the block belong to this world, also those that a service under test creates."""
         if client not in self.clients:
             self.clients.append(client)
         with using(self.environment(client)):
@@ -198,7 +198,7 @@ class World:
 
 
 class SimulatedCluster(Controls):
-    """The controls of a world's cluster: everything happens at once, on the one thread there is."""
+    """The controls of a world's cluster: changes apply at once, on the only thread."""
 
     def __init__(self, front: Front) -> None:
         super().__init__()
@@ -214,7 +214,7 @@ class SimulatedCluster(Controls):
 
 
 class LateExecutor(Executor):
-    """Runs work a little later on the simulated loop, as a worker thread would at some time."""
+    """Runs jobs on the simulated loop after a random delay, in place of a worker thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, per_s: Callable[[], float]) -> None:
         self._loop = loop
@@ -223,14 +223,14 @@ class LateExecutor(Executor):
         self._pending: dict[Future[Any], Callable[[], Any]] = {}
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Take work."""
+        """Schedule a job."""
         future: Future[T] = Future()
         self._pending[future] = lambda: fn(*args, **kwargs)
         self._loop.call_later(self._random.expovariate(self._per_s()), self._run, future)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Do what was taken, now."""
+        """Run the remaining jobs now."""
         for future in list(self._pending):
             self._run(future)
 

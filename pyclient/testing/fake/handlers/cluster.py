@@ -10,7 +10,8 @@ from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.handlers.metadata import node_fields
 from pyclient.testing.fake.handlers.topics import name_problem
 from pyclient.testing.fake.model.kafka import Kafka, Topic
-from pyclient.testing.fake.model.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.elections import NO_LEADER
+from pyclient.testing.fake.model.partition import Partition
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

@@ -85,7 +85,7 @@ def _heartbeat(request: Request) -> HeartbeatRequest:
 
 
 def _check(request: Request) -> None:
-    """Raises Refused for what no member sends, in a broker's order."""
+    """Raises RefusalError for what no member sends, in a broker's order."""
     body = request.body
     if not body.member_id.strip() and (request.version >= OWN_ID_SINCE or body.member_epoch > JOINS or body.member_epoch == LEAVES):
         raise RefusalError(ErrorCode.invalid_request, "MemberId can't be empty.")

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.model.kafka import Kafka
-from pyclient.testing.fake.model.partition import NO_LEADER
+from pyclient.testing.fake.model.elections import NO_LEADER
 
 GROUP: Final = 0
 SHARE: Final = 2

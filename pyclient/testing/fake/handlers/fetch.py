@@ -99,7 +99,7 @@ def _reading(kafka: Kafka, request: Request) -> Reading:
     """What this request asks for, together with its session.
 
     Raises:
-        Refused: the session is not known, or the request is not its next one.
+        RefusalError: the session is not known, or the request is not its next one.
     """
     body, wishes = request.body, _wishes(request)
     session: Session | None = None
@@ -202,7 +202,7 @@ def _divergence(log: Log, wish: Wish) -> Fields | None:
     """Where a reader's history and this log part, when its last epoch ended before the offset it asks for (KIP-595).
 
     Raises:
-        Refused: nothing is known of that epoch, or the offset is deleted.
+        RefusalError: nothing is known of that epoch, or the offset is deleted.
     """
     if wish.last_fetched_epoch < 0:
         return None

@@ -10,7 +10,8 @@ from kio.schema.errors import ErrorCode
 from pyclient.testing.fake.model.request import Fields
 from pyclient.testing.fake.handlers.metadata import node_fields
 from pyclient.testing.fake.model.kafka import Kafka
-from pyclient.testing.fake.model.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.elections import NO_LEADER
+from pyclient.testing.fake.model.partition import Partition
 from pyclient.testing.fake.model.refusal import RefusalError
 
 UNKNOWN_EPOCH: Final = -1
@@ -20,7 +21,7 @@ def found(kafka: Kafka, topic: str | UUID | None, index: int, *, by_id: bool) ->
     """The partition that a request means.
 
     Raises:
-        Refused: there is none.
+        RefusalError: there is none.
     """
     partition = kafka.partition(topic, index)
     if partition is None:

@@ -10,7 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from pyclient.testing.fake.model.request import Request, Fields
 from pyclient.testing.fake.model.kafka import Broker, Kafka, Topic
-from pyclient.testing.fake.model.partition import NO_LEADER, Partition
+from pyclient.testing.fake.model.elections import NO_LEADER
+from pyclient.testing.fake.model.partition import Partition
 
 NO_OPERATIONS: Final = -(2**31)
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

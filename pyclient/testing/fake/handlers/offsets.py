@@ -93,7 +93,7 @@ def _place(request: Request, partition: Partition, timestamp: int, epoch: int) -
     """Where this timestamp is for a client that believes in this leader epoch.
 
     Raises:
-        Refused: the wrong broker or epoch, or the leader does not know yet what is committed.
+        RefusalError: the wrong broker or epoch, or the leader does not know yet what is committed.
     """
     log = partition.serving_log(request.broker, epoch, only_leader=request.body.replica_id != DEBUGGING)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

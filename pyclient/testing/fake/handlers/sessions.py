@@ -109,7 +109,7 @@ class Sessions:
         """The session a request goes on with, its epoch advanced; None when the request leaves no partition in it.
 
         Raises:
-            Refused: it is not known, or the request is not its next one.
+            RefusalError: it is not known, or the request is not its next one.
         """
         session = self._sessions.get(session_id)
         if session is None:

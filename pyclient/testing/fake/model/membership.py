@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -45,14 +45,65 @@ class Joining:
         """The protocols it supports."""
         return tuple(name for name, _ in self.protocols)
 
+    def new_member(self, member_id: str) -> Member:
+        """The member that this request describes."""
+        return Member(id=member_id, instance=self.instance, client_id=self.client_id, host=self.host,
+                      session_timeout_ms=self.session_timeout_ms, rebalance_timeout_ms=self.rebalance_timeout_ms,
+                      protocol_type=self.protocol_type, protocols=self.protocols)
+
+
+class SessionTimers:
+    """Deadlines of members' sessions and of ids that no member uses yet; one timer per group.
+
+    *expire* removes a member; *id_expired* is called after an unused id was removed.
+    """
+
+    def __init__(self, kafka: Kafka, expire: Callable[[Group, str], None], id_expired: Callable[[Group], None]) -> None:
+        self._kafka = kafka
+        self._coordinator = kafka.part(Coordinator)
+        self._expire = expire
+        self._id_expired = id_expired
+
+    def restart(self, group: Group, member: Member, seconds: float | None = None) -> None:
+        """Begin a member's session again, with its session timeout or for *seconds*."""
+        member.silent_at = self._kafka.clock() + (member.session_timeout_ms / 1000 if seconds is None else seconds)
+        self._watch(group, member.silent_at)
+
+    def reserve(self, group: Group, member_id: str, seconds: float) -> None:
+        """Keep an id for a member that must rejoin with it."""
+        group.pending[member_id] = self._kafka.clock() + seconds
+        self._watch(group, group.pending[member_id])
+
+    def _watch(self, group: Group, until: float) -> None:
+        """Schedule a check at the deadline; heartbeats move deadlines, not the timer."""
+        planned = self._coordinator.when(group, "watch")
+        if until != math.inf and (planned is None or planned > until):
+            self._coordinator.after(group, "watch", until - self._kafka.clock(), lambda: self._check(group))
+
+    def _check(self, group: Group) -> None:
+        """Drop unused ids and members with an expired session; a waiting request keeps a session alive."""
+        self._coordinator.cancel(group, "watch")
+        now = self._kafka.clock() + TICK_S
+        for member in [each for each in group.members.values() if each.silent_at <= now]:
+            if member.waits and not member.is_new:
+                member.silent_at = math.inf
+            elif member.id in group.members:
+                self._expire(group, member.id)
+        for member_id in [key for key, until in group.pending.items() if until <= now]:
+            del group.pending[member_id]
+            self._id_expired(group)
+        deadlines = [*group.pending.values(), *(each.silent_at for each in group.members.values())]
+        self._watch(group, min(deadlines, default=math.inf))
+
 
 class Membership:
-    """Members of all classic groups of a cluster. An answer is immediate or a future that a later event completes."""
+    """Members of all classic groups of a cluster. A response is immediate or a future that a later event completes."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
         self._coordinator = kafka.part(Coordinator)
         self._coordinator.keepers[Group] = self
+        self._sessions = SessionTimers(kafka, self.expire, self._id_expired)
 
     # ---- joining -----------------------------------------------------------------------------------------------------
 
@@ -84,26 +135,24 @@ class Membership:
         return group
 
     def _join_new(self, group: Group, request: Joining) -> Fields | Pending:
-        member_id = f"{request.client_id if request.instance is None else request.instance}-{self._uuid()}"
+        uuid = UUID(int=self._kafka.random.getrandbits(128), version=4)
+        member_id = f"{request.client_id if request.instance is None else request.instance}-{uuid}"
         if request.instance is not None:
             known_as = group.statics.get(request.instance)
             return (self._enter(group, request, member_id) if known_as is None
                     else self._return(group, request, group.members[known_as], member_id))
         if request.needs_known_id:
-            group.pending[member_id] = self._kafka.clock() + request.session_timeout_ms / 1000
-            self._watch(group, group.pending[member_id])
+            self._sessions.reserve(group, member_id, request.session_timeout_ms / 1000)
             return join_error(ErrorCode.member_id_required, member_id)
         return self._enter(group, request, member_id)
 
     def _enter(self, group: Group, request: Joining, member_id: str) -> Pending:
-        member = Member(id=member_id, instance=request.instance, client_id=request.client_id, host=request.host,
-                        session_timeout_ms=request.session_timeout_ms, rebalance_timeout_ms=request.rebalance_timeout_ms,
-                        protocol_type=request.protocol_type, protocols=request.protocols)
+        member = request.new_member(member_id)
         if group.state is State.PREPARING and group.before is State.EMPTY:
             group.has_new_member = True
         group.add(member)
-        waiting = self._await_join(member)
-        self._touch(group, member, NEW_MEMBER_TIMEOUT_S)
+        waiting = _await_join(member)
+        self._sessions.restart(group, member, NEW_MEMBER_TIMEOUT_S)
         self._kafka.report("member joined", group=group.id, member=member.id, instance=member.instance)
         self._rebalance(group)
         return waiting
@@ -116,8 +165,8 @@ class Membership:
                 return _joined(group, member)
             case State.EMPTY:
                 return join_error(ErrorCode.unknown_member_id)
-        self._update(member, request)
-        waiting = self._await_join(member)
+        _update(member, request)
+        waiting = _await_join(member)
         self._rebalance(group)
         return waiting
 
@@ -127,25 +176,15 @@ class Membership:
         member = group.replace(old, member_id)
         old.answer_join(join_error(ErrorCode.fenced_instance_id, old.id))
         old.answer_sync(sync_error(ErrorCode.fenced_instance_id))
-        self._update(member, request)
-        self._touch(group, member)
+        _update(member, request)
+        self._sessions.restart(group, member)
         self._kafka.report("member replaced", group=group.id, member=member.id, instead_of=old.id, instance=member.instance)
         if group.state is State.STABLE and group.choose() == group.protocol:
             group.save()
             return _unchanged(group, member, str(led_by), request)
-        waiting = self._await_join(member)
+        waiting = _await_join(member)
         self._rebalance(group)
         return waiting
-
-    def _await_join(self, member: Member) -> Pending:
-        member.joining = asyncio.get_running_loop().create_future()
-        return member.joining
-
-    def _update(self, member: Member, request: Joining) -> None:
-        member.protocols = request.protocols
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.client_id, member.host = request.client_id, request.host
 
     # ---- a rebalance -------------------------------------------------------------------------------------------------
 
@@ -208,7 +247,7 @@ class Membership:
             member.answer_join(_joined(group, member))
             member.is_new = False
             group.unsynced[member.id] = None
-            self._touch(group, member)
+            self._sessions.restart(group, member)
         generation = group.generation
         self._coordinator.after(group, "sync", group.rebalance_timeout_ms / 1000, lambda: self._sync_is_over(group, generation))
 
@@ -250,7 +289,7 @@ class Membership:
         for member in group.members.values():
             member.assignment = bytes(assignments.get(member.id, b""))
             member.answer_sync(synced(group, member))
-            self._touch(group, member)
+            self._sessions.restart(group, member)
         group.save()
         self._report(group)
 
@@ -262,13 +301,13 @@ class Membership:
         """
         if group.state is State.EMPTY:
             raise RefusalError(ErrorCode.unknown_member_id)
-        self._touch(group, member)
+        self._sessions.restart(group, member)
         if group.state is State.PREPARING:
             raise RefusalError(ErrorCode.rebalance_in_progress)
 
     def alive(self, group: Group, member: Member) -> None:
         """Restart the session timeout, as after a commit."""
-        self._touch(group, member)
+        self._sessions.restart(group, member)
 
     def leave_all(self, group: Group, leaving: Sequence[tuple[str, str | None]]) -> list[int]:
         """Members leave, by id or instance id; an error code for each. There is one rebalance for all of them."""
@@ -309,38 +348,16 @@ class Membership:
         self._drop(group, member_id)
         self.left(group)
 
+    def _id_expired(self, group: Group) -> None:
+        if group.state is State.PREPARING:
+            self._rebalance(group)
+
     def _drop(self, group: Group, member_id: str) -> None:
         member = group.remove(member_id)
         if member is not None:
             member.answer_join(join_error(ErrorCode.unknown_member_id))
             member.answer_sync(sync_error(ErrorCode.unknown_member_id))
             self._kafka.report("member left", group=group.id, member=member.id, instance=member.instance)
-
-    def _touch(self, group: Group, member: Member, seconds: float | None = None) -> None:
-        member.silent_at = self._kafka.clock() + (member.session_timeout_ms / 1000 if seconds is None else seconds)
-        self._watch(group, member.silent_at)
-
-    def _watch(self, group: Group, until: float) -> None:
-        """Schedule a check at the deadline; heartbeats move deadlines, not the timer."""
-        planned = self._coordinator.when(group, "watch")
-        if until != math.inf and (planned is None or planned > until):
-            self._coordinator.after(group, "watch", until - self._kafka.clock(), lambda: self._look(group))
-
-    def _look(self, group: Group) -> None:
-        """Drop unused ids and members with an expired session; a waiting request keeps a session alive."""
-        self._coordinator.cancel(group, "watch")
-        now = self._kafka.clock() + TICK_S
-        for member in [each for each in group.members.values() if each.silent_at <= now]:
-            if member.waits and not member.is_new:
-                member.silent_at = math.inf
-            elif member.id in group.members:
-                self.expire(group, member.id)
-        for member_id in [key for key, until in group.pending.items() if until <= now]:
-            del group.pending[member_id]
-            if group.state is State.PREPARING:
-                self._rebalance(group)
-        deadlines = [*group.pending.values(), *(each.silent_at for each in group.members.values())]
-        self._watch(group, min(deadlines, default=math.inf))
 
     # ---- conversion --------------------------------------------------------------------------------------------------
 
@@ -355,7 +372,7 @@ class Membership:
         group.save()
         self._coordinator.put(group)
         for member in group.members.values():
-            self._touch(group, member)
+            self._sessions.restart(group, member)
         self._report(group)
         if rebalances:
             self._prepare(group)
@@ -372,16 +389,13 @@ class Membership:
         """Restart every member's timers."""
         delay = self._kafka.settings.coordinator_load_ms / 1000
         for member in group.members.values():
-            self._touch(group, member, delay + member.session_timeout_ms / 1000)
+            self._sessions.restart(group, member, delay + member.session_timeout_ms / 1000)
 
     # ---- reports -----------------------------------------------------------------------------------------------------
 
     def _report(self, group: Group) -> None:
         self._kafka.report("group", group=group.id, state=group.state.value, generation=group.generation, leader=group.leader,
                          members=tuple(group.members), protocol=group.protocol)
-
-    def _uuid(self) -> UUID:
-        return UUID(int=self._kafka.random.getrandbits(128), version=4)
 
 
 def known(group: Group, member_id: str, instance: str | None) -> Member:
@@ -410,24 +424,36 @@ def current(group: Group, member_id: str, instance: str | None, generation: int)
 
 
 def join_error(code: int, member_id: str = "") -> Fields:
-    """A JoinGroup answer with an error."""
+    """A JoinGroup response with an error."""
     return {"throttle_time": 0, "error_code": code, "generation_id": -1, "protocol_type": None, "protocol_name": None, "leader": "",
             "skip_assignment": False, "member_id": member_id, "members": []}
 
 
 def sync_error(code: int) -> Fields:
-    """A SyncGroup answer without assignment."""
+    """A SyncGroup response without assignment."""
     return {"throttle_time": 0, "error_code": code, "protocol_type": None, "protocol_name": None, "assignment": b""}
 
 
 def synced(group: Group, member: Member) -> Fields:
-    """A SyncGroup answer."""
+    """A SyncGroup response."""
     return {"throttle_time": 0, "error_code": 0, "protocol_type": group.protocol_type, "protocol_name": group.protocol,
             "assignment": member.assignment}
 
 
+def _await_join(member: Member) -> Pending:
+    member.joining = asyncio.get_running_loop().create_future()
+    return member.joining
+
+
+def _update(member: Member, request: Joining) -> None:
+    member.protocols = request.protocols
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = request.rebalance_timeout_ms
+    member.client_id, member.host = request.client_id, request.host
+
+
 def _joined(group: Group, member: Member) -> Fields:
-    """The leader's answer lists the members; the others' name the leader."""
+    """The leader's response lists the members; the others name the leader."""
     return {"throttle_time": 0, "error_code": 0, "generation_id": group.generation, "protocol_type": group.protocol_type,
             "protocol_name": group.protocol, "leader": group.leader, "skip_assignment": False, "member_id": member.id,
             "members": _described(group) if member.id == group.leader else []}

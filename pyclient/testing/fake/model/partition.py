@@ -1,25 +1,23 @@
 """One partition: its replicas, their leader and epoch, and the leader's writes."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from pyclient.codec.encode import encode_batch
-from pyclient.errors import IllegalStateError
 from pyclient.testing.fake.model.batch import MARKER_KEY, MARKER_VALUE, NO_PRODUCER, Batch, placed
+from pyclient.testing.fake.model.elections import NO_LEADER, Elections
 from pyclient.testing.fake.model.notifier import Notifier
 from pyclient.testing.fake.model.log import Log
 from pyclient.testing.fake.model.refusal import RefusalError
-from pyclient.testing.fake.model.replication import MS, Replication
+from pyclient.testing.fake.model.replication import Replication
 from pyclient.testing.fake.model.validation import Limits, checked
 
 if TYPE_CHECKING:
     from pyclient.testing.fake.model.kafka import Kafka, Topic
 
-NO_LEADER: Final = -1
 HIGH_WATERMARK: Final = -1
 """Delete records up to there."""
 NO_TIMESTAMP: Final = -1
@@ -56,7 +54,7 @@ class Partition:
         self._limits: Limits | None = None
         self._limits_of: dict[str, str] = {}
         self._last_leader = self.isr[0]
-        self._failing: dict[int, asyncio.TimerHandle] = {}
+        self.elections = Elections(self, kafka)
         self._replication = Replication(self, replicas, lag_ms=kafka.settings.replica_lag_ms,
                                         patience_ms=kafka.settings.replica_lag_time_max_ms)
         if self.leader != NO_LEADER:
@@ -241,114 +239,8 @@ class Partition:
 
     # ---- leadership --------------------------------------------------------------------------------------------------
 
-    def move_leader(self, to: int) -> None:
-        """Make a live in-sync replica the leader. Nothing happens when it leads already.
-
-        Raises:
-            IllegalStateError: it is not in sync, or its broker does not run.
-        """
-        if to not in self.isr or not self.is_alive(to):
-            raise IllegalStateError(f"broker {to} cannot lead {self.name}: in sync are {self.isr}, running {self._kafka.alive}")
-        if to != self.leader:
-            self._lead(to)
-
-    def elect_preferred(self) -> bool:
-        """Make the first replica the leader if possible; returns whether it leads now."""
-        first = self.replicas[0]
-        if first in self.isr and self.is_alive(first):
-            self.move_leader(first)
-        return self.leader == first
-
-    def elect_unclean(self, to: int) -> None:
-        """Make a live replica the leader even if it is not in sync; records that it lacks are lost.
-
-        Raises:
-            IllegalStateError: it is no replica, or its broker does not run.
-        """
-        if to not in self.replicas or not self.is_alive(to):
-            raise IllegalStateError(f"broker {to} cannot lead {self.name}: replicas are {self.replicas}, running {self._kafka.alive}")
-        if to in self.isr:
-            self.move_leader(to)
-            return
-        self._set_isr([to])
-        self._lead(to, clean=False)
-
-    def set_lag(self, ms: float) -> None:
-        """Set the followers' fetch delay (0: none, infinity: they never fetch)."""
-        self._replication.lag(ms)
-
-    def broker_down(self, broker: int, *, lose_tail: bool = False) -> None:
-        """A broker was killed; the controller reacts after ``failure_detection_ms``."""
-        if broker not in self.replicas:
-            return
-        self._replication.stop(broker)
-        if lose_tail:
-            self._lose_tail(broker)
-        delay_ms = self._kafka.settings.failure_detection_ms
-        if delay_ms:
-            self._failing[broker] = asyncio.get_running_loop().call_later(delay_ms * MS, self._fail, broker)
-        else:
-            self._fail(broker)
-
-    def broker_up(self, broker: int) -> None:
-        """A broker restarted: it leads if there is no leader, else follows and rejoins the ISR after catching up."""
-        if broker not in self.replicas:
-            return
-        if broker in self._failing:
-            self._failing[broker].cancel()
-            self._fail(broker, was_dead=True)
-        if self.leader == NO_LEADER:
-            self._elect()
-        else:
-            self._replication.restarted(broker)
-
-    def delete(self) -> None:
-        """The topic is gone."""
-        self._replication.stop()
-        for timer in self._failing.values():
-            timer.cancel()
-        self.leader = NO_LEADER
-        self.leader_epoch += 1  # waiting fetches fail and refresh metadata
-        self.changed.notify()
-
-    @property
-    def offline(self) -> list[int]:
-        """Replicas whose broker does not run."""
-        return [each for each in self.replicas if not self.is_alive(each)]
-
-    def _lose_tail(self, broker: int) -> None:
-        log = self.log_of(broker)
-        end = log.end
-        if log.truncate(log.high_watermark):
-            self.truncated(broker, log, end)
-
-    def _fail(self, broker: int, *, was_dead: bool = False) -> None:
-        """The controller notices that a broker is (or was) down."""
-        self._failing.pop(broker, None)
-        rest = [each for each in self.isr if each != broker]
-        if rest and broker in self.isr:
-            self._set_isr(rest)
-        if self.leader == broker:
-            self._elect(without=broker if was_dead and rest else NO_LEADER)
-        elif self.leader != NO_LEADER:
-            self._replication.advance()
-
-    def _elect(self, without: int = NO_LEADER) -> None:
-        """Choose a leader among the live in-sync replicas; among all live ones where that is allowed."""
-        live = [each for each in self.replicas if self.is_alive(each) and each != without]
-        chosen = next((each for each in live if each in self.isr), NO_LEADER)
-        if chosen != NO_LEADER:
-            self._lead(chosen)
-        elif live and self._may_be_unclean():
-            self._set_isr([live[0]])
-            self._lead(live[0], clean=False)
-        elif self.leader != NO_LEADER:
-            self._lead(NO_LEADER)
-
-    def _may_be_unclean(self) -> bool:
-        return self._setting("unclean.leader.election.enable", self._kafka.settings.unclean_leader_election_enable).lower() == "true"
-
-    def _lead(self, broker: int, *, clean: bool = True) -> None:
+    def lead(self, broker: int, *, clean: bool = True) -> None:
+        """Change the leader to this broker, or to none; without *clean*, to one that was not in sync."""
         self.leader = broker
         self.leader_epoch += 1
         if broker != NO_LEADER:
@@ -361,10 +253,53 @@ class Partition:
         self.changed.notify()
         self._kafka.changed.notify()
 
-    def _set_isr(self, isr: list[int]) -> None:
+    def set_isr(self, isr: list[int]) -> None:
+        """Change the in-sync replicas."""
         self.isr = isr
         self._report("isr", isr=list(isr))
         self._kafka.changed.notify()
+
+    def advance(self) -> None:
+        """Raise the high watermark if the remaining in-sync replicas allow it."""
+        self._replication.advance()
+
+    def broker_down(self, broker: int, *, lose_tail: bool = False) -> None:
+        """A broker was killed; with *lose_tail* it loses what it has above its high watermark."""
+        if broker not in self.replicas:
+            return
+        self._replication.stop(broker)
+        log = self.log_of(broker)
+        end = log.end
+        if lose_tail and log.truncate(log.high_watermark):
+            self.truncated(broker, log, end)
+        self.elections.broker_down(broker)
+
+    def broker_up(self, broker: int) -> None:
+        """A broker restarted: it leads if there is no leader, else follows and rejoins the ISR after catching up."""
+        if broker not in self.replicas:
+            return
+        self.elections.broker_up(broker)
+        if self.leader == NO_LEADER:
+            self.elections.elect()
+        else:
+            self._replication.restarted(broker)
+
+    def set_lag(self, ms: float) -> None:
+        """Set the followers' fetch delay (0: none, infinity: they never fetch)."""
+        self._replication.lag(ms)
+
+    def delete(self) -> None:
+        """The topic is gone."""
+        self._replication.stop()
+        self.elections.cancel()
+        self.leader = NO_LEADER
+        self.leader_epoch += 1  # waiting fetches fail and refresh metadata
+        self.changed.notify()
+
+    @property
+    def offline(self) -> list[int]:
+        """Replicas whose broker does not run."""
+        return [each for each in self.replicas if not self.is_alive(each)]
 
     # ---- what replication reports ------------------------------------------------------------------------------------
 
@@ -374,12 +309,12 @@ class Partition:
 
     def in_sync(self, broker: int) -> None:
         """A follower has caught up."""
-        self._set_isr([each for each in self.replicas if each in self.isr or each == broker])
+        self.set_isr([each for each in self.replicas if each in self.isr or each == broker])
 
     def lagging(self, broker: int) -> None:
         """A follower was behind for too long."""
         if broker in self.isr:
-            self._set_isr([each for each in self.isr if each != broker])
+            self.set_isr([each for each in self.isr if each != broker])
             self._replication.advance()
 
     def truncated(self, broker: int, log: Log, lost_to: int) -> None:

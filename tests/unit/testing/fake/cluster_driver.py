@@ -89,7 +89,7 @@ class ClusterDriver:
             self.do(functools.partial(self.kafka.restart, broker))
 
     def lead(self, broker: int) -> None:
-        self.do(lambda: self.partition.move_leader(broker))
+        self.do(lambda: self.partition.elections.move_leader(broker))
 
     def advance(self, seconds: float) -> None:
         self.loop.run_until(self.loop.time() + seconds)

@@ -8,7 +8,7 @@ import pytest
 
 from pyclient.errors import IllegalStateError
 from pyclient.testing.fake.model.epochs import Epochs
-from pyclient.testing.fake.model.partition import NO_LEADER
+from pyclient.testing.fake.model.elections import NO_LEADER
 from tests.unit.testing.fake.cluster_driver import ClusterDriver, batch, produced
 
 
@@ -230,7 +230,7 @@ def test_a_forced_unclean_election_chooses_a_stuck_replica() -> None:
         driver.produce(at=1, timeout_ms=5000)
         driver.do(lambda: driver.partition.set_lag(math.inf))
         driver.produce(at=2, timeout_ms=5000)
-        driver.do(lambda: driver.partition.elect_unclean(3))
+        driver.do(lambda: driver.partition.elections.elect_unclean(3))
         driver.do(lambda: driver.partition.set_lag(0))
         assert driver.values(1) == driver.values(3) == [1]
         assert sorted(driver.partition.isr) == [1, 2, 3]
@@ -240,7 +240,7 @@ def test_leadership_moves_to_live_in_sync_replicas_only() -> None:
     with ClusterDriver() as driver:
         driver.kill(2)
         with pytest.raises(IllegalStateError, match="broker 2 cannot lead t-0: in sync are \\[1, 3\\]"):
-            driver.partition.move_leader(2)
+            driver.partition.elections.move_leader(2)
         driver.lead(3)
         driver.lead(3)
         assert (driver.partition.leader, driver.partition.leader_epoch) == (3, 1)
@@ -249,9 +249,9 @@ def test_leadership_moves_to_live_in_sync_replicas_only() -> None:
 def test_a_preferred_election_restores_the_first_replica() -> None:
     with ClusterDriver() as driver:
         driver.kill(1)
-        assert driver.do(driver.partition.elect_preferred) is False
+        assert driver.do(driver.partition.elections.elect_preferred) is False
         driver.restart(1)
-        assert driver.do(driver.partition.elect_preferred) is True
+        assert driver.do(driver.partition.elections.elect_preferred) is True
         assert driver.partition.leader == 1
 
 

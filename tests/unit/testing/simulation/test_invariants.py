@@ -75,19 +75,19 @@ def test_S02_callbacks_that_nothing_accounts_for_are_a_breach(judge: Judge) -> N
 def test_S03_a_logged_error_and_an_exception_left_to_the_loop_are_breaches(judge: Judge, fails: Callable[[Judge], None]) -> None:
     judge.after("turn")
     fails(judge)
-    assert breach(judge, "turn") == "S03 nothing_fails_unseen"
+    assert breach(judge, "turn") == "S03 no_error_is_hidden"
 
 
 @pytest.mark.parametrize("what", ["tasks", "connections", "timers"])
 def test_S04_what_is_left_after_close_is_a_breach(judge: Judge, what: str) -> None:
     nothing: dict[str, list[str]] = {"tasks": [], "connections": [], "timers": []}
     judge.after("closed", nothing)
-    assert breach(judge, "closed", {**nothing, what: ["<something>"]}) == "S04 nothing_is_left"
+    assert breach(judge, "closed", {**nothing, what: ["<something>"]}) == "S04 nothing_is_left_after_close"
 
 
 def test_S05_an_error_that_is_not_kafkas_is_a_breach(judge: Judge) -> None:
     judge.after("refused", "producer-0", KafkaTimeoutError("late"))
-    assert breach(judge, "refused", "producer-0", KeyError("broker")) == "S05 only_kafkas_errors_are_raised"
+    assert breach(judge, "refused", "producer-0", KeyError("broker")) == "S05 only_kafka_errors_are_raised"
 
 
 def test_S06_an_acknowledgement_of_what_the_log_does_not_hold_is_a_breach(judge: Judge) -> None:
@@ -100,7 +100,7 @@ def test_S06_an_acknowledgement_of_what_the_log_does_not_hold_is_a_breach(judge:
 
 def test_S06_an_acknowledged_record_that_is_gone_in_the_end_is_a_breach_unless_an_unclean_election_took_it(judge: Judge) -> None:
     judge.facts.accept(acknowledged(7))
-    assert breach(judge, "end") == "S06 what_was_acknowledged_stays"
+    assert breach(judge, "end") == "S06 acknowledged_records_stay_stored"
     judge.facts.lost.add(b"a/1")
     judge.after("end")
 
@@ -167,28 +167,28 @@ def test_C11_a_loss_is_reported_where_the_logs_part(cut: Judge, at: int, fits: b
     if fits:
         cut.after("truncated", "reader", error)
     else:
-        assert breach(cut, "truncated", "reader", error) == "C11 only_what_was_cut_off_is_reported"
+        assert breach(cut, "truncated", "reader", error) == "C11 only_real_truncations_are_reported"
 
 
 def test_C11_a_reader_below_the_cut_is_not_logged_of_one(cut: Judge) -> None:
     cut.facts.readings["reader", WHERE].stands(1)
     error = LogTruncationError(TopicPartition(*WHERE), offset=4, divergent_offset=2, leader_epoch=0)
-    assert breach(cut, "truncated", "reader", error) == "C11 only_what_was_cut_off_is_reported"
+    assert breach(cut, "truncated", "reader", error) == "C11 only_real_truncations_are_reported"
 
 
 def test_S08_a_commit_ahead_of_what_was_handed_out_is_a_breach(judge: Judge) -> None:
     judge.facts.readings["reader", WHERE].handed = 5
     judge.after("committed", "reader", WHERE, 5)
-    assert breach(judge, "committed", "reader", WHERE, 6) == "S08 no_commit_is_ahead_of_what_was_handed_out"
+    assert breach(judge, "committed", "reader", WHERE, 6) == "S08 no_commit_is_ahead_of_the_returned_records"
 
 
 @pytest.mark.parametrize("ends", [asyncio.Event().wait, lambda: asyncio.wait_for(asyncio.sleep(9), 5)])
 def test_S09_a_run_that_never_ends_is_a_breach(monkeypatch: pytest.MonkeyPatch, ends: Callable[[], Any]) -> None:
     async def stand_still(_self: Run) -> None:
         await ends()
-    monkeypatch.setattr(Run, "_play", stand_still)
+    monkeypatch.setattr(Run, "_simulate", stand_still)
     outcome = run_seed(1, [])
-    assert outcome.invariant == "S09 no_call_waits_for_ever"
+    assert outcome.invariant == "S09 no_call_waits_forever"
 
 
 def test_S10_a_call_that_raises_what_it_does_not_promise_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_M05_logins_in_a_loop_are_a_breach(judge: Judge) -> None:
 def test_M11_a_connection_does_not_log_in_twice_within_a_second(judge: Judge) -> None:
     asked: Any = SimpleNamespace(connection=object(), client_id="a")
     judge.after("login begins", asked)
-    assert breach(judge, "login begins", asked) == "a_login_is_not_begun_again_at_once"
+    assert breach(judge, "login begins", asked) == "logins_of_a_connection_are_spaced"
 
 
 # ---- which seeds -----------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_the_exit_code_says_whether_any_seed_broke(monkeypatch: pytest.MonkeyPat
 def test_ctrl_c_within_a_seed_ends_its_world(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(self: Run) -> None:
         raise KeyboardInterrupt
-    monkeypatch.setattr(Run, "_check_what_is_left", interrupt)
+    monkeypatch.setattr(Run, "_check_leftovers", interrupt)
     run = Run(1)
     with pytest.raises(KeyboardInterrupt):
         run.go()
