@@ -62,7 +62,10 @@ class World:
         return max(free, key=lambda node: self.slots(node, use), default=None)
 
     def turn(self, *managers: Manager) -> list[Sent]:
-        """Poll until no request comes. Requests can be written now, and deadlines are in the future, as the driver needs."""
+        """Poll until no request comes.
+
+        Requests can be written now, and deadlines are in the future, as the driver needs.
+        """
         sent: list[Sent] = []
         for _ in range(ROUNDS):
             new = [one for manager in managers for one in self._poll(manager)]
