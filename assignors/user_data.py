@@ -15,7 +15,8 @@ from kio.static.primitive import i16, i32
 
 from pyclient.assignors.javas_order import hash_code, hash_order
 from pyclient.assignors.ownership import Claim
-from pyclient.codec.entities import Reader, Writer
+from pyclient.codec.entities import Reader
+from pyclient.codec.entity_writer import Writer
 from pyclient.errors import ProtocolError
 from pyclient.records import NO_GENERATION, TopicPartition
 

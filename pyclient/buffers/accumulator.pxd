@@ -31,4 +31,6 @@ cdef class Accumulator:
     # Private.
     cdef object _notify_loop(self)
     cdef object _seal_all(self, list detached)
-    cdef object _too_large(self, TopicQueues topic, Py_ssize_t need)
+
+
+cdef object too_large(TopicQueues topic, Py_ssize_t need, Py_ssize_t max_request_size, Py_ssize_t memory)

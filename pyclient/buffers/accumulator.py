@@ -17,13 +17,12 @@ from cython.cimports.pyclient.buffers.pending_batches import FITS, FULL, NO_BATC
 from cython.cimports.pyclient.buffers.queues import PartitionQueue, TopicQueues, TopicTable
 from cython.cimports.pyclient.buffers.ready_queues import ReadyQueues
 from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
+from cython.cimports.pyclient.buffers.sealing import SealedRecords, sealed_records
 from cython.cimports.pyclient.codec.encode import record_bound
 
 from pyclient.buffers.batch_split import halves
 from pyclient.buffers.topic_compression import Codecs
-from pyclient.codec.compression import Compression
-from pyclient.codec.crc import crc32c
-from pyclient.codec.encode import HEADER_SIZE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from pyclient.codec.encode import HEADER_SIZE
 from pyclient.errors import BufferExhaustedError, ClientClosedError, RecordTooLargeError, raisable
 
 
@@ -104,7 +103,7 @@ class Accumulator:
         full: list = None
         opened: cython.bint = False
         if need > batches.largest_need:
-            raise self._too_large(topic, need)
+            raise too_large(topic, need, self._max_request_size, self.pool.total)
         if timestamp < 0:
             timestamp = now_ms() if self._wall is None else self._wall()
         delivery: Delivery = None
@@ -142,9 +141,7 @@ class Accumulator:
         return delivery
 
     def append_rows(self, rows: Rows, waiter=None):
-        """Add *rows* in their order. Returns True when none is left, False when there is no memory for the next one.
-
-        After False, `wait_rows` waits for memory.
+        """Add *rows* in their order. Returns True when none is left; False without memory, then `wait_rows`.
 
         The lock is held no longer than a batch takes to fill. *waiter* is one that `wait_rows` got memory for.
         """
@@ -155,7 +152,7 @@ class Accumulator:
         while rows.at < rows.end:
             need: cython.Py_ssize_t = bound_of(cython.address(rows.rows[rows.at]))
             if need > self._batches.largest_need:
-                rows.reject(self._too_large(rows.topic, need))
+                rows.reject(too_large(rows.topic, need, self._max_request_size, self.pool.total))
                 continue
             full, opened, rows.starved = None, [], False
             try:
@@ -177,10 +174,7 @@ class Accumulator:
         return True
 
     def wait(self, topic: TopicQueues, partition: cython.Py_ssize_t, key: bytes | None, value: bytes | None, headers: bytes | None, waiter):
-        """Queue *waiter* for the memory of this record; it is notified when `append` may be tried with it.
-
-        Always call `leave` after.
-        """
+        """Queue *waiter* for the memory of this record and notify it when `append` may use it. Then call `leave`."""
         self._wait(topic, partition, waiter, record_bound(
             -1 if key is None else len(key), -1 if value is None else len(value), -1 if headers is None else len(headers)))
 
@@ -229,30 +223,15 @@ class Accumulator:
 
         A batch that cannot be compressed fails with the cause and is released, like one that was dropped meanwhile.
         """
-        records = memoryview(batch._buffer)[:batch._at]
-        stopped, failed = None, False
-        try:
-            codec, payload = self._codecs.compressed(batch.queue.topic, records)
-        except Exception as error:  # noqa: BLE001 no caller owns the batch any more: its records must get the error
-            batch.result.fail(self._codecs.failure(batch.queue.topic_partition, batch.count, error))
-            codec, payload, failed = Compression.NONE, records, True
-        except BaseException as stop:  # noqa: BLE001 Ctrl-C: only this call can seal the batch, and its partition would wait without end
-            codec, payload, stopped = Compression.NONE, records, stop
-        batch._crc = crc32c(payload)
+        sealed: SealedRecords = sealed_records(batch, self._codecs)
         with self._lock:
-            batch._codec, batch.payload = codec, payload
-            batch._state = SEALED
-            if batch._dropped or failed:
-                self._batches.release(batch)
-            elif payload is not records:
-                self._memory.replace_buffer(batch, records)
-            self._ready.add(batch.queue)
-        if stopped is not None:
-            raise stopped
+            self._batches.seal(batch, sealed)
+        if sealed.interrupt is not None:
+            raise sealed.interrupt
 
     @cython.cfunc
     def _seal_all(self, detached: list) -> object:
-        """Seal every batch, even after an interrupt (Ctrl-C), which is raised afterwards: no other call would seal them."""
+        """Seal every batch, even after an interrupt (Ctrl-C), which is raised at the end: no other call seals them."""
         batch: Batch
         stopped = None
         for batch in detached:
@@ -288,10 +267,8 @@ class Accumulator:
 
     def backlogs(self, topic: TopicQueues) -> list:
         """(partition, number of batches that are closed and not done), by partition, for partitions that have any."""
-        queue: PartitionQueue
         with self._lock:
-            busy: dict = {queue.partition: len(queue.waiting) for queue in topic._busy if queue.partition < topic._count}
-            return [(partition, busy[partition]) for partition in sorted(busy)]
+            return topic.backlogs()
 
     def set_shares(self, topic: TopicQueues, shares):
         """Draw later sticky partitions of *topic* by these shares."""
@@ -306,18 +283,12 @@ class Accumulator:
             return self._ready.take(now)
 
     def still_ready(self, queue: PartitionQueue) -> bool:
-        """Whether something of a queue may leave.
-
-        If not, the loop no longer holds it, and ``on_ready`` is called at the next change.
-        """
+        """Whether something of a queue may leave. If not, the loop no longer holds it; a change calls ``on_ready``."""
         with self._lock:
             return self._ready.refresh(queue)
 
     def next_linger(self):
-        """When the linger of the oldest open batch ends, or None.
-
-        The loop wakes at that time; later ends do not call ``on_ready``.
-        """
+        """When the oldest linger ends, or None. The loop wakes at that time; later ends do not call ``on_ready``."""
         with self._lock:
             return self._ready.next_linger()
 
@@ -343,10 +314,8 @@ class Accumulator:
 
     def unstamp(self, queue: PartitionQueue):
         """Clear the sequences of the waiting batches. Call it with nothing in flight, before a new producer epoch."""
-        batch: Batch
         with self._lock:
-            for batch in queue.waiting:
-                batch.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+            self._batches.unstamp(queue)
 
     def split(self, batch: Batch):
         """Replace a batch whose request has ended by two halves, which share its memory (P20)."""
@@ -386,14 +355,16 @@ class Accumulator:
             self._closed = error or ClientClosedError("this producer is closed; nothing was queued. Open a new one.")
             self._memory.pool.end_waits()
 
-    @cython.cfunc
-    def _too_large(self, topic: TopicQueues, need: cython.Py_ssize_t) -> object:
-        option, limit = ("max_request_size", self._max_request_size)
-        if need > self.pool.total:
-            option, limit = ("buffer_memory", self.pool.total)
-        return RecordTooLargeError(
-            f"a record for topic {topic.topic} takes up to {need + HEADER_SIZE} B with its batch header, more than "
-            f"{option}={limit}. It can never be sent and was not queued: make it smaller or raise {option}.")
+
+@cython.cfunc
+def too_large(topic: TopicQueues, need: cython.Py_ssize_t, max_request_size: cython.Py_ssize_t, memory: cython.Py_ssize_t) -> object:
+    """The error for a record that can never be sent; *need* is its bound without a batch header."""
+    option, limit = ("max_request_size", max_request_size)
+    if need > memory:
+        option, limit = ("buffer_memory", memory)
+    return RecordTooLargeError(
+        f"a record for topic {topic.topic} takes up to {need + HEADER_SIZE} B with its batch header, more than "
+        f"{option}={limit}. It can never be sent and was not queued: make it smaller or raise {option}.")
 
 
 def _ignore():

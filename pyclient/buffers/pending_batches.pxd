@@ -6,6 +6,7 @@ from pyclient.buffers.batch_memory cimport BatchMemory
 from pyclient.buffers.queues cimport PartitionQueue, TopicTable
 from pyclient.buffers.ready_queues cimport ReadyQueues
 from pyclient.buffers.rows cimport Row, Rows
+from pyclient.buffers.sealing cimport SealedRecords
 
 
 # Room for one more record in a queue's open batch.
@@ -34,6 +35,8 @@ cdef class PendingBatches:
     cdef Py_ssize_t need_of_rest(self, Rows rows, Py_ssize_t need) except -1
     cdef Batch detach(self, PartitionQueue queue)
     cdef Batch head(self, PartitionQueue queue)
+    cdef object seal(self, Batch batch, SealedRecords sealed)
+    cdef object unstamp(self, PartitionQueue queue)
     cdef object split(self, Batch batch, tuple halves, list results)
     cdef object drop(self, Batch batch)
     cdef object release(self, Batch batch)

@@ -13,10 +13,12 @@ from cython.cimports.pyclient.buffers.pending_batches import FITS, FULL, NO_BATC
 from cython.cimports.pyclient.buffers.queues import PartitionQueue, TopicQueues, TopicTable
 from cython.cimports.pyclient.buffers.ready_queues import ReadyQueues
 from cython.cimports.pyclient.buffers.rows import Row, Rows, bound_of
+from cython.cimports.pyclient.buffers.sealing import SealedRecords
 
 from collections import OrderedDict
 
 from pyclient.buffers.delivery import BatchResult
+from pyclient.codec.encode import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 
 @cython.final
@@ -152,6 +154,24 @@ class PendingBatches:
         if queue._open is not None and queue._due:
             return self.detach(queue)
         return None
+
+    @cython.cfunc
+    def seal(self, batch: Batch, sealed: SealedRecords) -> object:
+        """The batch may leave with its sealed records. One that failed or was dropped meanwhile is released."""
+        batch._codec, batch.payload, batch._crc = sealed.codec, sealed.payload, sealed.crc
+        batch._state = SEALED
+        if batch._dropped or sealed.failed:
+            self.release(batch)
+        elif sealed.payload is not sealed.records:
+            self._memory.replace_buffer(batch, sealed.records)
+        self._ready.add(batch.queue)
+
+    @cython.cfunc
+    def unstamp(self, queue: PartitionQueue) -> object:
+        """Clear the sequences of the waiting batches."""
+        batch: Batch
+        for batch in queue.waiting:
+            batch.stamp(NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
 
     @cython.cfunc
     def split(self, batch: Batch, halves: tuple, results: list) -> object:

@@ -26,6 +26,7 @@ cdef class TopicQueues:
     cdef Py_ssize_t _sticky_bytes
     cdef dict _busy                # its queues with batches that are closed and not done
 
+    cdef list backlogs(self)
     cdef bint turn(self, Py_ssize_t rejected, Py_ssize_t full, object random) except -1
 
     # Private.

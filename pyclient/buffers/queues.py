@@ -76,6 +76,13 @@ class TopicQueues:
         return self._count
 
     @cython.cfunc
+    def backlogs(self) -> list:
+        """(partition, number of batches that are closed and not done), by partition, for partitions that have any."""
+        queue: PartitionQueue
+        busy: dict = {queue.partition: len(queue.waiting) for queue in self._busy if queue.partition < self._count}
+        return [(partition, busy[partition]) for partition in sorted(busy)]
+
+    @cython.cfunc
     @cython.exceptval(-1, check=False)
     def turn(self, rejected: cython.Py_ssize_t, full: cython.Py_ssize_t, random: object) -> cython.bint:
         """Draw another sticky partition if there is none or its turn is over; True if it drew.

@@ -2,7 +2,7 @@
 # cython: freethreading_compatible=True, embedsignature=True
 """How batches and records are read: the bytes of record-batch format v2, checked before any of them is trusted.
 
-Reading has two steps. `read_batches` splits a response and parses the fixed headers, cheap enough for the client's loop.
+Reading has two steps. `read_batches` splits a response and parses the fixed headers, cheap enough for the loop.
 `RecordBatch.open`, in the thread that wants the records, verifies the checksum, then decompresses, then scans every
 record once and checks every length. Decoding afterwards repeats no check and cannot fail. Any damage raises
 `CorruptRecordError` and nothing else, before memory is allocated for it.
@@ -17,9 +17,10 @@ from cython.cimports.cpython.memoryview import PyMemoryView_GET_BUFFER
 from cython.cimports.cpython.ref import Py_INCREF
 from cython.cimports.cpython.tuple import PyTuple_New, PyTuple_SET_ITEM
 from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
-from cython.cimports.libc.stdint import int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from cython.cimports.libc.stdint import int32_t, int64_t, uint32_t
 from cython.cimports.libc.string import memcmp
-from cython.cimports.pyclient.codec.parse import PyObject_GC_UnTrack, RecordView, next_bytes, offset_delta_at, timestamp_of, view_record
+from cython.cimports.pyclient.codec.parse import (
+    PyObject_GC_UnTrack, RecordView, int16_at, int32_at, int64_at, next_bytes, offset_delta_at, timestamp_of, uint32_at, view_record)
 from cython.cimports.pyclient.codec.record import Record, blank
 from cython.cimports.pyclient.codec.scan import Scan, Totals, fault_text, scan_records
 
@@ -33,42 +34,6 @@ HEADER_SIZE = 61
 SMALLEST_RECORD = cython.declare(cython.int, 7)  # length, attributes, timestamp, offset, key, value, headers: a byte each
 
 _CONTROL_TYPES = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION", 6: "KRAFT_VOTERS"}
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int16(at: cython.p_const_uchar) -> int16_t:
-    return cython.cast(int16_t, (cython.cast(uint16_t, at[0]) << 8) | at[1])
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _uint32(at: cython.p_const_uchar) -> uint32_t:
-    return (
-        (cython.cast(uint32_t, at[0]) << 24)
-        | (cython.cast(uint32_t, at[1]) << 16)
-        | (cython.cast(uint32_t, at[2]) << 8)
-        | at[3]
-    )
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int32(at: cython.p_const_uchar) -> int32_t:
-    return cython.cast(int32_t, _uint32(at))
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _int64(at: cython.p_const_uchar) -> int64_t:
-    return cython.cast(int64_t, (cython.cast(uint64_t, _uint32(at)) << 32) | _uint32(at + 4))
 
 
 # --- a batch --------------------------------------------------------------------------------------------------------
@@ -175,7 +140,7 @@ class RecordBatch:
         """Compare the checksum with the one in the header, before anything behind it is used."""
         buffer: cython.pointer(Py_buffer) = PyMemoryView_GET_BUFFER(view)
         header: cython.p_const_uchar = cython.cast(cython.p_const_uchar, buffer.buf) + self.start
-        expected: uint32_t = _uint32(header + 17)
+        expected: uint32_t = uint32_at(header + 17)
         found: uint32_t = crc32c(view[self.start + 21 : self.start + self.size])
         if expected != found:
             raise self.corrupt(
@@ -350,9 +315,9 @@ class RecordBatch:
         if self.count == 0:
             return "NONE"
         view_record(self.records_at + self.index[0], cython.address(view))
-        if view.key_len < 4 or _int16(view.key) < 0:
+        if view.key_len < 4 or int16_at(view.key) < 0:
             raise self.corrupt("it is a control batch, but its record's key is not a version and a type")
-        return _CONTROL_TYPES.get(_int16(view.key + 2), "UNKNOWN")
+        return _CONTROL_TYPES.get(int16_at(view.key + 2), "UNKNOWN")
 
 
 @cython.cfunc
@@ -431,7 +396,7 @@ def _whole(at: cython.p_const_uchar, rest: cython.Py_ssize_t) -> cython.Py_ssize
     size: cython.Py_ssize_t
     if rest < 17:  # up to the magic byte, which decides how to read the rest
         return 0
-    size = 12 + cython.cast(cython.Py_ssize_t, _int32(at + 8))
+    size = 12 + cython.cast(cython.Py_ssize_t, int32_at(at + 8))
     return size if size <= rest else 0
 
 
@@ -439,8 +404,8 @@ def _whole(at: cython.p_const_uchar, rest: cython.Py_ssize_t) -> cython.Py_ssize
 def _header_fault(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> str:
     """What is wrong with a batch header, None if nothing. *size* is 0 for a batch that is cut off."""
     magic: cython.int = cython.cast(cython.schar, at[16])
-    if _int32(at + 8) < 0 or magic < 0:
-        return f"its length is {_int32(at + 8)} and its magic byte {magic}: this is no record batch"
+    if int32_at(at + 8) < 0 or magic < 0:
+        return f"its length is {int32_at(at + 8)} and its magic byte {magic}: this is no record batch"
     if magic < 2:
         return (
             f"its message format is {magic}, which Kafka stopped writing in 0.11 and brokers 4.0 and later do not store; "
@@ -454,10 +419,10 @@ def _header_fault(at: cython.p_const_uchar, size: cython.Py_ssize_t) -> str:
         return f"its length is {size} bytes, and the header alone takes 61"
     if at[22] & 7 > 4:
         return f"its compression is {at[22] & 7}, and this client knows 0 to 4; a newer client may read it"
-    if _int32(at + 57) < 0 or _int32(at + 23) < 0:
-        return f"it counts {_int32(at + 57)} records, the last one {_int32(at + 23)} after the first"
-    if _int64(at) < 0 or _int64(at) > 0x7FFFFFFFFFFFFFFF - 1 - _int32(at + 23):
-        return f"its first offset is {_int64(at)}, its last one {_int32(at + 23)} after that"
+    if int32_at(at + 57) < 0 or int32_at(at + 23) < 0:
+        return f"it counts {int32_at(at + 57)} records, the last one {int32_at(at + 23)} after the first"
+    if int64_at(at) < 0 or int64_at(at) > 0x7FFFFFFFFFFFFFFF - 1 - int32_at(at + 23):
+        return f"its first offset is {int64_at(at)}, its last one {int32_at(at + 23)} after that"
     return None
 
 
@@ -467,16 +432,16 @@ def _batch(view: object, at: cython.p_const_uchar, start: cython.Py_ssize_t, siz
     batch.view = view
     batch.start = start
     batch.size = size
-    batch.base_offset = _int64(at)
-    batch.leader_epoch = _int32(at + 12)
-    batch.attributes = _int16(at + 21)
-    batch.last_offset_delta = _int32(at + 23)
-    batch.base_timestamp = _int64(at + 27)
-    batch.max_timestamp = _int64(at + 35)
-    batch.producer_id = _int64(at + 43)
-    batch.producer_epoch = _int16(at + 51)
-    batch.base_sequence = _int32(at + 53)
-    batch.count = _int32(at + 57)
+    batch.base_offset = int64_at(at)
+    batch.leader_epoch = int32_at(at + 12)
+    batch.attributes = int16_at(at + 21)
+    batch.last_offset_delta = int32_at(at + 23)
+    batch.base_timestamp = int64_at(at + 27)
+    batch.max_timestamp = int64_at(at + 35)
+    batch.producer_id = int64_at(at + 43)
+    batch.producer_epoch = int16_at(at + 51)
+    batch.base_sequence = int32_at(at + 53)
+    batch.count = int32_at(at + 57)
     return batch
 
 
@@ -505,7 +470,7 @@ def read_batches(data: object, *, decompression_limit: cython.Py_ssize_t = DEFAU
             if batches:
                 break
             raise CorruptRecordError(
-                f"the record batch at offset {_int64(begin + start)} (byte {start} of {buffer.len}) cannot be read: {fault}"
+                f"the record batch at offset {int64_at(begin + start)} (byte {start} of {buffer.len}) cannot be read: {fault}"
             )
         if size == 0:
             break

@@ -9,9 +9,11 @@ binary columns count in 32 bits, so a chunk ends before one of them would hold m
 Knows batches and pyarrow (imported on first use); knows no consumers.
 """
 import cython
-from cython.cimports.cpython.mem import PyMem_RawFree, PyMem_RawMalloc
+from cython.cimports.cpython.mem import PyMem_RawMalloc
 from cython.cimports.libc.stdint import int32_t, int64_t, uint8_t, uint32_t, uintptr_t
 from cython.cimports.libc.string import memcpy, memset
+from cython.cimports.pyclient.codec.arrow_block import (
+    ALIGNMENT, ArrowArray, Block, add_buffer, add_child, add_numbers, add_root, release_block)
 from cython.cimports.pyclient.codec.batches import RecordBatch
 from cython.cimports.pyclient.codec.parse import RecordView, next_bytes, timestamp_of, view_record
 from cython.cimports.pyclient.codec.scan import Totals
@@ -19,8 +21,6 @@ from cython.cimports.pyclient.codec.scan import Totals
 from importlib import import_module
 
 LARGEST_CHUNK = 2**31 - 1
-
-ALIGNMENT = cython.declare(cython.Py_ssize_t, 64)  # what Arrow recommends for the start of a buffer
 
 _schemas: dict = {}
 
@@ -135,85 +135,6 @@ def _measure(
     return stop
 
 
-# --- the Arrow C data interface -------------------------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def release_block(root: cython.pointer(ArrowArray)) -> cython.void:
-    """Free the whole tree. Arrow calls this for the root, in any thread, when its columns are no longer used."""
-    PyMem_RawFree(root.private_data)
-    root.release = cython.NULL
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def release_nothing(node: cython.pointer(ArrowArray)) -> cython.void:
-    """A column is freed with its root."""
-    node.release = cython.NULL
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _node(
-    block: cython.pointer(Block), node: cython.pointer(ArrowArray), length: int64_t, nulls: int64_t, children: cython.int
-) -> cython.void:
-    """A column without buffers yet, and with room for its children."""
-    memset(node, 0, cython.sizeof(ArrowArray))
-    node.length = length
-    node.null_count = nulls
-    node.buffers = cython.address(block.buffers[block.used_buffers])
-    node.children = cython.address(block.children[block.used_children])
-    node.release = release_nothing
-    node.private_data = block
-    block.used_children += children
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _child(
-    block: cython.pointer(Block), parent: cython.pointer(ArrowArray), length: int64_t, nulls: int64_t, children: cython.int
-) -> cython.pointer(ArrowArray):
-    """The next child of *parent*."""
-    node: cython.pointer(ArrowArray) = cython.address(block.nodes[block.used_nodes])
-    block.used_nodes += 1
-    _node(block, node, length, nulls, children)
-    parent.children[parent.n_children] = node
-    parent.n_children += 1
-    return node
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _buffer(block: cython.pointer(Block), node: cython.pointer(ArrowArray), size: cython.Py_ssize_t) -> cython.p_uchar:
-    """The next buffer of the newest *node*, aligned; a size of 0 is none, as for validity when nothing is null."""
-    at: cython.p_uchar = cython.NULL
-    if size > 0:
-        at = block.free + (-cython.cast(uintptr_t, block.free) & (ALIGNMENT - 1))
-        block.free = at + size
-    node.buffers[node.n_buffers] = at
-    node.n_buffers += 1
-    block.used_buffers += 1
-    return at
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _numbers(
-    block: cython.pointer(Block), root: cython.pointer(ArrowArray), rows: int64_t, size: cython.Py_ssize_t
-) -> cython.p_uchar:
-    """A column of numbers without nulls."""
-    node: cython.pointer(ArrowArray) = _child(block, root, rows, 0, 0)
-    _buffer(block, node, 0)
-    return _buffer(block, node, rows * size)
-
-
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
@@ -226,13 +147,13 @@ def _place(
     nulls: int64_t,
 ) -> cython.void:
     """A column of strings or bytes: validity, offsets, data."""
-    node: cython.pointer(ArrowArray) = _child(block, parent, rows, nulls, 0)
-    column.valid = _buffer(block, node, (rows + 7) // 8 if nulls else 0)
+    node: cython.pointer(ArrowArray) = add_child(block, parent, rows, nulls, 0)
+    column.valid = add_buffer(block, node, (rows + 7) // 8 if nulls else 0)
     if nulls:
         memset(column.valid, 0, (rows + 7) // 8)
-    column.offsets = cython.cast(cython.pointer(int32_t), _buffer(block, node, (rows + 1) * 4))
+    column.offsets = cython.cast(cython.pointer(int32_t), add_buffer(block, node, (rows + 1) * 4))
     column.offsets[0] = 0
-    column.data = _buffer(block, node, size + 1)  # never a null pointer
+    column.data = add_buffer(block, node, size + 1)  # never a null pointer
 
 
 # --- a chunk --------------------------------------------------------------------------------------------------------
@@ -325,23 +246,23 @@ class _Chunk:
         rows: int64_t = self.rows
         block.used_nodes = block.used_buffers = block.used_children = 0
         block.free = cython.cast(cython.p_uchar, block + 1)
-        _node(block, root, rows, 0, 8 if headers else 7)
+        add_root(block, root, rows, 0, 8 if headers else 7)
         root.release = release_block
-        _buffer(block, root, 0)
+        add_buffer(block, root, 0)
         _place(block, root, cython.address(columns.topic), rows, self.topic_bytes, 0)
-        columns.partition = cython.cast(cython.pointer(int32_t), _numbers(block, root, rows, 4))
-        columns.offset = cython.cast(cython.pointer(int64_t), _numbers(block, root, rows, 8))
-        columns.timestamp = cython.cast(cython.pointer(int64_t), _numbers(block, root, rows, 8))
-        columns.timestamp_type = cython.cast(cython.pointer(int32_t), _numbers(block, root, rows, 4))
+        columns.partition = cython.cast(cython.pointer(int32_t), add_numbers(block, root, rows, 4))
+        columns.offset = cython.cast(cython.pointer(int64_t), add_numbers(block, root, rows, 8))
+        columns.timestamp = cython.cast(cython.pointer(int64_t), add_numbers(block, root, rows, 8))
+        columns.timestamp_type = cython.cast(cython.pointer(int32_t), add_numbers(block, root, rows, 4))
         _place(block, root, cython.address(columns.key), rows, sums.key_bytes, sums.null_keys)
         _place(block, root, cython.address(columns.value), rows, sums.value_bytes, sums.null_values)
         if headers:
-            node = _child(block, root, rows, 0, 1)
-            _buffer(block, node, 0)
-            columns.headers = cython.cast(cython.pointer(int32_t), _buffer(block, node, (rows + 1) * 4))
+            node = add_child(block, root, rows, 0, 1)
+            add_buffer(block, node, 0)
+            columns.headers = cython.cast(cython.pointer(int32_t), add_buffer(block, node, (rows + 1) * 4))
             columns.headers[0] = 0
-            pair = _child(block, node, sums.headers, 0, 2)
-            _buffer(block, pair, 0)
+            pair = add_child(block, node, sums.headers, 0, 2)
+            add_buffer(block, pair, 0)
             _place(block, pair, cython.address(columns.header_name), sums.headers, sums.header_name_bytes, 0)
             _place(
                 block, pair, cython.address(columns.header_value), sums.headers, sums.header_value_bytes, sums.null_header_values
@@ -441,7 +362,7 @@ def _fill_constants(
     partition: int32_t,
     timestamp_type: int32_t,
 ) -> cython.void:
-    """Fill the columns that are constant within a part, from row *first* on; these loops compile to few instructions."""
+    """Fill the columns that are constant within a part, from row *first* on, in loops that vectorize."""
     row: cython.Py_ssize_t
     rows: cython.Py_ssize_t = columns.row - first
     used: int32_t = columns.topic.used

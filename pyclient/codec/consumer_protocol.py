@@ -21,7 +21,8 @@ from kio.schema.consumer_protocol_subscription.v1.data import ConsumerProtocolSu
 from kio.schema.consumer_protocol_subscription.v2.data import ConsumerProtocolSubscription as SubscriptionV2
 from kio.schema.consumer_protocol_subscription.v3.data import ConsumerProtocolSubscription as SubscriptionV3
 
-from pyclient.codec.entities import Reader, Writer
+from pyclient.codec.entities import Reader
+from pyclient.codec.entity_writer import Writer
 from pyclient.errors import ProtocolError
 from pyclient.plugins import Assignment, MemberView
 from pyclient.records import NO_GENERATION, TopicPartition

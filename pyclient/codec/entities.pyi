@@ -1,8 +1,11 @@
 # The compiled module's types; tests/test_tidy.py compares the names with the source.
-from collections.abc import Mapping
-from typing import Any, final
+import datetime
+from typing import Any, Final, final
 
 from typing_extensions import Buffer
+
+EPOCH: Final[datetime.datetime]
+MILLISECOND: Final[datetime.timedelta]
 
 @final
 class Schema:
@@ -19,10 +22,5 @@ class Reader:
     def left(self) -> int: ...
     def read(self, entity: type) -> Any: ...
     def int32(self) -> int: ...
-
-@final
-class Writer:
-    def take(self) -> bytes: ...
-    def write(self, entity: type, fields: Mapping[str, object]) -> None: ...
 
 def schema_of(entity: type) -> Schema: ...

@@ -17,7 +17,8 @@ from kio.schema.request_header.v2.header import RequestHeader as RequestHeaderV2
 from kio.static.constants import EntityType
 
 from pyclient.codec.apis import SPOKEN, Api
-from pyclient.codec.entities import Reader, Writer
+from pyclient.codec.entities import Reader
+from pyclient.codec.entity_writer import Writer
 from pyclient.errors import ProtocolError
 
 Fields: TypeAlias = Mapping[str, object]

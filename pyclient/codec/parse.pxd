@@ -1,6 +1,6 @@
 # Reading records that RecordBatch.open() has already validated: no check is repeated here, so nothing else may be read
 # with these. Inlined into the loops that build objects and columns.
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 
 cdef extern from "Python.h":
@@ -72,3 +72,20 @@ cdef inline int64_t timestamp_of(int attributes, int64_t base, int64_t latest, i
     if attributes & 8:
         return latest
     return <int64_t>(<uint64_t>base + <uint64_t>delta)
+
+
+# Big-endian integers, as in the header of a batch.
+cdef inline int16_t int16_at(const unsigned char* at) noexcept nogil:
+    return <int16_t>((<uint16_t>at[0] << 8) | at[1])
+
+
+cdef inline uint32_t uint32_at(const unsigned char* at) noexcept nogil:
+    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
+
+
+cdef inline int32_t int32_at(const unsigned char* at) noexcept nogil:
+    return <int32_t>uint32_at(at)
+
+
+cdef inline int64_t int64_at(const unsigned char* at) noexcept nogil:
+    return <int64_t>((<uint64_t>uint32_at(at) << 32) | uint32_at(at + 4))

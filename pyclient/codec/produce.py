@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from pyclient.codec.apis import Api
-from pyclient.codec.entities import Writer
+from pyclient.codec.entity_writer import Writer
 from pyclient.codec.messages import is_flexible, write_header
 
 Buffer: TypeAlias = bytes | bytearray | memoryview

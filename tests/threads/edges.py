@@ -129,7 +129,7 @@ def put_edges(patch: pytest.MonkeyPatch, coin: Coin) -> None:
     for module in WITH_THREADING:
         patch.setattr(f"{module}.threading", EdgyThreading(coin))
     patch.setattr("pyclient.metrics.RLock", EdgyThreading(coin).RLock)
-    for between in ("topic_compression.compress", "accumulator.crc32c", "batch.batch_header"):
+    for between in ("topic_compression.compress", "sealing.crc32c", "batch.batch_header"):
         name = f"pyclient.buffers.{between}"
         patch.setattr(name, coin.around(_found(name)))
     patch.setattr("pyclient.producer.core.Accumulator", lambda **made: edgy(Accumulator, coin, **made))

@@ -1,0 +1,17 @@
+# C interface: the Accumulator seals batches that it detached.
+cimport cython
+
+from pyclient.buffers.batch cimport Batch
+
+
+@cython.final
+cdef class SealedRecords:
+    cdef object records      # the uncompressed bytes
+    cdef object payload      # the bytes to send: compressed, or *records*
+    cdef object codec        # of *payload*
+    cdef object crc          # of *payload*
+    cdef bint failed         # the batch has failed; there is nothing to send
+    cdef object interrupt    # the exception to raise once the batch is sealed, or None
+
+
+cdef SealedRecords sealed_records(Batch batch, object codecs)

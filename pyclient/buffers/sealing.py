@@ -1,0 +1,36 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=True
+"""Compresses and checksums the records of a detached batch, in the thread that detached it, without a lock.
+
+Knows codecs and bytes; knows no queues, memory or states. Compiled although nothing here is hot: in an interpreted
+function Ctrl-C could raise between two lines, and no other call would seal the batch.
+"""
+import cython
+from cython.cimports.pyclient.buffers.batch import Batch
+
+from pyclient.codec.compression import Compression
+from pyclient.codec.crc import crc32c
+
+
+@cython.final
+@cython.cclass
+class SealedRecords:
+    """The bytes of a batch after its header, or the reason why there are none. The fields are in sealing.pxd."""
+
+
+@cython.cfunc
+def sealed_records(batch: Batch, codecs: object) -> SealedRecords:
+    """Compress and checksum the records of *batch*. If they cannot be compressed, they fail with the cause.
+
+    After an interrupt (Ctrl-C) the records stay uncompressed: without a seal their partition would wait without end.
+    """
+    sealed: SealedRecords = SealedRecords.__new__(SealedRecords)
+    sealed.records = memoryview(batch._buffer)[:batch._at]
+    try:
+        sealed.codec, sealed.payload = codecs.compressed(batch.queue.topic, sealed.records)
+    except Exception as error:  # noqa: BLE001 no caller owns the batch any more: its records must get the error
+        batch.result.fail(codecs.failure(batch.queue.topic_partition, batch.count, error))
+        sealed.codec, sealed.payload, sealed.failed = Compression.NONE, sealed.records, True
+    except BaseException as interrupt:  # noqa: BLE001 the caller raises it, after the batch is sealed
+        sealed.codec, sealed.payload, sealed.interrupt = Compression.NONE, sealed.records, interrupt
+    sealed.crc = crc32c(sealed.payload)
+    return sealed
