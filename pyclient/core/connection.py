@@ -69,7 +69,7 @@ STAGGER: Final = 0.3
 
 
 def next_attempt_at(started: Iterable[float]) -> float:
-    """When the next of several equal candidates may be tried, given the start times of unfinished attempts; 0.0 if there are none.
+    """When the next candidate may be tried, given the start times of unfinished attempts; 0.0 if there are none.
 
     An address that drops packets uses the whole set-up timeout; the other candidates must not wait for that.
     """

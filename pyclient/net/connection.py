@@ -45,8 +45,11 @@ class Ending:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one socket. ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after
-    responses that concern no manager, ``on_lost`` once at the end."""
+    """The protocol of one socket.
+
+    ``on_change`` is called after each event that may let a manager continue, ``on_quiet`` after responses that concern
+    no manager, ``on_lost`` once at the end.
+    """
 
     def __init__(self, label: str, client_id: str | None, *, clock: Callable[[], float], max_frame: int,
                  on_change: Callable[[], None], on_quiet: Callable[[], None], on_lost: Callable[[Connection, KafkaError], None],
@@ -101,7 +104,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def may_lose(self) -> bool:
-        """Whether closing it now may lose requests that get no response. What asyncio holds below TLS cannot be observed."""
+        """Whether closing it now may lose requests that get no response.
+
+        What asyncio holds below TLS cannot be observed.
+        """
         return self.unwritten or (self.secured and self.wrote_unanswered)
 
     @property
@@ -172,7 +178,10 @@ class Connection(asyncio.BufferedProtocol):
         await Authentication(self, login, timeout).run()
 
     def authenticated(self, lifetime: float | None, random: Random, *, idle_since: float | None) -> None:
-        """The broker accepted the login. *idle_since*: keep the idle time of a connection that was authenticated again."""
+        """The broker accepted the login.
+
+        *idle_since*: keep the idle time of a connection that was authenticated again.
+        """
         self.advance(Event.AUTHENTICATED)
         self.idle_since = self._clock() if idle_since is None else idle_since
         # The broker's count began after the last request was written.
@@ -197,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
             self._lost(cause, by_peer=False)
 
     def expire(self, now: float) -> None:
-        """M10: an overdue response closes the connection; the outcome of all other requests in flight is unknown as well."""
+        """M10: an overdue response closes the connection; the outcome of all requests in flight is then unknown."""
         overdue = self._in_flight.overdue(now)
         if overdue is not None:
             self.close(ResponseTimeoutError(
@@ -314,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
             self._write_buffer.attach_tls()
 
     def attach_socket(self, sock: socket.socket, *, writes: bool) -> None:
-        """Large responses are read from the transport's socket directly; with *writes* requests are written to it as well."""
+        """Read large responses from the transport's socket directly; with *writes* also write requests to it."""
         assert self._write_buffer is not None
         self._reader.read_directly(sock)
         if writes:

@@ -1,7 +1,7 @@
 """Tokens from a token endpoint, or from a file.
 
-Grants: client credentials (RFC 6749), or jwt-bearer (RFC 7523) with an assertion from a file or signed here. Runs in a worker. Errors
-show nothing of the request, and of the response only the fields for humans.
+Grants: client credentials (RFC 6749), or jwt-bearer (RFC 7523) with an assertion from a file or signed here. Runs in a
+worker. Errors show nothing of the request, and of the response only the fields for humans.
 """
 from __future__ import annotations
 
@@ -223,7 +223,10 @@ class _Endpoint:
         return self._token(body, requested_at)
 
     def _answer(self, request: TokenRequest, late: threading.Event) -> tuple[int, bytes]:
-        """The whole response. httpx's timeout restarts with each chunk, so a timer closes the client when the total time is over."""
+        """The whole response.
+
+        httpx's timeout restarts with each chunk, so a timer closes the client when the total time is over.
+        """
         httpx = _httpx()
         limits = httpx.Timeout(self._read_s, connect=self._connect_s)
         headers = {**request.headers, "Accept": "application/json"}

@@ -183,7 +183,10 @@ def connections(producer: Producer) -> float:
 
 @pytest.fixture
 def javas_options(kerberos: Realm, keytabs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file for Java's tools: alice, by her keytab. Java asks for the broker by the name of its address, unless that has none."""
+    """A file for Java's tools: alice, by her keytab.
+
+    Java looks up a host name for the broker's address if it has one.
+    """
     hosts, file = tmp_path / "no hosts", tmp_path / "java.properties"
     hosts.touch()
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f'{kerberos.environment()["JAVA_TOOL_OPTIONS"]} "-Djdk.net.hosts.file={hosts}"')

@@ -158,7 +158,10 @@ def test_a_port_that_accepts_and_never_answers_is_distinguished_from_one_that_re
 
 def a_broker(connection: socket.socket, port: Callable[[], int], *, host: str = "127.0.0.1", refuse: Callable[[int, int], bytes | None],
              ) -> None:
-    """A broker of Kafka 0.10 without topics. *refuse* answers an ApiVersions request of (version, correlation id) its own way."""
+    """A broker of Kafka 0.10 without topics.
+
+    *refuse* makes its response to ApiVersions of (version, correlation id).
+    """
     while True:
         key, version, correlation_id = request(connection)
         if key == API_VERSIONS and version > 0:

@@ -1,4 +1,4 @@
-"""One login as an exchange: what is asked, computed and awaited, what each answer leads to, and that it ends (M11's first half)."""
+"""One login as an exchange: its requests, work and waits, the effect of each response, and that it ends (M11)."""
 from __future__ import annotations
 
 import functools

@@ -1,4 +1,4 @@
-"""What is written in pieces arrives whole and in order, however much the kernel takes at once, and is copied only where a transport does so."""
+"""Written pieces arrive whole and in order, however much the kernel takes at once, and are not copied needlessly."""
 from __future__ import annotations
 
 import asyncio
@@ -177,7 +177,7 @@ async def _rest(sock: socket.socket) -> AsyncIterator[bytes]:
         yield chunk
 
 
-# --- the connection around it ------------------------------------------------------------------------------------------
+# ---- the connection around it ---------------------------------------------------------------------------------------
 
 
 class _Linked:

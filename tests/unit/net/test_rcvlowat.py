@@ -1,4 +1,4 @@
-"""With TLS the loop is woken for a large answer only when much of it has come; and for all that will ever come, however it is cut."""
+"""With TLS the loop is woken for a large response only when much of it has arrived, and always for its end."""
 from __future__ import annotations
 
 import asyncio

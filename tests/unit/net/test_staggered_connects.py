@@ -1,4 +1,4 @@
-"""Hosts and addresses that take long to connect to get company: nothing that swallows packets holds up what another can answer."""
+"""While one address takes long to connect, another is tried: one that drops packets delays no request."""
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,4 @@
-"""What the ssl_ options make: contexts that connect, errors that name option and path and never a key, files that are read again."""
+"""TLS contexts from options: they connect, errors name option and path but no key, and changed files are read again."""
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Token functions and mechanisms of users that misbehave: waiting callers get the reason, and the client can still be closed."""
+"""Token functions and mechanisms that misbehave: waiting callers get the reason, and the client can be closed."""
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The threads that do what would hold up a client's loop: they end with the client, and keep no interpreter from its end."""
+"""Worker threads, for what would block a client's loop: they end with the client and never delay the exit."""
 from __future__ import annotations
 
 import gc

@@ -1,4 +1,4 @@
-"""Assertions that the client signs: what stands in them, that the signature holds, and which option is named when something is wrong."""
+"""Assertions that the client signs: header, claims, a valid signature, and errors that name the option."""
 from __future__ import annotations
 
 import base64

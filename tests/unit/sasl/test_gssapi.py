@@ -1,4 +1,4 @@
-"""GSSAPI (RFC 4752) against a stand-in with the interface of the package gssapi: no Kerberos realm is at hand in these tests."""
+"""GSSAPI (RFC 4752) against a stand-in for the package gssapi: these tests have no Kerberos realm."""
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""The token endpoint: what is asked, which answers are tokens, which failures pass, and that no secret is ever shown."""
+"""The token endpoint: requests, which responses are tokens, which failures are retried, and no secret is shown."""
 from __future__ import annotations
 
 import base64

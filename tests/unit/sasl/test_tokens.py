@@ -1,4 +1,4 @@
-"""TokenCache: every shape a provider may return, when one ends, when the next one is fetched, and who waits for whom."""
+"""TokenCache: what a provider may return, when a token expires, when the next is fetched, and who waits for it."""
 from __future__ import annotations
 
 import asyncio
