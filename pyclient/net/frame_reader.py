@@ -22,7 +22,7 @@ SCRATCH: Final = 4096
 MUCH: Final = 65_536
 """Missing bytes of a frame from which on a direct read of the socket is worth its call."""
 PATIENCE_MS: Final = 1
-"""How long a direct read waits for the next bytes on the client's own loop; 0 on a user's loop, which has other work."""
+"""How long a direct read waits for the next bytes on the client's own loop. It is 0 on a user's loop."""
 
 
 class FrameReader:

@@ -13,7 +13,7 @@ LEAST: Final = 65_536
 MOST: Final = 262_144
 """asyncio reads at most that many bytes at a time."""
 SLACK: Final = 32_768
-"""More than one TLS record (RFC 8446, 5.2): OpenSSL may already hold so many of the missing bytes, an incomplete record."""
+"""More than one TLS record (RFC 8446, 5.2): OpenSSL may hold so many of the missing bytes already."""
 
 
 class ReceiveLowWater:

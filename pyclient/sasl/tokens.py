@@ -33,7 +33,7 @@ RETRY_S: Final = 10.0
 """Pause after a failed fetch while the current token is valid; at most half of its remaining lifetime."""
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 2.0
-"""Bounds of the doubling pause after failed fetches without a valid token; otherwise each new connection would fetch."""
+"""Bounds of the doubling pause after failed fetches without a valid token; else each new connection would fetch."""
 LEAST_LEFT_S: Final = 2.0
 """Remaining lifetime of a token when a session begins, if it lives that long.
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -26,10 +27,19 @@ def http(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def ask(addresses: str, timeout: float = 1.0, **options: Any) -> str:
-    with Admin(bootstrap_servers=addresses, **options) as admin, pytest.raises(BootstrapError) as failed:
-        admin.list_topics(timeout=timeout)
-    return str(failed.value)
+def bootstrap_error(addresses: str, expected: str, timeout: float = 0.5) -> str:
+    """The text of the BootstrapError, once it matches *expected*: an attempt may take longer than *timeout* seconds."""
+    texts = [""]
+
+    def matches() -> bool:
+        with pytest.raises(BootstrapError) as failed:
+            admin.list_topics(timeout=timeout)
+        texts.append(str(failed.value))
+        return re.search(expected, texts[-1]) is not None
+
+    with Admin(bootstrap_servers=addresses) as admin:
+        eventually(matches)
+    return texts[-1]
 
 
 # ---- every client, sync and async -----------------------------------------------------------------------------------
@@ -139,21 +149,19 @@ def test_short_polls_together_wait_no_longer_for_a_first_broker_than_one_long_on
 
 
 def test_M14_names_that_cannot_be_resolved_fail_the_call_and_not_the_constructor() -> None:
-    text = ask(f"{UNRESOLVABLE},{'x' * 70}.invalid:9092")
-    assert "'broker.invalid' cannot be resolved" in text
-    assert f"'{'x' * 70}.invalid' cannot be resolved" in text
+    long = f"{'x' * 70}.invalid"
+    bootstrap_error(f"{UNRESOLVABLE},{long}:9092", f"(?s)'broker.invalid' cannot be resolved.*'{long}' cannot be resolved")
 
 
 def test_M12_a_port_that_speaks_http_is_distinguished_from_a_kafka_listener() -> None:
     with Peer(http) as peer:
-        text = ask(peer.address, timeout=0.5)
+        text = bootstrap_error(peer.address, "Check that the port is a Kafka listener")
     assert f"Tried {peer.address}: " in text
-    assert "Check that the port is a Kafka listener" in text
 
 
 def test_a_port_that_accepts_and_never_answers_is_distinguished_from_one_that_refuses() -> None:
     with Peer(silence) as peer:
-        assert f"{peer.address}: connected, no answer to ApiVersions after 0." in ask(peer.address, timeout=0.3)
+        bootstrap_error(peer.address, rf"{peer.address}: connected, no answer to ApiVersions after \d+\.\d s", timeout=0.3)
 
 
 def a_broker(connection: socket.socket, port: Callable[[], int], *, host: str = "127.0.0.1", refuse: Callable[[int, int], bytes | None],
@@ -192,7 +200,7 @@ def test_ipv6_addresses_are_reached_and_shown_in_brackets() -> None:
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, host="::1", refuse=lambda *_: None), host="::1")
     with peer, Admin(bootstrap_servers=peer.address) as admin:
         assert admin.describe_cluster(timeout=10).nodes[0].host == "::1"
-    assert peer.address in ask(peer.address)
+    bootstrap_error(peer.address, re.escape(peer.address))
 
 
 def test_of_several_addresses_one_that_works_is_enough() -> None:
@@ -225,9 +233,8 @@ def test_M12_a_hostile_frame_ends_the_connection_with_a_clear_error(frame: bytes
         silence(connection)
 
     with Peer(hostile) as peer:
-        text = ask(peer.address)
+        text = bootstrap_error(peer.address, "announced a response of|answered request 99")
     assert peer.address in text
-    assert "announced a response of" in text or "answered request 99" in text
 
 
 def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
