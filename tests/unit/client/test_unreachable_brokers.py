@@ -109,7 +109,7 @@ CALLS = [send, look_up, poll, iterate, list_topics, send_async, poll_async, list
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_address_is_tried_and_named_with_what_it_said_though_one_says_nothing(call: Call) -> None:
+def test_every_address_is_tried_and_named_with_its_failure_even_if_one_never_answers(call: Call) -> None:
     dead = str(unused_address())
     with Peer(http) as web, Peer(silence) as mute, pytest.raises(BootstrapError) as failure:
         call(f"{dead},{UNRESOLVABLE},{mute.address},{web.address}", 1.5)
@@ -135,7 +135,7 @@ def test_every_other_call_that_waits_names_the_address_too(kind: Any, options: d
         call(client)
 
 
-def test_short_polls_together_wait_no_longer_for_a_first_broker_than_one_long_one() -> None:
+def test_short_polls_together_wait_for_a_first_broker_as_long_as_one_long_poll() -> None:
     with Consumer(bootstrap_servers=str(unused_address()), default_api_timeout_ms=300, request_timeout_ms=300) as consumer:
         consumer.assign([WHERE])
         assert len(consumer.poll(0.02)) == 0  # a poll alone is patient: the broker may be starting
@@ -209,7 +209,7 @@ def test_of_several_addresses_one_that_works_is_enough() -> None:
         assert admin.describe_cluster(timeout=10).nodes
 
 
-def test_M05_every_address_of_a_name_gets_its_turn_even_behind_one_that_swallows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_M05_every_address_of_a_name_is_tried_even_behind_one_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyclient.runtime.transport import AsyncioNetwork, Endpoint
 
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
@@ -226,7 +226,7 @@ def test_M05_every_address_of_a_name_gets_its_turn_even_behind_one_that_swallows
 @pytest.mark.parametrize("frame", [
     b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"\x00\x00\x00\x08" + b"\x00\x00\x00\x63" * 2,
 ], ids=["negative length", "zero length", "huge length", "an answer to nothing"])
-def test_M12_a_hostile_frame_ends_the_connection_with_a_clear_error(frame: bytes) -> None:
+def test_M12_a_hostile_frame_closes_the_connection_with_a_clear_error(frame: bytes) -> None:
     def hostile(connection: socket.socket) -> None:
         request(connection)
         connection.sendall(frame)
@@ -237,7 +237,7 @@ def test_M12_a_hostile_frame_ends_the_connection_with_a_clear_error(frame: bytes
     assert peer.address in text
 
 
-def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
+def test_M10_an_overdue_response_closes_the_connection() -> None:
     ended = threading.Event()
 
     def deaf(connection: socket.socket) -> None:
@@ -256,7 +256,7 @@ def test_M10_an_answer_that_does_not_come_in_time_ends_the_connection() -> None:
 
 
 @pytest.mark.parametrize("talk", [None, http, silence], ids=["refused", "http", "silent"])
-def test_a_broker_that_is_down_is_not_asked_in_a_busy_loop(talk: Any) -> None:
+def test_a_broker_that_is_down_is_not_connected_to_in_a_busy_loop(talk: Any) -> None:
     async def main(address: str) -> int:
         async with AsyncProducer(bootstrap_servers=address, max_block_ms=1000) as producer:
             with pytest.raises(KafkaError):
@@ -270,7 +270,7 @@ def test_a_broker_that_is_down_is_not_asked_in_a_busy_loop(talk: Any) -> None:
             assert asyncio.run(main(peer.address)) < 100
 
 
-def test_an_idle_client_that_wants_a_quick_rebootstrap_does_not_spin(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_idle_client_with_a_short_rebootstrap_trigger_does_not_spin(caplog: pytest.LogCaptureFixture) -> None:
     peer = Peer(lambda connection: a_broker(connection, lambda: peer.port, refuse=lambda *_: None))
 
     async def main() -> int:
