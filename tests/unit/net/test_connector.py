@@ -1,4 +1,4 @@
-"""The tasks that connect: one per node and use, back-offs, and when a refusal is final. Attempts are replaced by coroutines."""
+"""The tasks that connect: back-offs, failures, and when a refusal is final. A coroutine replaces each attempt."""
 from __future__ import annotations
 
 import asyncio

@@ -1,6 +1,8 @@
 """Frames from bytes: sizes out of bounds, TLS alerts, and frames after the connection is closed."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pyclient.errors import ProtocolError, SslAuthenticationError
@@ -12,11 +14,11 @@ MAX_FRAME = 1 << 20
 
 
 class Reader(FrameReader):
-    """Keeps its frames."""
+    """Keeps its frames, unless *on_frame* gets them."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_frame: Callable[[memoryview], None] | None = None) -> None:
         self.frames: list[bytes] = []
-        super().__init__("b1", MAX_FRAME, lambda frame: self.frames.append(bytes(frame)))
+        super().__init__("b1", MAX_FRAME, on_frame or (lambda frame: self.frames.append(bytes(frame))))
 
     def feed(self, data: bytes) -> None:
         """As a transport does: at most as much at a time as there is room for."""
@@ -58,10 +60,15 @@ def test_a_frame_that_does_not_fit_into_the_scratch_buffer_has_its_own() -> None
 
 
 def test_a_closed_connection_takes_no_further_frame_of_the_same_read() -> None:
-    reader = Reader()
-    reader._on_frame = lambda frame: (reader.frames.append(bytes(frame)), reader.stop())
+    frames: list[bytes] = []
+
+    def closes(frame: memoryview) -> None:
+        frames.append(bytes(frame))
+        reader.stop()
+
+    reader = Reader(closes)
     reader.feed(framed(b"first") + framed(b"second"))
-    assert reader.frames == [b"first"]
+    assert frames == [b"first"]
 
 
 def test_the_low_water_mark_is_raised_only_while_a_large_frame_is_incomplete() -> None:

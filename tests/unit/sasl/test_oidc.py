@@ -26,7 +26,7 @@ CLIENT = {"sasl_oauthbearer_client_credentials_client_id": "our app", "sasl_oaut
 QUICK = {"sasl_login_retry_backoff_ms": 100, "sasl_login_retry_backoff_max_ms": 1000}
 
 
-def source(url: str, waits: list[float] | None = None, *, clock: Callable[[], float] = lambda: 0.0, **given: Any) -> TokenSource:
+def source(url: str, waits: list[float] | None = None, clock: Callable[[], float] = lambda: 0.0, **given: Any) -> TokenSource:
     """*clock* shows how much time the attempts take; the test's own sleep takes none."""
     config = options(**{"sasl_oauthbearer_token_endpoint_url": url, **CLIENT, **QUICK, **given})
     return token_source(config, Wall().surroundings(), sleep=(waits if waits is not None else []).append, clock=clock)
@@ -237,7 +237,7 @@ def test_an_unusable_URL_is_refused_when_the_client_is_created(url: str, details
 @pytest.mark.parametrize("missing", list(CLIENT))
 def test_what_is_missing_is_named(missing: str) -> None:
     with pytest.raises(ConfigurationError, match="is not set") as caught:
-        source("https://host/", None, **{missing: None})
+        source("https://host/", None, lambda: 0.0, **{missing: None})
     assert caught.value.option == missing
 
 
